@@ -1,0 +1,62 @@
+import { z } from "zod";
+import { LIMITS } from "./limits.ts";
+import { durationMs } from "./wire-types.ts";
+
+const argument = z.string().refine((value) => !value.includes("\0"), "must not contain a NUL character");
+
+/** argv, run without a shell (wire.md 5.1). */
+export const Command = z
+  .array(argument)
+  .min(1, `must hold 1 to ${LIMITS.execArgs} strings`)
+  .max(LIMITS.execArgs, `must hold 1 to ${LIMITS.execArgs} strings`)
+  .refine((argv) => argv[0] !== "", "must not start with an empty string");
+
+/** Body of `POST /v1/sessions/{id}/exec` (interface "Exec request", wire.md 5.1). */
+export const ExecRequest = z
+  .object({
+    command: Command,
+    cwd: argument.min(1).max(LIMITS.pathBytes).nullish(),
+    timeout_ms: durationMs(LIMITS.execTimeoutMaxMs),
+  })
+  .meta({ id: "ExecRequest" });
+export type ExecRequest = z.input<typeof ExecRequest>;
+
+const outputFields = {
+  stdout: z.string(),
+  stderr: z.string(),
+  stdout_encoding: z.literal("base64").optional(),
+  stderr_encoding: z.literal("base64").optional(),
+  truncated: z.literal(true).optional(),
+  exit_code: z.int(),
+  duration_ms: z.int(),
+  timed_out: z.boolean(),
+  restore_ms: z.int().optional(),
+};
+
+/** Buffered answer of an exec (wire.md 5.1). */
+export const ExecResult = z.object({ ...outputFields, sandbox_id: z.string() }).meta({ id: "ExecResult" });
+export type ExecResult = z.infer<typeof ExecResult>;
+
+/** Data of the `exit` event of a streamed exec (wire.md 5.2). */
+export const ExecExit = z
+  .object({ exit_code: z.int(), timed_out: z.boolean(), duration_ms: z.int() })
+  .meta({ id: "ExecExit" });
+export type ExecExit = z.infer<typeof ExecExit>;
+
+/** Body of `POST /v1/sessions/batch/exec` (wire.md 5.4). */
+export const BatchExecRequest = ExecRequest.extend({
+  session_ids: z
+    .array(z.string())
+    .min(1, `must hold 1 to ${LIMITS.batchSessions} ids`)
+    .max(LIMITS.batchSessions, `must hold 1 to ${LIMITS.batchSessions} ids`),
+}).meta({ id: "BatchExecRequest" });
+export type BatchExecRequest = z.input<typeof BatchExecRequest>;
+
+export const BatchExecItem = z.union([
+  z.object({ session_id: z.string(), ...outputFields, sandbox_id: z.string() }),
+  z.object({ session_id: z.string(), error: z.string(), code: z.string() }),
+]);
+export const BatchExecResult = z.object({ results: z.array(BatchExecItem) }).meta({ id: "BatchExecResult" });
+export type BatchExecResult = z.infer<typeof BatchExecResult>;
+
+export { outputFields };

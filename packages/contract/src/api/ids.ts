@@ -1,0 +1,17 @@
+/** Forms of public identifiers (wire.md 1.3). The form says what an id is; it never says that it exists. */
+export const SESSION_ID_PATTERN = /^[a-z0-9]{21}$/;
+export const API_KEY_PATTERN = /^viv_[A-Za-z0-9_]{1,76}$/;
+export const REQUEST_ID_PATTERN = /^[A-Za-z0-9._:-]{1,128}$/;
+export const IDEMPOTENCY_KEY_PATTERN = /^[A-Za-z0-9_.:=+/-]{1,255}$/;
+
+/** Prefix of every id kind but the session id, which has none because it must fit a DNS label beside a port. */
+export const ID_PREFIXES = {
+  checkpoint: "chk_",
+  artifact: "art_",
+  volume: "vol_",
+  project: "prj_",
+  org: "org_",
+  apiKey: "key_",
+  request: "req_",
+} as const;
+export type IdKind = keyof typeof ID_PREFIXES;

@@ -1,0 +1,70 @@
+/** Every limit of the interface in one place ("Limits", wire.md). Units last in the names. Imports nothing. */
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+export const LIMITS = {
+  jsonBodyBytes: 1 * MIB,
+  filesJsonBodyBytes: 32 * MIB,
+  headerBytes: 16 * KIB,
+  errorMessageChars: 500,
+
+  concurrentSessions: 10,
+  maxLifetimeMs: 24 * HOUR_MS,
+  idleTimeoutMs: 1 * HOUR_MS,
+  continuousLiveMs: 24 * HOUR_MS,
+  pausedTtlDefaultMs: 30 * DAY_MS,
+  wakeAtMaxMs: 90 * DAY_MS,
+  provisionMs: 5 * MINUTE_MS,
+  failedRetentionMs: 24 * HOUR_MS,
+  historyRetentionMs: 30 * DAY_MS,
+  creatingWaitMs: 60 * SECOND_MS,
+  upgradeWaitMs: 25 * SECOND_MS,
+
+  nameChars: 128,
+  labelEntries: 64,
+  labelKeyChars: 128,
+  labelValueChars: 512,
+  externalIdChars: 256,
+  envKeyChars: 128,
+  envTotalBytes: 64 * KIB,
+  connectionsPerSession: 16,
+
+  idempotencyKeyChars: 255,
+  idempotencyWindowMs: 24 * HOUR_MS,
+
+  listDefault: 20,
+  listMax: 500,
+
+  execTimeoutDefaultMs: 30 * SECOND_MS,
+  execTimeoutMaxMs: 1 * HOUR_MS,
+  execOutputBytes: 4 * MIB,
+  execArgs: 1024,
+  execPipeLingerMs: 500,
+  sseChunkBytes: 32 * KIB,
+  sseHeartbeatMs: 15 * SECOND_MS,
+  batchSessions: 50,
+  batchOutputTotalBytes: 64 * MIB,
+
+  runDependencies: 64,
+  runDependencyChars: 256,
+
+  pathBytes: 4096,
+  pathComponentBytes: 255,
+  namedProcesses: 32,
+  forkChildrenHard: 16,
+  forkChildrenDefault: 4,
+} as const;
+
+/** The tiers of `size` (wire.md 4.1). `disk_gb` is the virtual size of the session's disk. */
+export const SIZES = {
+  small: { vcpus: 1, mem_mb: 1024, disk_gb: 8 },
+  medium: { vcpus: 2, mem_mb: 4096, disk_gb: 16 },
+  large: { vcpus: 4, mem_mb: 8192, disk_gb: 32 },
+} as const;
+export type Size = keyof typeof SIZES;
+export const SIZE_NAMES = Object.keys(SIZES) as readonly Size[];
+export const DEFAULT_SIZE: Size = "small";

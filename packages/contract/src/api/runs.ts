@@ -1,0 +1,49 @@
+import { z } from "zod";
+import { outputFields } from "./exec.ts";
+import { LIMITS, SIZE_NAMES } from "./limits.ts";
+import { COMMAND_CAPTURES } from "./sessions.ts";
+import { durationMs } from "./wire-types.ts";
+
+export const LANGUAGES = ["python", "node", "bun"] as const;
+export type Language = (typeof LANGUAGES)[number];
+
+/** Body of `POST /v1/sessions/exec` (interface "Stateless execution request", wire.md 5.3). */
+export const RunRequest = z
+  .object({
+    language: z.enum(LANGUAGES),
+    code: z.string().refine((value) => value.isWellFormed(), "must be valid Unicode"),
+    dependencies: z
+      .array(
+        z
+          .string()
+          .min(1, `each must be 1 to ${LIMITS.runDependencyChars} characters`)
+          .max(LIMITS.runDependencyChars, `each must be 1 to ${LIMITS.runDependencyChars} characters`)
+          .refine((value) => !value.startsWith("-"), 'must not start with "-": options are not accepted')
+          .refine((value) => !value.includes("\0"), "must not contain a NUL character"),
+      )
+      .max(LIMITS.runDependencies, `must hold at most ${LIMITS.runDependencies} packages`)
+      .nullish(),
+    volume_id: z.string().nullish(),
+    timeout_ms: durationMs(LIMITS.execTimeoutMaxMs),
+    size: z.enum(SIZE_NAMES as [string, ...string[]]).nullish(),
+    template: z.string().nullish(),
+    no_sudo: z.boolean().optional(),
+    project_id: z.string().nullish(),
+    command_capture: z.enum(COMMAND_CAPTURES).nullish(),
+  })
+  .meta({ id: "RunRequest" });
+export type RunRequest = z.input<typeof RunRequest>;
+
+/** `install`: ended while installing; `run`: the code was cut off by the cap; `done`: it ran to its own end. */
+export const RUN_PHASES = ["install", "run", "done"] as const;
+export type RunPhase = (typeof RUN_PHASES)[number];
+
+export const RunResult = z
+  .object({
+    session_id: z.string(),
+    ...outputFields,
+    phase: z.enum(RUN_PHASES),
+    install_ms: z.int().optional(),
+  })
+  .meta({ id: "RunResult" });
+export type RunResult = z.infer<typeof RunResult>;

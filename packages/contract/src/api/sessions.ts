@@ -1,0 +1,109 @@
+import { z } from "zod";
+import { LIMITS, SIZE_NAMES } from "./limits.ts";
+import { END_REASONS, WIRE_STATES } from "./states.ts";
+import { durationMs, plainText, timestamp, variables } from "./wire-types.ts";
+
+export const PTY_DETACH_POLICIES = ["pause", "keep_live", "destroy"] as const;
+export type PtyDetachPolicy = (typeof PTY_DETACH_POLICIES)[number];
+export const COMMAND_CAPTURES = ["hash", "executable", "full"] as const;
+export type CommandCapture = (typeof COMMAND_CAPTURES)[number];
+export const EGRESS_MODES = ["allow", "deny"] as const;
+
+/** Closed: a misspelt `alow` must not become full egress. */
+export const EgressPolicy = z.strictObject({
+  mode: z.enum(EGRESS_MODES),
+  allow: z.array(z.string().max(255)).max(256).optional(),
+});
+
+const labels = z
+  .record(
+    plainText(1, LIMITS.labelKeyChars),
+    z.string().max(LIMITS.labelValueChars, `values must be at most ${LIMITS.labelValueChars} characters`),
+  )
+  .refine(
+    (map) => Object.keys(map).length <= LIMITS.labelEntries,
+    `must hold at most ${LIMITS.labelEntries} entries`,
+  );
+
+const whole = z.int("must be a whole number");
+
+/** Body of `POST /v1/sessions` (interface "Session create request", wire.md 4.1). Unknown fields are ignored. */
+export const SessionCreate = z
+  .object({
+    size: z.enum(SIZE_NAMES as [string, ...string[]]).nullish(),
+    volume_id: z.string().nullish(),
+    max_lifetime_ms: durationMs(LIMITS.maxLifetimeMs),
+    idle_timeout_ms: durationMs(LIMITS.idleTimeoutMs),
+    paused_ttl_ms: whole.nullish(),
+    name: plainText(1, LIMITS.nameChars).nullish(),
+    labels: labels.nullish(),
+    external_id: plainText(1, LIMITS.externalIdChars).nullish(),
+    template: z.string().nullish(),
+    from_checkpoint: z.string().nullish(),
+    egress: EgressPolicy.optional(),
+    no_sudo: z.boolean().optional(),
+    on_pty_detach: z.enum(PTY_DETACH_POLICIES).nullish(),
+    on_detach: z.enum(PTY_DETACH_POLICIES).nullish(),
+    destroy_on_completion: z.boolean().nullish(),
+    artifacts: z
+      .strictObject({
+        paths: z.array(z.string()),
+        destination: z.strictObject({ type: z.literal("hosted") }).optional(),
+      })
+      .optional(),
+    project_id: z.string().nullish(),
+    command_capture: z.enum(COMMAND_CAPTURES).nullish(),
+    env: variables.nullish(),
+    secrets: variables.nullish(),
+    connections: z
+      .array(z.unknown())
+      .max(LIMITS.connectionsPerSession, `must hold at most ${LIMITS.connectionsPerSession} Connections`)
+      .optional(),
+    egress_cap_bytes: whole.min(0, "must not be negative").nullish(),
+    wake_on_http: z.boolean().nullish(),
+  })
+  .meta({ id: "SessionCreate" });
+export type SessionCreate = z.input<typeof SessionCreate>;
+export type ParsedSessionCreate = z.output<typeof SessionCreate>;
+
+/** The session record (interface "Session record", wire.md 4.4). Unset optional fields are omitted, never null. */
+export const SessionRecord = z
+  .object({
+    session_id: z.string(),
+    state: z.enum(WIRE_STATES),
+    created_at: timestamp,
+    last_active_at: timestamp,
+    size: z.string(),
+    vcpus: z.int(),
+    mem_mb: z.int(),
+    no_sudo: z.boolean().optional(),
+    on_pty_detach: z.enum(PTY_DETACH_POLICIES).optional(),
+    paused_ttl_ms: z.int().optional(),
+    egress: z.object({ mode: z.enum(EGRESS_MODES), allow: z.array(z.string()) }).optional(),
+    wake_on_http: z.boolean().optional(),
+    name: z.string().optional(),
+    labels: z.record(z.string(), z.string()).optional(),
+    external_id: z.string().optional(),
+    volume_id: z.string().optional(),
+    idle_timeout_ms: z.int().optional(),
+    max_lifetime_ms: z.int().optional(),
+    project_id: z.string().optional(),
+    destroy_on_completion: z.boolean().optional(),
+    template: z.string().optional(),
+    env: z.record(z.string(), z.string()).optional(),
+    status_detail: z.string().optional(),
+    status_reason: z.string().optional(),
+    active_since: timestamp.optional(),
+    max_active_window_ms: z.int().optional(),
+    resumed_at: timestamp.optional(),
+    ended_at: timestamp.optional(),
+    end_reason: z.enum(END_REASONS).optional(),
+    timing: z.record(z.string(), z.int()).optional(),
+  })
+  .meta({ id: "Session" });
+export type SessionRecord = z.infer<typeof SessionRecord>;
+
+export const SessionList = z
+  .object({ sessions: z.array(SessionRecord), next_cursor: z.string().optional() })
+  .meta({ id: "SessionList" });
+export type SessionList = z.infer<typeof SessionList>;

@@ -1,0 +1,57 @@
+/** Small building blocks shared by the schemas of the public interface (wire.md 1.2). */
+import { z } from "zod";
+import { LIMITS } from "./limits.ts";
+
+/** RFC 3339, UTC, milliseconds and `Z`. */
+export const timestamp = z.string().meta({ format: "date-time" });
+
+/** A `*_ms` request field: a whole number from 0 to `max`; 0 and null equal omitted. */
+export function durationMs(max: number) {
+  return z
+    .int(`must be a whole number of milliseconds from 0 to ${max}`)
+    .min(0, `must be a whole number of milliseconds from 0 to ${max}`)
+    .max(max, `must be a whole number of milliseconds from 0 to ${max}`)
+    .nullish()
+    .transform((value) => value || undefined);
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this refuses
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+
+/** Text without control characters or lone surrogates, `min` to `max` characters (code points). */
+export function plainText(min: number, max: number) {
+  return z
+    .string()
+    .refine((value) => value.isWellFormed(), "must be valid Unicode")
+    .refine((value) => !CONTROL.test(value), "must not contain control characters")
+    .refine((value) => {
+      const chars = [...value].length;
+      return chars >= min && chars <= max;
+    }, `must be ${min} to ${max} characters long`);
+}
+
+const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+/** `env` and `secrets` (wire.md 4.1). The bound on both together is checked where both are known. */
+export const variables = z
+  .record(
+    z
+      .string()
+      .regex(ENV_KEY, "names must match [A-Za-z_][A-Za-z0-9_]*")
+      .max(LIMITS.envKeyChars, `names must be at most ${LIMITS.envKeyChars} characters`),
+    z
+      .string()
+      .refine((value) => !value.includes("\0") && value.isWellFormed(), "must not contain a NUL character"),
+  )
+  .refine(
+    (map) => variablesBytes(map) <= LIMITS.envTotalBytes,
+    `must be at most ${LIMITS.envTotalBytes} bytes together`,
+  );
+
+export function variablesBytes(map: Record<string, string>): number {
+  const encoder = new TextEncoder();
+  return Object.entries(map).reduce(
+    (sum, [key, value]) => sum + key.length + encoder.encode(value).length,
+    0,
+  );
+}

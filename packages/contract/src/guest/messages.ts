@@ -1,0 +1,75 @@
+/**
+ * Requests of the agent's HTTP/2 server. JSON bodies are snake_case; errors are `{code, message}` with a 4xx/5xx status.
+ *
+ *   GET  /v1/health                     → 200 AgentHealth
+ *   POST /v1/exec       ExecSpec        → 200 frames (frames.ts), headers sent once the command is spawned; the request
+ *                                         stream reset by the host kills the command's whole process tree
+ *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
+ *   POST /v1/freeze                     → 200 {}: user cgroup frozen, file systems synced
+ *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, then thaw
+ *   POST /v1/thaw                       → 200 {}
+ *   POST /v1/power-off                  → 200 {}, then the machine ends
+ *
+ * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is no error:
+ * exit 127 (126: not executable, or argument list too long) with one line on stderr.
+ */
+import { z } from "zod";
+
+const int32 = z
+  .int()
+  .min(-(2 ** 31))
+  .max(2 ** 31 - 1);
+
+export const AgentHealth = z.object({
+  generation: z.int(),
+  version: z.string().max(64),
+  uptime_ms: z.int().min(0),
+});
+export type AgentHealth = z.infer<typeof AgentHealth>;
+
+/** One command. It runs as `sandbox`, in a cgroup leaf of its own, stdin empty, session leader. */
+export interface ExecSpec {
+  argv: string[];
+  /** Absolute, or relative to /workspace; default /workspace. */
+  cwd?: string;
+  /** Added on top of the agent's base environment (PATH, HOME, USER, SHELL, LANG and /etc/environment). */
+  env: Record<string, string>;
+  timeout_ms: number;
+  /** Past this many bytes a stream is drained and dropped, so that the command never blocks on it. */
+  output_limit_bytes?: number;
+}
+
+export const ExecEnd = z.object({
+  /** 0-255; 128 + signal when killed by one; -1 on timeout. */
+  exit_code: int32.min(-1).max(255),
+  timed_out: z.boolean(),
+  /** Spawn to exit, measured in the guest. */
+  duration_us: z.int().min(0),
+  stdout_truncated: z.boolean(),
+  stderr_truncated: z.boolean(),
+});
+export type ExecEnd = z.infer<typeof ExecEnd>;
+
+/** What a machine is told after its memory was loaded, before its user processes run. */
+export interface Resumed {
+  /** 64 bytes of host randomness, base64. */
+  entropy: string;
+  /** Wall clock to set, nanoseconds since 1970 as a decimal string. */
+  wall_clock_ns: string;
+  /** Present when the machine is a new session, absent on a plain resume. */
+  identity?: {
+    hostname: string;
+    /** 32 lower-case hex characters. */
+    machine_id: string;
+    no_sudo: boolean;
+  };
+}
+export const ResumedAck = z.object({
+  reseeded: z.literal(true),
+  /** Counter in /run/vivarium/generation after this call. */
+  generation: z.int().min(1),
+});
+export type ResumedAck = z.infer<typeof ResumedAck>;
+
+export const AgentError = z.object({ code: z.string().max(64), message: z.string().max(1024) });
+export type AgentError = z.infer<typeof AgentError>;

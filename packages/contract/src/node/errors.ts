@@ -1,0 +1,22 @@
+/** Error codes of contract/node. Body of a refusal: `{code, message}`. Imports nothing. */
+export const NODE_ERRORS = {
+  invalid: {
+    status: 400,
+    meaning: "the request does not fit the contract, or the guest refuses an argument",
+  },
+  cwd_not_found: { status: 400, meaning: "working directory: no such file or directory" },
+  cwd_not_a_directory: { status: 400, meaning: "working directory: not a directory" },
+  machine_not_found: { status: 404, meaning: "no such machine on this node" },
+  machine_conflict: { status: 409, meaning: "the machine exists with other parameters" },
+  machine_gone: { status: 410, meaning: "the machine has ended" },
+  template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },
+  disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },
+  no_capacity: { status: 503, meaning: "not enough memory, or no free slot, for another machine" },
+  agent_unavailable: { status: 503, meaning: "the machine runs but its agent does not answer" },
+  internal: { status: 500, meaning: "unexpected failure on the node" },
+} as const;
+export type NodeErrorCode = keyof typeof NODE_ERRORS;
+
+export function isNodeErrorCode(code: string): code is NodeErrorCode {
+  return Object.hasOwn(NODE_ERRORS, code);
+}

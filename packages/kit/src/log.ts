@@ -1,0 +1,31 @@
+import { type Logger, pino } from "pino";
+
+export type Log = Logger;
+
+/** Field names that never reach a log line, wherever they stand. */
+const SECRET_FIELDS = [
+  "authorization",
+  "api_key",
+  "apiKey",
+  "key",
+  "token",
+  "secret",
+  "secrets",
+  "password",
+  "env",
+  "code",
+];
+
+/** A structured logger on standard output: one JSON object per line, UTC time, secrets removed. */
+export function createLog(name: string, level = "info"): Log {
+  return pino({
+    name,
+    level,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    base: { process: name },
+    redact: {
+      paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
+      censor: "[removed]",
+    },
+  });
+}
