@@ -1,0 +1,326 @@
+/**
+ * A node without virtual machines: it answers every call of contract/node over HTTP on a unix socket and runs the
+ * commands as processes of this host, in a temporary directory that stands for the guest's /workspace. The suite
+ * test/contract/node-contract.ts holds for it as for the real daemon.
+ */
+import { mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import { dirname, isAbsolute, join, normalize } from "node:path";
+import {
+  ExecCall,
+  MachineId,
+  type MachineStatus,
+  NODE_ERRORS,
+  type NodeErrorCode,
+  type NodeInfo,
+  StartSpec,
+} from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
+import { killGroup, runHostCommand } from "./host-command.ts";
+
+export interface FakeMachine {
+  status: MachineStatus;
+  spec: StartSpec;
+  /** Host directory that holds the machine's files; `workspace` in it stands for /workspace. */
+  dir: string;
+  groups: Set<number>;
+  /** Aborted when the machine ends: its running commands die and their answers break off. */
+  life: AbortController;
+  started: Promise<void>;
+  /** Guest path → host path of files that were put outside /workspace. */
+  placed: Map<string, string>;
+}
+
+export interface FakeCall {
+  method: string;
+  path: string;
+  body: unknown;
+}
+
+export interface FakeNode {
+  socketPath: string;
+  machines: Map<string, FakeMachine>;
+  /** Every call that arrived, in order; bodies of files are left out. */
+  calls: FakeCall[];
+  failNextStart(code: NodeErrorCode, message: string): void;
+  /** What a machine does when its QEMU dies: it stays listed as `ended`. */
+  endMachine(machineId: string, reason: string): void;
+  /** Holds every answer until the returned function is called. */
+  pauseAnswers(): () => void;
+  close(): Promise<void>;
+}
+
+export interface FakeNodeOptions {
+  socketPath?: string;
+  startDelayMs?: number;
+  info?: Partial<NodeInfo>;
+}
+
+interface State {
+  dir: string;
+  options: FakeNodeOptions;
+  machines: Map<string, FakeMachine>;
+  calls: FakeCall[];
+  nextStartFailure: Refusal | undefined;
+  gate: Promise<void>;
+}
+
+class Refusal extends Error {
+  readonly code: NodeErrorCode;
+  constructor(code: NodeErrorCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export async function startFakeNode(options: FakeNodeOptions = {}): Promise<FakeNode> {
+  const dir = await mkdtemp(join(tmpdir(), "fake-node-"));
+  const socketPath = options.socketPath ?? join(dir, "node.sock");
+  const state: State = {
+    dir,
+    options,
+    machines: new Map(),
+    calls: [],
+    nextStartFailure: undefined,
+    gate: Promise.resolve(),
+  };
+  const server = createServer((request, response) => {
+    handle(state, request, response).catch((error) => refuse(response, error));
+  });
+  await new Promise<void>((resolve) => server.listen(socketPath, resolve));
+  return {
+    socketPath,
+    machines: state.machines,
+    calls: state.calls,
+    failNextStart: (code, message) => {
+      state.nextStartFailure = new Refusal(code, message);
+    },
+    endMachine: (machineId, reason) => endMachine(found(state, machineId), reason),
+    pauseAnswers: () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      state.gate = promise;
+      return resolve;
+    },
+    close: async () => {
+      for (const machine of state.machines.values()) endMachine(machine, "closed");
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+const MACHINE_PATH = /^\/v1\/machines\/([^/]+)(\/exec|\/files)?$/;
+
+async function handle(state: State, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const url = new URL(request.url ?? "/", "http://node");
+  const body = await readAll(request);
+  const isJson = !url.pathname.endsWith("/files") && body.length > 0;
+  const parsed = isJson ? parseJson(body) : undefined;
+  state.calls.push({ method: request.method ?? "", path: url.pathname, body: parsed });
+  await state.gate;
+  const [, machineId = "", sub = ""] = MACHINE_PATH.exec(url.pathname) ?? [];
+  const route = `${request.method} ${machineId === "" ? url.pathname : `/v1/machines/:id${sub}`}`;
+  switch (route) {
+    case "GET /v1/info":
+      return answer(response, 200, nodeInfo(state));
+    case "GET /v1/machines":
+      return answer(response, 200, { machines: [...state.machines.values()].map((m) => m.status) });
+    case "PUT /v1/machines/:id":
+      return answer(response, 200, await startMachine(state, machineId, parsed));
+    case "GET /v1/machines/:id":
+      return answer(response, 200, found(state, machineId).status);
+    case "DELETE /v1/machines/:id":
+      await deleteMachine(state, machineId);
+      response.writeHead(204).end();
+      return;
+    case "POST /v1/machines/:id/exec":
+      return exec(running(state, machineId), parsed, response);
+    case "PUT /v1/machines/:id/files":
+      return answer(response, 200, await putFile(running(state, machineId), url, body));
+    default:
+      throw new Refusal("invalid", `no such call: ${route}`);
+  }
+}
+
+async function startMachine(state: State, machineId: string, body: unknown): Promise<MachineStatus> {
+  if (!MachineId.safeParse(machineId).success) throw new Refusal("invalid", `malformed machine id`);
+  const spec = valid(StartSpec.safeParse(body));
+  const known = state.machines.get(machineId);
+  if (known) {
+    if (JSON.stringify(known.spec) !== JSON.stringify(spec))
+      throw new Refusal("machine_conflict", "the machine exists with other parameters");
+    await known.started;
+    return known.status;
+  }
+  const failure = state.nextStartFailure;
+  state.nextStartFailure = undefined;
+  if (failure) throw failure;
+  const { baselines } = nodeInfo(state);
+  if (!baselines.some((b) => b.template === spec.template && b.size === spec.size))
+    throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
+  const machine: FakeMachine = {
+    status: { machine_id: machineId, state: "starting" },
+    spec,
+    dir: join(state.dir, machineId),
+    groups: new Set(),
+    life: new AbortController(),
+    started: Promise.resolve(),
+    placed: new Map(),
+  };
+  state.machines.set(machineId, machine);
+  machine.started = bringUp(machine, state.options.startDelayMs ?? 0);
+  await machine.started;
+  return machine.status;
+}
+
+async function bringUp(machine: FakeMachine, delayMs: number): Promise<void> {
+  await mkdir(join(machine.dir, "workspace"), { recursive: true });
+  await mkdir(join(machine.dir, "home"), { recursive: true });
+  await sleep(delayMs, machine.life.signal);
+  if (machine.life.signal.aborted)
+    throw new Refusal("machine_gone", "the machine was deleted while starting");
+  const timings = { queue: 0, disk: 0, load: delayMs, handshake: 0 };
+  machine.status = { ...machine.status, state: "running", timings };
+}
+
+async function deleteMachine(state: State, machineId: string): Promise<void> {
+  const machine = state.machines.get(machineId);
+  if (!machine) return;
+  endMachine(machine, "deleted");
+  await machine.started.catch(() => {});
+  await rm(machine.dir, { recursive: true, force: true, maxRetries: 5 });
+  state.machines.delete(machineId);
+}
+
+function endMachine(machine: FakeMachine, reason: string): void {
+  machine.status = { machine_id: machine.status.machine_id, state: "ended", reason };
+  machine.life.abort();
+  for (const pgid of machine.groups) killGroup(pgid);
+}
+
+async function exec(machine: FakeMachine, body: unknown, response: ServerResponse): Promise<void> {
+  const call = valid(ExecCall.safeParse(body));
+  if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
+  const cwd = await workingDirectory(machine, call.cwd);
+  const gone = new AbortController();
+  response.on("close", () => gone.abort());
+  machine.life.signal.addEventListener("abort", () => response.destroy(), { once: true });
+  await runHostCommand({
+    call,
+    argv: call.argv.map((argument) => toHostText(machine, argument)),
+    cwd,
+    env: { ...baseEnvironment(machine), ...call.env },
+    out: response,
+    onSpawned: () => {
+      response.writeHead(200, { "content-type": "application/octet-stream" });
+      response.flushHeaders();
+    },
+    signal: AbortSignal.any([gone.signal, machine.life.signal]),
+    onGroup: (pgid) => machine.groups.add(pgid),
+  });
+}
+
+function baseEnvironment(machine: FakeMachine): Record<string, string> {
+  return {
+    PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    HOME: join(machine.dir, "home"),
+    USER: "sandbox",
+    SHELL: "/bin/bash",
+    LANG: "C.UTF-8",
+  };
+}
+
+async function workingDirectory(machine: FakeMachine, cwd = "/workspace"): Promise<string> {
+  const path = toHostText(machine, isAbsolute(cwd) ? normalize(cwd) : normalize(join("/workspace", cwd)));
+  const info = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === "ENOTDIR"
+      ? new Refusal("cwd_not_a_directory", `working directory ${cwd}: not a directory`)
+      : new Refusal("cwd_not_found", `working directory ${cwd}: no such file or directory`);
+  });
+  if (info.isDirectory()) return path;
+  throw new Refusal("cwd_not_a_directory", `working directory ${cwd}: not a directory`);
+}
+
+async function putFile(machine: FakeMachine, url: URL, body: Buffer): Promise<{ bytes: number }> {
+  const path = url.searchParams.get("path") ?? "";
+  if (path === "" || path.includes("\0")) throw new Refusal("invalid", "path must be a non-empty path");
+  const guestPath = isAbsolute(path) ? normalize(path) : normalize(join("/workspace", path));
+  const isInside = guestPath.startsWith("/workspace/");
+  const hostPath = isInside ? toHostText(machine, guestPath) : join(machine.dir, "outside", guestPath);
+  if (!isInside) machine.placed.set(guestPath, hostPath);
+  await mkdir(dirname(hostPath), { recursive: true });
+  await writeFile(`${hostPath}.part`, body);
+  await rename(`${hostPath}.part`, hostPath);
+  return { bytes: body.length };
+}
+
+/** Guest paths in a text become paths of this host, so that a command finds the files it was given. */
+function toHostText(machine: FakeMachine, text: string): string {
+  let mapped = text.replaceAll(/(?<![\w.-])\/workspace(?![\w-])/g, join(machine.dir, "workspace"));
+  for (const [guestPath, hostPath] of machine.placed) mapped = mapped.replaceAll(guestPath, hostPath);
+  return mapped;
+}
+
+function nodeInfo(state: State): NodeInfo {
+  return {
+    node_id: "fake",
+    version: "0.0.0",
+    isolation: "emulated",
+    qemu_version: "0.0.0",
+    reflink: false,
+    cgroup_v2: false,
+    disk: { free_bytes: 50 * 2 ** 30, total_bytes: 100 * 2 ** 30 },
+    baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
+    ...state.options.info,
+  };
+}
+
+function found(state: State, machineId: string): FakeMachine {
+  const machine = state.machines.get(machineId);
+  if (machine) return machine;
+  throw new Refusal("machine_not_found", "no such machine on this node");
+}
+
+function running(state: State, machineId: string): FakeMachine {
+  const machine = found(state, machineId);
+  if (machine.status.state === "running") return machine;
+  if (machine.status.state === "starting")
+    throw new Refusal("agent_unavailable", "the machine is still starting");
+  throw new Refusal("machine_gone", machine.status.reason ?? "the machine has ended");
+}
+
+function valid<T>(
+  result:
+    | { success: true; data: T }
+    | { success: false; error: { issues: { path: PropertyKey[]; message: string }[] } },
+): T {
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw new Refusal("invalid", `${issue?.path.join(".")}: ${issue?.message}`);
+}
+
+function parseJson(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    throw new Refusal("invalid", "the body must be JSON");
+  }
+}
+
+async function readAll(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+function answer(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+}
+
+function refuse(response: ServerResponse, error: unknown): void {
+  if (response.headersSent) return void response.destroy();
+  const code = error instanceof Refusal ? error.code : "internal";
+  answer(response, NODE_ERRORS[code].status, { code, message: (error as Error).message });
+}

@@ -1,0 +1,33 @@
+import { existsSync } from "node:fs";
+import { defineConfig } from "vitest/config";
+
+const POSTGRES = "test/support/postgres.ts";
+const MINUTE_MS = 60_000;
+
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        test: {
+          name: "unit",
+          include: ["packages/*/src/**/*.test.ts", "test/*.test.ts", "test/contract/fake*.test.ts"],
+          globalSetup: existsSync(POSTGRES) ? [POSTGRES] : [],
+          testTimeout: 20_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        // One real service with real machines for all files: they run one after the other, in name order.
+        test: {
+          name: "e2e",
+          include: ["test/e2e/**/*.test.ts"],
+          globalSetup: ["test/support/service.ts"],
+          fileParallelism: false,
+          maxWorkers: 1,
+          testTimeout: 3 * MINUTE_MS,
+          hookTimeout: 3 * MINUTE_MS,
+        },
+      },
+    ],
+  },
+});
