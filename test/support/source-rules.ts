@@ -1,0 +1,275 @@
+/**
+ * The rules of the house about sources, as data: what a file may import and name, by its path. Every rule carries
+ * samples that break it, so that the test can show that the rule would speak up.
+ */
+import { basename, dirname, join } from "node:path";
+import { SESSION_STATES } from "@vivarium/contract/api";
+
+export interface Source {
+  /** From the repository's root: packages/<package>/src/… */
+  path: string;
+  text: string;
+}
+
+export interface SourceRule {
+  title: string;
+  /** What is wrong with this file, one line each. */
+  check(source: Source): string[];
+  offenders: Source[];
+}
+
+interface Import {
+  from: string;
+  isTypeOnly: boolean;
+}
+
+const IMPORT = /^\s*(?:import|export)\s+(type\s+)?(?:[^"';]*?\sfrom\s+)?["']([^"']+)["']/gm;
+const DYNAMIC_IMPORT = /\bimport\(\s*["']([^"']+)["']/g;
+
+export function importsOf(text: string): Import[] {
+  const fixed = [...text.matchAll(IMPORT)].map((m) => ({ from: m[2] ?? "", isTypeOnly: m[1] !== undefined }));
+  const dynamic = [...text.matchAll(DYNAMIC_IMPORT)].map((m) => ({ from: m[1] ?? "", isTypeOnly: false }));
+  return [...fixed, ...dynamic];
+}
+
+const isTest = (path: string) => path.endsWith(".test.ts");
+const packageOf = (path: string) => /^packages\/([^/]+)\//.exec(path)?.[1] ?? "";
+const insidePackage = (path: string) => path.replace(/^packages\/[^/]+\/src\//, "");
+const roomOf = (path: string) => insidePackage(path).split("/").slice(0, -1)[0] ?? "";
+const ownPackage = (from: string) => /^@vivarium\/([^/]+)/.exec(from)?.[1];
+
+/** Which packages of ours a package may import. */
+const MAY_IMPORT: Record<string, readonly string[]> = {
+  contract: [],
+  kit: [],
+  control: ["contract", "kit"],
+  node: ["contract", "kit"],
+  gateway: ["contract", "kit"],
+  sdk: ["contract"],
+  cli: ["sdk", "contract", "kit"],
+  dashboard: ["sdk"],
+};
+
+const PLAIN_TABLES = /^@vivarium\/contract\/api\/(errors|limits|states|ids)$/;
+const TABLE_FILE = /^packages\/contract\/src\/(api|node)\/(errors|limits|states)\.ts$/;
+const DRIVERS = new Set(["pg", "kysely"]);
+const FORBIDDEN_NAMES =
+  /^(utils?|helpers?|common|manager|types|constants|misc)$|-(utils?|helpers?|manager)$|(^|-)(v\d+|new|old|legacy)$/;
+const GLOSSARY_IN_KIT =
+  /\b(sessions?|machines?|incarnations?|templates?|snapshots?|checkpoints?|egress|artifacts?|previews?|tenants?|agents?)\b/i;
+const TARGET_STATE = new RegExp(
+  `\\bstate:\\s*["'](${SESSION_STATES.join("|")})["']|set\\s+state\\s*=\\s*'(${SESSION_STATES.join("|")})'`,
+  "g",
+);
+const ERROR_BODY =
+  /\{[^{}]*\berror\s*[:,][^{}]*\bcode\s*[:,}][^{}]*\}|\{[^{}]*\bcode\s*:[^{}]*\berror\s*:[^{}]*\}/g;
+
+function forImports(source: Source, isWrong: (item: Import) => boolean): string[] {
+  return importsOf(source.text)
+    .filter(isWrong)
+    .map((item) => `${source.path} imports ${item.from}`);
+}
+
+function forMatches(source: Source, pattern: RegExp): string[] {
+  const code = source.text.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/^\s*\/\/.*$/gm, "");
+  return [...code.matchAll(pattern)].map((match) => `${source.path}: ${match[0].trim().slice(0, 80)}`);
+}
+
+export const SOURCE_RULES: SourceRule[] = [
+  {
+    title: "a package imports only the packages below it; control, node and gateway never each other",
+    check: (source) => {
+      const own = packageOf(source.path);
+      return forImports(source, ({ from }) => {
+        const other = ownPackage(from);
+        return other !== undefined && other !== own && !(MAY_IMPORT[own] ?? []).includes(other);
+      });
+    },
+    offenders: [
+      { path: "packages/control/src/a.ts", text: `import { start } from "@vivarium/node/main";` },
+      { path: "packages/node/src/a.ts", text: `const x = await import("@vivarium/control/main");` },
+      { path: "packages/kit/src/a.ts", text: `import type { X } from "@vivarium/contract/api";` },
+    ],
+  },
+  {
+    title: "nothing reaches into another package by path, and nothing imports test/",
+    check: (source) =>
+      forImports(source, ({ from }) => {
+        if (!from.startsWith(".")) return false;
+        const root = `packages/${packageOf(source.path)}/`;
+        return !join(dirname(source.path), from).startsWith(root);
+      }),
+    offenders: [
+      { path: "packages/cli/src/a.ts", text: `import { x } from "../../node/src/bake.ts";` },
+      { path: "packages/cli/src/a.ts", text: `import { x } from "../../../test/support/fake-node.ts";` },
+    ],
+  },
+  {
+    title: "contract imports only the schema library",
+    check: (source) =>
+      packageOf(source.path) === "contract" && !isTest(source.path)
+        ? forImports(source, ({ from }) => from !== "zod" && !from.startsWith("."))
+        : [],
+    offenders: [{ path: "packages/contract/src/api/a.ts", text: `import { readFile } from "node:fs";` }],
+  },
+  {
+    title: "the tables of errors, limits and states import nothing",
+    check: (source) => (TABLE_FILE.test(source.path) ? forImports(source, () => true) : []),
+    offenders: [{ path: "packages/contract/src/api/errors.ts", text: `import { z } from "zod";` }],
+  },
+  {
+    title: "no word of the domain appears in kit",
+    check: (source) =>
+      packageOf(source.path) === "kit" && GLOSSARY_IN_KIT.test(source.text)
+        ? [`${source.path} says "${GLOSSARY_IN_KIT.exec(source.text)?.[0]}"`]
+        : [],
+    offenders: [{ path: "packages/kit/src/a.ts", text: "/** Waits for a session. */" }],
+  },
+  {
+    title: "the SDK takes only types and plain tables from the contract",
+    check: (source) =>
+      packageOf(source.path) === "sdk" && !isTest(source.path)
+        ? forImports(source, ({ from, isTypeOnly }) => {
+            if (!from.startsWith("@vivarium/")) return !from.startsWith(".") && !from.startsWith("node:");
+            return !(isTypeOnly && from.startsWith("@vivarium/contract/api")) && !PLAIN_TABLES.test(from);
+          })
+        : [],
+    offenders: [
+      { path: "packages/sdk/src/a.ts", text: `import { SessionRecord } from "@vivarium/contract/api";` },
+      { path: "packages/sdk/src/a.ts", text: `import pRetry from "p-retry";` },
+    ],
+  },
+  {
+    title: "only db/ and store.ts see the database driver",
+    check: (source) => {
+      const mayUse =
+        roomOf(source.path) === "db" || basename(source.path) === "store.ts" || isTest(source.path);
+      return mayUse ? [] : forImports(source, ({ from, isTypeOnly }) => !isTypeOnly && DRIVERS.has(from));
+    },
+    offenders: [
+      { path: "packages/control/src/sessions/create.ts", text: `import { sql } from "kysely";` },
+      { path: "packages/cli/src/a.ts", text: `import pg from "pg";` },
+    ],
+  },
+  {
+    title: "only http/ (server/ in the node) and routes see the web framework",
+    check: (source) => {
+      const mayUse =
+        ["http", "server"].includes(roomOf(source.path)) || /(^|-)routes\.ts$/.test(basename(source.path));
+      return mayUse || isTest(source.path)
+        ? []
+        : forImports(source, ({ from }) => from === "fastify" || from.startsWith("@fastify/"));
+    },
+    offenders: [{ path: "packages/control/src/sessions/create.ts", text: `import Fastify from "fastify";` }],
+  },
+  {
+    title: "only config.ts reads the environment",
+    check: (source) =>
+      basename(source.path) === "config.ts" || isTest(source.path)
+        ? []
+        : forMatches(source, /process\.env\b|\benv\b[^"';]*\}\s*from\s*["']node:process["']/g),
+    offenders: [
+      { path: "packages/control/src/app.ts", text: "const level = process.env.VIV_LOG_LEVEL;" },
+      { path: "packages/node/src/app.ts", text: `import { env } from "node:process";` },
+    ],
+  },
+  {
+    title: "only app.ts constructs pools, servers and apps",
+    check: (source) => {
+      const mayConstruct =
+        /^(app|main)\.ts$/.test(basename(source.path)) ||
+        ["http", "db", "server"].includes(roomOf(source.path)) ||
+        ["kit", "cli", "sdk"].includes(packageOf(source.path)) ||
+        isTest(source.path);
+      return mayConstruct
+        ? []
+        : forMatches(source, /\bnew (pg\.)?Pool\(|\bnew Kysely\b|\bFastify\(|\bcreateLog\(/gi);
+    },
+    offenders: [
+      { path: "packages/control/src/sessions/create.ts", text: "const pool = new Pool({});" },
+      { path: "packages/node/src/machines/start.ts", text: `const log = createLog("node");` },
+    ],
+  },
+  {
+    title: "rooms call each other's verbs, never each other's store.ts",
+    check: (source) =>
+      isTest(source.path)
+        ? []
+        : forImports(source, ({ from }) => {
+            if (!/\/store\.ts$/.test(from)) return false;
+            const target = join(dirname(source.path), from);
+            return dirname(target) !== dirname(source.path);
+          }),
+    offenders: [
+      { path: "packages/control/src/exec/run.ts", text: `import { find } from "../sessions/store.ts";` },
+    ],
+  },
+  {
+    title: "only sessions/state.ts names target states",
+    check: (source) =>
+      packageOf(source.path) === "control" &&
+      !isTest(source.path) &&
+      insidePackage(source.path) !== "sessions/state.ts"
+        ? forMatches(source, TARGET_STATE)
+        : [],
+    offenders: [
+      { path: "packages/control/src/sessions/destroy.ts", text: `await save(db, { state: "destroyed" });` },
+      { path: "packages/control/src/sessions/store.ts", text: "sql`update sessions set state = 'live'`" },
+    ],
+  },
+  {
+    title: "only render-error.ts writes an error body",
+    check: (source) =>
+      packageOf(source.path) === "control" &&
+      !isTest(source.path) &&
+      basename(source.path) !== "render-error.ts"
+        ? forMatches(source, ERROR_BODY)
+        : [],
+    offenders: [
+      {
+        path: "packages/control/src/http/router.ts",
+        text: `reply.send({ error: "no", code: "not_found" });`,
+      },
+      {
+        path: "packages/control/src/exec/batch.ts",
+        text: `return { code: failure.code, error: failure.message };`,
+      },
+    ],
+  },
+  {
+    title: "files are kebab-case and named after what they hold",
+    check: (source) => {
+      const name = basename(source.path).replace(/(\.test|\.config)?\.ts$/, "");
+      const isKebab = /^[a-z0-9]+(-[a-z0-9]+)*$/.test(name);
+      return isKebab && !FORBIDDEN_NAMES.test(name) ? [] : [`${source.path} is not a name of the house`];
+    },
+    offenders: [
+      "utils.ts",
+      "sessionStore.ts",
+      "string-helpers.ts",
+      "types.ts",
+      "exec-v2.ts",
+      "Machine.ts",
+    ].map((name) => ({ path: `packages/control/src/sessions/${name}`, text: "" })),
+  },
+  {
+    title: "there are no default exports, and relative imports end in .ts",
+    check: (source) => [
+      ...forMatches(source, /^export default\b|\bas default\b/gm),
+      ...forImports(source, ({ from }) => from.startsWith(".") && !/\.(ts|json)$/.test(from)),
+    ],
+    offenders: [
+      { path: "packages/node/src/a.ts", text: "export default function start() {}" },
+      { path: "packages/node/src/a.ts", text: `import { x } from "./start";` },
+    ],
+  },
+  {
+    title: "a package's entry is the only barrel",
+    check: (source) => {
+      const isEntry = /^(index\.ts|(api|node|guest|gateway)\/index\.ts)$/.test(insidePackage(source.path));
+      const isBarrel = basename(source.path) === "index.ts";
+      return isBarrel && !isEntry ? [`${source.path} is a barrel`] : [];
+    },
+    offenders: [{ path: "packages/control/src/sessions/index.ts", text: "" }],
+  },
+];
