@@ -68,3 +68,7 @@ export const SIZES = {
 export type Size = keyof typeof SIZES;
 export const SIZE_NAMES = Object.keys(SIZES) as readonly Size[];
 export const DEFAULT_SIZE: Size = "small";
+
+export function isSize(name: string): name is Size {
+  return Object.hasOwn(SIZES, name);
+}

@@ -1,0 +1,64 @@
+/** The only place of the node daemon that constructs things. */
+import { chmod, chown, mkdir, rm } from "node:fs/promises";
+import path from "node:path";
+import type { Log } from "@vivarium/kit/log";
+import { type FastifyBaseLogger, fastify } from "fastify";
+import type { NodeConfig } from "./config.ts";
+import { prepareCgroups } from "./host/cgroup.ts";
+import { NamespacePool } from "./host/namespace-pool.ts";
+import { prepareHostNetwork, readHostNetwork } from "./host/netns.ts";
+import { prepareQemuRoot } from "./host/qemu-root.ts";
+import { run } from "./host/run.ts";
+import { machinesDir } from "./machines/journal.ts";
+import { reconcile } from "./machines/reconcile.ts";
+import type { StartDeps } from "./machines/start.ts";
+import { MachineTable } from "./machines/table.ts";
+import { registerRoutes } from "./server/routes.ts";
+import { findBaselines } from "./snapshots/baselines.ts";
+
+const BODY_BYTES = 4 * 1024 * 1024;
+
+export interface NodeApp {
+  deps: StartDeps;
+  /** Stops serving. Machines go on running and are adopted at the next start. */
+  close(): Promise<void>;
+}
+
+export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
+  await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
+  const qemu = await prepareQemuRoot(config.dataDir);
+  await prepareCgroups();
+  await prepareHostNetwork();
+  const host = await readHostNetwork();
+  const namespaces = new NamespacePool({ owner: config.dataDir, limit: config.maxMachines * 8, host, log });
+  const table = new MachineTable();
+  const baselines = await findBaselines({ imagesDir: config.imagesDir, qemu, log });
+  const deps: StartDeps = { config, qemu, baselines, namespaces, table, log };
+  await reconcile(deps);
+
+  const server = fastify({
+    loggerInstance: log as FastifyBaseLogger,
+    bodyLimit: BODY_BYTES,
+    disableRequestLogging: true,
+  });
+  registerRoutes(server, deps);
+  await listen(server, config);
+  namespaces.fill();
+  return {
+    deps,
+    async close() {
+      await server.close();
+      await namespaces.close();
+    },
+  };
+}
+
+async function listen(server: { listen: (o: { path: string }) => Promise<string> }, config: NodeConfig) {
+  await mkdir(path.dirname(config.socketPath), { recursive: true, mode: 0o755 });
+  await rm(config.socketPath, { force: true });
+  await server.listen({ path: config.socketPath });
+  await chmod(config.socketPath, 0o660);
+  if (config.controlUser === "") return;
+  const gid = await run("id", ["-g", config.controlUser]).catch(() => null);
+  if (gid !== null) await chown(config.socketPath, 0, Number(gid));
+}

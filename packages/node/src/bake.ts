@@ -1,0 +1,39 @@
+/**
+ * Bakes a baseline: boots a template cold once, lets the agent come up, warms what programs will need, and captures
+ * the instant. Usage: bake.ts --images-dir DIR --data-dir DIR --template base --size small
+ */
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { isSize, SIZE_NAMES } from "@vivarium/contract/api/limits";
+import { createLog } from "@vivarium/kit/log";
+import { readConfig, wantedAccelerators } from "./config.ts";
+import { prepareCgroups } from "./host/cgroup.ts";
+import { prepareQemuRoot } from "./host/qemu-root.ts";
+import { bakeBaseline } from "./snapshots/bake.ts";
+
+const { values } = parseArgs({
+  options: {
+    "images-dir": { type: "string" },
+    "data-dir": { type: "string" },
+    template: { type: "string", default: "base" },
+    size: { type: "string", default: "small" },
+  },
+});
+const config = readConfig(process.env);
+const dataDir = path.resolve(values["data-dir"] ?? config.dataDir);
+const imagesDir = path.resolve(values["images-dir"] ?? config.imagesDir);
+const size = values.size;
+if (!isSize(size)) throw new Error(`--size is "${size}"; expected one of ${SIZE_NAMES.join(", ")}`);
+
+await prepareCgroups();
+await bakeBaseline({
+  qemu: await prepareQemuRoot(dataDir),
+  log: createLog("bake", config.logLevel),
+  progress: (line) => process.stdout.write(`  ${line}\n`),
+  owner: `${dataDir}#bake`,
+  imagesDir,
+  template: values.template,
+  size,
+  accelerators: wantedAccelerators(process.env),
+});
+process.exit(0);

@@ -1,0 +1,44 @@
+import { accessSync, constants } from "node:fs";
+import path from "node:path";
+
+/** What the node daemon is told from outside; read once, at start. */
+export interface NodeConfig {
+  nodeId: string;
+  dataDir: string;
+  /** Kernel, templates and their baselines; may be shared with other services on this host. Read only. */
+  imagesDir: string;
+  socketPath: string;
+  logLevel: string;
+  /** System user whose group may talk to the socket; empty: root alone. */
+  controlUser: string;
+  supervised: boolean;
+  /** Upper bound on machines, whatever the memory. */
+  maxMachines: number;
+}
+
+export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
+  const dataDir = path.resolve(env.VIV_DATA_DIR ?? "/var/lib/vivarium");
+  return {
+    nodeId: env.VIV_NODE_ID ?? "nod_local",
+    dataDir,
+    imagesDir: path.resolve(env.VIV_IMAGES_DIR ?? path.join(dataDir, "pool/images")),
+    socketPath: env.VIV_NODE_SOCKET ?? path.join(dataDir, "run/node.sock"),
+    logLevel: env.VIV_LOG_LEVEL ?? "info",
+    controlUser: env.VIV_CONTROL_USER ?? "vivarium",
+    supervised: env.VIV_SUPERVISED === "1",
+    maxMachines: Number(env.VIV_MAX_MACHINES ?? 128),
+  };
+}
+
+/** Which accelerator to try first: `VIV_ACCEL` = kvm, tcg or auto (kvm where the device can be opened). */
+export function wantedAccelerators(env: NodeJS.ProcessEnv): ("kvm" | "tcg")[] {
+  const wish = env.VIV_ACCEL ?? "auto";
+  if (wish === "kvm" || wish === "tcg") return [wish];
+  if (wish !== "auto") throw new Error(`VIV_ACCEL is "${wish}"; expected kvm, tcg or auto`);
+  try {
+    accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
+    return ["kvm", "tcg"];
+  } catch {
+    return ["tcg"];
+  }
+}

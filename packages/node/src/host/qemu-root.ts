@@ -1,0 +1,70 @@
+/**
+ * The file system that a jailed QEMU sees: its binary, the libraries that it needs, its firmware, `setpriv`, and
+ * empty mount points. Made once per QEMU build, owned by root, bound read-only into every jail (security.md C1).
+ */
+import { createHash } from "node:crypto";
+import { createReadStream, existsSync } from "node:fs";
+import { chmod, copyFile, cp, mkdir, realpath, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { pipeline } from "node:stream/promises";
+import { JAIL_PATHS } from "../qemu/arguments.ts";
+import { run } from "./run.ts";
+
+const BINARIES = ["/usr/bin/qemu-system-x86_64", "/usr/bin/setpriv"];
+const FIRMWARE_DIRS = ["/usr/share/qemu", "/usr/share/seabios"];
+const MOUNT_DIRS = ["/proc", "/dev", "/tmp", "/etc", JAIL_PATHS.run];
+const MOUNT_FILES = Object.values(JAIL_PATHS).filter((target) => !target.startsWith("/run"));
+
+export interface QemuRoot {
+  dir: string;
+  /** Identifies the QEMU build; a snapshot loads only on the build that made it. */
+  buildId: string;
+  version: string;
+}
+
+export async function prepareQemuRoot(dataDir: string): Promise<QemuRoot> {
+  const version = ((await run(BINARIES[0] as string, ["--version"])).split("\n")[0] ?? "").replace(
+    "QEMU emulator version ",
+    "",
+  );
+  const buildId = await hashFile(BINARIES[0] as string);
+  const dir = path.join(dataDir, "qemu-root", buildId.slice(0, 16));
+  if (!existsSync(dir)) await build(dir);
+  return { dir, buildId, version };
+}
+
+async function build(dir: string): Promise<void> {
+  const partial = `${dir}.tmp-${process.pid}`;
+  await rm(partial, { recursive: true, force: true });
+  for (const target of MOUNT_DIRS) await mkdir(path.join(partial, target), { recursive: true, mode: 0o755 });
+  for (const target of MOUNT_FILES) await writeFile(path.join(partial, target), "");
+  for (const binary of BINARIES) {
+    await install(partial, binary);
+    for (const library of await libraries(binary)) await install(partial, library);
+  }
+  for (const source of FIRMWARE_DIRS) {
+    if (existsSync(source))
+      await cp(source, path.join(partial, source), { recursive: true, dereference: true });
+  }
+  await chmod(partial, 0o755);
+  await rename(partial, dir);
+}
+
+/** `ldd` names every library by path; the loader is the line without an arrow. */
+async function libraries(binary: string): Promise<string[]> {
+  const text = await run("ldd", [binary]);
+  return [...text.matchAll(/(?:=> )?(\/[^ ]+) \(0x/g)].map((match) => match[1] as string);
+}
+
+async function install(root: string, file: string): Promise<void> {
+  const target = path.join(root, file);
+  await mkdir(path.dirname(target), { recursive: true, mode: 0o755 });
+  await copyFile(await realpath(file), target);
+  await chmod(target, 0o755);
+}
+
+export async function hashFile(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), hash);
+  return hash.digest("hex");
+}

@@ -1,0 +1,65 @@
+/**
+ * Slots: one number per machine on this host, from which its uid, namespace and addresses follow. A slot is a file
+ * made exclusively under /run, so that several services on one host never share one; it names the data directory
+ * that owns it.
+ */
+import { mkdir, open, readdir, readFile, rm } from "node:fs/promises";
+import path from "node:path";
+import { NodeError } from "../node-error.ts";
+
+const SLOTS_DIR = "/run/vivarium/slots";
+const FIRST_UID = 700_000;
+
+export interface Slot {
+  number: number;
+  /** Unique uid and gid of this slot's QEMU. */
+  uid: number;
+  netns: string;
+  hostLink: string;
+  /** Host end and namespace end of the slot's link, a /31. */
+  hostAddress: string;
+  machineAddress: string;
+}
+
+export function slotOf(number: number): Slot {
+  const offset = number * 2;
+  const prefix = `10.220.${offset >> 8}`;
+  return {
+    number,
+    uid: FIRST_UID + number,
+    netns: `viv-${number}`,
+    hostLink: `viv${number}`,
+    hostAddress: `${prefix}.${offset & 255}`,
+    machineAddress: `${prefix}.${(offset & 255) + 1}`,
+  };
+}
+
+export async function takeSlot(owner: string, limit: number): Promise<Slot> {
+  await mkdir(SLOTS_DIR, { recursive: true, mode: 0o700 });
+  for (let number = 1; number <= limit; number++) {
+    try {
+      const file = await open(path.join(SLOTS_DIR, String(number)), "wx", 0o600);
+      await file.writeFile(owner);
+      await file.close();
+      return slotOf(number);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+  }
+  throw new NodeError("no_capacity", `all ${limit} machine slots of this node are taken; try again later`);
+}
+
+export async function freeSlot(slot: Slot): Promise<void> {
+  await rm(path.join(SLOTS_DIR, String(slot.number)), { force: true });
+}
+
+/** Slots that belong to this owner, whatever became of their machines. */
+export async function slotsOf(owner: string): Promise<Slot[]> {
+  const names = await readdir(SLOTS_DIR).catch(() => []);
+  const slots: Slot[] = [];
+  for (const name of names) {
+    const holder = await readFile(path.join(SLOTS_DIR, name), "utf8").catch(() => "");
+    if (holder === owner) slots.push(slotOf(Number(name)));
+  }
+  return slots;
+}

@@ -1,0 +1,20 @@
+/** Ends whatever still runs under a slot's uid, which no other machine shares: the last net under a lost pid. */
+import { readdir, readFile } from "node:fs/promises";
+import { identify, killAndWait } from "./process.ts";
+
+export async function killUid(uid: number): Promise<void> {
+  for (const pid of await pidsOf(uid)) {
+    const identity = identify(pid);
+    if (identity) await killAndWait(identity);
+  }
+}
+
+export async function pidsOf(uid: number): Promise<number[]> {
+  const pids: number[] = [];
+  for (const name of await readdir("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const status = await readFile(`/proc/${name}/status`, "utf8").catch(() => "");
+    if (new RegExp(`^Uid:\\s+${uid}\\s`, "m").test(status)) pids.push(Number(name));
+  }
+  return pids;
+}

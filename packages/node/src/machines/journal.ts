@@ -1,0 +1,62 @@
+/**
+ * The node's journal: one file per machine, written and synced before the first side effect of its start and removed
+ * after the last of its stop. Whatever is on this host without a journal entry of ours belongs to nobody.
+ */
+import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import { MachineId, StartSpec, StartTimings } from "@vivarium/contract/node";
+import { z } from "zod";
+import { syncPath } from "../snapshots/manifest.ts";
+
+export const JournalEntry = z.object({
+  machine_id: MachineId,
+  spec: StartSpec,
+  state: z.enum(["starting", "running", "ended"]),
+  slot: z.int(),
+  process: z.object({ pid: z.int(), startTicks: z.string() }).optional(),
+  reason: z.string().optional(),
+  timings: StartTimings.optional(),
+});
+export type JournalEntry = z.infer<typeof JournalEntry>;
+
+const FILE = "machine.json";
+
+export const machinesDir = (dataDir: string) => path.join(dataDir, "pool/m");
+export const machineDir = (dataDir: string, machineId: string) => path.join(machinesDir(dataDir), machineId);
+
+export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<void> {
+  const dir = machineDir(dataDir, entry.machine_id);
+  await mkdir(dir, { recursive: true, mode: 0o711 });
+  const partial = path.join(dir, `${FILE}.tmp`);
+  const file = await open(partial, "w", 0o600);
+  await file.writeFile(JSON.stringify(entry));
+  await file.sync();
+  await file.close();
+  await rename(partial, path.join(dir, FILE));
+  await syncPath(dir);
+}
+
+export async function removeEntry(dataDir: string, machineId: string): Promise<void> {
+  await rm(machineDir(dataDir, machineId), { recursive: true, force: true });
+}
+
+/** Every folder below the machines' directory; `entry` is null when its journal file is missing or unreadable. */
+export async function readJournal(
+  dataDir: string,
+): Promise<{ machineId: string; entry: JournalEntry | null }[]> {
+  const names = await readdir(machinesDir(dataDir)).catch(() => []);
+  return Promise.all(
+    names.map(async (machineId) => {
+      const text = await readFile(path.join(machinesDir(dataDir), machineId, FILE), "utf8").catch(() => null);
+      return { machineId, entry: text === null ? null : parseEntry(text) };
+    }),
+  );
+}
+
+function parseEntry(text: string): JournalEntry | null {
+  try {
+    return JournalEntry.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}

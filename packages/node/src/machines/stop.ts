@@ -1,0 +1,47 @@
+/** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine is already gone. */
+import type { Log } from "@vivarium/kit/log";
+import type { NodeConfig } from "../config.ts";
+import { removeCgroup } from "../host/cgroup.ts";
+import type { NamespacePool } from "../host/namespace-pool.ts";
+import { killAndWait } from "../host/process.ts";
+import { slotOf } from "../host/slots.ts";
+import { type JournalEntry, readJournal, removeEntry } from "./journal.ts";
+import type { MachineTable } from "./table.ts";
+
+export interface StopDeps {
+  config: NodeConfig;
+  namespaces: NamespacePool;
+  table: MachineTable;
+  log: Log;
+}
+
+export function stopMachine(deps: StopDeps, id: string): Promise<void> {
+  const { table } = deps;
+  const underWay = table.stopping.get(id);
+  if (underWay !== undefined) return underWay;
+  const done = stop(deps, id).finally(() => table.stopping.delete(id));
+  table.stopping.set(id, done);
+  return done;
+}
+
+async function stop(deps: StopDeps, id: string): Promise<void> {
+  const { table } = deps;
+  await table.starting.get(id)?.done.catch(() => {});
+  const machine = table.running.get(id);
+  table.running.delete(id);
+  machine?.agent.close();
+  const entry = (await readJournal(deps.config.dataDir)).find(({ machineId }) => machineId === id)?.entry;
+  if (entry) await clean(deps, entry);
+  machine?.qmp.close();
+  table.ended.delete(id);
+}
+
+/** Undoes whatever a journal entry may have left on this host, and the entry last. */
+export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> {
+  const slot = slotOf(entry.slot);
+  if (entry.process) await killAndWait(entry.process);
+  await removeCgroup(slot);
+  await deps.namespaces.discard(slot);
+  await removeEntry(deps.config.dataDir, entry.machine_id);
+  deps.log.info({ machine: entry.machine_id }, "machine removed");
+}

@@ -1,0 +1,45 @@
+/** The machines of this node in memory: what runs, what is being started, what ended and waits to be deleted. */
+import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { NodeError } from "../node-error.ts";
+import type { Machine } from "./machine.ts";
+
+export interface Ended {
+  machineId: string;
+  reason: string;
+}
+
+export class MachineTable {
+  readonly running = new Map<string, Machine>();
+  readonly starting = new Map<string, { spec: StartSpec; done: Promise<Machine> }>();
+  readonly ended = new Map<string, Ended>();
+  readonly stopping = new Map<string, Promise<void>>();
+
+  /** The machine, or a refusal that says why there is none. */
+  get(machineId: string): Machine {
+    const machine = this.running.get(machineId);
+    if (machine?.isRunning) return machine;
+    const ended = this.ended.get(machineId);
+    if (machine || ended) throw new NodeError("machine_gone", ended?.reason ?? "the machine has ended");
+    throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
+  }
+
+  list(): MachineStatus[] {
+    return [
+      ...[...this.running.values()].map((machine) => machine.status()),
+      ...[...this.starting.keys()].map((machine_id): MachineStatus => ({ machine_id, state: "starting" })),
+      ...[...this.ended.values()].map(
+        ({ machineId, reason }): MachineStatus => ({ machine_id: machineId, state: "ended", reason }),
+      ),
+    ];
+  }
+
+  /** QEMU ended by itself: keep the reason until control deletes the machine. */
+  markEnded(machineId: string, reason: string): void {
+    this.running.delete(machineId);
+    this.ended.set(machineId, { machineId, reason });
+  }
+
+  get count(): number {
+    return this.running.size + this.starting.size;
+  }
+}

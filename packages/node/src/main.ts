@@ -1,0 +1,18 @@
+/** Node daemon: makes machines so on one host. Needs root; everything root-only happens in host/. */
+import { createLog } from "@vivarium/kit/log";
+import { shutdownOnSignal } from "@vivarium/kit/shutdown";
+import { startApp } from "./app.ts";
+import { readConfig } from "./config.ts";
+
+const config = readConfig(process.env);
+const log = createLog("node", config.logLevel);
+if (process.getuid?.() !== 0) {
+  log.fatal("the node daemon makes namespaces and network devices and needs root; start it with sudo");
+  process.exit(1);
+}
+const app = await startApp(config, log);
+log.info(
+  { socket: config.socketPath, baselines: app.deps.baselines.size, qemu: app.deps.qemu.version },
+  "node ready",
+);
+shutdownOnSignal([{ name: "node", run: () => app.close() }], { watchStdin: config.supervised });

@@ -1,0 +1,145 @@
+/**
+ * QEMU's command line (architecture.md section 3, security.md C2). The device list is the same when a baseline is
+ * baked and when it is loaded; its hash goes into the manifest and a mismatch refuses to load.
+ */
+import { createHash } from "node:crypto";
+import { AGENT_PORT_NAME } from "@vivarium/contract/guest";
+
+export type Accelerator = "kvm" | "tcg";
+
+/** Paths as QEMU sees them inside its jail. */
+export const JAIL_PATHS = {
+  memory: "/memory",
+  base: "/base.raw",
+  layer: "/layer.qcow2",
+  disk: "/disk.qcow2",
+  state: "/state",
+  kernel: "/vmlinuz",
+  initramfs: "/initramfs",
+  run: "/run",
+  qmp: "/run/qmp.sock",
+  agent: "/run/agent.sock",
+} as const;
+
+export const GUEST_MAC = "02:00:00:00:00:02";
+export const TAP_NAME = "tap0";
+const CONSOLE_BYTES = "64K";
+
+export interface MachineShape {
+  accelerator: Accelerator;
+  vcpus: number;
+  memMb: number;
+}
+
+export interface ColdBoot {
+  kernelArguments: string;
+}
+
+/** Kernel command line of a cold boot. Under TCG the kernel cannot calibrate its clock and is told the frequency. */
+export function kernelArguments(accelerator: Accelerator, tscKhz: number): string {
+  const words = [
+    "console=ttyS0",
+    "quiet",
+    "panic=-1",
+    "init_on_alloc=0",
+    "ipv6.disable=1",
+    "net.ifnames=0",
+    "random.trust_cpu=on",
+  ];
+  if (accelerator === "tcg") words.push(`tsc_early_khz=${tscKhz}`);
+  return words.join(" ");
+}
+
+const SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/** Machine, CPU and devices: everything that a saved device state depends on. */
+export function deviceArguments(shape: MachineShape): string[] {
+  const tcg = shape.accelerator === "tcg";
+  return [
+    ...["-machine", `microvm,acpi=on,rtc=on,pit=${onOff(tcg)},pic=${onOff(tcg)},memory-backend=mem`],
+    ...["-accel", tcg ? "tcg,thread=multi" : "kvm"],
+    ...["-cpu", tcg ? "max,pku=off,la57=off" : "host,migratable=on"],
+    ...["-smp", String(shape.vcpus), "-m", `${shape.memMb}M`],
+    ...["-device", "virtio-blk-device,drive=disk,id=vda"],
+    ...["-device", "virtio-serial-device,id=serial0,max_ports=2"],
+    ...["-device", `virtserialport,bus=serial0.0,nr=1,chardev=agent,name=${AGENT_PORT_NAME}`],
+    ...["-object", "rng-random,id=rng0,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng0"],
+    ...["-device", `virtio-net-device,netdev=net0,mac=${GUEST_MAC}`],
+    ...["-serial", "chardev:console"],
+    ...["-global", "migration.send-configuration=off", "-global", "migration.send-switchover-start=off"],
+  ];
+}
+
+/** Identifies what a device state fits; recorded at capture, compared at load. */
+export function deviceArgumentsHash(shape: MachineShape): string {
+  return createHash("sha256")
+    .update(JSON.stringify(deviceArguments(shape)))
+    .digest("hex");
+}
+
+function backendArguments(memory: string): string[] {
+  return [
+    ...["-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot"],
+    ...["-sandbox", SANDBOX],
+    ...["-L", "/usr/share/qemu", "-L", "/usr/share/seabios"],
+    ...["-object", memory],
+    ...["-chardev", `socket,id=agent,path=${JAIL_PATHS.agent},server=on,wait=off`],
+    ...["-chardev", `ringbuf,id=console,size=${CONSOLE_BYTES}`],
+    ...["-qmp", `unix:${JAIL_PATHS.qmp},server=on,wait=off`],
+    ...["-netdev", `tap,id=net0,ifname=${TAP_NAME},script=no,downscript=no,vhost=off`],
+  ];
+}
+
+/** Formats are explicit and every backing file is named here: what a qcow2 header says about others is ignored. */
+function diskArguments(layers: { base: string; layer?: string; disk: string }): string[] {
+  const nodes: Record<string, unknown>[] = [
+    { "node-name": "base-file", driver: "file", filename: layers.base, "read-only": true },
+    { "node-name": "base", driver: "raw", file: "base-file", "read-only": true },
+  ];
+  let backing = "base";
+  if (layers.layer !== undefined) {
+    nodes.push(
+      { "node-name": "layer-file", driver: "file", filename: layers.layer, "read-only": true },
+      { "node-name": "layer", driver: "qcow2", file: "layer-file", backing, "read-only": true },
+    );
+    backing = "layer";
+  }
+  nodes.push(
+    { "node-name": "disk-file", driver: "file", filename: layers.disk, discard: "unmap" },
+    {
+      "node-name": "disk",
+      driver: "qcow2",
+      file: "disk-file",
+      backing,
+      discard: "unmap",
+      "detect-zeroes": "unmap",
+    },
+  );
+  return nodes.flatMap((node) => ["-blockdev", JSON.stringify(node)]);
+}
+
+/** A machine that boots from kernel and base disk, with memory that is written through to its file. */
+export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[] {
+  return [
+    ...backendArguments(
+      `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=on`,
+    ),
+    ...diskArguments({ base: JAIL_PATHS.base, disk: JAIL_PATHS.disk }),
+    ...deviceArguments(shape),
+    ...["-kernel", JAIL_PATHS.kernel, "-initrd", JAIL_PATHS.initramfs, "-append", boot.kernelArguments],
+  ];
+}
+
+/** A machine that waits for a device state, with the snapshot's memory mapped privately. */
+export function loadArguments(shape: MachineShape): string[] {
+  return [
+    ...backendArguments(
+      `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=off,readonly=on,rom=off`,
+    ),
+    ...diskArguments({ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk }),
+    ...deviceArguments(shape),
+    ...["-incoming", "defer", "-S"],
+  ];
+}
+
+const onOff = (value: boolean) => (value ? "on" : "off");

@@ -1,0 +1,78 @@
+/** contract/node over HTTP: parse, call, answer. Refusals are `{code, message}` with a status of NODE_ERRORS. */
+import type { ServerResponse } from "node:http";
+import { ExecCall, MachineId, NODE_ERRORS, StartSpec } from "@vivarium/contract/node";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
+import { execInGuest } from "../guest/exec.ts";
+import { writeGuestFile } from "../guest/files.ts";
+import { nodeInfo } from "../info.ts";
+import { type StartDeps, startMachine } from "../machines/start.ts";
+import { stopMachine } from "../machines/stop.ts";
+import { NodeError } from "../node-error.ts";
+
+const MachineParams = z.object({ machine_id: MachineId });
+const FilesQuery = z.object({ path: z.string().min(1), mode: z.string().optional() });
+
+export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
+  server.setErrorHandler((error, request, reply) => sendError(error, request, reply));
+  server.addContentTypeParser("application/octet-stream", (_request, payload, done) => done(null, payload));
+
+  server.get("/v1/info", () => nodeInfo(deps));
+  server.get("/v1/machines", () => ({ machines: deps.table.list() }));
+
+  server.get("/v1/machines/:machine_id", (request) => {
+    const id = machineId(request);
+    const status = deps.table.list().find((machine) => machine.machine_id === id);
+    if (!status) throw new NodeError("machine_not_found", `no machine ${id} on this node`);
+    return status;
+  });
+
+  server.put("/v1/machines/:machine_id", async (request) => {
+    const machine = await startMachine(deps, machineId(request), parse(StartSpec, request.body));
+    return machine.status();
+  });
+
+  server.delete("/v1/machines/:machine_id", async (request, reply) => {
+    await stopMachine(deps, machineId(request));
+    return reply.code(204).send();
+  });
+
+  server.post("/v1/machines/:machine_id/exec", async (request, reply) => {
+    const machine = deps.table.get(machineId(request));
+    const frames = await execInGuest(machine.agent, parse(ExecCall, request.body));
+    const stopReading = () => frames.destroy();
+    reply.raw.once("close", stopReading);
+    if (isGone(reply.raw)) frames.destroy();
+    return reply.type("application/octet-stream").send(frames);
+  });
+
+  server.put("/v1/machines/:machine_id/files", async (request) => {
+    const machine = deps.table.get(machineId(request));
+    return writeGuestFile(machine.agent, parse(FilesQuery, request.query), request.raw);
+  });
+}
+
+const isGone = (response: ServerResponse) => response.destroyed;
+
+function machineId(request: FastifyRequest): string {
+  const parsed = MachineParams.safeParse(request.params);
+  if (!parsed.success) throw new NodeError("machine_not_found", "no machine of this name on this node");
+  return parsed.data.machine_id;
+}
+
+function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  throw new NodeError("invalid", `${issue?.path.join(".") || "body"}: ${issue?.message ?? "does not fit"}`);
+}
+
+function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (error instanceof NodeError) {
+    return reply.code(NODE_ERRORS[error.code].status).send({ code: error.code, message: error.message });
+  }
+  const status = (error as { statusCode?: number }).statusCode ?? 500;
+  if (status < 500) return reply.code(status).send({ code: "invalid", message: (error as Error).message });
+  request.log.error({ err: error }, "call failed");
+  return reply.code(500).send({ code: "internal", message: "unexpected failure on the node" });
+}
