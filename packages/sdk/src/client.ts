@@ -1,0 +1,105 @@
+import type {
+  BatchExecRequest,
+  BatchExecResult,
+  Health,
+  RunRequest,
+  RunResult,
+} from "@vivarium/contract/api";
+import { batchExec } from "./exec.ts";
+import { runCode } from "./runs.ts";
+import { Sessions } from "./sessions.ts";
+import { type CallOptions, type Fetch, sendJson, type Transport } from "./transport.ts";
+
+const DEFAULT_URL = "http://127.0.0.1:7400";
+const DEFAULT_RETRIES = 3;
+
+/** How to reach the service. */
+export interface ClientOptions {
+  /** Base URL, without `/v1`. Default: `http://127.0.0.1:7400`. */
+  url?: string;
+  /** API key (`viv_…`). Only `health()` works without one. */
+  apiKey?: string;
+  /** How often one request is sent again at most, where the service asks for it or it is harmless. Default: 3. */
+  retries?: number;
+  /** Replaces the global `fetch`, for tests, proxies, or calls of more than five minutes (`@vivarium/sdk/long-fetch`). */
+  fetch?: Fetch;
+  /** Replaces the waiting between retries and polls, for tests. */
+  sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
+}
+
+/**
+ * Client of the Vivarium service.
+ *
+ * @example
+ * import { Client } from "@vivarium/sdk";
+ *
+ * const client = new Client({ url: "http://127.0.0.1:7400", apiKey: "viv_…" });
+ * const { stdout } = await client.run({ language: "python", code: "print(6 * 7)" });
+ * console.log(stdout); // 42
+ */
+export class Client {
+  /** Virtual machines that live across calls. */
+  readonly sessions: Sessions;
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions = {}) {
+    this.#transport = {
+      url: (options.url ?? DEFAULT_URL).replace(/\/+$/, ""),
+      apiKey: options.apiKey,
+      fetch: options.fetch ?? ((url, init) => fetch(url, init)),
+      retries: options.retries ?? DEFAULT_RETRIES,
+      sleep: options.sleep ?? sleep,
+    };
+    this.sessions = new Sessions(this.#transport);
+  }
+
+  /**
+   * Runs code in a virtual machine of its own that is destroyed afterwards. A non-zero exit code and a timeout are
+   * results, not errors.
+   *
+   * @example
+   * const result = await client.run({
+   *   language: "node",
+   *   code: "console.log(require('is-odd')(3))",
+   *   dependencies: ["is-odd"],
+   * });
+   * console.log(result.stdout, result.exit_code);
+   */
+  run(request: RunRequest, options: CallOptions = {}): Promise<RunResult> {
+    return runCode(this.#transport, request, options);
+  }
+
+  /**
+   * Runs one command in up to 50 sessions at once. Each item of `results` is an outcome or an `error` with its `code`.
+   *
+   * @example
+   * const { results } = await client.batchExec({ session_ids: [a, b], command: ["hostname"] });
+   */
+  batchExec(request: BatchExecRequest, options: CallOptions = {}): Promise<BatchExecResult> {
+    return batchExec(this.#transport, request, options);
+  }
+
+  /**
+   * Whether the service works, its version, and how sessions are isolated. Needs no key.
+   *
+   * @example
+   * const { status, isolation } = await client.health();
+   */
+  health(options: CallOptions = {}): Promise<Health> {
+    return sendJson(this.#transport, { method: "GET", path: "/v1/healthz", repeatable: true, ...options });
+  }
+}
+
+/** Resolves after `ms`, or early when the signal aborts. */
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener("abort", done, { once: true });
+  });
+}

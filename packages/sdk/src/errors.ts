@@ -1,0 +1,119 @@
+import { ERROR_ALIASES, ERRORS, type ErrorCode, isErrorCode } from "@vivarium/contract/api/errors";
+
+/** Failures that no HTTP answer describes. */
+export type ClientErrorCode =
+  /** Nothing listens at the URL. */
+  | "connection_refused"
+  /** The connection could not be made, or broke before the answer. Whether the request had an effect is unknown. */
+  | "connection_failed"
+  /** A stream ended without its closing event. The command has been killed by the server. */
+  | "stream_interrupted"
+  /** The guest could not carry the command to its end (the `error` event of a stream). */
+  | "exec_failed"
+  /** A session that was waited for ended up `failed`. */
+  | "session_failed"
+  /** A session that was waited for was still `creating` when the time was up. */
+  | "wait_timeout";
+
+/**
+ * The one error this package throws for anything the service or the network refuses. Branch on `code`, never on the
+ * message: texts may be reworded, codes are stable.
+ *
+ * @example
+ * try {
+ *   await client.sessions.get("aaaaaaaaaaaaaaaaaaaaa");
+ * } catch (error) {
+ *   if (error instanceof VivariumError && error.code === "not_found") console.log("gone");
+ *   else throw error;
+ * }
+ */
+export class VivariumError extends Error {
+  override readonly name = "VivariumError";
+  /** A code of the interface, one of ours for network failures, or a newer code this version does not know. */
+  readonly code: ErrorCode | ClientErrorCode | (string & {});
+  /** HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  /** Whether the same request may succeed later without any change. */
+  readonly retryable: boolean;
+  /** Seconds the service asked to wait, when it did. */
+  readonly retryAfterS: number | undefined;
+  /** Under this id the server's log tells what happened. */
+  readonly requestId: string | undefined;
+
+  constructor(
+    code: VivariumError["code"],
+    message: string,
+    facts: {
+      status?: number;
+      retryable?: boolean;
+      retryAfterS?: number;
+      requestId?: string;
+      cause?: unknown;
+    } = {},
+  ) {
+    super(message, { cause: facts.cause });
+    this.code = code;
+    this.status = facts.status ?? 0;
+    this.retryable = facts.retryable ?? false;
+    this.retryAfterS = facts.retryAfterS;
+    this.requestId = facts.requestId;
+  }
+}
+
+/** The error for a non-2xx answer. Anything but our envelope (a proxy's page, say) becomes the fallback code `error`. */
+export async function errorFromResponse(response: Response): Promise<VivariumError> {
+  const { code, message } = readEnvelope(await response.text().catch(() => ""), response.status);
+  const retryAfterS = parseRetryAfter(response.headers.get("retry-after"));
+  return new VivariumError(code, message, {
+    status: response.status,
+    retryable: isRetryable(code, retryAfterS),
+    retryAfterS,
+    requestId: response.headers.get("x-request-id") ?? undefined,
+  });
+}
+
+/** The error for a request that got no answer at all. */
+export function errorFromNetwork(cause: unknown, url: string): VivariumError {
+  const reasons = systemCodes(cause);
+  if (reasons.includes("ECONNREFUSED")) {
+    return new VivariumError("connection_refused", `nothing listens at ${url}`, { cause });
+  }
+  const reason = reasons[0] ?? (cause instanceof Error ? cause.message : String(cause));
+  return new VivariumError("connection_failed", `no answer from ${url}: ${reason}`, { cause });
+}
+
+/**
+ * The server sends Retry-After only where a retry makes sense, and leaves it out of an answer whose code is usually
+ * retryable when waiting cannot help. A known code that never is retryable wins over a proxy's header.
+ */
+function isRetryable(code: string, retryAfterS: number | undefined): boolean {
+  if (retryAfterS === undefined) return false;
+  return isErrorCode(code) && code !== "error" ? ERRORS[code].retryable : true;
+}
+
+function readEnvelope(text: string, status: number): { code: string; message: string } {
+  try {
+    const body: unknown = JSON.parse(text);
+    if (typeof body === "object" && body !== null && "code" in body && "error" in body) {
+      const code = String(body.code);
+      return { code: ERROR_ALIASES[code] ?? code, message: String(body.error) };
+    }
+  } catch {
+    // Not JSON: something between us and the service has answered.
+  }
+  return { code: "error", message: `HTTP ${status} without an error message: not an answer of the service` };
+}
+
+function parseRetryAfter(header: string | null): number | undefined {
+  if (header === null) return undefined;
+  const seconds = Number(header);
+  return Number.isFinite(seconds) && seconds >= 0 ? seconds : undefined;
+}
+
+/** Node wraps the system error once or twice, and an AggregateError holds one per address tried. */
+function systemCodes(error: unknown): string[] {
+  if (typeof error !== "object" || error === null) return [];
+  const own = "code" in error && typeof error.code === "string" ? [error.code] : [];
+  const nested = "errors" in error && Array.isArray(error.errors) ? error.errors.flatMap(systemCodes) : [];
+  return [...own, ...nested, ...("cause" in error ? systemCodes(error.cause) : [])];
+}

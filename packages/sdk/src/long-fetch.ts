@@ -1,0 +1,32 @@
+/**
+ * `fetch` over `node:http`. Node's own gives up when no header arrives for five minutes, while a buffered command may
+ * rightly take an hour. Pass it as `new Client({ fetch: longFetch })`.
+ */
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { request as httpsRequest } from "node:https";
+import { Readable } from "node:stream";
+import type { Fetch } from "./transport.ts";
+
+const BODILESS_STATUSES = [204, 304];
+
+export const longFetch: Fetch = (url, init) =>
+  new Promise((resolve, reject) => {
+    const send = url.startsWith("https:") ? httpsRequest : httpRequest;
+    const request = send(url, { method: init.method, headers: init.headers, signal: init.signal });
+    request.on("error", reject);
+    request.on("response", (message) => resolve(toResponse(message)));
+    request.end(init.body);
+  });
+
+function toResponse(message: IncomingMessage): Response {
+  const status = message.statusCode ?? 500;
+  const headers = new Headers();
+  for (const [name, values] of Object.entries(message.headersDistinct)) {
+    for (const value of values ?? []) headers.append(name, value);
+  }
+  if (BODILESS_STATUSES.includes(status)) {
+    message.resume();
+    return new Response(null, { status, headers });
+  }
+  return new Response(Readable.toWeb(message) as ReadableStream<Uint8Array>, { status, headers });
+}

@@ -1,0 +1,180 @@
+import type {
+  EndReason,
+  ExecRequest,
+  ExecResult,
+  ListState,
+  SessionCreate,
+  SessionList,
+  SessionRecord,
+} from "@vivarium/contract/api";
+import { VivariumError } from "./errors.ts";
+import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
+import { paginate } from "./paginator.ts";
+import { type CallOptions, send, sendJson, type Transport } from "./transport.ts";
+
+const WAIT_TIMEOUT_MS = 5 * 60_000;
+const FIRST_POLL_MS = 50;
+const SLOWEST_POLL_MS = 1000;
+
+/** Sessions: virtual machines that keep their state between calls. Reached as `client.sessions`. */
+export class Sessions {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Creates a session. It answers at once, usually with `state: "creating"`; a command sent to it waits until it is
+   * live. A repeated request after a broken connection never makes a second session.
+   *
+   * @example
+   * const session = await client.sessions.create({ size: "small", env: { GREETING: "hello" } });
+   * console.log(session.session_id);
+   */
+  create(
+    request: SessionCreate = {},
+    options: CallOptions & { idempotencyKey?: string } = {},
+  ): Promise<SessionRecord> {
+    return sendJson(this.#transport, {
+      method: "POST",
+      path: "/v1/sessions",
+      body: request,
+      headers: { "idempotency-key": options.idempotencyKey ?? crypto.randomUUID() },
+      repeatable: true,
+      signal: options.signal,
+    });
+  }
+
+  /**
+   * The session's record as it is now.
+   *
+   * @example
+   * const { state } = await client.sessions.get(sessionId);
+   */
+  get(sessionId: string, options: CallOptions = {}): Promise<SessionRecord> {
+    return sendJson(this.#transport, {
+      method: "GET",
+      path: sessionPath(sessionId),
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * Sessions that have not ended, newest first, at most `limit` (20 unless told, 500 at most).
+   *
+   * @example
+   * const { sessions } = await client.sessions.list({ state: "live" });
+   */
+  list(
+    filter: { state?: ListState; limit?: number; externalId?: string; cursor?: string } = {},
+    options: CallOptions = {},
+  ): Promise<SessionList> {
+    const { state, limit, externalId, cursor } = filter;
+    return sendJson(this.#transport, {
+      method: "GET",
+      path: "/v1/sessions",
+      query: { state, limit, external_id: externalId, cursor },
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * Ended sessions of the last 30 days, newest first, page after page as the loop goes on.
+   *
+   * @example
+   * for await (const ended of client.sessions.history()) console.log(ended.session_id, ended.end_reason);
+   */
+  history(
+    filter: { pageSize?: number } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<SessionRecord, void, void> {
+    return paginate(async (cursor) => {
+      const page = await this.list({ state: "ended", limit: filter.pageSize, cursor }, options);
+      return { items: page.sessions, nextCursor: page.next_cursor };
+    });
+  }
+
+  /**
+   * Ends a session: its machine is stopped and its disk deleted when the promise resolves.
+   *
+   * @example
+   * await client.sessions.delete(session.session_id);
+   */
+  async delete(
+    sessionId: string,
+    options: CallOptions & { reason?: Extract<EndReason, "client_destroy" | "shell_exit"> } = {},
+  ): Promise<void> {
+    await send(this.#transport, {
+      method: "DELETE",
+      path: sessionPath(sessionId),
+      query: { reason: options.reason },
+      repeatable: true,
+      signal: options.signal,
+    });
+  }
+
+  /**
+   * Runs a command to its end and returns its output, at most 4 MiB of each stream. A non-zero exit code and a timeout
+   * are results, not errors.
+   *
+   * @example
+   * const { stdout, exit_code } = await client.sessions.exec(id, { command: ["uname", "-r"] });
+   */
+  exec(sessionId: string, request: ExecRequest, options: CallOptions = {}): Promise<ExecResult> {
+    return execBuffered(this.#transport, sessionId, request, options);
+  }
+
+  /**
+   * Runs a command and yields its output as it is produced, without a cap; the last event is `exit`. Leaving the loop
+   * kills the command.
+   *
+   * @example
+   * for await (const event of client.sessions.execStream(id, { command: ["ls", "-l"] })) {
+   *   if (event.type === "exit") console.log("exit code", event.data.exit_code);
+   *   else process[event.type].write(event.data);
+   * }
+   */
+  execStream(
+    sessionId: string,
+    request: ExecRequest,
+    options: CallOptions = {},
+  ): AsyncGenerator<ExecEvent, void, void> {
+    return execStream(this.#transport, sessionId, request, options);
+  }
+
+  /**
+   * Waits while the session is `creating`. Rejects with `session_failed` when provisioning failed and with
+   * `wait_timeout` when it takes too long (5 minutes unless told).
+   *
+   * @example
+   * const session = await client.sessions.create();
+   * await client.sessions.waitUntilLive(session.session_id);
+   */
+  async waitUntilLive(
+    sessionId: string,
+    options: CallOptions & { timeoutMs?: number } = {},
+  ): Promise<SessionRecord> {
+    const deadline = Date.now() + (options.timeoutMs ?? WAIT_TIMEOUT_MS);
+    for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(pollMs * 1.5, SLOWEST_POLL_MS)) {
+      const record = await this.get(sessionId, { signal: options.signal });
+      if (record.state === "failed") {
+        const reason = record.status_reason ?? "no reason given";
+        throw new VivariumError("session_failed", `session ${sessionId} could not start: ${reason}`);
+      }
+      if (record.state !== "creating") return record;
+      if (Date.now() >= deadline) {
+        const detail = record.status_detail ?? "creating";
+        throw new VivariumError("wait_timeout", `session ${sessionId} is still not live (${detail})`);
+      }
+      await this.#transport.sleep(pollMs, options.signal);
+      options.signal?.throwIfAborted();
+    }
+  }
+}
+
+function sessionPath(sessionId: string): string {
+  return `/v1/sessions/${encodeURIComponent(sessionId)}`;
+}

@@ -1,0 +1,44 @@
+/** One event of a `text/event-stream`. */
+export interface ServerSentEvent {
+  event: string;
+  data: string;
+}
+
+/** Events of a byte stream, however its chunks are cut. Comments and unknown fields are passed over. */
+export async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<ServerSentEvent> {
+  let event = "message";
+  let data: string[] = [];
+  for await (const line of readLines(body)) {
+    if (line === "") {
+      if (data.length > 0) yield { event, data: data.join("\n") };
+      event = "message";
+      data = [];
+      continue;
+    }
+    const { field, value } = splitField(line);
+    if (field === "event") event = value;
+    if (field === "data") data.push(value);
+  }
+}
+
+/** Whole lines only: what a broken stream leaves unfinished is dropped, as the format demands. */
+async function* readLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of body) {
+    const text = rest + decoder.decode(chunk, { stream: true });
+    let start = 0;
+    for (let end = text.indexOf("\n"); end !== -1; end = text.indexOf("\n", start)) {
+      yield text.slice(start, text[end - 1] === "\r" && end > start ? end - 1 : end);
+      start = end + 1;
+    }
+    rest = text.slice(start);
+  }
+}
+
+function splitField(line: string): { field: string; value: string } {
+  const colon = line.indexOf(":");
+  if (colon === -1) return { field: line, value: "" };
+  const value = line.slice(colon + 1);
+  return { field: line.slice(0, colon), value: value.startsWith(" ") ? value.slice(1) : value };
+}

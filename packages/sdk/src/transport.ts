@@ -1,0 +1,97 @@
+import { errorFromNetwork, errorFromResponse, VivariumError } from "./errors.ts";
+import { retryDelayMs } from "./retry.ts";
+
+/** The part of `fetch` that is used here; the global one fits. */
+export type Fetch = (
+  url: string,
+  init: { method: string; headers: Record<string, string>; body?: string; signal?: AbortSignal },
+) => Promise<Response>;
+
+/** How requests reach the service. */
+export interface Transport {
+  readonly url: string;
+  readonly apiKey: string | undefined;
+  readonly fetch: Fetch;
+  /** How often one request is sent again at most. */
+  readonly retries: number;
+  readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
+}
+
+/** Options that every call takes. */
+export interface CallOptions {
+  /** Ends the call early; its promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+interface Call extends CallOptions {
+  method: "GET" | "POST" | "DELETE";
+  path: string;
+  query?: Record<string, string | number | boolean | undefined>;
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** Sending it twice does no more than sending it once. */
+  repeatable: boolean;
+}
+
+/** Sends a request, again where that is safe, and returns the 2xx answer. */
+export async function send(transport: Transport, call: Call): Promise<Response> {
+  for (let attempt = 0; ; attempt++) {
+    const outcome = await sendOnce(transport, call);
+    if (!(outcome instanceof VivariumError)) return outcome;
+    const delayMs = attempt < transport.retries ? retryDelayMs(outcome, call, attempt) : undefined;
+    if (delayMs === undefined) throw outcome;
+    await transport.sleep(delayMs, call.signal);
+    call.signal?.throwIfAborted();
+  }
+}
+
+/** Like `send`, and reads the JSON body. */
+export async function sendJson<T>(transport: Transport, call: Call): Promise<T> {
+  const response = await send(transport, call);
+  try {
+    return (await response.json()) as T;
+  } catch (cause) {
+    call.signal?.throwIfAborted();
+    if (cause instanceof SyntaxError) {
+      throw new VivariumError("error", `${transport.url} answered with something that is not JSON`, {
+        status: response.status,
+        cause,
+      });
+    }
+    throw errorFromNetwork(cause, transport.url);
+  }
+}
+
+async function sendOnce(transport: Transport, call: Call): Promise<Response | VivariumError> {
+  let response: Response;
+  try {
+    response = await transport.fetch(buildUrl(transport.url, call), {
+      method: call.method,
+      headers: buildHeaders(transport, call),
+      body: call.body === undefined ? undefined : JSON.stringify(call.body),
+      signal: call.signal,
+    });
+  } catch (cause) {
+    call.signal?.throwIfAborted();
+    return errorFromNetwork(cause, transport.url);
+  }
+  return response.ok ? response : await errorFromResponse(response);
+}
+
+function buildUrl(base: string, call: Call): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(call.query ?? {})) {
+    if (value !== undefined) query.set(name, String(value));
+  }
+  const suffix = query.size > 0 ? `?${query}` : "";
+  return `${base}${call.path}${suffix}`;
+}
+
+function buildHeaders(transport: Transport, call: Call): Record<string, string> {
+  return {
+    accept: "application/json",
+    ...(transport.apiKey === undefined ? {} : { authorization: `Bearer ${transport.apiKey}` }),
+    ...(call.body === undefined ? {} : { "content-type": "application/json" }),
+    ...call.headers,
+  };
+}
