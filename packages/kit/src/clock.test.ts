@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { sleep, systemClock } from "./clock.ts";
+
+test("sleeps at least as long as asked", async () => {
+  const startedAt = performance.now();
+  await systemClock.sleep(30);
+  expect(performance.now() - startedAt).toBeGreaterThanOrEqual(29);
+});
+
+test("wakes early, without an error, when the signal aborts", async () => {
+  const abort = new AbortController();
+  const startedAt = performance.now();
+  setTimeout(() => abort.abort(), 10);
+  await sleep(60_000, abort.signal);
+  expect(performance.now() - startedAt).toBeLessThan(10_000);
+});
+
+test("does not sleep at all when the signal was aborted before", async () => {
+  await sleep(60_000, AbortSignal.abort());
+});
+
+test("tells the time of the system", () => {
+  expect(Math.abs(systemClock.now().getTime() - Date.now())).toBeLessThan(1000);
+});
