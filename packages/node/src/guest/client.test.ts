@@ -1,0 +1,149 @@
+import { randomBytes } from "node:crypto";
+import { encodeFrame, FRAME, FrameDecoder } from "@vivarium/contract/guest";
+import { afterEach, describe, expect, it } from "vitest";
+import { openChannel } from "./channel.ts";
+import { AgentClient } from "./client.ts";
+import { execInGuest } from "./exec.ts";
+import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.test-support.ts";
+
+let agent: ScriptedAgent;
+let client: AgentClient;
+afterEach(async () => {
+  client?.close();
+  await agent.close();
+});
+
+const exit = (fields: object = {}) =>
+  encodeFrame(
+    FRAME.exit,
+    JSON.stringify({
+      exit_code: 0,
+      timed_out: false,
+      duration_us: 10,
+      stdout_truncated: false,
+      stderr_truncated: false,
+      ...fields,
+    }),
+  );
+
+async function connectTo(script: Parameters<typeof startScriptedAgent>[0]): Promise<AgentClient> {
+  agent = await startScriptedAgent(script);
+  client = new AgentClient(agent.socketPath);
+  return client;
+}
+
+const spec = { argv: ["true"], env: {}, timeout_ms: 1000 };
+
+async function framesOf(body: Buffer[], limit?: number) {
+  const connected = await connectTo({
+    handle: (_request, response) => {
+      for (const part of body) response.write(part);
+      response.end();
+    },
+  });
+  const stream = await execInGuest(connected, { ...spec, output_limit_bytes: limit });
+  const decoder = new FrameDecoder();
+  const frames = [];
+  for await (const chunk of stream) frames.push(...decoder.push(chunk));
+  return frames;
+}
+
+describe("channel", () => {
+  it("discards whatever the port held before READY", async () => {
+    const garbage = Buffer.concat([
+      randomBytes(100_000),
+      Buffer.from("READY 00000000000000000000000000000000\n"),
+    ]);
+    const connected = await connectTo({
+      garbage,
+      handle: (_request, response) =>
+        response.end(JSON.stringify({ generation: 1, version: "1", uptime_ms: 1 })),
+    });
+    expect(await connected.health()).toEqual({ generation: 1, version: "1", uptime_ms: 1 });
+  });
+
+  it("gives up on an agent that never answers", async () => {
+    agent = await startScriptedAgent({ answersHello: false });
+    await expect(openChannel(agent.socketPath, 300)).rejects.toThrow("did not answer within 300 ms");
+  });
+
+  it("gives up on a port that floods instead of answering", async () => {
+    agent = await startScriptedAgent({ answersHello: false, garbage: Buffer.alloc(9 * 1024 * 1024, 0x41) });
+    await expect(openChannel(agent.socketPath, 20_000)).rejects.toThrow("flooded");
+  });
+
+  it("opens a new connection after the old one broke", async () => {
+    let first = true;
+    const connected = await connectTo({
+      handle: (request, response) => {
+        if (first) {
+          first = false;
+          request.stream.session?.destroy();
+          return;
+        }
+        response.end(JSON.stringify({ generation: 1, version: "1", uptime_ms: 1 }));
+      },
+    });
+    await expect(connected.health()).rejects.toMatchObject({ code: "agent_unavailable" });
+    expect((await connected.health()).generation).toBe(1);
+    expect(agent.connections()).toBe(2);
+  });
+});
+
+describe("answers of a hostile agent", () => {
+  it.each([
+    ["not JSON", "<html>"],
+    ["of another shape", JSON.stringify({ generation: "one" })],
+    ["too large", JSON.stringify({ filler: "x".repeat(300 * 1024) })],
+  ])("make its machine unavailable when they are %s", async (_title, body) => {
+    const connected = await connectTo({ handle: (_request, response) => response.end(body) });
+    await expect(connected.health()).rejects.toMatchObject({ code: "agent_unavailable" });
+  });
+
+  it("are refused when they carry control characters in a refusal", async () => {
+    const connected = await connectTo({
+      handle: (_request, response) => {
+        response.writeHead(400);
+        response.end(JSON.stringify({ code: "invalid", message: "line\n\u001b[31mred" }));
+      },
+    });
+    await expect(execInGuest(connected, spec)).rejects.toMatchObject({
+      code: "invalid",
+      message: "line  [31mred",
+    });
+  });
+});
+
+describe("exec frames", () => {
+  it("reach the caller in order and end with the exit", async () => {
+    const frames = await framesOf([
+      encodeFrame(FRAME.stdout, "out"),
+      encodeFrame(FRAME.stderr, "err"),
+      exit(),
+    ]);
+    expect(frames.map((frame) => frame.type)).toEqual([FRAME.stdout, FRAME.stderr, FRAME.exit]);
+    expect(frames[0]?.payload.toString()).toBe("out");
+  });
+
+  it("are cut at the caller's limit even when the agent ignores it", async () => {
+    const frames = await framesOf(
+      [encodeFrame(FRAME.stdout, "123456"), encodeFrame(FRAME.stdout, "78"), exit()],
+      4,
+    );
+    expect(frames[0]?.payload.toString()).toBe("1234");
+    expect(JSON.parse(frames.at(-1)?.payload.toString() ?? "")).toMatchObject({ stdout_truncated: true });
+    expect(frames).toHaveLength(2);
+  });
+
+  it.each([
+    ["no end", [encodeFrame(FRAME.stdout, "x")], "without an exit"],
+    ["an unknown type", [Buffer.from([9, 0, 0, 0, 0])], "unknown frame type"],
+    ["a length over the cap", [Buffer.from([1, 0xff, 0xff, 0xff, 0xff])], "over the cap"],
+    ["a frame after the end", [exit(), encodeFrame(FRAME.stdout, "x")], "after the end"],
+    ["an exit code out of range", [exit({ exit_code: 2 ** 40 })], "exit_code"],
+    ["a negative duration", [exit({ duration_us: -5 })], "duration_us"],
+    ["an exit that is not JSON", [encodeFrame(FRAME.exit, "{")], "JSON"],
+  ])("are refused with %s", async (_title, body, reason) => {
+    await expect(framesOf(body)).rejects.toThrow(reason);
+  });
+});
