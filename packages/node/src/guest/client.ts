@@ -19,6 +19,11 @@ import { openChannel } from "./channel.ts";
 
 const CONNECT_LIMIT_MS = 10_000;
 const CALL_LIMIT_MS = 20_000;
+/** A command that was handed over but is not confirmed: it may have started, so this is no retryable failure. */
+const SPAWN_LIMIT_MS = 60_000;
+/** Silence after which the agent is asked for a sign of life before anything is handed over to it. */
+const SILENCE_MS = 2_000;
+const PING_LIMIT_MS = 8_000;
 /** Big enough that one round trip of flow control does not bound the throughput of a stream. */
 const WINDOW_BYTES = 1024 * 1024;
 
@@ -30,6 +35,7 @@ export interface AgentAnswer {
 export class AgentClient {
   readonly #socketPath: string;
   #session: Promise<ClientHttp2Session> | null = null;
+  #heardAt = 0;
   #closed = false;
 
   constructor(socketPath: string) {
@@ -52,6 +58,7 @@ export class AgentClient {
   /** Sends a request and returns once headers are there. The caller reads or closes the stream. */
   async request(method: string, path: string, body?: unknown, upload?: Readable): Promise<AgentAnswer> {
     const session = await this.#connect();
+    await this.#ensureAlive(session);
     const stream = session.request(
       { ":method": method, ":path": path },
       { endStream: body === undefined && !upload },
@@ -59,7 +66,12 @@ export class AgentClient {
     stream.on("error", () => {});
     if (upload) upload.pipe(stream);
     else if (body !== undefined) stream.end(JSON.stringify(body));
-    return { status: await headersOf(stream), stream };
+    const status = await withLimit(headersOf(stream), SPAWN_LIMIT_MS, () => {
+      stream.close(constants.NGHTTP2_CANCEL);
+      return new NodeError("internal", "the agent took the request and did not answer");
+    });
+    this.#heardAt = Date.now();
+    return { status, stream };
   }
 
   close(): void {
@@ -78,8 +90,14 @@ export class AgentClient {
     schema: z.ZodType<T>,
     limitMs: number,
   ): Promise<T> {
-    const answer = await withLimit(this.request(method, path, body), limitMs, () => this.#drop());
-    const json = await withLimit(readJson(answer.stream), limitMs, () => answer.stream.close());
+    const answer = await withLimit(this.request(method, path, body), limitMs, () => {
+      this.#drop();
+      return late(limitMs);
+    });
+    const json = await withLimit(readJson(answer.stream), limitMs, () => {
+      answer.stream.close();
+      return late(limitMs);
+    });
     if (answer.status !== 200) throw agentRefusal(json);
     const parsed = schema.safeParse(json);
     if (!parsed.success) throw new NodeError("agent_unavailable", "the agent answered outside its contract");
@@ -109,6 +127,21 @@ export class AgentClient {
     session.setLocalWindowSize?.(WINDOW_BYTES * 4);
     session.unref();
     return session;
+  }
+
+  async #ensureAlive(session: ClientHttp2Session): Promise<void> {
+    if (Date.now() - this.#heardAt < SILENCE_MS) return;
+    const pong = new Promise<void>((resolve, reject) => {
+      const sent = session.ping((error) => (error ? reject(error) : resolve()));
+      if (!sent) reject(new Error("no ping could be sent"));
+    }).catch((cause) => {
+      throw new NodeError("agent_unavailable", "the agent broke the connection", { cause });
+    });
+    await withLimit(pong, PING_LIMIT_MS, () => {
+      this.#drop();
+      return late(PING_LIMIT_MS);
+    });
+    this.#heardAt = Date.now();
   }
 
   #drop(): void {
@@ -164,14 +197,15 @@ export function agentRefusal(body: unknown): NodeError {
   return new NodeError(known, message.replace(/[^\x20-\x7e]/g, " "));
 }
 
-async function withLimit<T>(work: Promise<T>, limitMs: number, onLate: () => void): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => {
-    late.reject(new NodeError("agent_unavailable", `the agent did not answer within ${limitMs} ms`));
-    onLate();
-  }, limitMs);
+const late = (limitMs: number) =>
+  new NodeError("agent_unavailable", `the agent did not answer within ${limitMs} ms`);
+
+/** `onLate` gives up on the work and says which error that is. */
+async function withLimit<T>(work: Promise<T>, limitMs: number, onLate: () => Error): Promise<T> {
+  const expired = Promise.withResolvers<never>();
+  const timer = setTimeout(() => expired.reject(onLate()), limitMs);
   try {
-    return await Promise.race([work, late.promise]);
+    return await Promise.race([work, expired.promise]);
   } finally {
     clearTimeout(timer);
   }

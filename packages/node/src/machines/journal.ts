@@ -46,11 +46,13 @@ export async function readJournal(
 ): Promise<{ machineId: string; entry: JournalEntry | null }[]> {
   const names = await readdir(machinesDir(dataDir)).catch(() => []);
   return Promise.all(
-    names.map(async (machineId) => {
-      const text = await readFile(path.join(machinesDir(dataDir), machineId, FILE), "utf8").catch(() => null);
-      return { machineId, entry: text === null ? null : parseEntry(text) };
-    }),
+    names.map(async (machineId) => ({ machineId, entry: await readEntry(dataDir, machineId) })),
   );
+}
+
+export async function readEntry(dataDir: string, machineId: string): Promise<JournalEntry | null> {
+  const text = await readFile(path.join(machineDir(dataDir, machineId), FILE), "utf8").catch(() => null);
+  return text === null ? null : parseEntry(text);
 }
 
 function parseEntry(text: string): JournalEntry | null {

@@ -5,7 +5,7 @@ import { removeCgroup } from "../host/cgroup.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import { killAndWait } from "../host/process.ts";
 import { slotOf } from "../host/slots.ts";
-import { type JournalEntry, readJournal, removeEntry } from "./journal.ts";
+import { type JournalEntry, readEntry, removeEntry } from "./journal.ts";
 import type { MachineTable } from "./table.ts";
 
 export interface StopDeps {
@@ -30,7 +30,7 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   const machine = table.running.get(id);
   table.running.delete(id);
   machine?.agent.close();
-  const entry = (await readJournal(deps.config.dataDir)).find(({ machineId }) => machineId === id)?.entry;
+  const entry = await readEntry(deps.config.dataDir, id);
   if (entry) await clean(deps, entry);
   machine?.qmp.close();
   table.ended.delete(id);

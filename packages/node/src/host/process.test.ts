@@ -1,0 +1,20 @@
+import { spawn } from "node:child_process";
+import { expect, it } from "vitest";
+import { identify, isAlive, killAndWait } from "./process.ts";
+
+it("does not take a reused pid for the process that had it before", () => {
+  const self = identify(process.pid);
+  expect(self).not.toBeNull();
+  if (!self) return;
+  expect(isAlive(self)).toBe(true);
+  expect(isAlive({ ...self, startTicks: "1" })).toBe(false);
+});
+
+it("returns from a kill only when the process is gone", async () => {
+  const child = spawn("sleep", ["60"], { stdio: "ignore" });
+  const identity = identify(child.pid as number);
+  if (!identity) throw new Error("sleep did not start");
+  await killAndWait(identity);
+  expect(isAlive(identity)).toBe(false);
+  await killAndWait(identity);
+});
