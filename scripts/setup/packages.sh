@@ -1,0 +1,157 @@
+# System packages. Each need is a command or file with the package that brings it, so that whatever is there already,
+# from wherever, is used, and apt runs only when something lacks.
+
+readonly NEEDED_QEMU=8.2
+readonly NEEDED_NODE=18
+readonly NEEDED_RUST=1.85
+readonly BACKPORTS=/etc/apt/sources.list.d/vivarium-backports.list
+
+readonly COMMANDS="
+  qemu-img qemu-utils
+  nft nftables
+  ip iproute2
+  bwrap bubblewrap
+  setpriv util-linux
+  mkfs.xfs xfsprogs
+  mkfs.ext4 e2fsprogs
+  mmdebstrap mmdebstrap
+  cpio cpio
+  xz xz-utils
+  zstd zstd
+  git git
+  curl curl
+  ps procps
+  gcc gcc
+"
+readonly FILES="
+  /etc/ssl/certs/ca-certificates.crt ca-certificates
+  /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
+  /usr/lib/x86_64-linux-gnu/libc.a libc6-dev
+"
+
+# at_least HAVE WANT: whether version HAVE is WANT or newer.
+at_least() {
+  [ -n "$1" ] && dpkg --compare-versions "$1" ge "$2"
+}
+
+qemu_version() {
+  qemu-system-x86_64 --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9.]*\).*/\1/p'
+}
+
+node_version() {
+  node --version 2>/dev/null | sed 's/^v//'
+}
+
+candidate() {
+  apt-cache policy "$1" | sed -n 's/^ *Candidate: //p' | sed 's/(none)//'
+}
+
+packages_missing() {
+  local need package
+  while read -r need package; do
+    [ -z "$need" ] || command -v "$need" >/dev/null || echo "$package"
+  done <<<"$COMMANDS"
+  while read -r need package; do
+    [ -z "$need" ] || [ -e "$need" ] || echo "$package"
+  done <<<"$FILES"
+  at_least "$(qemu_version)" "$NEEDED_QEMU" || echo qemu-system-x86
+  at_least "$(node_version)" "$NEEDED_NODE" || echo nodejs
+  command -v npm >/dev/null || echo npm
+  find_cargo >/dev/null || echo rust
+}
+
+install_packages() {
+  local missing rust
+  missing=$(packages_missing)
+  [ -n "$missing" ] || return 0
+  progress "reading the package lists"
+  apt_get update
+  case "$missing" in *qemu*) add_backports_for_qemu ;; esac
+  case "$missing" in
+    *rust*)
+      rust=$(rust_packages)
+      missing="$(grep -v '^rust$' <<<"$missing" || true) $rust"
+      ;;
+  esac
+  # shellcheck disable=SC2086
+  progress "installing" $missing
+  # shellcheck disable=SC2086
+  apt_get install --no-install-recommends $(with_release $missing)
+  check_qemu
+}
+
+apt_get() {
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+}
+
+# Debian 12's own QEMU is too old; its backports, from the mirror this machine uses, have a newer one.
+add_backports_for_qemu() {
+  local version codename
+  version=$(candidate qemu-system-x86)
+  at_least "${version#*:}" "$NEEDED_QEMU" && return
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  grep -qsr -- "$codename-backports" /etc/apt/sources.list /etc/apt/sources.list.d || write_backports_source "$codename"
+  progress "reading the package lists of $codename-backports"
+  apt_get update
+}
+
+write_backports_source() {
+  local mirror
+  mirror=$(apt-get indextargets --format '$(REPO_URI) $(SUITE) $(CODENAME) $(ORIGIN)' 'Created-By: Packages' |
+    awk -v name="$1" '$3 == name && $4 == "Debian" { print $1; exit }')
+  [ -n "$mirror" ] ||
+    fail "no apt source of this machine names Debian's $1" "one, since QEMU >= $NEEDED_QEMU comes from $1-backports of the same mirror" \
+      "add Debian's $1 to /etc/apt/sources.list.d, or install QEMU >= $NEEDED_QEMU yourself"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $1-backports main" >"$BACKPORTS"
+}
+
+# QEMU's packages must come from one release, all of them, or apt finds no way to install them.
+with_release() {
+  local package codename
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  for package in "$@"; do
+    case "$package" in
+      qemu-*) at_least "$(default_qemu)" "$NEEDED_QEMU" && echo "$package" || echo "$package/$codename-backports" ;;
+      *) echo "$package" ;;
+    esac
+  done
+}
+default_qemu() {
+  local version
+  version=$(candidate qemu-system-x86)
+  echo "${version#*:}"
+}
+
+check_qemu() {
+  at_least "$(qemu_version)" "$NEEDED_QEMU" ||
+    fail "the QEMU in the PATH is version $(qemu_version)" "$NEEDED_QEMU or newer" \
+      "remove $(command -v qemu-system-x86_64 || echo 'the old one') or put a newer one before it in the PATH"
+}
+
+# find_cargo: prints the cargo to build with: any in the PATH, in ~/.cargo, or one with its version in its name.
+find_cargo() {
+  local cargo version
+  for cargo in "$(command -v cargo)" "$HOME/.cargo/bin/cargo" $(printf '%s\n' /usr/bin/cargo-1.* | sort -rV); do
+    [ -x "$cargo" ] || continue
+    version=$("$cargo" --version 2>/dev/null | cut -d' ' -f2)
+    if at_least "$version" "$NEEDED_RUST"; then
+      echo "$cargo"
+      return
+    fi
+  done
+  return 1
+}
+
+# rust_packages: Debian 13 has a new enough rustc; Debian 12 under another name; Ubuntu with the version in the name.
+rust_packages() {
+  local suffix version
+  for suffix in "" -web $(apt-cache pkgnames rustc-1. | sed -n 's/^rustc\(-1\.[0-9]*\)$/\1/p' | sort -rV); do
+    version=$(candidate "rustc$suffix")
+    if at_least "$version" "$NEEDED_RUST" && [ -n "$(candidate "cargo$suffix")" ]; then
+      echo "rustc$suffix cargo$suffix"
+      return
+    fi
+  done
+  fail "no apt source of this machine has Rust $NEEDED_RUST" "rustc and cargo $NEEDED_RUST or newer, to build the guest agent" \
+    "install them another way so that cargo is in the PATH"
+}
