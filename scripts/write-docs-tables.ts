@@ -1,0 +1,139 @@
+/**
+ * Prints the tables of docs/guide/{errors,limits,states}.md from the contract, between their markers.
+ * `--check` writes nothing and fails when a page does not say what the contract says.
+ */
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ERRORS } from "@vivarium/contract/api/errors";
+import { LIMITS, SIZES } from "@vivarium/contract/api/limits";
+import { TRANSITIONS } from "@vivarium/contract/api/states";
+import { LIMIT_MEANINGS } from "./limit-meanings.ts";
+
+const GUIDE = join(import.meta.dirname, "..", "docs", "guide");
+const AGAIN = "npm run docs";
+
+const TABLES: { page: string; name: string; print: () => string }[] = [
+  { page: "errors.md", name: "errors", print: errorTable },
+  { page: "limits.md", name: "limits", print: limitTable },
+  { page: "limits.md", name: "sizes", print: sizeTable },
+  { page: "states.md", name: "transitions", print: transitionTable },
+];
+
+function errorTable(): string {
+  return table(
+    ["code", "HTTP", "retry?", "Retry-After", "meaning"],
+    Object.entries(ERRORS).map(([code, row]) => [
+      `\`${code}\``,
+      String(row.status),
+      row.retryable ? "yes" : "no",
+      "retryAfterS" in row ? `${row.retryAfterS} s` : "–",
+      row.meaning,
+    ]),
+  );
+}
+
+function limitTable(): string {
+  const inForce = Object.entries(LIMIT_MEANINGS).filter(([, meaning]) => meaning !== null);
+  return table(
+    ["limit", "value", "what it bounds"],
+    inForce.map(([name, meaning]) => [
+      `\`${name}\``,
+      amount(name, LIMITS[name as keyof typeof LIMITS]),
+      String(meaning),
+    ]),
+  );
+}
+
+function sizeTable(): string {
+  return table(
+    ["size", "vCPUs", "memory", "disk (virtual)"],
+    Object.entries(SIZES).map(([name, size]) => [
+      `\`${name}\``,
+      String(size.vcpus),
+      `${size.mem_mb} MiB`,
+      `${size.disk_gb} GiB`,
+    ]),
+  );
+}
+
+function transitionTable(): string {
+  return table(
+    ["from", "event", "to", "new machine", "end reason"],
+    TRANSITIONS.map((row) => [
+      row.from ?? "(none)",
+      `\`${row.event}\``,
+      row.to,
+      row.newMachine ? "yes" : "",
+      row.endReason === undefined ? "" : `\`${row.endReason}\``,
+    ]),
+  );
+}
+
+/** A value with the unit that its name ends in. */
+function amount(name: string, value: number): string {
+  if (name.endsWith("Ms")) return inLargestUnit(value, DURATIONS);
+  if (name.endsWith("Bytes")) return inLargestUnit(value, BYTES);
+  return name.endsWith("Chars") ? `${value} characters` : String(value);
+}
+
+const DURATIONS: [number, string][] = [
+  [86_400_000, "d"],
+  [3_600_000, "h"],
+  [60_000, "min"],
+  [1000, "s"],
+  [1, "ms"],
+];
+const BYTES: [number, string][] = [
+  [1024 * 1024, "MiB"],
+  [1024, "KiB"],
+  [1, "bytes"],
+];
+
+/** 24 h stays 24 h: a unit is taken only from twice its size on, or when nothing smaller is left. */
+function inLargestUnit(value: number, units: [number, string][]): string {
+  const fitting = units.find(([size, name]) => value % size === 0 && (name !== "d" || value >= 2 * size));
+  const [size, name] = fitting ?? [1, ""];
+  return `${value / size} ${name}`;
+}
+
+/** Columns are padded the way the formatter pads them, so that both agree on every byte. */
+function table(header: string[], rows: string[][]): string {
+  const widths = header.map((cell, at) =>
+    Math.max(3, ...[cell, ...rows.map((row) => row[at] ?? "")].map(chars)),
+  );
+  const line = (cells: string[]) => `| ${cells.map((cell, at) => pad(cell, widths[at] ?? 0)).join(" | ")} |`;
+  const rule = `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`;
+  return [line(header), rule, ...rows.map(line)].join("\n");
+}
+
+const chars = (text: string) => [...text].length;
+const pad = (text: string, width: number) => text + " ".repeat(width - chars(text));
+
+function replaceBetweenMarkers(text: string, page: string, name: string, content: string): string {
+  const start = `<!-- ${name}: printed by \`${AGAIN}\` -->`;
+  const end = `<!-- /${name} -->`;
+  const from = text.indexOf(start);
+  const to = text.indexOf(end);
+  if (from < 0 || to < from) throw new Error(`docs/guide/${page} needs the lines "${start}" and "${end}"`);
+  return `${text.slice(0, from + start.length)}\n\n${content}\n\n${text.slice(to)}`;
+}
+
+async function main(): Promise<void> {
+  const isCheck = process.argv.includes("--check");
+  const stale: string[] = [];
+  for (const page of new Set(TABLES.map((entry) => entry.page))) {
+    const before = await readFile(join(GUIDE, page), "utf8");
+    const after = TABLES.filter((entry) => entry.page === page).reduce(
+      (text, { name, print }) => replaceBetweenMarkers(text, page, name, print()),
+      before,
+    );
+    if (after === before) continue;
+    stale.push(`docs/guide/${page}`);
+    if (!isCheck) await writeFile(join(GUIDE, page), after);
+  }
+  if (!isCheck || stale.length === 0) return;
+  process.stderr.write(`${stale.join(", ")}: not what the contract says; run \`${AGAIN}\` and commit\n`);
+  process.exitCode = 1;
+}
+
+await main();
