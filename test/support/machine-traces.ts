@@ -1,0 +1,70 @@
+/**
+ * Everything that the machines of one service leave on the host, counted from outside: processes, user ids, mounts,
+ * namespaces, network links, files.
+ */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { hostProcesses, namespaceOf } from "./host-processes.ts";
+
+const SLOTS_DIR = "/run/vivarium/slots";
+const FIRST_UID = 700_000;
+const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
+
+export interface MachineTraces {
+  processes: number;
+  uids: number;
+  mounts: number;
+  namespaces: number;
+  slots: number;
+  netns: number;
+  links: number;
+  folders: string[];
+}
+
+export function machineTraces(dataDir: string): MachineTraces {
+  const slots = slotNumbers(dataDir);
+  const processes = hostProcesses().filter(({ uid }) => slots.includes(uid - FIRST_UID));
+  const links = readdirSync("/sys/class/net");
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+  const isOurMount = (line: string) =>
+    line.includes(`${dataDir}/`) || slots.some((n) => line.includes(`/run/netns/viv-${n} `));
+  return {
+    processes: processes.length,
+    uids: new Set(processes.map(({ uid }) => uid)).size,
+    mounts: mounts.filter(isOurMount).length,
+    namespaces: new Set(processes.flatMap(({ pid }) => NAMESPACES.map((kind) => tryNamespace(pid, kind))))
+      .size,
+    slots: slots.length,
+    netns: slots.filter((n) => existsSync(`/run/netns/viv-${n}`)).length,
+    links: slots.filter((n) => links.includes(`viv${n}`)).length,
+    folders: machineFolders(dataDir),
+  };
+}
+
+/** The host's pid of the machine that embodies a session. */
+export function machinePid(dataDir: string, sessionId: string): number {
+  const folder = machineFolders(dataDir).find((name) => name.startsWith(`${sessionId}-`));
+  if (folder === undefined) throw new Error(`session ${sessionId} has no machine on this host`);
+  const entry = JSON.parse(readFileSync(join(dataDir, "pool/m", folder, "machine.json"), "utf8"));
+  return entry.process.pid;
+}
+
+export function slotNumbers(owner: string): number[] {
+  if (!existsSync(SLOTS_DIR)) return [];
+  return readdirSync(SLOTS_DIR)
+    .filter((name) => readFileSync(join(SLOTS_DIR, name), "utf8") === owner)
+    .map(Number);
+}
+
+function machineFolders(dataDir: string): string[] {
+  const dir = join(dataDir, "pool/m");
+  return existsSync(dir) ? readdirSync(dir).toSorted() : [];
+}
+
+function tryNamespace(pid: number, kind: string): string {
+  try {
+    return namespaceOf(pid, kind);
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * Boots the real service once for all end-to-end tests, on a data directory of its own inside the storage pool (so
+ * that disks are cloned there as in production), and stops it at the end. Nothing of it may be left then.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, openSync, readFileSync } from "node:fs";
+import { mkdir, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { sleep } from "@vivarium/kit/clock";
+import { randomId } from "@vivarium/kit/id";
+import type { TestProject } from "vitest/node";
+import { eventually } from "./eventually.ts";
+import { descendantsOf, readProcess } from "./host-processes.ts";
+import { type MachineTraces, machineTraces } from "./machine-traces.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+const POOL = "/var/lib/vivarium/pool";
+const IMAGES = join(POOL, "images");
+const START_LIMIT_MS = 90_000;
+const STOP_LIMIT_MS = 45_000;
+
+export interface ServiceFacts {
+  url: string;
+  apiKey: string;
+  dataDir: string;
+  nodeSocket: string;
+  /** The supervisor; its children are found by `servicePid`. */
+  pid: number;
+  logFile: string;
+}
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    service: ServiceFacts;
+  }
+}
+
+export interface Service {
+  facts: ServiceFacts;
+  stop(): Promise<void>;
+}
+
+let service: Service | undefined;
+
+export async function setup(project: TestProject): Promise<void> {
+  service = await startService();
+  project.provide("service", service.facts);
+}
+
+export async function teardown(): Promise<void> {
+  await service?.stop();
+}
+
+export async function startService(): Promise<Service> {
+  if (!existsSync(join(IMAGES, "templates/base/current")))
+    throw new Error(`no base template in ${IMAGES}: run ./setup first`);
+  const dataDir = join(POOL, "tests", randomId(8));
+  await mkdir(dataDir, { recursive: true });
+  const port = await freePort();
+  const logFile = `${dataDir}.log`;
+  const log = openSync(logFile, "a");
+  const child = spawn(
+    process.execPath,
+    [
+      ...[join(ROOT, "packages/cli/src/main.ts"), "up"],
+      ...["--data-dir", dataDir, "--images-dir", IMAGES, "--listen", `127.0.0.1:${port}`],
+    ],
+    { cwd: ROOT, stdio: ["pipe", log, log], env: ownEnvironment(), detached: true },
+  );
+  const url = `http://127.0.0.1:${port}`;
+  try {
+    await waitUntilHealthy(url, child, logFile);
+  } catch (error) {
+    await stop(child, dataDir, logFile).catch(() => {});
+    throw error;
+  }
+  const apiKey = readFileSync(join(dataDir, "control/bootstrap.key"), "utf8").trim();
+  const nodeSocket = join(dataDir, "run/node.sock");
+  const facts = { url, apiKey, dataDir, nodeSocket, pid: child.pid as number, logFile };
+  return { facts, stop: () => stop(child, dataDir, logFile) };
+}
+
+/** The pid of one of the supervised processes, by its entry file. */
+export function servicePid(facts: ServiceFacts, process: "node" | "control"): number {
+  const entry = `packages/${process}/src/main.ts`;
+  const found = descendantsOf(facts.pid).find(({ argv }) => argv.some((word) => word.endsWith(entry)));
+  if (!found) throw new Error(`the service runs no ${process}; its log is ${facts.logFile}`);
+  return found.pid;
+}
+
+export function postgresPid(facts: ServiceFacts): number {
+  const below = descendantsOf(facts.pid);
+  const found = below.find(({ argv }) => /(^|\/)postgres$/.test(argv[0] ?? "") && argv.includes("-D"));
+  if (!found) throw new Error(`the service runs no PostgreSQL; its log is ${facts.logFile}`);
+  return found.pid;
+}
+
+async function waitUntilHealthy(url: string, child: ChildProcess, logFile: string): Promise<void> {
+  const deadline = Date.now() + START_LIMIT_MS;
+  for (;;) {
+    const isHealthy = await fetch(`${url}/v1/healthz`).then(
+      (response) => response.ok,
+      () => false,
+    );
+    if (isHealthy) return;
+    if (child.exitCode !== null || Date.now() > deadline)
+      throw new Error(`the service did not come up. The end of its log:\n${tail(logFile)}`);
+    await sleep(100);
+  }
+}
+
+async function stop(child: ChildProcess, dataDir: string, logFile: string): Promise<void> {
+  const pids = descendantsOf(child.pid as number).map(({ pid }) => pid);
+  child.kill("SIGTERM");
+  child.stdin?.end();
+  await eventually(() => {
+    const alive = [child.pid as number, ...pids].filter((pid) => readProcess(pid) !== undefined);
+    if (alive.length > 0) throw new Error(`still running: ${alive.join(", ")}\n${tail(logFile)}`);
+  }, STOP_LIMIT_MS).finally(() => killRest([child.pid as number, ...pids]));
+  const left = machineTraces(dataDir);
+  killMachines(left, dataDir);
+  if (!isNothing(left)) throw new Error(`the service left behind: ${JSON.stringify(left)}\n${tail(logFile)}`);
+  await rm(dataDir, { recursive: true, force: true });
+  await rm(logFile, { force: true });
+}
+
+const isNothing = (traces: MachineTraces) =>
+  Object.values(traces).every((count) => (Array.isArray(count) ? count.length === 0 : count === 0));
+
+function killRest(pids: number[]): void {
+  for (const pid of pids) if (readProcess(pid)) process.kill(pid, "SIGKILL");
+}
+
+/** Only reached when a test left sessions behind: their machines must not outlive the test run. */
+function killMachines(traces: MachineTraces, dataDir: string): void {
+  for (const folder of traces.folders) {
+    const file = join(dataDir, "pool/m", folder, "machine.json");
+    const pid = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).process?.pid : undefined;
+    if (pid !== undefined && readProcess(pid)?.argv[0]?.includes("qemu")) process.kill(pid, "SIGKILL");
+  }
+}
+
+/** Settings of the caller's own service must not reach this one. */
+function ownEnvironment(): NodeJS.ProcessEnv {
+  const isOthers = (name: string) => name.startsWith("VIV_") || name === "DATABASE_URL";
+  const kept = Object.entries(process.env).filter(([name]) => !isOthers(name));
+  return Object.fromEntries(kept);
+}
+
+function tail(file: string): string {
+  return existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(-30).join("\n") : "(no log)";
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}
