@@ -1,0 +1,164 @@
+import { createHash } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { residentBytes } from "../support/host-processes.ts";
+import { client, service, sh, withSession } from "../support/http.ts";
+import { servicePid } from "../support/service.ts";
+
+const MIB = 1024 * 1024;
+
+describe("streamed output", () => {
+  test("arrives line by line, as the command writes it", async () => {
+    await withSession(async (id) => {
+      const arrivals: { text: string; at: number }[] = [];
+      const command = sh("for i in 1 2 3; do echo $i; sleep 1; done");
+      let exit: unknown;
+      for await (const event of client.sessions.execStream(id, { command })) {
+        if (event.type === "exit") exit = event.data;
+        else arrivals.push({ text: Buffer.from(event.data).toString(), at: Date.now() });
+      }
+      expect(arrivals.map(({ text }) => text)).toEqual(["1\n", "2\n", "3\n"]);
+      for (const [i, { at }] of arrivals.slice(1).entries()) {
+        expect(at - (arrivals[i]?.at ?? 0)).toBeGreaterThan(300);
+      }
+      expect(exit).toMatchObject({ exit_code: 0, timed_out: false });
+    });
+  });
+
+  test("has the wire form: one event line, one data line, comments while it is silent", async () => {
+    await withSession(async (id) => {
+      const response = await fetch(`${service.url}/v1/sessions/${id}/exec?stream=true`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" },
+        body: JSON.stringify({ command: sh("echo out; echo err >&2; sleep 17; exit 5") }),
+      });
+      expect(response.headers.get("content-type")).toMatch(/^text\/event-stream/);
+      expect(response.headers.get("x-accel-buffering")).toBe("no");
+      const blocks = (await response.text()).split("\n\n").filter((block) => block !== "");
+      expect(blocks.filter((block) => block.startsWith(":"))).toEqual([": hb"]);
+      const events = blocks.filter((block) => !block.startsWith(":"));
+      for (const block of events) expect(block).toMatch(/^event: (stdout|stderr|exit)\ndata: [^\n]*$/);
+      expect(events).toContain(`event: stdout\ndata: ${btoa("out\n")}`);
+      expect(events).toContain(`event: stderr\ndata: ${btoa("err\n")}`);
+      expect(events.at(-1)).toMatch(
+        /^event: exit\ndata: \{"exit_code":5,"timed_out":false,"duration_ms":\d+\}$/,
+      );
+    });
+  });
+
+  test("of 200 MB arrives whole while the server's memory stays flat", { timeout: 600_000 }, async () => {
+    await withSession(async (id) => {
+      const line = "The quick brown fox jumps over the lazy dog, 0123456789.".repeat(18);
+      const bytes = 200 * 1000 * 1000;
+      await drain(id, line, 8 * MIB);
+      const pids = [servicePid(service, "control"), servicePid(service, "node")];
+      const before = pids.map(residentBytes);
+      const peak = [...before];
+      const sampler = setInterval(() => {
+        for (const [i, pid] of pids.entries()) peak[i] = Math.max(peak[i] ?? 0, residentBytes(pid));
+      }, 200);
+      const startedAt = Date.now();
+      const got = await drain(id, line, bytes).finally(() => clearInterval(sampler));
+      expect(got.bytes).toBe(bytes);
+      expect(got.hash).toBe(expectedHash(line, bytes));
+      expect(got.exit).toMatchObject({ exit_code: 0, timed_out: false });
+      const growth = peak.map((value, i) => value - (before[i] ?? 0));
+      console.log(
+        `200 MB in ${Date.now() - startedAt} ms; growth MiB: ${growth.map((g) => Math.round(g / MIB))}`,
+      );
+      for (const each of growth) expect(each).toBeLessThan(64 * MIB);
+    });
+  });
+
+  test("stops when the client goes away, and so does the command with its children", async () => {
+    await withSession(async (id) => {
+      const gone = new AbortController();
+      const request = { command: sh("sleep 3171 & echo up; sleep 3171"), timeout_ms: 600_000 };
+      const stream = client.sessions.execStream(id, request, { signal: gone.signal });
+      expect((await stream.next()).value).toMatchObject({ type: "stdout" });
+      expect(await countInGuest(id, "sleep 3171")).toBe(2);
+      gone.abort();
+      await stream.next().catch(() => {});
+      await eventually(async () => expect(await countInGuest(id, "sleep 3171")).toBe(0), 5000);
+    });
+  });
+});
+
+describe("buffered output", () => {
+  test("past 4 MiB is cut, and the command runs on to its end", async () => {
+    await withSession(async (id) => {
+      const command = sh("head -c 6000000 /dev/zero | tr '\\0' a; touch ran-on; echo done >&2");
+      const cut = await client.sessions.exec(id, { command, timeout_ms: 120_000 });
+      expect(cut).toMatchObject({ truncated: true, stderr: "done\n", exit_code: 0, timed_out: false });
+      expect(cut.stdout).toBe("a".repeat(4 * MIB));
+      const after = await client.sessions.exec(id, { command: ["test", "-e", "ran-on"] });
+      expect(after.exit_code).toBe(0);
+      expect(after).not.toHaveProperty("truncated");
+    });
+  });
+
+  test("is cut before a character that would be split", async () => {
+    await withSession(async (id) => {
+      const command = ["python3", "-c", "import sys; sys.stdout.write('a' + '€' * 1500000)"];
+      const cut = await client.sessions.exec(id, { command, timeout_ms: 120_000 });
+      expect(cut.truncated).toBe(true);
+      expect(cut).not.toHaveProperty("stdout_encoding");
+      expect(cut.stdout).toBe(`a${"€".repeat(Math.floor((4 * MIB - 1) / 3))}`);
+    });
+  });
+
+  test("that is not UTF-8 comes as base64, stream by stream", async () => {
+    await withSession(async (id) => {
+      const command = sh("printf '\\377\\000\\376'; echo plain >&2");
+      const exec = await client.sessions.exec(id, { command });
+      expect(exec.stdout_encoding).toBe("base64");
+      expect([...Buffer.from(exec.stdout, "base64")]).toEqual([0xff, 0x00, 0xfe]);
+      expect(exec.stderr).toBe("plain\n");
+      expect(exec).not.toHaveProperty("stderr_encoding");
+    });
+  });
+
+  test("outlives the client that asked for it", async () => {
+    await withSession(async (id) => {
+      const gone = new AbortController();
+      const exec = client.sessions.exec(
+        id,
+        { command: sh("sleep 2; touch finished") },
+        { signal: gone.signal },
+      );
+      setTimeout(() => gone.abort(), 700);
+      await expect(exec).rejects.toThrow();
+      await eventually(async () => {
+        const there = await client.sessions.exec(id, { command: ["test", "-e", "finished"] });
+        expect(there.exit_code).toBe(0);
+      });
+    });
+  });
+});
+
+async function drain(id: string, line: string, bytes: number) {
+  const hash = createHash("sha256");
+  let count = 0;
+  let exit: unknown;
+  const request = { command: sh(`yes '${line}' | head -c ${bytes}`), timeout_ms: 540_000 };
+  for await (const event of client.sessions.execStream(id, request)) {
+    if (event.type === "exit") exit = event.data;
+    if (event.type !== "stdout") continue;
+    hash.update(event.data);
+    count += event.data.length;
+  }
+  return { bytes: count, hash: hash.digest("hex"), exit };
+}
+
+function expectedHash(line: string, bytes: number): string {
+  const hash = createHash("sha256");
+  const block = Buffer.from(`${line}\n`.repeat(1000));
+  for (let left = bytes; left > 0; left -= block.length)
+    hash.update(block.subarray(0, Math.min(left, block.length)));
+  return hash.digest("hex");
+}
+
+async function countInGuest(id: string, commandLine: string): Promise<number> {
+  const { stdout } = await client.sessions.exec(id, { command: ["pgrep", "-xfc", commandLine] });
+  return Number(stdout.trim());
+}
