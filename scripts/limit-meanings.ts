@@ -9,10 +9,10 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
 
   concurrentSessions:
     "sessions of an organisation that are `creating` or `live`, unless the organisation has another ceiling",
-  maxLifetimeMs: "`max_lifetime_ms`",
-  idleTimeoutMs: "`idle_timeout_ms`",
+  maxLifetimeMs: null,
+  idleTimeoutMs: null,
   continuousLiveMs: null,
-  pausedTtlDefaultMs: "`paused_ttl_ms` where none is given",
+  pausedTtlDefaultMs: null,
   wakeAtMaxMs: null,
   provisionMs: "how long a session may be `creating` before it is `failed`",
   failedRetentionMs: "how long a `failed` session is kept before it is destroyed",
