@@ -114,7 +114,7 @@ describe("POST /v1/sessions refuses", () => {
   });
 
   test("an Idempotency-Key that is none, or that came with another body", async () => {
-    for (const key of ["with space", "k".repeat(256), "ümlaut".replace("ü", "%C3%BC")]) {
+    for (const key of ["with space", "k".repeat(256), "per%cent"]) {
       const answer = await ask("/v1/sessions", { body: {}, headers: { "idempotency-key": key } });
       expectRefusal(answer, 400, "validation");
     }
@@ -306,7 +306,6 @@ describe("a path", () => {
   test("asked with a wrong method is 405 and says which are right", async () => {
     const wrong: [string, string, string[]][] = [
       ["PUT", "/v1/sessions", ["GET", "POST"]],
-      ["DELETE", "/v1/sessions/exec", ["POST"]],
       ["POST", "/v1/healthz", ["GET"]],
       ["PUT", `/v1/sessions/${sessionId}`, ["GET", "DELETE"]],
       ["GET", `/v1/sessions/${sessionId}/exec`, ["POST"]],

@@ -1,6 +1,7 @@
 /**
  * Boots the real service once for all end-to-end tests, on a data directory of its own inside the storage pool (so
  * that disks are cloned there as in production), and stops it at the end. Nothing of it may be left then.
+ * VIV_TEST_KEEP=1 keeps the data directory with its logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, openSync, readFileSync } from "node:fs";
@@ -90,10 +91,8 @@ export function servicePid(facts: ServiceFacts, process: "node" | "control"): nu
 }
 
 export function postgresPid(facts: ServiceFacts): number {
-  const below = descendantsOf(facts.pid);
-  const found = below.find(({ argv }) => /(^|\/)postgres$/.test(argv[0] ?? "") && argv.includes("-D"));
-  if (!found) throw new Error(`the service runs no PostgreSQL; its log is ${facts.logFile}`);
-  return found.pid;
+  const file = join(facts.dataDir, "postgres/data/postmaster.pid");
+  return Number(readFileSync(file, "utf8").split("\n")[0]);
 }
 
 async function waitUntilHealthy(url: string, child: ChildProcess, logFile: string): Promise<void> {
@@ -121,6 +120,7 @@ async function stop(child: ChildProcess, dataDir: string, logFile: string): Prom
   const left = machineTraces(dataDir);
   killMachines(left, dataDir);
   if (!isNothing(left)) throw new Error(`the service left behind: ${JSON.stringify(left)}\n${tail(logFile)}`);
+  if (process.env.VIV_TEST_KEEP) return;
   await rm(dataDir, { recursive: true, force: true });
   await rm(logFile, { force: true });
 }

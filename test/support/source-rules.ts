@@ -52,6 +52,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
 
 const PLAIN_TABLES = /^@vivarium\/contract\/api\/(errors|limits|states|ids)$/;
 const TABLE_FILE = /^packages\/contract\/src\/(api|node)\/(errors|limits|states)\.ts$/;
+const ENTRIES = /^(main|bake)\.ts$/;
 const DRIVERS = new Set(["pg", "kysely"]);
 const FORBIDDEN_NAMES =
   /^(utils?|helpers?|common|manager|types|constants|misc)$|-(utils?|helpers?|manager)$|(^|-)(v\d+|new|old|legacy)$/;
@@ -73,6 +74,12 @@ function forImports(source: Source, isWrong: (item: Import) => boolean): string[
 function forMatches(source: Source, pattern: RegExp): string[] {
   const code = source.text.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/^\s*\/\/.*$/gm, "");
   return [...code.matchAll(pattern)].map((match) => `${source.path}: ${match[0].trim().slice(0, 80)}`);
+}
+
+/** `readConfig(process.env)` in a program's entry is no reading. */
+function withoutHandOver({ path, text }: Source): Source {
+  const isEntry = ENTRIES.test(insidePackage(path));
+  return { path, text: isEntry ? text.replaceAll(/\b\w+\(process\.env\)/g, "") : text };
 }
 
 export const SOURCE_RULES: SourceRule[] = [
@@ -152,10 +159,11 @@ export const SOURCE_RULES: SourceRule[] = [
     ],
   },
   {
-    title: "only http/ (server/ in the node) and routes see the web framework",
+    title: "only http/ (server/ in the node), routes and app.ts see the web framework",
     check: (source) => {
       const mayUse =
-        ["http", "server"].includes(roomOf(source.path)) || /(^|-)routes\.ts$/.test(basename(source.path));
+        ["http", "server"].includes(roomOf(source.path)) ||
+        /(^app|(^|-)routes)\.ts$/.test(basename(source.path));
       return mayUse || isTest(source.path)
         ? []
         : forImports(source, ({ from }) => from === "fastify" || from.startsWith("@fastify/"));
@@ -163,13 +171,17 @@ export const SOURCE_RULES: SourceRule[] = [
     offenders: [{ path: "packages/control/src/sessions/create.ts", text: `import Fastify from "fastify";` }],
   },
   {
-    title: "only config.ts reads the environment",
+    title: "only config.ts reads the environment; a program hands it over whole",
     check: (source) =>
       basename(source.path) === "config.ts" || isTest(source.path)
         ? []
-        : forMatches(source, /process\.env\b|\benv\b[^"';]*\}\s*from\s*["']node:process["']/g),
+        : forMatches(
+            withoutHandOver(source),
+            /process\.env\b|\benv\b[^"';]*\}\s*from\s*["']node:process["']/g,
+          ),
     offenders: [
       { path: "packages/control/src/app.ts", text: "const level = process.env.VIV_LOG_LEVEL;" },
+      { path: "packages/control/src/main.ts", text: "listen(process.env.PORT);" },
       { path: "packages/node/src/app.ts", text: `import { env } from "node:process";` },
     ],
   },
