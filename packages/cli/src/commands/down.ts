@@ -1,0 +1,98 @@
+import path from "node:path";
+import { sleep } from "@vivarium/kit/clock";
+import { VivariumError } from "@vivarium/sdk";
+import { Command } from "commander";
+import { examplesHelp } from "../args/shared-options.ts";
+import { CliError } from "../cli-error.ts";
+import { type CliConfig, withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { layoutOf } from "../supervisor/layout.ts";
+import { findHolder, type Holder } from "../supervisor/lock.ts";
+import { stopLeftPostgres } from "../supervisor/postgres.ts";
+import { isAlive } from "../supervisor/process-identity.ts";
+import type { Terminal } from "../terminal.ts";
+
+const STOP_LIMIT_MS = 90_000;
+const POLL_MS = 100;
+
+interface DownOptions {
+  dataDir?: string;
+  sessions?: boolean;
+}
+
+export function downCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return new Command("down")
+    .summary("stop the service of this machine")
+    .description(
+      `Stop the service of this machine: control plane, node daemon, database, in this order.
+Machines of live sessions keep running without it, and the next "viv up" takes them over; their memory and processor
+time stay in use meanwhile. With --sessions every session is ended first, and nothing is left running.`,
+    )
+    .option("--data-dir <dir>", "data directory of the service (default: $VIV_DATA_DIR or /var/lib/vivarium)")
+    .option("--sessions", "end all sessions first; their data is deleted")
+    .addHelpText("after", examplesHelp(["sudo viv down", "sudo viv down --sessions"]))
+    .action((options: DownOptions) => run(down(context, options)));
+}
+
+async function down({ config, terminal }: Context, options: DownOptions): Promise<number> {
+  const effective = withOptions(config, options);
+  const layout = layoutOf(effective.dataDir);
+  const holder = await findHolder(layout.lockFile);
+  if (!holder) return downWithoutSupervisor(terminal, effective.dataDir, layout.postgresDir);
+  if (options.sessions) await endSessions({ ...effective, url: holder.url }, terminal);
+  await stopSupervisor(holder);
+  terminal.note(`viv: the service of ${effective.dataDir} has stopped`);
+  return EXIT.ok;
+}
+
+/** A supervisor that was killed takes node and control with it, but not the database. */
+async function downWithoutSupervisor(
+  terminal: Terminal,
+  dataDir: string,
+  postgresDir: string,
+): Promise<number> {
+  const stopped = await stopLeftPostgres(path.join(postgresDir, "data"));
+  terminal.note(
+    stopped
+      ? `viv: no service runs for ${dataDir}; stopped the database that an earlier one had left`
+      : `viv: no service runs for ${dataDir}`,
+  );
+  return EXIT.ok;
+}
+
+async function endSessions(config: CliConfig, terminal: Terminal): Promise<void> {
+  const client = await connect(config);
+  let ended = 0;
+  for (;;) {
+    const { sessions } = await client.sessions.list({ limit: 500 });
+    if (sessions.length === 0) break;
+    for (const { session_id } of sessions) {
+      await client.sessions.delete(session_id).catch((error: unknown) => {
+        if (!(error instanceof VivariumError) || error.code !== "not_found") throw error;
+      });
+      ended++;
+    }
+  }
+  terminal.note(`viv: ended ${ended} ${ended === 1 ? "session" : "sessions"}`);
+}
+
+async function stopSupervisor(holder: Holder): Promise<void> {
+  try {
+    process.kill(holder.pid, "SIGTERM");
+  } catch (cause) {
+    if (!isAlive(holder)) return;
+    throw new CliError(`cannot stop the service (pid ${holder.pid}): it belongs to another user`, {
+      hint: "Run it as: sudo viv down",
+      cause,
+    });
+  }
+  const deadline = performance.now() + STOP_LIMIT_MS;
+  while (isAlive(holder)) {
+    if (performance.now() > deadline) {
+      throw new CliError(`the service (pid ${holder.pid}) has not stopped after ${STOP_LIMIT_MS / 1000} s`);
+    }
+    await sleep(POLL_MS);
+  }
+}

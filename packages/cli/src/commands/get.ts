@@ -1,0 +1,26 @@
+import type { Command } from "commander";
+import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { renderSession } from "../print/session.ts";
+
+export function getCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return clientCommand("get", ["viv get 4x7k2m9q0a1b2c3d4e5f6", "viv get 4x7k2m9q0a1b2c3d4e5f6 --json"])
+    .summary("show a session")
+    .description("Show one session as it is now.")
+    .argument("<session>", "id of the session")
+    .option("--json", "print the record as JSON")
+    .action((id: string, options: ConnectionOptions) => run(getSession(context, id, options)));
+}
+
+async function getSession(
+  { config, terminal }: Context,
+  id: string,
+  options: ConnectionOptions,
+): Promise<number> {
+  const record = await (await connect(withOptions(config, options))).sessions.get(id);
+  terminal.out(options.json ? JSON.stringify(record) : renderSession(record));
+  return EXIT.ok;
+}

@@ -1,0 +1,152 @@
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import type { Client, Language } from "@vivarium/sdk";
+import type { Command } from "commander";
+import { chooseLanguage, commandFor, LANGUAGE_NAMES } from "../args/language.ts";
+import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { collectList, collectPair, parseDuration } from "../args/values.ts";
+import { CliError } from "../cli-error.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { formatSeconds } from "../print/time.ts";
+import { ensureService } from "../service/ensure-service.ts";
+import { withInterrupt } from "../service/interrupt.ts";
+import { exitCodeOf, showBuffered, showStream } from "../service/show-stream.ts";
+
+/** One argument of a program may be 128 KiB on Linux; longer code goes through the buffered endpoint. */
+const LARGEST_STREAMED_BYTES = 96 * 1024;
+
+interface RunOptions extends ConnectionOptions {
+  language?: string;
+  deps?: string[];
+  env?: Record<string, string>;
+  size?: string;
+  template?: string;
+  sudo: boolean;
+  timeout?: number;
+  start: boolean;
+  quiet?: boolean;
+}
+
+interface Program {
+  language: Language;
+  code: string;
+}
+
+export function runCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return clientCommand("run", [
+    "viv run examples/hello.py",
+    "echo 'print(6*7)' | viv run --language python -",
+    "viv run --deps is-odd --timeout 2m main.mjs",
+  ])
+    .summary("run a program in a virtual machine of its own")
+    .description(
+      `Run a program in a virtual machine of its own, which is destroyed afterwards, and exit with its code.
+The language comes from the extension: .py python; .js .mjs .cjs node; .ts .tsx bun.
+When nothing answers at a local URL, the service is started in the background first.
+With --deps, or code over 96 KiB, output is shown at the end instead of as it comes.`,
+    )
+    .argument("<file>", "the program, or - for standard input")
+    .option("--language <name>", LANGUAGE_NAMES.join(", "))
+    .option("--deps <a,b>", "packages to install first (pip, npm or bun); repeatable", collectList)
+    .option("--env <NAME=value>", "variable for the program; repeatable", collectPair)
+    .option("--size <size>", "small, medium or large")
+    .option("--template <name>", "what the machine starts from, NAME or NAME@VERSION (default: base)")
+    .option("--no-sudo", "take passwordless sudo away from the program")
+    .option("--timeout <time>", "stop it after this long, at most 1h (default: 30s)", parseDuration)
+    .option("--no-start", "do not start the service when none runs")
+    .option("--quiet", "print nothing but the program's output")
+    .option("--json", "wait for the end, then print the result as JSON")
+    .action((file: string, options: RunOptions) => run(runProgram(context, file, options)));
+}
+
+async function runProgram(context: Context, file: string, options: RunOptions): Promise<number> {
+  const config = withOptions(context.config, options);
+  const language = chooseLanguage(file, options.language);
+  const program = { language, code: await readSource(file) };
+  const isBuffered = options.json || (options.deps?.length ?? 0) > 0 || isLong(program.code);
+  if (isBuffered && options.env) {
+    throw new CliError("--env cannot be combined with --deps, --json or code over 96 KiB", {
+      hint: "Set the variables inside the program, or use: viv create --env … and viv exec",
+      exitCode: EXIT.usage,
+    });
+  }
+  if (options.start) await ensureService({ config, terminal: context.terminal });
+  const client = await connect(config);
+  const startedAt = performance.now();
+  const outcome = isBuffered
+    ? await runBuffered(context, client, program, options)
+    : await withInterrupt((signal) => runStreamed(context, client, program, options, signal));
+  if (!options.quiet) {
+    const totalMs = performance.now() - startedAt;
+    const ran = formatSeconds(outcome.ranMs);
+    context.terminal.note(
+      `viv: ran in ${ran}, ${formatSeconds(totalMs)} with its machine; the service listens at ${config.url}`,
+    );
+  }
+  return outcome.code;
+}
+
+async function runStreamed(
+  { terminal }: Context,
+  client: Client,
+  program: Program,
+  options: RunOptions,
+  signal: AbortSignal,
+): Promise<{ code: number; ranMs: number }> {
+  const { session_id } = await client.sessions.create(
+    { ...machineFields(options), env: options.env, destroy_on_completion: true },
+    { signal },
+  );
+  let completed = false;
+  try {
+    const command = commandFor(program.language, program.code);
+    const request = { command, timeout_ms: options.timeout };
+    const ending = await showStream(terminal, client.sessions.execStream(session_id, request, { signal }));
+    completed = true;
+    return { code: exitCodeOf(terminal, ending), ranMs: ending.duration_ms };
+  } finally {
+    // A command that never started leaves the session to us.
+    if (!completed) await client.sessions.delete(session_id).catch(() => {});
+  }
+}
+
+async function runBuffered(
+  { terminal }: Context,
+  client: Client,
+  program: Program,
+  options: RunOptions,
+): Promise<{ code: number; ranMs: number }> {
+  const result = await client.run({
+    ...machineFields(options),
+    ...program,
+    dependencies: options.deps,
+    timeout_ms: options.timeout,
+  });
+  if (options.json) terminal.out(JSON.stringify(result));
+  else await showBuffered(terminal, result);
+  if (result.phase === "install") terminal.note("viv: the dependencies could not be installed");
+  return { code: exitCodeOf(terminal, result), ranMs: result.duration_ms };
+}
+
+function machineFields(options: RunOptions) {
+  return { size: options.size, template: options.template, no_sudo: options.sudo ? undefined : true };
+}
+
+async function readSource(file: string): Promise<string> {
+  if (file === "-") return text(process.stdin);
+  try {
+    return await readFile(file, "utf8");
+  } catch (cause) {
+    throw new CliError(`cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+      exitCode: EXIT.usage,
+      cause,
+    });
+  }
+}
+
+function isLong(code: string): boolean {
+  return Buffer.byteLength(code) > LARGEST_STREAMED_BYTES;
+}

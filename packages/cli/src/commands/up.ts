@@ -1,0 +1,53 @@
+import { Command } from "commander";
+import { examplesHelp } from "../args/shared-options.ts";
+import { parseListen } from "../args/values.ts";
+import { DEFAULT_LISTEN, withOptions } from "../config.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { startInBackground } from "../service/start-in-background.ts";
+import { layoutOf } from "../supervisor/layout.ts";
+import { findHolder } from "../supervisor/lock.ts";
+import { supervise } from "../supervisor/supervise.ts";
+
+interface UpOptions {
+  listen: string;
+  dataDir?: string;
+  imagesDir?: string;
+  background?: boolean;
+}
+
+export function upCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return new Command("up")
+    .summary("serve on this machine")
+    .description(
+      `Serve on this machine: start and watch over the database, the node daemon and the control plane, and start
+again whatever dies. Stays in the foreground until Ctrl-C. Needs root. One service per data directory.
+With DATABASE_URL set, that PostgreSQL is used and none is started.`,
+    )
+    .option("--listen <host:port>", "address of the HTTP interface", parseListen, DEFAULT_LISTEN)
+    .option("--data-dir <dir>", "everything the service keeps (default: $VIV_DATA_DIR or /var/lib/vivarium)")
+    .option("--images-dir <dir>", "guest kernel and templates (default: <data-dir>/pool/images)")
+    .option("--background", "return as soon as it answers, and leave it running")
+    .addHelpText(
+      "after",
+      examplesHelp([
+        "sudo viv up",
+        "sudo viv up --background",
+        "sudo viv up --listen 0.0.0.0:7400 --data-dir /srv/vivarium",
+      ]),
+    )
+    .action((options: UpOptions) => run(up(context, options)));
+}
+
+async function up({ config, terminal }: Context, options: UpOptions): Promise<number> {
+  const effective = withOptions(config, { ...options, url: undefined });
+  if (!options.background) return supervise({ config: effective, terminal }, options);
+  const holder = await findHolder(layoutOf(effective.dataDir).lockFile);
+  if (holder) {
+    terminal.note(`viv: a service (pid ${holder.pid}) already serves ${effective.dataDir} at ${holder.url}`);
+    return EXIT.ok;
+  }
+  const url = `http://${options.listen.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:")}`;
+  await startInBackground({ config: { ...effective, url }, terminal }, options.listen);
+  return EXIT.ok;
+}

@@ -1,0 +1,56 @@
+import path from "node:path";
+import { CliError } from "./cli-error.ts";
+
+export const DEFAULT_LISTEN = "127.0.0.1:7400";
+const DEFAULT_DATA_DIR = "/var/lib/vivarium";
+/** What a child process may see of this one's environment, beside everything that starts with VIV_. */
+const PASSED_ON = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NODE_OPTIONS", "NODE_EXTRA_CA_CERTS"];
+
+/** What the command line is told from outside; read once, at start. Options of a verb win over it. */
+export interface CliConfig {
+  url: string;
+  apiKey: string | undefined;
+  dataDir: string;
+  imagesDir: string | undefined;
+  /** A PostgreSQL of the operator's own; without it `viv up` runs one. */
+  databaseUrl: string | undefined;
+  /** Environment for the processes of the service. */
+  childEnv: Record<string, string>;
+}
+
+export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
+  const passedOn = Object.entries(env).filter(
+    ([name]) => PASSED_ON.includes(name) || (name.startsWith("VIV_") && name !== "VIV_API_KEY"),
+  );
+  return {
+    url: normalizeUrl(env.VIV_URL || `http://${DEFAULT_LISTEN}`, "VIV_URL"),
+    apiKey: env.VIV_API_KEY || undefined,
+    dataDir: path.resolve(env.VIV_DATA_DIR || DEFAULT_DATA_DIR),
+    imagesDir: env.VIV_IMAGES_DIR ? path.resolve(env.VIV_IMAGES_DIR) : undefined,
+    databaseUrl: env.DATABASE_URL || undefined,
+    childEnv: Object.fromEntries(passedOn) as Record<string, string>,
+  };
+}
+
+/** The configuration with the options of one verb laid over it. */
+export function withOptions(
+  config: CliConfig,
+  options: { url?: string; dataDir?: string; imagesDir?: string },
+): CliConfig {
+  return {
+    ...config,
+    url: options.url === undefined ? config.url : normalizeUrl(options.url, "--url"),
+    dataDir: options.dataDir === undefined ? config.dataDir : path.resolve(options.dataDir),
+    imagesDir: options.imagesDir === undefined ? config.imagesDir : path.resolve(options.imagesDir),
+  };
+}
+
+function normalizeUrl(text: string, source: string): string {
+  const url = URL.parse(text);
+  if (url === null || !["http:", "https:"].includes(url.protocol)) {
+    throw new CliError(`${source} is "${text}"; expected a URL such as http://${DEFAULT_LISTEN}`, {
+      exitCode: 2,
+    });
+  }
+  return url.href.replace(/\/+$/, "");
+}

@@ -1,0 +1,46 @@
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { Client } from "@vivarium/sdk";
+import { longFetch } from "@vivarium/sdk/long-fetch";
+import { CliError } from "./cli-error.ts";
+import type { CliConfig } from "./config.ts";
+
+const LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"];
+
+export function bootstrapKeyPath(dataDir: string): string {
+  return path.join(dataDir, "control", "bootstrap.key");
+}
+
+export function isLocal(url: string): boolean {
+  return LOCAL_HOSTS.includes(new URL(url).hostname);
+}
+
+/** A client with the key of the environment, else with the one that the local service made for itself. */
+export async function connect(config: CliConfig): Promise<Client> {
+  const apiKey = config.apiKey ?? (await localKey(config));
+  return new Client({ url: config.url, apiKey, fetch: longFetch });
+}
+
+/** A client for questions that need no key, such as whether the service answers. */
+export function connectWithoutKey(config: CliConfig): Client {
+  return new Client({ url: config.url, retries: 0, fetch: longFetch });
+}
+
+/** The local key is never sent to another machine. */
+async function localKey(config: CliConfig): Promise<string | undefined> {
+  if (!isLocal(config.url)) return undefined;
+  const file = bootstrapKeyPath(config.dataDir);
+  try {
+    return (await readFile(file, "utf8")).trim();
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw new CliError(`cannot read the API key in ${file}`, {
+      hint: "Run viv as the user who runs the service (sudo viv …), or set VIV_API_KEY.",
+      cause,
+    });
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+}

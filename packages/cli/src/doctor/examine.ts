@@ -1,0 +1,27 @@
+import { layoutOf } from "../supervisor/layout.ts";
+import type { Finding } from "./finding.ts";
+import { checkKvm } from "./kvm.ts";
+import { checkBaselines, checkDisk, checkImages, checkReflink } from "./storage.ts";
+import { checkCgroups, checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
+import { checkBubblewrap, checkNft, checkQemu } from "./tools.ts";
+
+/** Every check of a host, the slow one beside the others. */
+export function examineHost(input: { dataDir: string; imagesDir?: string; now: Date }): Promise<Finding[]> {
+  const { imagesDir } = layoutOf(input.dataDir, input.imagesDir);
+  return Promise.all([
+    checkSystem(),
+    checkRoot(),
+    checkKvm(imagesDir),
+    checkQemu(),
+    checkBubblewrap(),
+    checkNft(),
+    checkCgroups(),
+    checkReflink(input.dataDir),
+    checkDisk(input.dataDir),
+    checkSwap(),
+    checkClock(input.now),
+    checkServiceUser(),
+    checkImages(imagesDir),
+    checkBaselines(imagesDir),
+  ]);
+}

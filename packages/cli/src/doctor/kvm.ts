@@ -1,0 +1,82 @@
+/**
+ * Whether hardware virtualisation works. Opening /dev/kvm proves little: some hosts offer the device and then lose every
+ * guest. So a kernel is booted on it, and only its own words on the serial port count.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { accessSync, constants, existsSync } from "node:fs";
+import path from "node:path";
+import { type Finding, lack, ok } from "./finding.ts";
+import { QEMU } from "./tools.ts";
+
+const BOOT_LIMIT_MS = 8000;
+const KERNEL_SPEAKS = "Linux version";
+const OUTPUT_CAP_CHARS = 64 * 1024;
+const COST = "machines are emulated: full isolation, but ten to a hundred times slower";
+
+export async function checkKvm(imagesDir: string): Promise<Finding> {
+  if (!existsSync("/dev/kvm")) {
+    const remedy = "Turn on virtualisation in the firmware, or nested virtualisation at the provider.";
+    return lack("KVM", "warn", "no /dev/kvm", COST, remedy);
+  }
+  try {
+    accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
+  } catch {
+    return lack("KVM", "warn", "/dev/kvm cannot be opened", COST, "Run viv doctor as root.");
+  }
+  const kernel = path.join(imagesDir, "kernel", "vmlinuz");
+  if (!existsSync(kernel)) {
+    const cost = "unknown whether machines run on it";
+    return lack(
+      "KVM",
+      "warn",
+      "opens; not tried, as there is no guest kernel yet",
+      cost,
+      "Run ./setup first.",
+    );
+  }
+  const failure = await bootOnKvm(kernel);
+  if (failure === undefined) return ok("KVM", "works: a guest kernel boots on it");
+  return lack("KVM", "warn", `opens, but a guest does not boot on it: ${failure}`, COST);
+}
+
+/** Boots until the kernel's first line; returns why that did not come about. */
+async function bootOnKvm(kernel: string): Promise<string | undefined> {
+  const machine = ["-M", "microvm,acpi=on,rtc=on", "-accel", "kvm", "-cpu", "host", "-m", "256"];
+  const screen = ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"];
+  const boot = ["-kernel", kernel, "-append", "console=ttyS0 earlyprintk=serial,ttyS0 panic=-1"];
+  const child = spawn(QEMU, [...machine, ...screen, ...boot], { stdio: ["ignore", "pipe", "pipe"] });
+  try {
+    return await watchBoot(child);
+  } finally {
+    child.kill("SIGKILL");
+  }
+}
+
+function watchBoot(child: ChildProcess): Promise<string | undefined> {
+  let serial = "";
+  let complaint = "";
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(complaint || silence()), BOOT_LIMIT_MS);
+    const settle = (result: string | undefined) => {
+      clearTimeout(timer);
+      resolve(result);
+    };
+    child.stdout?.on("data", (chunk: Buffer) => {
+      serial = (serial + chunk).slice(-OUTPUT_CAP_CHARS);
+      if (serial.includes(KERNEL_SPEAKS)) settle(undefined);
+    });
+    child.stderr?.on("data", (chunk: Buffer) => {
+      complaint = firstLine(complaint + chunk);
+      // A guest that dies leaves QEMU waiting for a debugger.
+      if (/internal error|failed|not supported/i.test(complaint)) settle(complaint);
+    });
+    child.on("error", (error) => settle(error.message));
+    child.on("exit", (code) => settle(complaint || `QEMU ended with exit code ${code}`));
+  });
+}
+
+const silence = () => `the kernel says nothing within ${BOOT_LIMIT_MS / 1000} s`;
+
+function firstLine(text: string): string {
+  return text.trim().split("\n")[0]?.slice(0, 200) ?? "";
+}

@@ -1,0 +1,89 @@
+import { existsSync, readFileSync } from "node:fs";
+import { runHostCommand } from "../supervisor/host-command.ts";
+import { findServiceUser, SERVICE_USER } from "../supervisor/service-user.ts";
+import { type Finding, lack, ok } from "./finding.ts";
+
+const SUPPORTED = ["debian 12", "debian 13", "ubuntu 24.04"];
+/** Certificates, key expiry and ids all trust the clock; an earlier year is a flat battery, not a date. */
+const EARLIEST_YEAR = 2025;
+const CONTROLLERS = ["cpu", "memory", "pids"];
+
+export function checkSystem(): Finding {
+  const fields = readOsRelease();
+  const name = fields.PRETTY_NAME ?? `${process.platform} ${process.arch}`;
+  if (SUPPORTED.includes(`${fields.ID} ${fields.VERSION_ID}`))
+    return ok("system", `${name}, ${process.arch}`);
+  return lack(
+    "system",
+    "warn",
+    name,
+    "not among the tested systems",
+    "Tested: Debian 12 and 13, Ubuntu 24.04.",
+  );
+}
+
+export function checkRoot(): Finding {
+  if (process.getuid?.() === 0) return ok("root", "running as root");
+  return lack(
+    "root",
+    "warn",
+    `running as uid ${process.getuid?.()}`,
+    "viv up cannot start",
+    "Use sudo viv up.",
+  );
+}
+
+export async function checkServiceUser(): Promise<Finding> {
+  const user = await findServiceUser();
+  if (user) return ok("service user", `${user.name}, uid ${user.uid}`);
+  const found = `no user ${SERVICE_USER}`;
+  return lack("service user", "warn", found, "none: the first viv up creates it");
+}
+
+export function checkSwap(): Finding {
+  const lines = readFileSync("/proc/swaps", "utf8").trim().split("\n").slice(1);
+  const totalKib = lines.reduce((sum, line) => sum + Number(line.split(/\s+/)[2]), 0);
+  if (totalKib === 0) return ok("swap", "none");
+  return lack(
+    "swap",
+    "warn",
+    `${Math.round(totalKib / 1024)} MiB`,
+    "memory of sessions, secrets included, may be written to disk on hosts without cgroup v2; wakes become uneven",
+    "Turn it off (swapoff -a) or encrypt it.",
+  );
+}
+
+export async function checkClock(now: Date): Promise<Finding> {
+  const iso = now.toISOString();
+  if (now.getUTCFullYear() < EARLIEST_YEAR) {
+    return lack("clock", "fail", iso, "TLS, expiry and usage figures are wrong", "Set the clock: date -s …");
+  }
+  const { code, stdout } = await runHostCommand("timedatectl", ["show", "-p", "NTPSynchronized", "--value"]);
+  const answer = code === 0 ? stdout.trim() : "";
+  if (answer === "yes") return ok("clock", `${iso}, synchronised`);
+  if (answer === "no") {
+    const cost = "drifts: deadlines and usage figures slowly become wrong";
+    return lack("clock", "warn", `${iso}, not synchronised`, cost, "Install chrony or systemd-timesyncd.");
+  }
+  return ok("clock", `${iso} (whether it is synchronised is not known here)`);
+}
+
+export function checkCgroups(): Finding {
+  const cost = "a session is bounded by process limits alone: neighbours can slow each other down";
+  const remedy = "Boot with systemd.unified_cgroup_hierarchy=1.";
+  const file = "/sys/fs/cgroup/cgroup.controllers";
+  if (!existsSync(file)) return lack("cgroup v2", "warn", "not the host's hierarchy", cost, remedy);
+  const present = readFileSync(file, "utf8").trim().split(" ");
+  const missing = CONTROLLERS.filter((name) => !present.includes(name));
+  if (missing.length === 0) return ok("cgroup v2", CONTROLLERS.join(", "));
+  return lack("cgroup v2", "warn", `without ${missing.join(", ")}`, cost, remedy);
+}
+
+function readOsRelease(): Record<string, string> {
+  try {
+    const lines = readFileSync("/etc/os-release", "utf8").split("\n");
+    return Object.fromEntries(lines.map((line) => line.replaceAll('"', "").split("=", 2)));
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,51 @@
+import { runHostCommand } from "../supervisor/host-command.ts";
+import { type Finding, lack, ok } from "./finding.ts";
+
+/** 8.2 brought the read-only memory backend (`readonly=on,rom=off`) that clones share. */
+const OLDEST_QEMU = [8, 2] as const;
+export const QEMU = process.arch === "arm64" ? "qemu-system-aarch64" : "qemu-system-x86_64";
+
+export async function checkQemu(): Promise<Finding> {
+  const { code, stdout } = await runHostCommand(QEMU, ["--version"]);
+  const match = /version (\d+)\.(\d+)(?:\.(\d+))?/.exec(stdout);
+  if (code !== 0 || !match) {
+    return lack("QEMU", "fail", `no ${QEMU}`, "no machine can start", "Run ./setup.");
+  }
+  const [major, minor] = [Number(match[1]), Number(match[2])];
+  const version = match[0].replace("version ", "");
+  if (major > OLDEST_QEMU[0] || (major === OLDEST_QEMU[0] && minor >= OLDEST_QEMU[1]))
+    return ok("QEMU", version);
+  const remedy = "Run ./setup; on Debian 12 it takes QEMU from backports.";
+  return lack("QEMU", "fail", `${version}, older than 8.2`, "machines cannot share memory", remedy);
+}
+
+export async function checkNft(): Promise<Finding> {
+  const listed = await runHostCommand("nft", ["list", "tables"]);
+  if (listed.code === 0) return ok("nft", (await runHostCommand("nft", ["--version"])).stdout.trim());
+  const cost = "no network rules, so sessions have no network";
+  if (listed.code === 127)
+    return lack("nft", "warn", "not installed", cost, "Run ./setup (package nftables).");
+  const reason = listed.stderr.trim().split("\n")[0] ?? "";
+  return lack("nft", "warn", `does not work: ${reason}`, cost, "Needs root and the nf_tables kernel module.");
+}
+
+/** Installed is not enough: some hosts forbid the namespaces it makes. */
+export async function checkBubblewrap(): Promise<Finding> {
+  const args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--ro-bind", "/", "/", "--", "true"];
+  const tried = await runHostCommand("bwrap", args, { timeoutMs: 10_000 });
+  if (tried.code === 0) {
+    return ok("bubblewrap", (await runHostCommand("bwrap", ["--version"])).stdout.trim());
+  }
+  const cost = "no machine can start: its jail cannot be made";
+  if (tried.code === 127) {
+    return lack("bubblewrap", "fail", "not installed", cost, "Run ./setup (package bubblewrap).");
+  }
+  const reason = tried.stderr.trim().split("\n")[0] ?? "";
+  return lack(
+    "bubblewrap",
+    "fail",
+    `does not work: ${reason}`,
+    cost,
+    "The host must allow namespaces to root.",
+  );
+}

@@ -1,0 +1,26 @@
+/** Exit codes of `viv`, also printed by `viv --help`. */
+export const EXIT = {
+  ok: 0,
+  /** The service refused, could not be reached, or a check failed. */
+  failed: 1,
+  /** Wrong options or arguments. */
+  usage: 2,
+  /** Another supervisor already serves this data directory. */
+  alreadyRunning: 75,
+  /** run, exec: the program was stopped by its timeout. */
+  timeout: 124,
+  /** run, exec: viv or the service failed, as opposed to the program. */
+  notRun: 125,
+  /** Interrupted with Ctrl-C. */
+  interrupted: 130,
+} as const;
+
+export const EXIT_CODES_HELP = `Exit codes:
+  0    success
+  1    the service refused or could not be reached, or a check failed
+  2    wrong options or arguments
+  75   up: another "viv up" serves this data directory already
+  run and exec exit with the program's own code, or with
+  124  the program was stopped by its timeout
+  125  viv or the service failed, so that the program did not run to its end
+  130  interrupted with Ctrl-C`;

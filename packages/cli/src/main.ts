@@ -1,0 +1,18 @@
+import { CliError } from "./cli-error.ts";
+import { readConfig } from "./config.ts";
+import { EXIT } from "./exit-codes.ts";
+import { runCommandLine } from "./program.ts";
+import { processTerminal } from "./terminal.ts";
+
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  try {
+    const config = readConfig();
+    return await runCommandLine(process.argv.slice(2), { config, terminal: processTerminal });
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    processTerminal.note(`viv: ${error.message}`);
+    return error.exitCode ?? EXIT.failed;
+  }
+}

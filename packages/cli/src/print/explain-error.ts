@@ -1,0 +1,49 @@
+import { VivariumError } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+import type { CliConfig } from "../config.ts";
+import { bootstrapKeyPath, isLocal } from "../connect.ts";
+
+/** An error in words for the human who gave the command: what happened, then what to do about it. */
+export function explainError(error: unknown, config: CliConfig): string {
+  if (error instanceof CliError) return joinLines(`viv: ${error.message}`, error.hint);
+  if (error instanceof VivariumError) {
+    const id = error.requestId === undefined ? "" : ` (${error.code}, request ${error.requestId})`;
+    return joinLines(`viv: ${error.message}${id}`, hintFor(error, config));
+  }
+  return `viv: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+function hintFor(error: VivariumError, config: CliConfig): string | undefined {
+  switch (error.code) {
+    case "connection_refused":
+      return isLocal(config.url)
+        ? "Start the service with: viv up   (or: viv up --background). Another address: --url or VIV_URL."
+        : "Check the address (--url or VIV_URL) and that the service runs there.";
+    case "connection_failed":
+      return "Check the address (--url or VIV_URL), the network and the service's log; then try again.";
+    case "unauthenticated":
+      return keyHint(config);
+    case "not_found":
+      return "Ids are case-sensitive; sessions that have not ended: viv ls. Ended ones: viv ls --state ended";
+    case "account_concurrency_exceeded":
+    case "key_concurrency_exceeded":
+      return "End a session that is no longer needed: viv ls, then viv rm ID";
+    case "internal":
+      return isLocal(config.url)
+        ? `The cause is in ${config.dataDir}/log/control.log under the request id.`
+        : "The cause is in the service's log under the request id.";
+    default:
+      return error.retryable ? "This may pass: try again in a moment." : undefined;
+  }
+}
+
+function keyHint(config: CliConfig): string {
+  if (config.apiKey !== undefined) return "The key in VIV_API_KEY was refused: check it, or make a new one.";
+  if (!isLocal(config.url)) return `Set VIV_API_KEY to an API key (viv_…) of the service at ${config.url}.`;
+  const file = bootstrapKeyPath(config.dataDir);
+  return `Set VIV_API_KEY, or let viv read ${file}, which the service makes at its first start (needs its user: sudo; another data directory: --data-dir).`;
+}
+
+function joinLines(...lines: (string | undefined)[]): string {
+  return lines.filter((line) => line !== undefined).join("\n     ");
+}

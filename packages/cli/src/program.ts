@@ -1,0 +1,89 @@
+import { Command, CommanderError } from "commander";
+import { CliError } from "./cli-error.ts";
+import { createCommand } from "./commands/create.ts";
+import { doctorCommand } from "./commands/doctor.ts";
+import { downCommand } from "./commands/down.ts";
+import { execCommand } from "./commands/exec.ts";
+import { getCommand } from "./commands/get.ts";
+import { lsCommand } from "./commands/ls.ts";
+import { rmCommand } from "./commands/rm.ts";
+import { runCommand } from "./commands/run.ts";
+import { upCommand } from "./commands/up.ts";
+import { type CliConfig, withOptions } from "./config.ts";
+import type { Context } from "./context.ts";
+import { EXIT, EXIT_CODES_HELP } from "./exit-codes.ts";
+import { explainError } from "./print/explain-error.ts";
+import { Interrupted } from "./service/interrupt.ts";
+
+/** Verbs whose exit code belongs to the program they run: our own failures need another one. */
+const RUNS_A_PROGRAM = ["run", "exec"];
+
+const ABOUT = `Run untrusted code, each execution in a virtual machine of its own.
+
+Environment:
+  VIV_URL       where the service listens (default: http://127.0.0.1:7400)
+  VIV_API_KEY   API key (default: the one the local service made, <data-dir>/control/bootstrap.key)
+  VIV_DATA_DIR  data directory of the local service (default: /var/lib/vivarium)
+  DATABASE_URL  up: a PostgreSQL of your own instead of the built-in one`;
+
+/** Runs one command line and returns the exit code. */
+export async function runCommandLine(argv: string[], context: Context): Promise<number> {
+  let exitCode: number = EXIT.ok;
+  const command = { verb: "", config: context.config };
+  const run = async (code: Promise<number>): Promise<void> => {
+    exitCode = await code;
+  };
+  const program = buildProgram(run, context);
+  program.hook("preAction", (_program, action) => {
+    command.verb = action.name();
+    command.config = withOptions(context.config, action.opts());
+  });
+  try {
+    await program.parseAsync(argv, { from: "user" });
+    return exitCode;
+  } catch (error) {
+    return exitCodeOfFailure(error, command, context);
+  }
+}
+
+function buildProgram(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  const program = new Command("viv")
+    .description(ABOUT)
+    .enablePositionalOptions()
+    .showHelpAfterError("(viv --help, or viv VERB --help, shows what is possible)")
+    .addHelpText("after", `\n${EXIT_CODES_HELP}`);
+  const verbs = [
+    upCommand,
+    downCommand,
+    runCommand,
+    createCommand,
+    lsCommand,
+    getCommand,
+    execCommand,
+    rmCommand,
+    doctorCommand,
+  ];
+  for (const verb of verbs) {
+    program.addCommand(verb(run, context).showHelpAfterError("(add --help to see what is possible)"));
+  }
+  for (const command of [program, ...program.commands]) {
+    command.exitOverride().configureOutput({
+      writeOut: (text) => context.terminal.out(text.trimEnd()),
+      writeErr: (text) => context.terminal.note(text.trimEnd()),
+    });
+  }
+  return program;
+}
+
+function exitCodeOfFailure(
+  error: unknown,
+  { verb, config }: { verb: string; config: CliConfig },
+  { terminal }: Context,
+): number {
+  // The parser has already said what it had to say.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+  if (error instanceof Interrupted) return EXIT.interrupted;
+  terminal.note(explainError(error, config));
+  if (error instanceof CliError && error.exitCode !== undefined) return error.exitCode;
+  return RUNS_A_PROGRAM.includes(verb) ? EXIT.notRun : EXIT.failed;
+}

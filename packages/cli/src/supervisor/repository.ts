@@ -1,0 +1,12 @@
+import path from "node:path";
+
+/** Where the sources of the processes lie that the supervisor starts. */
+const ROOT = path.join(import.meta.dirname, "../../../..");
+
+export const ENTRY_POINTS = {
+  cli: path.join(ROOT, "packages/cli/src/main.ts"),
+  node: path.join(ROOT, "packages/node/src/main.ts"),
+  control: path.join(ROOT, "packages/control/src/main.ts"),
+} as const;
+
+export const MOUNT_POOL = path.join(ROOT, "scripts/mount-pool");

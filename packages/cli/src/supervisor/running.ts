@@ -1,0 +1,92 @@
+import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { sleep } from "@vivarium/kit/clock";
+import { isAlive, type ProcessIdentity } from "./process-identity.ts";
+
+/** A process that runs, started by us or found running. */
+export interface Running {
+  pid: number;
+  /** Resolves when it has ended, with how. */
+  ended: Promise<string>;
+  /** Ends it: asked first, killed when it does not follow in time. */
+  stop(): Promise<void>;
+}
+
+interface StopManner {
+  signal: NodeJS.Signals;
+  limitMs: number;
+}
+
+const ADOPTED_POLL_MS = 300;
+const GRACEFUL: StopManner = { signal: "SIGTERM", limitMs: 15_000 };
+
+/**
+ * Starts a process in a session of its own, so that Ctrl-C reaches the supervisor alone, which then stops the others
+ * in order. Its output goes straight to the log: no line is lost and nothing blocks when the supervisor dies. The end
+ * of its standard input tells it that the supervisor is gone.
+ */
+export function startProcess(
+  argv: string[],
+  options: {
+    env: Record<string, string>;
+    logFile: string;
+    cwd: string;
+    stop?: StopManner;
+    /** Without a pipe the process outlives the supervisor. */
+    outlives?: boolean;
+  },
+): Running {
+  const [program = "", ...args] = argv;
+  const log = openSync(options.logFile, "a", 0o640);
+  const child = spawn(program, args, {
+    env: options.env,
+    cwd: options.cwd,
+    detached: true,
+    stdio: [options.outlives ? "ignore" : "pipe", log, log],
+  });
+  closeSync(log);
+  child.stdin?.on("error", () => {});
+  const ended = new Promise<string>((resolve) => {
+    child.on("error", (error) => resolve(error.message));
+    child.on("exit", (code, signal) => resolve(signal ? `killed by ${signal}` : `exit code ${code}`));
+  });
+  const stop = () =>
+    stopProcess(
+      (signal) => child.kill(signal),
+      ended,
+      options.stop ?? GRACEFUL,
+      () => child.stdin?.end(),
+    );
+  return { pid: child.pid ?? 0, ended, stop };
+}
+
+/** Watches over a process that an earlier supervisor started. */
+export function adoptProcess(identity: ProcessIdentity, stop: StopManner): Running {
+  const ended = (async () => {
+    while (isAlive(identity)) await sleep(ADOPTED_POLL_MS);
+    return "gone";
+  })();
+  const kill = (signal: NodeJS.Signals) => {
+    if (isAlive(identity)) process.kill(identity.pid, signal);
+  };
+  return { pid: identity.pid, ended, stop: () => stopProcess(kill, ended, stop) };
+}
+
+async function stopProcess(
+  kill: (signal: NodeJS.Signals) => unknown,
+  ended: Promise<string>,
+  { signal, limitMs }: StopManner,
+  hangUp: () => void = () => {},
+): Promise<void> {
+  hangUp();
+  kill(signal);
+  const late = new AbortController();
+  const first = await Promise.race([
+    ended.then(() => "ended" as const),
+    sleep(limitMs, late.signal).then(() => "late" as const),
+  ]);
+  late.abort();
+  if (first === "ended") return;
+  kill("SIGKILL");
+  await ended;
+}

@@ -1,0 +1,216 @@
+/**
+ * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, node, control,
+ * because each needs the one before. Stopping: the reverse, so that no request meets a half-gone service. Machines are
+ * nobody's children: they outlive all of this and are adopted at the next start.
+ */
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { CliError } from "../cli-error.ts";
+import type { CliConfig } from "../config.ts";
+import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
+import { EXIT } from "../exit-codes.ts";
+import { formatSeconds } from "../print/time.ts";
+import { waitForHealth } from "../service/wait-for-health.ts";
+import type { Terminal } from "../terminal.ts";
+import { Keeper } from "./keeper.ts";
+import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
+import { takeLock } from "./lock.ts";
+import { startLogCap } from "./log-cap.ts";
+import { mountPool } from "./pool.ts";
+import { launchPostgres } from "./postgres.ts";
+import { databaseUrl, preparePostgres } from "./postgres-files.ts";
+import { ENTRY_POINTS } from "./repository.ts";
+import { startProcess } from "./running.ts";
+import { checkReach, ensureServiceUser, type ServiceUser } from "./service-user.ts";
+
+const ANSWER_LIMIT_MS = 60_000;
+
+export interface SuperviseInput {
+  /** host:port */
+  listen: string;
+}
+
+interface Deps {
+  config: CliConfig;
+  terminal: Terminal;
+}
+
+/** Runs the service in the foreground until it is told to stop; returns the exit code. */
+export async function supervise({ config, terminal }: Deps, input: SuperviseInput): Promise<number> {
+  requireRoot();
+  const startedAt = performance.now();
+  const layout = layoutOf(config.dataDir, config.imagesDir);
+  await makeBaseDirs(layout);
+  const lock = await takeLock(layout.lockFile, urlOf(input.listen));
+  if ("holder" in lock) {
+    terminal.note(
+      `viv: a service (pid ${lock.holder.pid}) already serves ${config.dataDir} at ${lock.holder.url}`,
+    );
+    return EXIT.alreadyRunning;
+  }
+  const stopSignal = waitForStopSignal();
+  const stopLogCap = startLogCap(layout.logDir);
+  const keepers: Keeper[] = [];
+  try {
+    await startAll({ config, terminal, layout, keepers }, input);
+    const serving = await announce({ config, terminal, layout, keepers }, input, startedAt, stopSignal);
+    if (!serving) return EXIT.failed;
+    terminal.note(`stopping (${await stopSignal}) …`);
+    return EXIT.ok;
+  } finally {
+    for (const keeper of keepers.reverse()) await keeper.stop();
+    stopLogCap();
+    await lock.release();
+    terminal.note("stopped; machines of live sessions keep running and are taken over at the next start");
+  }
+}
+
+interface Supervision extends Deps {
+  layout: Layout;
+  /** In the order of starting; filled as they come, so that a failure half-way stops what runs. */
+  keepers: Keeper[];
+}
+
+async function startAll(supervision: Supervision, input: SuperviseInput): Promise<void> {
+  const { config, terminal, layout } = supervision;
+  await requireFreeAddress(input.listen);
+  const step = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
+    const from = performance.now();
+    const result = await work();
+    terminal.note(`  ${name.padEnd(14)} ${formatSeconds(performance.now() - from)}`);
+    return result;
+  };
+  await step("storage pool", () => mountPool(layout));
+  requireImages(layout);
+  const user = await ensureServiceUser();
+  await makeUserDirs(layout, user);
+  await checkReach(user, layout.controlDir);
+  const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
+  const env = {
+    ...config.childEnv,
+    VIV_DATA_DIR: layout.dataDir,
+    VIV_IMAGES_DIR: layout.imagesDir,
+    VIV_NODE_SOCKET: layout.nodeSocket,
+    VIV_LISTEN: input.listen,
+    VIV_CONTROL_USER: config.childEnv.VIV_CONTROL_USER ?? user.name,
+    VIV_SUPERVISED: "1",
+    NODE_NO_WARNINGS: "1",
+  };
+  await keep(supervision, "node", env);
+  await keep(supervision, "control", { ...env, DATABASE_URL: url });
+}
+
+async function startPostgres(supervision: Supervision, user: ServiceUser): Promise<string> {
+  const { layout, keepers, terminal } = supervision;
+  const files = await preparePostgres(layout, user);
+  const keeper = new Keeper("postgres", {
+    launch: () => launchPostgres(layout, files, user),
+    report: (message) => terminal.note(`viv: ${message}`),
+  });
+  keepers.push(keeper);
+  await keeper.start();
+  return databaseUrl(layout, user);
+}
+
+/** The database's address is for control alone: the node knows nothing of tenants. */
+async function keep(
+  { layout, keepers, terminal }: Supervision,
+  name: "node" | "control",
+  env: Record<string, string>,
+): Promise<void> {
+  const keeper = new Keeper(name, {
+    launch: async () =>
+      startProcess([process.execPath, ENTRY_POINTS[name]], { env, logFile: logFile(layout, name), cwd: "/" }),
+    report: (message) => terminal.note(`viv: ${message}; see ${logFile(layout, name)}`),
+  });
+  keepers.push(keeper);
+  await keeper.start();
+}
+
+/** Waits until the service answers, then says so; false when it was stopped or does not come. */
+async function announce(
+  { config, terminal, layout, keepers }: Supervision,
+  input: SuperviseInput,
+  startedAt: number,
+  stopSignal: Promise<string>,
+): Promise<boolean> {
+  const url = urlOf(input.listen);
+  const giveUp = new AbortController();
+  void stopSignal.then(() => giveUp.abort());
+  const health = await waitForHealth(connectWithoutKey({ ...config, url }), {
+    limitMs: ANSWER_LIMIT_MS,
+    signal: giveUp.signal,
+    isHopeless: () => keepers.some((keeper) => keeper.recentDeaths >= 6),
+  });
+  if (!health) {
+    if (giveUp.signal.aborted) return true;
+    terminal.note(`viv: the service does not answer at ${url}; the reason is in ${layout.logDir}/*.log`);
+    return false;
+  }
+  terminal.note(`Vivarium serves after ${formatSeconds(performance.now() - startedAt)}`);
+  terminal.note(`  URL        ${url}`);
+  terminal.note(`  API key    ${bootstrapKeyPath(layout.dataDir)}`);
+  terminal.note(`  Isolation  ${health.isolation}`);
+  terminal.note(`  Logs       ${layout.logDir}`);
+  if (health.isolation === "emulated") {
+    terminal.note(
+      "warning: no working KVM here: every session still has a machine of its own, but emulated, ten to a hundred times slower (viv doctor)",
+    );
+  }
+  return true;
+}
+
+function waitForStopSignal(): Promise<string> {
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  return Promise.race(signals.map((signal) => once(process, signal).then(() => signal)));
+}
+
+function requireRoot(): void {
+  if (process.getuid?.() === 0) return;
+  throw new CliError(
+    "viv up needs root: it makes namespaces, mounts the storage pool and drops to other users",
+    {
+      hint: "Run it as: sudo viv up",
+    },
+  );
+}
+
+function requireImages(layout: Layout): void {
+  if (hasImages(layout)) return;
+  throw new CliError(`no guest kernel and base template in ${layout.imagesDir}`, {
+    hint: `Run ./setup --data-dir ${layout.dataDir}, or name another place with --images-dir.`,
+  });
+}
+
+/** Found now, because the control plane would only die again and again over it. */
+async function requireFreeAddress(listen: string): Promise<void> {
+  const { host, port } = splitListen(listen);
+  const probe = createServer();
+  try {
+    await new Promise<void>((resolve, reject) => {
+      probe.once("error", reject);
+      probe.listen({ host, port, exclusive: true }, resolve);
+    });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CliError(`cannot listen on ${listen}: ${reason}`, {
+      hint: "Another program may have the port. Choose another one with --listen HOST:PORT.",
+      cause,
+    });
+  } finally {
+    await new Promise((resolve) => probe.close(resolve));
+  }
+}
+
+function splitListen(listen: string): { host: string; port: number } {
+  const split = listen.lastIndexOf(":");
+  return { host: listen.slice(0, split).replaceAll(/[[\]]/g, ""), port: Number(listen.slice(split + 1)) };
+}
+
+/** Where this host reaches a service that listens there. */
+function urlOf(listen: string): string {
+  const { host, port } = splitListen(listen);
+  if (host === "0.0.0.0") return `http://127.0.0.1:${port}`;
+  if (host === "::") return `http://[::1]:${port}`;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}

@@ -1,0 +1,20 @@
+import { once } from "node:events";
+
+/** Where a verb writes: results to `out`, everything for the human beside them to `note`. */
+export interface Terminal {
+  /** Whether a human looks at standard output. */
+  readonly isInteractive: boolean;
+  out(line: string): void;
+  note(line: string): void;
+  /** Raw bytes of a program's output; resolves when the reader has room for more. */
+  write(stream: "stdout" | "stderr", data: Uint8Array): Promise<void>;
+}
+
+export const processTerminal: Terminal = {
+  isInteractive: process.stdout.isTTY === true,
+  out: (line) => void process.stdout.write(`${line}\n`),
+  note: (line) => void process.stderr.write(`${line}\n`),
+  write: async (stream, data) => {
+    if (!process[stream].write(data)) await once(process[stream], "drain");
+  },
+};
