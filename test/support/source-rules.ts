@@ -32,7 +32,8 @@ export function importsOf(text: string): Import[] {
   return [...fixed, ...dynamic];
 }
 
-const isTest = (path: string) => path.endsWith(".test.ts");
+const isTest = (path: string) => /\.test(-support)?\.ts$/.test(path);
+const isStore = (path: string) => /(^|[/-])store\.ts$/.test(path);
 const packageOf = (path: string) => /^packages\/([^/]+)\//.exec(path)?.[1] ?? "";
 const insidePackage = (path: string) => path.replace(/^packages\/[^/]+\/src\//, "");
 const roomOf = (path: string) => insidePackage(path).split("/").slice(0, -1)[0] ?? "";
@@ -147,10 +148,9 @@ export const SOURCE_RULES: SourceRule[] = [
     ],
   },
   {
-    title: "only db/ and store.ts see the database driver",
+    title: "only db/ and the rooms' stores see the database driver",
     check: (source) => {
-      const mayUse =
-        roomOf(source.path) === "db" || basename(source.path) === "store.ts" || isTest(source.path);
+      const mayUse = roomOf(source.path) === "db" || isStore(source.path) || isTest(source.path);
       return mayUse ? [] : forImports(source, ({ from, isTypeOnly }) => !isTypeOnly && DRIVERS.has(from));
     },
     offenders: [
@@ -203,12 +203,12 @@ export const SOURCE_RULES: SourceRule[] = [
     ],
   },
   {
-    title: "rooms call each other's verbs, never each other's store.ts",
+    title: "rooms call each other's verbs, never each other's stores",
     check: (source) =>
       isTest(source.path)
         ? []
-        : forImports(source, ({ from }) => {
-            if (!/\/store\.ts$/.test(from)) return false;
+        : forImports(source, ({ from, isTypeOnly }) => {
+            if (isTypeOnly || !isStore(from)) return false;
             const target = join(dirname(source.path), from);
             return dirname(target) !== dirname(source.path);
           }),
@@ -251,7 +251,7 @@ export const SOURCE_RULES: SourceRule[] = [
   {
     title: "files are kebab-case and named after what they hold",
     check: (source) => {
-      const name = basename(source.path).replace(/(\.test|\.config)?\.ts$/, "");
+      const name = basename(source.path).replace(/(\.test|\.test-support|\.config)?\.ts$/, "");
       const isKebab = /^[a-z0-9]+(-[a-z0-9]+)*$/.test(name);
       return isKebab && !FORBIDDEN_NAMES.test(name) ? [] : [`${source.path} is not a name of the house`];
     },
