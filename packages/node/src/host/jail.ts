@@ -5,10 +5,10 @@
  * which adds its own seccomp filter. QEMU outlives this process: nothing ties their lives together.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { statSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import type { JAIL_PATHS } from "../qemu/arguments.ts";
 import { joinCgroup } from "./cgroup.ts";
+import type { DeviceNode } from "./devices.ts";
 import { identify, type ProcessIdentity } from "./process.ts";
 import type { QemuRoot } from "./qemu-root.ts";
 import type { Slot } from "./slots.ts";
@@ -32,7 +32,7 @@ export interface JailSpec {
   slot: Slot;
   qemuRoot: QemuRoot;
   binds: Bind[];
-  kvm: boolean;
+  devices: DeviceNode[];
   /** Largest file that QEMU may write. */
   fileBytes: number;
   memoryBytes: number;
@@ -57,23 +57,12 @@ export async function startJailed(spec: JailSpec): Promise<JailedProcess> {
 
 function command(spec: JailSpec): string[] {
   const { slot, qemuRoot } = spec;
-  const kvmGroup = spec.kvm ? String(statSync("/dev/kvm").gid) : null;
   return [
     ...["--core=0", `--nofile=${OPEN_FILES}`, "--memlock=0", `--fsize=${spec.fileBytes}`],
     ...["/usr/bin/nsenter", `--net=/run/netns/${slot.netns}`],
     ...["/usr/bin/bwrap", "--ro-bind", qemuRoot.dir, "/"],
-    ...[
-      "--dev",
-      "/dev",
-      "--perms",
-      "0755",
-      "--dir",
-      "/dev/net",
-      "--dev-bind",
-      "/dev/net/tun",
-      "/dev/net/tun",
-    ],
-    ...(spec.kvm ? ["--dev-bind", "/dev/kvm", "/dev/kvm"] : []),
+    ...["--dev", "/dev", "--perms", "0755", "--dir", "/dev/net"],
+    ...spec.devices.flatMap(({ source, target }) => ["--dev-bind", source, target]),
     ...["--tmpfs", "/tmp"],
     ...spec.binds.flatMap(({ source, target, writable }) => [
       writable ? "--bind" : "--ro-bind",
@@ -101,8 +90,7 @@ function command(spec: JailSpec): string[] {
       "CAP_SETPCAP",
     ],
     ...["--info-fd", "3", "--"],
-    ...["/usr/bin/setpriv", `--reuid=${slot.uid}`, `--regid=${slot.uid}`],
-    ...(kvmGroup === null ? ["--clear-groups"] : [`--groups=${kvmGroup}`]),
+    ...["/usr/bin/setpriv", `--reuid=${slot.uid}`, `--regid=${slot.uid}`, "--clear-groups"],
     ...["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"],
     ...["/usr/bin/qemu-system-x86_64", ...spec.arguments],
   ];

@@ -13,6 +13,7 @@ import type { NodeConfig } from "../config.ts";
 import { freeDiskBytes } from "../disks/space.ts";
 import { assertGeneration } from "../guest/client.ts";
 import { removeCgroup } from "../host/cgroup.ts";
+import { makeDevices } from "../host/devices.ts";
 import { type Bind, startJailed } from "../host/jail.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import { isAlive, killAndWait } from "../host/process.ts";
@@ -173,7 +174,7 @@ async function sealRunDir(dir: string): Promise<void> {
   await chmod(path.join(dir, "run"), 0o711);
 }
 
-function startQemu(deps: StartDeps, dir: string, slot: Slot, baseline: Baseline) {
+async function startQemu(deps: StartDeps, dir: string, slot: Slot, baseline: Baseline) {
   const { manifest } = baseline;
   const snapshot = (name: string) => path.join(baseline.dir, name);
   const binds: Bind[] = [
@@ -188,7 +189,7 @@ function startQemu(deps: StartDeps, dir: string, slot: Slot, baseline: Baseline)
     slot,
     qemuRoot: deps.qemu,
     binds,
-    kvm: manifest.accelerator === "kvm",
+    devices: await makeDevices(dir, slot, manifest.accelerator === "kvm" ? ["tun", "kvm"] : ["tun"]),
     fileBytes: 2 * manifest.disk_gb * GIB,
     memoryBytes: manifest.mem_mb * MIB,
     vcpus: manifest.vcpus,

@@ -7,6 +7,7 @@ import { UndoStack } from "@vivarium/kit/undo-stack";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { removeCgroup } from "../host/cgroup.ts";
+import { makeDevices } from "../host/devices.ts";
 import { type JailedProcess, startJailed } from "../host/jail.ts";
 import { createNamespace, prepareHostNetwork, readHostNetwork, removeNamespace } from "../host/netns.ts";
 import { isAlive, killAndWait } from "../host/process.ts";
@@ -154,7 +155,7 @@ async function boot(
   const jailed = await startJailed({
     slot,
     qemuRoot: input.qemu,
-    kvm: shape.accelerator === "kvm",
+    devices: await makeDevices(dir, slot, shape.accelerator === "kvm" ? ["tun", "kvm"] : ["tun"]),
     fileBytes: 64 * GIB,
     memoryBytes: shape.memMb * MIB,
     vcpus: shape.vcpus,
@@ -237,7 +238,7 @@ async function finish(
   target: string,
   made: { template: string; size: Size; version: string; shape: MachineShape; qemu: QemuRoot },
 ): Promise<void> {
-  await rm(path.join(dir, "run"), { recursive: true, force: true });
+  for (const name of ["run", "tun", "kvm"]) await rm(path.join(dir, name), { recursive: true, force: true });
   for (const name of ["mem", "state", "disk.qcow2", "empty.qcow2"]) {
     await chown(path.join(dir, name), 0, 0);
     await chmod(path.join(dir, name), 0o444);
