@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { timestamp } from "./wire-types.ts";
 
 /** Body of every non-2xx answer (interface "Errors"): these two fields and no other. */
 export const ErrorBody = z.object({ error: z.string(), code: z.string() }).meta({ id: "Error" });
@@ -24,3 +25,47 @@ export const Health = z
   })
   .meta({ id: "Health" });
 export type Health = z.infer<typeof Health>;
+
+/** `GET /v1/org` (wire.md 3.2 and part 2, 1.1). */
+export const OrgRecord = z
+  .object({
+    org_id: z.string(),
+    name: z.string(),
+    created_at: timestamp,
+    suspended: z.boolean(),
+    capacity: z.object({
+      running: z.int(),
+      warm: z.int(),
+      limits: z.object({ running: z.int(), warm: z.int().optional() }),
+    }),
+    limits: z.object({
+      concurrent_sessions: z.int(),
+      fork_children: z.int(),
+      idle_timeout_ms: z.int(),
+      max_lifetime_ms: z.int(),
+      max_active_window_ms: z.int(),
+    }),
+    default_size: z.string(),
+    sizes: z.array(
+      z.object({
+        name: z.string(),
+        vcpus: z.int(),
+        mem_mb: z.int(),
+        disk_gb: z.int(),
+        available: z.boolean(),
+      }),
+    ),
+  })
+  .meta({ id: "Org" });
+export type OrgRecord = z.infer<typeof OrgRecord>;
+
+/** `GET /v1/whoami` (part 2, 11). */
+export const Whoami = z
+  .object({
+    kind: z.enum(["user", "api_key", "scoped_token"]),
+    org_id: z.string(),
+    project_id: z.string().optional(),
+    key_id: z.string().optional(),
+  })
+  .meta({ id: "Whoami" });
+export type Whoami = z.infer<typeof Whoami>;

@@ -1,0 +1,48 @@
+import { timingSafeEqual } from "node:crypto";
+import path from "node:path";
+import { ID_PREFIXES, LIMITS } from "@vivarium/contract/api";
+import { randomId } from "@vivarium/kit/id";
+import type { Database } from "../db/pool.ts";
+import { apiKeyDigest, newApiKey } from "./api-key.ts";
+import { keyedDigest } from "./pepper.ts";
+import { findPepperCheck, insertInstallation, insertTenant, lockBootstrap } from "./store.ts";
+import { writeFileDurably } from "./write-file-durably.ts";
+
+/**
+ * At the first start on a database: makes an organisation, a project and a key, and leaves the key in a file.
+ * The file is written before the commit: after a crash in between, the next start finds no tenant and mints anew,
+ * and never the other way round, a tenant whose only key nobody knows.
+ */
+export async function bootstrap({
+  db,
+  pepper,
+  controlDir,
+}: {
+  db: Database;
+  pepper: Buffer;
+  controlDir: string;
+}): Promise<{ mintedKey?: string }> {
+  const check = keyedDigest(pepper, "installation", "pepper");
+  return await db.transaction().execute(async (tx) => {
+    await lockBootstrap(tx);
+    const known = await findPepperCheck(tx);
+    if (known) {
+      if (known.length === check.length && timingSafeEqual(known, check)) return {};
+      throw new Error(
+        `the pepper in ${controlDir} is not the one this database was set up with: no key would be accepted; ` +
+          "restore the file from the backup of the data directory, or start with an empty database",
+      );
+    }
+    const key = newApiKey();
+    await insertInstallation(tx, check);
+    await insertTenant(tx, {
+      orgId: ID_PREFIXES.org + randomId(),
+      projectId: ID_PREFIXES.project + randomId(),
+      keyId: ID_PREFIXES.apiKey + randomId(),
+      digest: apiKeyDigest(pepper, key),
+      concurrentSessions: LIMITS.concurrentSessions,
+    });
+    await writeFileDurably(path.join(controlDir, "bootstrap.key"), `${key}\n`);
+    return { mintedKey: key };
+  });
+}

@@ -1,0 +1,90 @@
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { Principal } from "./principal.ts";
+
+/** The principal behind a key's digest, unless the key is revoked or past its end. */
+export async function findPrincipal(db: Queries, digest: Buffer): Promise<Principal | undefined> {
+  const row = await db
+    .selectFrom("api_keys")
+    .select(["id", "org_id", "scoped_project_id", "default_project_id", "concurrent_sessions"])
+    .where("digest", "=", digest)
+    .where("revoked_at", "is", null)
+    .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", sql<Date>`now()`)]))
+    .executeTakeFirst();
+  return (
+    row && {
+      keyId: row.id,
+      orgId: row.org_id,
+      scopedProjectId: row.scoped_project_id,
+      defaultProjectId: row.default_project_id,
+      concurrentSessions: row.concurrent_sessions,
+    }
+  );
+}
+
+export async function hasProject(db: Queries, orgId: string, projectId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom("projects")
+    .select("id")
+    .where("org_id", "=", orgId)
+    .where("id", "=", projectId)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+export async function findOrg(db: Queries, orgId: string) {
+  return await db.selectFrom("orgs").selectAll().where("id", "=", orgId).executeTakeFirstOrThrow();
+}
+
+/** Holds the organisation's row until the transaction ends: whoever counts its sessions takes turns. */
+export async function lockOrg(db: Queries, orgId: string): Promise<{ concurrentSessions: number }> {
+  const row = await db
+    .selectFrom("orgs")
+    .select("concurrent_sessions")
+    .where("id", "=", orgId)
+    .forUpdate()
+    .executeTakeFirstOrThrow();
+  return { concurrentSessions: row.concurrent_sessions };
+}
+
+export async function findPepperCheck(db: Queries): Promise<Buffer | undefined> {
+  const row = await db.selectFrom("installation").select("pepper_check").executeTakeFirst();
+  return row?.pepper_check;
+}
+
+export async function insertInstallation(db: Queries, pepperCheck: Buffer): Promise<void> {
+  await db.insertInto("installation").values({ pepper_check: pepperCheck }).execute();
+}
+
+export async function lockBootstrap(db: Queries): Promise<void> {
+  await sql`select pg_advisory_xact_lock(7483920118)`.execute(db);
+}
+
+export interface NewTenant {
+  orgId: string;
+  projectId: string;
+  keyId: string;
+  digest: Buffer;
+  concurrentSessions: number;
+}
+
+export async function insertTenant(db: Queries, tenant: NewTenant): Promise<void> {
+  await db
+    .insertInto("orgs")
+    .values({ id: tenant.orgId, name: "default", concurrent_sessions: tenant.concurrentSessions })
+    .execute();
+  await db
+    .insertInto("projects")
+    .values({ id: tenant.projectId, org_id: tenant.orgId, name: "default", is_default: true })
+    .execute();
+  await db
+    .insertInto("api_keys")
+    .values({
+      id: tenant.keyId,
+      org_id: tenant.orgId,
+      default_project_id: tenant.projectId,
+      name: "bootstrap",
+      digest: tenant.digest,
+    })
+    .execute();
+}

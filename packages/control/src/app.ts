@@ -1,0 +1,108 @@
+/** The only place that constructs things. */
+import { sleep } from "@vivarium/kit/clock";
+import type { Log } from "@vivarium/kit/log";
+import packageJson from "../package.json" with { type: "json" };
+import { bootstrap } from "./access/bootstrap.ts";
+import { loadPepper } from "./access/pepper.ts";
+import { migrate } from "./db/migrate.ts";
+import { type Database, openDatabase } from "./db/pool.ts";
+import { untilStored } from "./db/retry.ts";
+import { addExecRoutes } from "./exec/routes.ts";
+import { NodeClient } from "./fleet/node-client.ts";
+import { NodeState } from "./fleet/node-state.ts";
+import { createServer, type Server } from "./http/server.ts";
+import { addRunRoutes } from "./runs/routes.ts";
+import { addServiceRoutes } from "./service/routes.ts";
+import { Activity } from "./sessions/activity.ts";
+import { Provisioner } from "./sessions/provision.ts";
+import { addSessionRoutes } from "./sessions/routes.ts";
+import { SessionSignals } from "./sessions/signals.ts";
+import { HOURLY_PARTS, type SweepDeps, sweepSessions, TICK_PARTS } from "./sessions/sweep.ts";
+
+const TICK_MS = 2_000;
+const FLUSH_MS = 250;
+const HOUR_MS = 3_600_000;
+
+export interface AppSettings {
+  databaseUrl: string;
+  nodeSocket: string;
+  controlDir: string;
+}
+
+export interface App {
+  server: Server;
+  /** Set at the first start on a database: the key that was made. */
+  mintedKey: string | undefined;
+  /** Starts the periodic work. */
+  startSweeps(): void;
+  close(): Promise<void>;
+}
+
+export async function createApp(settings: AppSettings, log: Log): Promise<App> {
+  const db = openDatabase({ url: settings.databaseUrl, log });
+  const { pepper, mintedKey } = await prepareStore(db, settings.controlDir, log);
+  const nodes = new NodeClient(settings.nodeSocket);
+  const parts = assemble({ db, nodes, pepper, log });
+  const server = await createServer(parts);
+  addRoutes(server, parts);
+  const stopping = new AbortController();
+  let sweeping: Promise<unknown> = Promise.resolve();
+  return {
+    server,
+    mintedKey,
+    startSweeps: () => {
+      sweeping = Promise.all([
+        repeat(TICK_MS, stopping.signal, () => sweepSessions(parts, TICK_PARTS)),
+        repeat(HOUR_MS, stopping.signal, () => sweepSessions(parts, HOURLY_PARTS)),
+        repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
+      ]);
+    },
+    close: async () => {
+      stopping.abort();
+      await server.close();
+      await parts.provisioner.stop();
+      await sweeping;
+      await parts.activity.flush();
+      nodes.close();
+      await db.destroy();
+    },
+  };
+}
+
+export type Parts = ReturnType<typeof assemble>;
+
+export function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: Log }) {
+  const signals = new SessionSignals();
+  return {
+    ...base,
+    version: packageJson.version,
+    signals,
+    node: new NodeState(base.nodes),
+    activity: new Activity(base),
+    provisioner: new Provisioner({ ...base, signals }),
+    unknownSince: new Map<string, number>(),
+  } satisfies SweepDeps & { node: NodeState; pepper: Buffer; version: string };
+}
+
+export function addRoutes(server: Server, parts: Parts): void {
+  addServiceRoutes(server, parts);
+  addSessionRoutes(server, parts);
+  addRunRoutes(server, parts);
+  addExecRoutes(server, parts);
+}
+
+async function prepareStore(db: Database, controlDir: string, log: Log) {
+  const pepper = await loadPepper(controlDir);
+  // The database may still be starting beside us.
+  const applied = await untilStored(() => migrate(db));
+  if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
+  const { mintedKey } = await bootstrap({ db, pepper, controlDir });
+  return { pepper, mintedKey };
+}
+
+async function repeat(ms: number, until: AbortSignal, work: () => Promise<void>): Promise<void> {
+  while (!until.aborted) {
+    await work();
+    await sleep(ms, until);
+  }
+}

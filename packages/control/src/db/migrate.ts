@@ -1,0 +1,64 @@
+import { readdir, readFile } from "node:fs/promises";
+import { sql } from "kysely";
+import type { Database } from "./pool.ts";
+
+const MIGRATIONS = new URL("./migrations/", import.meta.url);
+const FILE_NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
+/** Held while the schema changes, so that instances that start at the same time take turns. */
+const MIGRATION_LOCK = 7_483_920_117;
+
+/** Brings the schema up to the newest migration of this release. Refuses a schema that is newer than the release. */
+export async function migrate(db: Database): Promise<number[]> {
+  const files = await listMigrations();
+  await createMigrationTable(db);
+  const newest = files.at(-1)?.number ?? 0;
+  const applied = await db
+    .selectNoFrom(sql<number>`(select coalesce(max(number), 0) from schema_migrations)`.as("number"))
+    .executeTakeFirstOrThrow();
+  if (applied.number > newest) {
+    throw new Error(
+      `the database has schema ${applied.number}, this release knows ${newest}: install the newer release again, ` +
+        "or point DATABASE_URL at another database",
+    );
+  }
+  const done: number[] = [];
+  for (const file of files) {
+    if (file.number <= applied.number) continue;
+    if (await applyMigration(db, file)) done.push(file.number);
+  }
+  return done;
+}
+
+interface Migration {
+  number: number;
+  name: string;
+}
+
+async function listMigrations(): Promise<Migration[]> {
+  const names = (await readdir(MIGRATIONS)).filter((name) => FILE_NAME.test(name)).sort();
+  return names.map((name) => ({ number: Number(name.slice(0, 4)), name }));
+}
+
+async function createMigrationTable(db: Database): Promise<void> {
+  await db.transaction().execute(async (tx) => {
+    await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+    await sql`create table if not exists schema_migrations (
+      number integer primary key,
+      name text not null,
+      applied_at timestamptz not null default now()
+    )`.execute(tx);
+  });
+}
+
+/** The number is claimed in the transaction that changes the schema: a racing instance finds it taken and goes on. */
+async function applyMigration(db: Database, { number, name }: Migration): Promise<boolean> {
+  const text = await readFile(new URL(name, MIGRATIONS), "utf8");
+  return await db.transaction().execute(async (tx) => {
+    await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+    const claimed = await sql`insert into schema_migrations (number, name) values (${number}, ${name})
+      on conflict do nothing returning number`.execute(tx);
+    if (claimed.rows.length === 0) return false;
+    await sql.raw(text).execute(tx);
+    return true;
+  });
+}

@@ -1,0 +1,34 @@
+import type { Log } from "@vivarium/kit/log";
+import { Kysely, PostgresDialect, type Transaction } from "kysely";
+import pg from "pg";
+import type { Tables } from "./tables.ts";
+
+export type Database = Kysely<Tables>;
+/** Either the pool or a transaction of it. */
+export type Queries = Database | Transaction<Tables>;
+
+const INT8 = 20;
+/** Every 64-bit column of ours holds less than 2^53. */
+const types = {
+  getTypeParser: (oid: number, format?: "text" | "binary") =>
+    oid === INT8 ? Number : pg.types.getTypeParser(oid, format as "text"),
+} as pg.CustomTypesConfig;
+
+/** A pool that survives restarts of the server: broken connections are dropped, the next query dials anew. */
+export function openDatabase({ url, log }: { url: string; log: Log }): Database {
+  const pool = new pg.Pool({
+    connectionString: url,
+    types,
+    max: 20,
+    connectionTimeoutMillis: 3_000,
+    statement_timeout: 15_000,
+    idle_in_transaction_session_timeout: 15_000,
+    keepAlive: true,
+    application_name: "vivarium-control",
+  });
+  pool.on("error", (err) => log.warn({ err }, "an idle database connection broke"));
+  pool.on("connect", (client) => {
+    client.on("error", (err) => log.debug({ err }, "a database connection broke"));
+  });
+  return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
+}

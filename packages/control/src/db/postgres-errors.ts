@@ -1,0 +1,25 @@
+/** What a failed query tells. The lists name SQLSTATE classes, the system's codes and the driver's own sentences. */
+const CONNECTION_STATES = new Set(["57P01", "57P02", "57P03", "53300", "40001", "40P01", "25P03", "57014"]);
+const CONNECTION_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "ENOENT", "EPIPE", "ETIMEDOUT", "EAI_AGAIN"]);
+const CONNECTION_SENTENCES =
+  /connection terminated|timeout exceeded when trying to connect|client has encountered a connection error|not queryable|driver has already been destroyed|cannot use a pool after/i;
+
+/** True when the store could not be asked, or broke off: the caller may try again later. */
+export function isStoreUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = "code" in error && typeof error.code === "string" ? error.code : "";
+  if (code.startsWith("08") || CONNECTION_STATES.has(code)) return true;
+  if (CONNECTION_CODES.has(code) && ("syscall" in error || error instanceof AggregateError)) return true;
+  return CONNECTION_SENTENCES.test(error.message);
+}
+
+/** True when the named unique index refused a row. */
+export function isUniqueViolation(error: unknown, constraint: string): boolean {
+  return (
+    error instanceof Error &&
+    "code" in error &&
+    error.code === "23505" &&
+    "constraint" in error &&
+    error.constraint === constraint
+  );
+}

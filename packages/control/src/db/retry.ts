@@ -1,0 +1,16 @@
+import { sleep } from "@vivarium/kit/clock";
+import { isStoreUnavailable } from "./postgres-errors.ts";
+
+const PAUSE_MS = 500;
+
+/** Repeats a write that may be repeated until the store takes it, for work that no caller waits for. */
+export async function untilStored<T>(write: () => Promise<T>, attempts = 60): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await write();
+    } catch (error) {
+      if (!isStoreUnavailable(error) || attempt >= attempts) throw error;
+      await sleep(PAUSE_MS);
+    }
+  }
+}

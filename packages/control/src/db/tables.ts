@@ -1,0 +1,93 @@
+import type { ColumnType, Generated } from "kysely";
+
+/** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
+export interface Tables {
+  installation: InstallationTable;
+  orgs: OrgTable;
+  projects: ProjectTable;
+  api_keys: ApiKeyTable;
+  sessions: SessionTable;
+  idempotency_keys: IdempotencyKeyTable;
+}
+
+type Json<T> = ColumnType<T, string, string>;
+
+interface InstallationTable {
+  only_row: Generated<boolean>;
+  pepper_check: Buffer;
+  created_at: Generated<Date>;
+}
+
+interface OrgTable {
+  id: string;
+  name: string;
+  concurrent_sessions: number;
+  suspended: Generated<boolean>;
+  created_at: Generated<Date>;
+}
+
+interface ProjectTable {
+  id: string;
+  org_id: string;
+  name: string;
+  is_default: Generated<boolean>;
+  created_at: Generated<Date>;
+}
+
+interface ApiKeyTable {
+  id: string;
+  org_id: string;
+  default_project_id: string | null;
+  scoped_project_id: string | null;
+  name: string;
+  digest: Buffer;
+  concurrent_sessions: number | null;
+  created_at: Generated<Date>;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+}
+
+export interface SessionTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  key_id: string | null;
+  origin: "api" | "run";
+  state: string;
+  incarnation: Generated<number>;
+  status_detail: string | null;
+  status_reason: string | null;
+  size: string;
+  template: string;
+  name: string | null;
+  labels: Json<Record<string, string> | null> | null;
+  external_id: string | null;
+  env: Json<Record<string, string> | null> | null;
+  egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
+  no_sudo: boolean;
+  on_pty_detach: string;
+  paused_ttl_ms: number;
+  idle_timeout_ms: number | null;
+  max_lifetime_ms: number | null;
+  destroy_on_completion: boolean;
+  command_capture: string;
+  wake_on_http: boolean;
+  created_at: Generated<Date>;
+  last_active_at: Generated<Date>;
+  state_changed_at: Generated<Date>;
+  live_since: Date | null;
+  ended_at: Date | null;
+  end_reason: string | null;
+  timings: Json<Record<string, number> | null> | null;
+  provision_claimed_until: Date | null;
+  destroy_after: Date | null;
+  machine_released_at: Date | null;
+}
+
+interface IdempotencyKeyTable {
+  org_id: string;
+  key: string;
+  body_digest: Buffer;
+  session_id: string;
+  created_at: Generated<Date>;
+}

@@ -1,0 +1,33 @@
+import { type BatchExecResult, LIMITS } from "@vivarium/contract/api";
+import { errorBody } from "../http/render-error.ts";
+import type { Scope, SessionRow } from "../sessions/store.ts";
+import { execBuffered, type SessionExecDeps } from "./exec.ts";
+import type { CommandInput } from "./open-exec.ts";
+
+type BatchItem = BatchExecResult["results"][number];
+
+/** One command in several sessions, in parallel. An item that fails says so; the others are not affected. */
+export async function execBatch(
+  deps: SessionExecDeps,
+  scope: Scope,
+  { sessionIds, input }: { sessionIds: string[]; input: CommandInput },
+): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {
+  const ids = [...new Set(sessionIds)];
+  const limitBytes = Math.min(
+    LIMITS.execOutputBytes,
+    Math.floor(LIMITS.batchOutputTotalBytes / (2 * ids.length)),
+  );
+  const sessions: SessionRow[] = [];
+  const results = await Promise.all(
+    ids.map(async (sessionId): Promise<BatchItem> => {
+      try {
+        const { session, result } = await execBuffered(deps, scope, { sessionId, input, limitBytes });
+        sessions.push(session);
+        return { session_id: sessionId, ...result };
+      } catch (error) {
+        return { session_id: sessionId, ...errorBody(error) };
+      }
+    }),
+  );
+  return { result: { results }, sessions };
+}

@@ -1,0 +1,56 @@
+import type { BatchExecResult } from "@vivarium/contract/api";
+import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
+import { OutputBuffer } from "./output.ts";
+
+/** A command that ran to its end, with what it wrote. */
+export interface CollectedExec {
+  stdout: OutputBuffer;
+  stderr: OutputBuffer;
+  end: ExecEnd;
+}
+
+/** Reads a command's frames to the end. Throws when they break off: never a made-up exit. */
+export async function collect(frames: AsyncIterable<Frame>, limitBytes: number): Promise<CollectedExec> {
+  const stdout = new OutputBuffer(limitBytes);
+  const stderr = new OutputBuffer(limitBytes);
+  for await (const { type, payload } of frames) {
+    if (type === FRAME.stdout) stdout.push(payload);
+    else if (type === FRAME.stderr) stderr.push(payload);
+    else return finish(stdout, stderr, endOf(type, payload));
+  }
+  throw new Error("the output ended without an exit");
+}
+
+function finish(stdout: OutputBuffer, stderr: OutputBuffer, end: ExecEnd): CollectedExec {
+  if (end.stdout_truncated) stdout.markCut();
+  if (end.stderr_truncated) stderr.markCut();
+  return { stdout, stderr, end };
+}
+
+/** The end that the last frame tells. */
+export function endOf(type: Frame["type"], payload: Buffer): ExecEnd {
+  if (type !== FRAME.exit) throw new Error(`the agent lost the command: ${payload.toString("utf8", 0, 200)}`);
+  return ExecEnd.parse(JSON.parse(payload.toString("utf8")));
+}
+
+type ResultFields = Omit<
+  Extract<BatchExecResult["results"][number], { exit_code: number }>,
+  "session_id" | "sandbox_id"
+>;
+
+/** The output fields that every buffered answer shares (wire.md 5.1). */
+export function outputFields({ stdout, stderr, end }: CollectedExec): ResultFields {
+  const out = stdout.toText();
+  const err = stderr.toText();
+  const isCut = stdout.isCut || stderr.isCut;
+  return {
+    stdout: out.text,
+    stderr: err.text,
+    ...(out.encoding && { stdout_encoding: out.encoding }),
+    ...(err.encoding && { stderr_encoding: err.encoding }),
+    ...(isCut && { truncated: true as const }),
+    exit_code: end.exit_code,
+    duration_ms: Math.round(end.duration_us / 1000),
+    timed_out: end.timed_out,
+  };
+}

@@ -1,0 +1,55 @@
+import { isUtf8 } from "node:buffer";
+
+/** Collects one output stream up to a cap. What comes past the cap is dropped, the command runs on. */
+export class OutputBuffer {
+  readonly #limitBytes: number;
+  readonly #chunks: Buffer[] = [];
+  #sizeBytes = 0;
+  #isCut = false;
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
+  }
+
+  push(chunk: Buffer): void {
+    const room = this.#limitBytes - this.#sizeBytes;
+    if (chunk.length > room) this.#isCut = true;
+    const kept = chunk.length > room ? chunk.subarray(0, room) : chunk;
+    if (kept.length === 0) return;
+    this.#chunks.push(kept);
+    this.#sizeBytes += kept.length;
+  }
+
+  /** The other side says that it dropped bytes before they came here. */
+  markCut(): void {
+    this.#isCut = true;
+  }
+
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /** Text where the bytes are UTF-8, base64 where they are not. A cut never splits a character. */
+  toText(): { text: string; encoding?: "base64" } {
+    const bytes = Buffer.concat(this.#chunks);
+    const whole = this.#isCut ? withoutSplitCharacter(bytes) : bytes;
+    if (isUtf8(whole)) return { text: whole.toString("utf8") };
+    return { text: bytes.toString("base64"), encoding: "base64" };
+  }
+}
+
+/** Drops the first bytes of a UTF-8 character whose rest was cut off. */
+export function withoutSplitCharacter(bytes: Buffer): Buffer {
+  for (let back = 1; back <= Math.min(4, bytes.length); back++) {
+    const byte = bytes[bytes.length - back] as number;
+    if ((byte & 0b1100_0000) === 0b1000_0000) continue;
+    return back < sequenceLength(byte) ? bytes.subarray(0, bytes.length - back) : bytes;
+  }
+  return bytes;
+}
+
+function sequenceLength(lead: number): number {
+  if (lead >= 0xf0) return 4;
+  if (lead >= 0xe0) return 3;
+  return lead >= 0xc0 ? 2 : 1;
+}

@@ -1,0 +1,106 @@
+import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult } from "@vivarium/contract/api";
+import type { FastifyReply } from "fastify";
+import { z } from "zod";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import { clientGone, EventStream } from "../http/sse.ts";
+import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
+import { SessionParams } from "../sessions/routes.ts";
+import { type Scope, type SessionRow, scopeOf } from "../sessions/store.ts";
+import { execBatch } from "./batch.ts";
+import { execBuffered, markCompleted, type SessionExecDeps } from "./exec.ts";
+import { type CommandInput, execCall, openExec } from "./open-exec.ts";
+import { streamFrames } from "./stream.ts";
+import { waitForLive } from "./wait-for-live.ts";
+
+const ExecQuery = z.object({ stream: z.enum(["true", "false", "1", "0"]).optional() });
+const tags = ["Exec"];
+
+type ExecRouteDeps = SessionExecDeps & DestroyDeps;
+
+export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
+  server.post(
+    "/v1/sessions/:id/exec",
+    {
+      schema: {
+        operationId: "exec",
+        summary: "Run a command; with stream=true its output comes as server-sent events",
+        tags,
+        params: SessionParams,
+        querystring: ExecQuery,
+        body: ExecRequest,
+        response: {
+          200: ExecResult,
+          ...errorAnswers("not_found", "conflict", "session_ended", "bad_gateway"),
+        },
+      },
+    },
+    async (request, reply) => {
+      const call = { sessionId: request.params.id, input: request.body };
+      const scope = scopeOf(principalOf(request));
+      if (request.query.stream === "true" || request.query.stream === "1") {
+        return await execStreamed(deps, scope, call, reply);
+      }
+      const { session, result } = await execBuffered(deps, scope, call);
+      destroyOnceAnswered(deps, [session], reply);
+      return result;
+    },
+  );
+  server.post(
+    "/v1/sessions/batch/exec",
+    {
+      schema: {
+        operationId: "execBatch",
+        summary: "Run one command in several sessions",
+        tags,
+        body: BatchExecRequest,
+        response: { 200: BatchExecResult, ...errorAnswers() },
+      },
+    },
+    async (request, reply) => {
+      const { session_ids: sessionIds, ...input } = request.body;
+      const { result, sessions } = await execBatch(deps, scopeOf(principalOf(request)), {
+        sessionIds,
+        input,
+      });
+      destroyOnceAnswered(deps, sessions, reply);
+      return result;
+    },
+  );
+}
+
+/** Everything that goes wrong before the command runs is an ordinary answer; afterwards it is an event. */
+async function execStreamed(
+  deps: ExecRouteDeps,
+  scope: Scope,
+  { sessionId, input }: { sessionId: string; input: CommandInput },
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const gone = clientGone(reply);
+  const session = await waitForLive(deps, scope, sessionId);
+  const frames = await openExec(deps, session, execCall(session, input), gone);
+  const events = new EventStream(reply);
+  destroyOnceAnswered(deps, [session], reply);
+  try {
+    await streamFrames(deps, session, frames, events);
+  } finally {
+    await markCompleted(deps, session);
+    events.end();
+  }
+  return reply;
+}
+
+/** destroy_on_completion: after the answer is out, or the client is gone. */
+function destroyOnceAnswered(deps: ExecRouteDeps, sessions: SessionRow[], reply: FastifyReply): void {
+  for (const session of sessions.filter((row) => row.destroy_on_completion)) {
+    reply.raw.once("close", () => {
+      destroySession(deps, session, { event: "first_exec_completed" }).catch((err: unknown) =>
+        deps.log.warn(
+          { err, session_id: session.id },
+          "a completed session could not be destroyed; the sweep does it",
+        ),
+      );
+    });
+  }
+}

@@ -1,0 +1,40 @@
+import { LIMITS } from "@vivarium/contract/api";
+import { FRAME, type Frame } from "@vivarium/contract/guest";
+import { errorBody, oneLine } from "../http/render-error.ts";
+import type { EventStream } from "../http/sse.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { endOf } from "./collect.ts";
+import { brokenOff, type ExecDeps } from "./open-exec.ts";
+
+const ERROR_CHARS = 1000;
+
+/** Passes a running command's frames on as events; ends with exactly one `exit` or `error`. */
+export async function streamFrames(
+  deps: ExecDeps,
+  session: SessionRow,
+  frames: AsyncIterable<Frame>,
+  events: EventStream,
+): Promise<void> {
+  try {
+    await events.send("exit", await relayOutput(frames, events));
+  } catch (cause) {
+    if (events.isClosed) return;
+    const { error } = errorBody(await brokenOff(deps, session, cause));
+    await events.send("error", oneLine(error, ERROR_CHARS));
+  }
+}
+
+async function relayOutput(frames: AsyncIterable<Frame>, events: EventStream): Promise<string> {
+  for await (const { type, payload } of frames) {
+    if (type !== FRAME.stdout && type !== FRAME.stderr) {
+      const end = endOf(type, payload);
+      const durationMs = Math.round(end.duration_us / 1000);
+      return JSON.stringify({ exit_code: end.exit_code, timed_out: end.timed_out, duration_ms: durationMs });
+    }
+    const event = type === FRAME.stdout ? "stdout" : "stderr";
+    for (let start = 0; start < payload.length; start += LIMITS.sseChunkBytes) {
+      await events.send(event, payload.toString("base64", start, start + LIMITS.sseChunkBytes));
+    }
+  }
+  throw new Error("the output ended without an exit");
+}

@@ -1,0 +1,92 @@
+import { Agent, type IncomingMessage } from "node:http";
+import { type Frame, FrameDecoder } from "@vivarium/contract/guest";
+import { type ExecCall, MachineList, MachineStatus, NodeInfo, type StartSpec } from "@vivarium/contract/node";
+import type { z } from "zod";
+import { NodeError } from "./node-error.ts";
+import { exchange, exchangeJson } from "./node-http.ts";
+
+const SHORT_CALL_MS = 10_000;
+const DELETE_MS = 60_000;
+
+/** The node daemon as control sees it: contract/node, call by call. */
+export class NodeClient {
+  readonly #socketPath: string;
+  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 8 });
+
+  constructor(socketPath: string) {
+    this.#socketPath = socketPath;
+  }
+
+  async info(signal?: AbortSignal): Promise<NodeInfo> {
+    return fit(NodeInfo, await this.#read("/v1/info", signal));
+  }
+
+  async listMachines(): Promise<MachineStatus[]> {
+    return fit(MachineList, await this.#read("/v1/machines")).machines;
+  }
+
+  /** Answers once the machine runs; the same call again gives the same answer. */
+  async startMachine(machineId: string, spec: StartSpec, signal: AbortSignal): Promise<MachineStatus> {
+    const path = `/v1/machines/${machineId}`;
+    return fit(
+      MachineStatus,
+      await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: spec, signal }),
+    );
+  }
+
+  /** Answers once nothing of the machine is left; deleting what is not there is fine. */
+  async deleteMachine(machineId: string): Promise<void> {
+    const signal = AbortSignal.timeout(DELETE_MS);
+    await exchangeJson({
+      socketPath: this.#socketPath,
+      method: "DELETE",
+      path: `/v1/machines/${machineId}`,
+      signal,
+    });
+  }
+
+  /** Resolves once the command is spawned. Ending the iteration, or aborting, kills the command. */
+  async exec(machineId: string, call: ExecCall, signal: AbortSignal): Promise<AsyncIterable<Frame>> {
+    const path = `/v1/machines/${machineId}/exec`;
+    return readFrames(
+      await exchange({ socketPath: this.#socketPath, method: "POST", path, body: call, signal }),
+    );
+  }
+
+  async putFile(machineId: string, file: string, content: Buffer, signal: AbortSignal): Promise<void> {
+    const path = `/v1/machines/${machineId}/files?path=${encodeURIComponent(file)}`;
+    await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: content, signal });
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  async #read(path: string, signal = AbortSignal.timeout(SHORT_CALL_MS)): Promise<unknown> {
+    const call = { socketPath: this.#socketPath, method: "GET", path, signal, agent: this.#agent } as const;
+    try {
+      return await exchangeJson(call);
+    } catch (error) {
+      // A kept connection may have closed under the request; reading again is harmless.
+      if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
+      return await exchangeJson({ ...call, agent: undefined });
+    }
+  }
+}
+
+async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
+  const decoder = new FrameDecoder();
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) yield* decoder.push(chunk);
+  } catch (cause) {
+    throw new NodeError("broken", "the node broke off the command's output", { cause });
+  } finally {
+    response.destroy();
+  }
+}
+
+function fit<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  throw new NodeError("garbled", "the node's answer does not fit the contract", { cause: result.error });
+}

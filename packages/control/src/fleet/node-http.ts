@@ -1,0 +1,107 @@
+/** One HTTP/1.1 exchange with a node over its unix socket, with every failure as a NodeError. */
+import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
+import { isNodeErrorCode } from "@vivarium/contract/node";
+import { NodeError } from "./node-error.ts";
+
+const ANSWER_LIMIT_BYTES = 16 * 1024 * 1024;
+const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOENT", "EACCES", "EPERM", "ENOTSOCK"]);
+
+export interface Exchange {
+  socketPath: string;
+  method: "GET" | "PUT" | "POST" | "DELETE";
+  path: string;
+  /** An object is sent as JSON, bytes as they are. */
+  body?: object | Buffer;
+  signal?: AbortSignal;
+  /** Without one the connection is made for this call alone, so that a failed one was certainly never sent. */
+  agent?: Agent;
+}
+
+/** Resolves with the answer once its headers are here and its status is 2xx. */
+export async function exchange(call: Exchange): Promise<IncomingMessage> {
+  const response = await send(call);
+  const status = response.statusCode ?? 0;
+  if (status >= 200 && status < 300) return response;
+  throw await refusal(response, status);
+}
+
+/** The whole JSON answer. */
+export async function exchangeJson(call: Exchange): Promise<unknown> {
+  const response = await exchange(call);
+  const text = await readAll(response);
+  if (response.statusCode === 204) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new NodeError("garbled", "the node's answer is not JSON", { cause });
+  }
+}
+
+function send(call: Exchange): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    if (call.signal?.aborted)
+      return reject(new NodeError("aborted", "the call was given up before it was made"));
+    const isBytes = Buffer.isBuffer(call.body);
+    const payload =
+      call.body === undefined ? undefined : isBytes ? (call.body as Buffer) : JSON.stringify(call.body);
+    const request = httpRequest({
+      socketPath: call.socketPath,
+      method: call.method,
+      path: call.path,
+      agent: call.agent ?? false,
+      headers: {
+        host: "node",
+        ...(payload !== undefined && {
+          "content-type": isBytes ? "application/octet-stream" : "application/json",
+          "content-length": Buffer.byteLength(payload),
+        }),
+      },
+    });
+    const abort = () => request.destroy(new NodeError("aborted", "the call was given up"));
+    call.signal?.addEventListener("abort", abort, { once: true });
+    // The request closes when its answer has ended or its socket is gone: from then on there is nothing to abort.
+    request.once("close", () => call.signal?.removeEventListener("abort", abort));
+    request.once("response", resolve);
+    request.on("error", (cause) => reject(sendFailure(request, cause)));
+    request.end(payload);
+  });
+}
+
+function sendFailure(request: ClientRequest, cause: NodeJS.ErrnoException): NodeError {
+  if (cause instanceof NodeError) return cause;
+  if (cause.code && NOT_CONNECTED.has(cause.code))
+    return new NodeError("unreachable", "the node does not answer", { cause });
+  const text = request.reusedSocket
+    ? "the node closed a connection that was kept for it"
+    : "the node broke the connection";
+  return new NodeError("broken", text, { cause });
+}
+
+async function refusal(response: IncomingMessage, status: number): Promise<NodeError> {
+  const text = await readAll(response);
+  try {
+    const { code, message } = JSON.parse(text) as { code?: unknown; message?: unknown };
+    if (typeof code === "string" && isNodeErrorCode(code)) {
+      return new NodeError("refused", typeof message === "string" ? message : code, { code });
+    }
+  } catch {
+    // Not JSON: told below.
+  }
+  return new NodeError("garbled", `the node answered ${status} without a code of the contract`);
+}
+
+async function readAll(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > ANSWER_LIMIT_BYTES) throw new NodeError("garbled", "the node's answer is over its limit");
+      chunks.push(chunk);
+    }
+  } catch (cause) {
+    if (cause instanceof NodeError) throw cause;
+    throw new NodeError("broken", "the node broke off its answer", { cause });
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}

@@ -1,0 +1,60 @@
+import { type ErrorBody, type ErrorCode, errorRow, LIMITS } from "@vivarium/contract/api";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { isStoreUnavailable } from "../db/postgres-errors.ts";
+import { ApiError } from "./api-error.ts";
+
+const INTERNAL_MESSAGE =
+  "internal error: the request failed unexpectedly; the server log has it under its X-Request-Id";
+const STORE_MESSAGE = "the catalog database is not reachable at the moment; try again";
+
+/** Writes every error answer of the service: `{error, code}`, the status of the code's row, Retry-After. */
+export function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const apiError = toApiError(error);
+  if (errorRow(apiError.code).status >= 500) {
+    request.log.error({ err: apiError.cause ?? error, error_code: apiError.code }, apiError.message);
+  }
+  const rendered = renderedError(apiError);
+  if (rendered.retryAfterS !== undefined) void reply.header("retry-after", String(rendered.retryAfterS));
+  void reply.status(rendered.status).header("content-type", "application/json; charset=utf-8");
+  void reply.send(JSON.stringify(rendered.body));
+}
+
+/** The parts of an error answer, for the places where no reply exists yet. */
+export function renderedError(error: ApiError): { status: number; retryAfterS?: number; body: ErrorBody } {
+  const row = errorRow(error.code);
+  const retryAfterS = error.retryAfterS === undefined ? row.retryAfterS : (error.retryAfterS ?? undefined);
+  return { status: row.status, retryAfterS, body: { error: oneLine(error.message), code: error.code } };
+}
+
+/** Message and code of any failure, as an item of a batch or an event of a stream shows it. */
+export function errorBody(error: unknown): ErrorBody {
+  return renderedError(toApiError(error)).body;
+}
+
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (isStoreUnavailable(error)) return new ApiError("unavailable", STORE_MESSAGE, { cause: error });
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  const known = FRAMEWORK_ERRORS[code];
+  if (known) return new ApiError(known.code, known.message, { cause: error });
+  return new ApiError("internal", INTERNAL_MESSAGE, { cause: error });
+}
+
+const FRAMEWORK_ERRORS: Record<string, { code: ErrorCode; message: string } | undefined> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: {
+    code: "payload_too_large",
+    message: `request body: must be at most ${LIMITS.jsonBodyBytes} bytes of JSON`,
+  },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
+    code: "validation",
+    message: "request body: its size does not match the Content-Length header",
+  },
+  FST_ERR_BAD_URL: { code: "not_found", message: "no such path: the URL is not validly percent-encoded" },
+};
+
+/** One line of at most 500 characters without control characters. */
+export function oneLine(text: string, maxChars: number = LIMITS.errorMessageChars): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this removes
+  const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").toWellFormed();
+  return line.length > maxChars ? `${line.slice(0, maxChars - 1).toWellFormed()}…` : line;
+}

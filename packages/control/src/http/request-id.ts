@@ -1,0 +1,10 @@
+import type { IncomingMessage } from "node:http";
+import { ID_PREFIXES, REQUEST_ID_PATTERN } from "@vivarium/contract/api";
+import { randomId } from "@vivarium/kit/id";
+
+/** The caller's X-Request-Id where it fits the form, else one of ours. */
+export function requestId(request: IncomingMessage): string {
+  const given = request.headers["x-request-id"];
+  if (typeof given === "string" && REQUEST_ID_PATTERN.test(given)) return given;
+  return ID_PREFIXES.request + randomId();
+}

@@ -1,0 +1,74 @@
+import { LIMITS } from "@vivarium/contract/api";
+import type { FastifyReply } from "fastify";
+
+/** A signal that fires when the client is gone before its answer is complete. */
+export function clientGone(reply: FastifyReply): AbortSignal {
+  const controller = new AbortController();
+  reply.raw.once("close", () => {
+    if (!reply.raw.writableFinished) controller.abort();
+  });
+  return controller.signal;
+}
+
+/**
+ * Server-sent events in the exact framing of wire.md 5.2. `send` resolves when the client has room for more, so that
+ * a slow reader slows its source down instead of filling memory.
+ */
+export class EventStream {
+  readonly #reply: FastifyReply;
+  readonly #heartbeatMs: number;
+  #heartbeat: NodeJS.Timeout | undefined;
+
+  constructor(reply: FastifyReply, heartbeatMs: number = LIMITS.sseHeartbeatMs) {
+    this.#reply = reply;
+    this.#heartbeatMs = heartbeatMs;
+    reply.hijack();
+    reply.raw.writeHead(200, {
+      ...(reply.getHeaders() as Record<string, string>),
+      "content-type": "text/event-stream",
+      "cache-control": "no-store",
+      "x-accel-buffering": "no",
+    });
+    reply.raw.flushHeaders();
+    reply.raw.on("error", () => reply.raw.destroy());
+    this.#restartHeartbeat();
+  }
+
+  get isClosed(): boolean {
+    return this.#reply.raw.destroyed;
+  }
+
+  async send(event: string, data: string): Promise<void> {
+    const { raw } = this.#reply;
+    if (raw.destroyed) throw new Error("the client is gone");
+    this.#restartHeartbeat();
+    if (raw.write(`event: ${event}\ndata: ${data}\n\n`)) return;
+    await new Promise<void>((resolve, reject) => {
+      const onDrain = () => {
+        raw.off("close", onClose);
+        resolve();
+      };
+      const onClose = () => {
+        raw.off("drain", onDrain);
+        reject(new Error("the client is gone"));
+      };
+      raw.once("drain", onDrain);
+      raw.once("close", onClose);
+    });
+  }
+
+  end(): void {
+    clearInterval(this.#heartbeat);
+    this.#reply.raw.end();
+  }
+
+  #restartHeartbeat(): void {
+    clearInterval(this.#heartbeat);
+    this.#heartbeat = setInterval(() => {
+      const { raw } = this.#reply;
+      if (raw.destroyed) return clearInterval(this.#heartbeat);
+      // A client that does not even take what was sent needs no sign of life.
+      if (!raw.writableNeedDrain) raw.write(": hb\n\n");
+    }, this.#heartbeatMs);
+  }
+}

@@ -1,0 +1,55 @@
+/** 404 for unknown paths, 405 with Allow for known ones, also where a parameter would swallow a fixed word. */
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { ApiError } from "./api-error.ts";
+
+interface KnownPath {
+  pattern: RegExp;
+  isFixed: boolean;
+  methods: string[];
+}
+
+/** Registered before any route, so that it sees them all. */
+export function answerUnknownRoutes(server: FastifyInstance): void {
+  const paths = new Map<string, KnownPath>();
+  server.addHook("onRoute", ({ url, method }) => {
+    const known = paths.get(url) ?? { pattern: toPattern(url), isFixed: !url.includes(":"), methods: [] };
+    known.methods.push(...[method].flat());
+    paths.set(url, known);
+  });
+  // `GET /v1/sessions/exec` would match `GET /v1/sessions/:id`: the fixed path decides.
+  server.addHook("onRequest", async (request, reply) => {
+    if (!request.routeOptions.url?.includes(":")) return;
+    const fixed = paths.get(pathOf(request));
+    if (fixed?.isFixed) refuseMethod(request, reply, fixed.methods);
+  });
+  server.setNotFoundHandler((request, reply) => {
+    const path = pathOf(request);
+    const methods = [...paths.values()]
+      .filter((known) => known.pattern.test(path))
+      .flatMap((known) => known.methods);
+    if (methods.length > 0) refuseMethod(request, reply, methods);
+    throw new ApiError(
+      "not_found",
+      `no such path: ${request.method} ${path}; paths start with /v1 and have no trailing slash`,
+    );
+  });
+}
+
+function refuseMethod(
+  request: FastifyRequest,
+  reply: { header(name: string, value: string): unknown },
+  methods: string[],
+): never {
+  const allow = [...new Set(methods)].sort().join(", ");
+  reply.header("allow", allow);
+  throw new ApiError("method_not_allowed", `method: must be ${allow} for this path, got ${request.method}`);
+}
+
+function pathOf(request: FastifyRequest): string {
+  return request.url.split("?", 1)[0] ?? "";
+}
+
+function toPattern(url: string): RegExp {
+  const escaped = url.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return new RegExp(`^${escaped.replace(/:[a-zA-Z]+/g, "[^/]+")}$`);
+}

@@ -1,0 +1,31 @@
+/** Control plane process: configuration → app → listen → signals. */
+import { createLog } from "@vivarium/kit/log";
+import { shutdownOnSignal } from "@vivarium/kit/shutdown";
+import { createApp } from "./app.ts";
+import { readConfig } from "./config.ts";
+import { enterControlDir } from "./drop-privileges.ts";
+
+async function main(): Promise<void> {
+  const config = readConfig();
+  const log = createLog("control", config.logLevel);
+  await enterControlDir(config.controlDir, config.user);
+  const app = await createApp(config, log);
+  if (app.mintedKey) {
+    process.stdout.write(
+      `API key, shown once (also in ${config.controlDir}/bootstrap.key): ${app.mintedKey}\n`,
+    );
+  }
+  await app.server.listen(config.listen);
+  app.startSweeps();
+  log.info(config.listen, "control listens");
+  shutdownOnSignal([{ name: "app", run: app.close }], {
+    watchStdin: config.isSupervised,
+    onPhase: (name, outcome) => log.info({ phase: name, outcome }, "shutdown"),
+  });
+}
+
+main().catch((error: unknown) => {
+  const reason = error instanceof Error ? error.message : String(error);
+  process.stderr.write(`control cannot start: ${reason}\n`);
+  process.exit(1);
+});

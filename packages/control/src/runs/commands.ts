@@ -1,0 +1,35 @@
+/** How each language's code and packages are put into a machine and started. Pure. */
+import type { Language } from "@vivarium/contract/api";
+
+interface LanguageCommands {
+  file: string;
+  run: string[];
+  install: (packages: string[]) => string[];
+}
+
+export const WORKSPACE = "/workspace";
+
+/** Installs go where no root is needed: the user's site-packages, or node_modules of the workspace. */
+export const LANGUAGE_COMMANDS: Record<Language, LanguageCommands> = {
+  python: {
+    file: `${WORKSPACE}/main.py`,
+    run: ["python3", "main.py"],
+    install: (packages) => [
+      ...["python3", "-m", "pip", "install", "--user", "--no-input", "--disable-pip-version-check", "-q"],
+      ...packages,
+    ],
+  },
+  node: {
+    file: `${WORKSPACE}/main.js`,
+    run: ["node", "main.js"],
+    install: (packages) => ["npm", "install", "--no-audit", "--no-fund", "--no-save", ...packages],
+  },
+  bun: {
+    file: `${WORKSPACE}/main.ts`,
+    run: ["bun", "run", "main.ts"],
+    install: (packages) => ["bun", "add", ...packages],
+  },
+};
+
+/** The base image's Python belongs to its package manager; in a throwaway machine pip may add to it. */
+export const INSTALL_ENV = { PIP_BREAK_SYSTEM_PACKAGES: "1" };

@@ -1,0 +1,44 @@
+import { RunRequest, RunResult } from "@vivarium/contract/api";
+import { ApiError } from "../http/api-error.ts";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import { clientGone } from "../http/sse.ts";
+import { type ParsedRun, type RunDeps, runCode } from "./run.ts";
+
+/** Fields of a session create that a run does not take: dropping them silently would be worse than refusing. */
+const REFUSED = ["egress", "connections", "env", "secrets"] as const;
+
+export function addRunRoutes(server: Server, deps: RunDeps): void {
+  server.post(
+    "/v1/sessions/exec",
+    {
+      schema: {
+        operationId: "run",
+        summary: "Run code in a machine of its own, made for it and destroyed afterwards",
+        tags: ["Runs"],
+        body: RunRequest,
+        response: {
+          200: RunResult,
+          ...errorAnswers("forbidden", "not_found", "session_ended", "rate_limited", "bad_gateway"),
+        },
+      },
+      preValidation: async (request) => refuseSessionFields(request.body),
+    },
+    async (request, reply) => {
+      const input = { body: request.body as ParsedRun, signal: clientGone(reply) };
+      return await runCode(deps, principalOf(request), input);
+    },
+  );
+}
+
+function refuseSessionFields(body: unknown): void {
+  if (typeof body !== "object" || body === null) return;
+  const field = REFUSED.find((name) => Object.hasOwn(body, name));
+  if (field) {
+    throw new ApiError(
+      "validation",
+      `${field}: is not accepted by a stateless run; create a session to use it`,
+    );
+  }
+}

@@ -1,0 +1,197 @@
+/**
+ * Stateless execution (wire.md 5.3): a session of its own, code, output, gone. The session's row carries a lease;
+ * when this process dies, the sweep destroys the session as soon as the lease runs out.
+ */
+import {
+  DEFAULT_SIZE,
+  type Language,
+  LIMITS,
+  type RunPhase,
+  type RunRequest,
+  type RunResult,
+  type Size,
+} from "@vivarium/contract/api";
+import type { ExecCall } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
+import type { Principal } from "../access/principal.ts";
+import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
+import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
+import { waitForLive } from "../exec/wait-for-live.ts";
+import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { ApiError } from "../http/api-error.ts";
+import {
+  admitSession,
+  BASE_TEMPLATE,
+  checkProjectScope,
+  checkReferences,
+  resolveProject,
+  type SessionSettings,
+} from "../sessions/admit.ts";
+import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
+import { machineIdOf } from "../sessions/state.ts";
+import { findSessionById, type SessionRow, scopeOf, setDestroyAfter } from "../sessions/store.ts";
+import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
+
+export type RunDeps = DestroyDeps & ExecDeps & { node: NodeState };
+
+const RUN_LEASE_MS = 30_000;
+const RENEW_MS = 10_000;
+
+export type ParsedRun = Omit<RunRequest, "language" | "timeout_ms"> & {
+  language: Language;
+  timeout_ms?: number | null;
+};
+
+export async function runCode(
+  deps: RunDeps,
+  principal: Principal,
+  { body, signal }: { body: ParsedRun; signal: AbortSignal },
+): Promise<RunResult> {
+  checkProjectScope(principal, body.project_id);
+  const session = await admitRun(deps, principal, body);
+  deps.provisioner.start(session);
+  const over = new AbortController();
+  const lease = keepLease(deps, session.id, over.signal);
+  try {
+    const live = await waitForRun(deps, principal, session, signal);
+    return await runIn(deps, live, body, signal);
+  } finally {
+    over.abort();
+    await lease;
+    await destroySession(deps, session).catch((err: unknown) =>
+      deps.log.warn(
+        { err, session_id: session.id },
+        "a run's session could not be destroyed; the sweep does it",
+      ),
+    );
+  }
+}
+
+async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): Promise<SessionRow> {
+  return await deps.db.transaction().execute(async (tx) => {
+    checkReferences(body);
+    const projectId = await resolveProject(tx, principal, body.project_id);
+    return await admitSession(deps, tx, principal, settingsOf(body, projectId));
+  });
+}
+
+async function waitForRun(
+  deps: RunDeps,
+  principal: Principal,
+  session: SessionRow,
+  signal: AbortSignal,
+): Promise<SessionRow> {
+  const gone = new Promise<never>((_resolve, reject) => {
+    signal.addEventListener("abort", () => reject(new Error("the client is gone")), { once: true });
+  });
+  gone.catch(() => undefined);
+  try {
+    return await Promise.race([waitForLive(deps, scopeOf(principal), session.id, LIMITS.provisionMs), gone]);
+  } catch (cause) {
+    if (!(cause instanceof ApiError)) throw cause;
+    const now = await findSessionById(deps.db, session.id);
+    if (now?.state === "destroyed")
+      throw new ApiError("session_ended", "the run's session was destroyed", { cause });
+    // Nothing has run yet, so the caller may simply try again.
+    throw new ApiError(
+      "unavailable",
+      `no machine for this run: ${now?.status_reason ?? "it was not ready in time"}`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/** Installs, then runs, under one cap for both. */
+async function runIn(
+  deps: RunDeps,
+  session: SessionRow,
+  body: ParsedRun,
+  signal: AbortSignal,
+): Promise<RunResult> {
+  const language = LANGUAGE_COMMANDS[body.language];
+  const packages = body.dependencies ?? [];
+  const deadline = performance.now() + (body.timeout_ms ?? LIMITS.execTimeoutDefaultMs);
+  const remainingMs = () => Math.max(1, Math.round(deadline - performance.now()));
+  const step = (command: string[], env: Record<string, string>) =>
+    runStep(deps, session, { ...execCall(session, { command, timeout_ms: remainingMs() }), env }, signal);
+
+  await putCode(deps, session, language.file, body.code, signal);
+  const env = execCall(session, { command: language.run }).env;
+  let installMs: number | undefined;
+  if (packages.length > 0) {
+    const startedAt = performance.now();
+    const install = await step(language.install(packages), { ...env, ...INSTALL_ENV });
+    installMs = Math.round(performance.now() - startedAt);
+    if (install.end.exit_code !== 0) return resultOf(session, install, "install", installMs);
+  }
+  const run = await step(language.run, env);
+  return resultOf(session, run, run.end.timed_out ? "run" : "done", installMs);
+}
+
+async function runStep(
+  deps: RunDeps,
+  session: SessionRow,
+  call: ExecCall,
+  signal: AbortSignal,
+): Promise<CollectedExec> {
+  const limitBytes = LIMITS.execOutputBytes;
+  const frames = await openExec(deps, session, { ...call, output_limit_bytes: limitBytes }, signal);
+  try {
+    return await collect(frames, limitBytes);
+  } catch (cause) {
+    throw await brokenOff(deps, session, cause);
+  }
+}
+
+function resultOf(session: SessionRow, step: CollectedExec, phase: RunPhase, installMs?: number): RunResult {
+  return {
+    session_id: session.id,
+    ...outputFields(step),
+    // The code never started when the installer ended the run.
+    ...(phase === "install" && { duration_ms: 0 }),
+    phase,
+    ...(installMs !== undefined && { install_ms: installMs }),
+  };
+}
+
+async function putCode(
+  deps: RunDeps,
+  session: SessionRow,
+  file: string,
+  code: string,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await deps.nodes.putFile(machineIdOf(session), file, Buffer.from(code), signal);
+  } catch (error) {
+    throw error instanceof NodeError ? apiErrorOfNode(error) : error;
+  }
+}
+
+async function keepLease({ db }: RunDeps, sessionId: string, over: AbortSignal): Promise<void> {
+  while (!over.aborted) {
+    await sleep(RENEW_MS, over);
+    if (!over.aborted) await setDestroyAfter(db, sessionId, RUN_LEASE_MS).catch(() => undefined);
+  }
+}
+
+function settingsOf(body: ParsedRun, projectId: string | null): SessionSettings {
+  return {
+    origin: "run",
+    project_id: projectId,
+    size: (body.size as Size | null | undefined) ?? DEFAULT_SIZE,
+    template: BASE_TEMPLATE,
+    egress: JSON.stringify({ mode: "allow", allow: [] }),
+    no_sudo: body.no_sudo ?? false,
+    on_pty_detach: "pause",
+    paused_ttl_ms: LIMITS.pausedTtlDefaultMs,
+    destroy_on_completion: true,
+    command_capture: body.command_capture ?? "executable",
+    wake_on_http: true,
+    destroy_after: new Date(Date.now() + RUN_LEASE_MS),
+  };
+}

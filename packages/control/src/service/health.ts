@@ -1,0 +1,58 @@
+import type { CheckResult, Health } from "@vivarium/contract/api";
+import type { NodeInfo } from "@vivarium/contract/node";
+import { sql } from "kysely";
+import type { Database } from "../db/pool.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { ApiError } from "../http/api-error.ts";
+
+/** The whole answer is due within a second. */
+const CHECK_MS = 800;
+const DISK_WARN_SHARE = 0.1;
+const DISK_FAIL_SHARE = 0.02;
+
+export async function checkHealth(deps: { db: Database; node: NodeState; version: string }): Promise<Health> {
+  const [storeOk, info] = await Promise.all([isStoreUp(deps.db), readNode(deps.node)]);
+  if (!storeOk) throw new ApiError("unavailable", "the catalog database does not answer");
+  if (!info) throw new ApiError("unavailable", "the node that runs machines does not answer");
+  const checks: Health["checks"] = {
+    store: "ok",
+    runtime: "ok",
+    images: info.baselines.length > 0 ? "ok" : "fail",
+    disk: diskCheck(info),
+    secrets_key: "off",
+    cold_tier: "off",
+  };
+  const isWell = Object.values(checks).every((check) => check === "ok" || check === "off");
+  return { status: isWell ? "ok" : "degraded", version: deps.version, isolation: info.isolation, checks };
+}
+
+async function isStoreUp(db: Database): Promise<boolean> {
+  return await withinTime(
+    sql`select 1`.execute(db).then(
+      () => true,
+      () => false,
+    ),
+    false,
+  );
+}
+
+async function readNode(node: NodeState): Promise<NodeInfo | undefined> {
+  return await withinTime(
+    node.refresh(AbortSignal.timeout(CHECK_MS)).catch(() => undefined),
+    undefined,
+  );
+}
+
+async function withinTime<T>(work: Promise<T>, otherwise: T): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<T>((resolve) => {
+    timer = setTimeout(() => resolve(otherwise), CHECK_MS);
+  });
+  return await Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+function diskCheck({ disk, reflink }: NodeInfo): CheckResult {
+  const freeShare = disk.total_bytes > 0 ? disk.free_bytes / disk.total_bytes : 1;
+  if (freeShare < DISK_FAIL_SHARE) return "fail";
+  return freeShare < DISK_WARN_SHARE || !reflink ? "warn" : "ok";
+}

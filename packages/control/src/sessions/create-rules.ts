@@ -1,0 +1,58 @@
+/** What a create body must fulfil beyond its schema. Pure. */
+import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { variablesBytes } from "@vivarium/contract/api/wire-types";
+import { ApiError } from "../http/api-error.ts";
+import { invalidField } from "../http/validation.ts";
+
+export function checkCreate(body: ParsedSessionCreate): void {
+  checkCombinations(body);
+  checkVariables(body);
+  refuseWhatComesLater(body);
+}
+
+function checkCombinations(body: ParsedSessionCreate): void {
+  if (body.max_lifetime_ms && (body.paused_ttl_ms ?? 0) < 0) {
+    throw invalidField(
+      "paused_ttl_ms",
+      "must not be negative together with max_lifetime_ms",
+      body.paused_ttl_ms,
+    );
+  }
+  const { on_pty_detach: policy, on_detach: alias } = body;
+  if (policy && alias && policy !== alias) {
+    throw invalidField("on_detach", `must equal on_pty_detach (${policy}), whose alias it is`, alias);
+  }
+  if (body.from_checkpoint != null && body.template) {
+    throw invalidField("from_checkpoint", "must not be combined with template");
+  }
+}
+
+function checkVariables({ env, secrets }: ParsedSessionCreate): void {
+  if (!env || !secrets) return;
+  const twice = Object.keys(secrets).find((key) => Object.hasOwn(env, key));
+  if (twice !== undefined) throw invalidField(`secrets.${twice}`, "must not be in env as well");
+  if (variablesBytes(env) + variablesBytes(secrets) > LIMITS.envTotalBytes) {
+    throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with secrets`);
+  }
+}
+
+/** Fields whose machinery this release lacks are refused: ignoring them would promise what nobody keeps. */
+function refuseWhatComesLater(body: ParsedSessionCreate): void {
+  const isSet: Record<string, boolean> = {
+    max_lifetime_ms: body.max_lifetime_ms !== undefined,
+    idle_timeout_ms: body.idle_timeout_ms !== undefined,
+    paused_ttl_ms: (body.paused_ttl_ms ?? 0) !== 0,
+    secrets: Object.keys(body.secrets ?? {}).length > 0,
+    connections: (body.connections?.length ?? 0) > 0,
+    "egress.mode": body.egress?.mode === "deny",
+    egress_cap_bytes: (body.egress_cap_bytes ?? 0) > 0,
+    artifacts: body.artifacts !== undefined,
+  };
+  const field = Object.keys(isSet).find((name) => isSet[name]);
+  if (field === undefined) return;
+  const what = field === "egress.mode" ? '"deny" is' : "is";
+  throw new ApiError(
+    "validation",
+    `${field}: ${what} not supported by this version yet; leave the field out`,
+  );
+}

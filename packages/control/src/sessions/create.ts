@@ -1,0 +1,80 @@
+import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
+import type { Principal } from "../access/principal.ts";
+import type { Database } from "../db/pool.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import {
+  admitSession,
+  BASE_TEMPLATE,
+  checkProjectScope,
+  checkReferences,
+  resolveProject,
+  type SessionSettings,
+} from "./admit.ts";
+import { checkCreate } from "./create-rules.ts";
+import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
+import { insertIdempotencyKey } from "./idempotency-store.ts";
+import type { Provisioner } from "./provision.ts";
+import { findAnySession, type SessionRow } from "./store.ts";
+
+export interface CreateDeps {
+  db: Database;
+  pepper: Buffer;
+  node: NodeState;
+  provisioner: Provisioner;
+}
+
+/** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
+export async function createSession(
+  deps: CreateDeps,
+  principal: Principal,
+  { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
+): Promise<{ session: SessionRow; isReplay: boolean }> {
+  checkProjectScope(principal, body.project_id);
+  checkCreate(body);
+  const created = await deps.db.transaction().execute(async (tx) => {
+    const idempotent = idempotencyKey && {
+      orgId: principal.orgId,
+      key: idempotencyKey,
+      bodyDigest: bodyDigest(deps.pepper, body),
+    };
+    if (idempotent) {
+      const knownId = await claimIdempotencyKey(tx, idempotent);
+      const known =
+        knownId && (await findAnySession(tx, { orgId: principal.orgId, projectId: null }, knownId));
+      if (known) return { session: known, isReplay: true };
+    }
+    checkReferences(body);
+    const projectId = await resolveProject(tx, principal, body.project_id);
+    const session = await admitSession(deps, tx, principal, settingsOf(body, projectId));
+    if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
+    return { session, isReplay: false };
+  });
+  if (!created.isReplay) deps.provisioner.start(created.session);
+  return created;
+}
+
+function settingsOf(body: ParsedSessionCreate, projectId: string | null): SessionSettings {
+  return {
+    origin: "api",
+    project_id: projectId,
+    size: (body.size as Size | null | undefined) ?? DEFAULT_SIZE,
+    template: body.template || BASE_TEMPLATE,
+    name: body.name ?? null,
+    labels: jsonOrNull(body.labels),
+    external_id: body.external_id ?? null,
+    env: jsonOrNull(body.env),
+    egress: JSON.stringify({ mode: body.egress?.mode ?? "allow", allow: body.egress?.allow ?? [] }),
+    no_sudo: body.no_sudo ?? false,
+    on_pty_detach: body.on_pty_detach ?? body.on_detach ?? "pause",
+    paused_ttl_ms: body.paused_ttl_ms || LIMITS.pausedTtlDefaultMs,
+    idle_timeout_ms: body.idle_timeout_ms ?? null,
+    max_lifetime_ms: body.max_lifetime_ms ?? null,
+    destroy_on_completion: body.destroy_on_completion ?? false,
+    command_capture: body.command_capture ?? "executable",
+    wake_on_http: body.wake_on_http ?? true,
+  };
+}
+
+function jsonOrNull(map: Record<string, string> | null | undefined): string | null {
+  return map && Object.keys(map).length > 0 ? JSON.stringify(map) : null;
+}

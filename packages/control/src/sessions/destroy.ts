@@ -1,0 +1,53 @@
+import type { EndReason, SessionEvent } from "@vivarium/contract/api";
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { ApiError, sessionNotFound } from "../http/api-error.ts";
+import type { Provisioner } from "./provision.ts";
+import { releaseMachine } from "./release-machine.ts";
+import type { SessionSignals } from "./signals.ts";
+import { decide } from "./state.ts";
+import { findSessionById, type SessionRow, saveMove } from "./store.ts";
+
+export interface DestroyDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  provisioner: Provisioner;
+  log: Log;
+}
+
+type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "failed_expired">;
+const ATTEMPTS = 10;
+
+/** Ends a session for good: the row first, so that it is unreachable at once, then the machine. */
+export async function destroySession(
+  deps: DestroyDeps,
+  session: SessionRow,
+  { event = "destroy", endReason }: { event?: DestroyEvent; endReason?: EndReason } = {},
+): Promise<void> {
+  const ended = await moveToEnd(deps, session, event, endReason);
+  deps.provisioner.cancel(session.id);
+  deps.signals.moved(session.id);
+  deps.log.info({ session_id: session.id, end_reason: ended.end_reason }, "session destroyed");
+  await releaseMachine(deps, ended);
+}
+
+/** The session may move under the write (a create that completes): then decide again on what it is now. */
+async function moveToEnd(
+  { db }: DestroyDeps,
+  session: SessionRow,
+  event: DestroyEvent,
+  endReason: EndReason | undefined,
+): Promise<SessionRow> {
+  let current: SessionRow | undefined = session;
+  for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
+    const move = decide(current, event, endReason);
+    if (!move) throw sessionNotFound();
+    const saved = await saveMove(db, session.id, move);
+    if (saved) return saved;
+    current = await findSessionById(db, session.id);
+  }
+  if (!current) throw sessionNotFound();
+  throw new ApiError("session_not_live", "the session keeps moving; try again");
+}

@@ -1,0 +1,40 @@
+import { LIMITS } from "@vivarium/contract/api";
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+
+interface KeyOfOrg {
+  orgId: string;
+  key: string;
+}
+
+export async function findIdempotencyKey(db: Queries, { orgId, key }: KeyOfOrg) {
+  const row = await db
+    .selectFrom("idempotency_keys")
+    .select(["session_id", "body_digest", sql<boolean>`created_at < ${oldest()}`.as("is_expired")])
+    .where("org_id", "=", orgId)
+    .where("key", "=", key)
+    .executeTakeFirst();
+  return row && { sessionId: row.session_id, bodyDigest: row.body_digest, isExpired: row.is_expired };
+}
+
+export async function insertIdempotencyKey(
+  db: Queries,
+  { orgId, key, bodyDigest, sessionId }: KeyOfOrg & { bodyDigest: Buffer; sessionId: string },
+): Promise<void> {
+  await db
+    .insertInto("idempotency_keys")
+    .values({ org_id: orgId, key, body_digest: bodyDigest, session_id: sessionId })
+    .execute();
+}
+
+export async function deleteIdempotencyKey(db: Queries, { orgId, key }: KeyOfOrg): Promise<void> {
+  await db.deleteFrom("idempotency_keys").where("org_id", "=", orgId).where("key", "=", key).execute();
+}
+
+export async function deleteOldIdempotencyKeys(db: Queries): Promise<void> {
+  await db.deleteFrom("idempotency_keys").where("created_at", "<", oldest()).execute();
+}
+
+function oldest() {
+  return sql<Date>`now() - make_interval(secs => ${LIMITS.idempotencyWindowMs / 1000})`;
+}

@@ -1,0 +1,56 @@
+import { LIMITS, LIST_STATES, type ListState } from "@vivarium/contract/api";
+import { plainText } from "@vivarium/contract/api/wire-types";
+import { z } from "zod";
+import type { Queries } from "../db/pool.ts";
+import { invalidField } from "../http/validation.ts";
+import { decodeCursor, encodeCursor } from "./cursor.ts";
+import { listCurrent, listEnded } from "./list-store.ts";
+import type { Scope, SessionRow } from "./store.ts";
+
+const ONCE = { error: "must be given once" };
+
+/** Query of `GET /v1/sessions` (wire.md 4.7). */
+export const ListQuery = z.object({
+  state: z.enum(LIST_STATES).optional(),
+  limit: z
+    .string(ONCE)
+    .regex(/^[0-9]{1,15}$/, "must be a whole number of at least 1")
+    .transform(Number)
+    .refine((limit) => limit >= 1, "must be a whole number of at least 1")
+    .optional(),
+  cursor: z.string(ONCE).optional(),
+  external_id: plainText(1, LIMITS.externalIdChars).optional(),
+});
+export type ListQuery = z.output<typeof ListQuery>;
+
+export interface SessionPage {
+  sessions: SessionRow[];
+  nextCursor?: string;
+}
+
+export async function listSessions(db: Queries, scope: Scope, query: ListQuery): Promise<SessionPage> {
+  const limit = Math.min(query.limit ?? LIMITS.listDefault, LIMITS.listMax);
+  if (query.state === "ended") return await listHistory(db, scope, limit, query);
+  if (query.cursor !== undefined) throw invalidField("cursor", "is accepted together with state=ended only");
+  const states = query.state && STATES_SHOWN[query.state];
+  return { sessions: await listCurrent(db, scope, { states, externalId: query.external_id, limit }) };
+}
+
+const STATES_SHOWN: Record<Exclude<ListState, "ended">, string[]> = {
+  creating: ["creating"],
+  live: ["live"],
+  paused: ["paused", "lifetime_expired"],
+};
+
+/** One row more than asked for tells whether another page follows. */
+async function listHistory(db: Queries, scope: Scope, limit: number, query: ListQuery): Promise<SessionPage> {
+  if (query.external_id !== undefined) {
+    throw invalidField("external_id", "cannot be combined with state=ended");
+  }
+  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor);
+  const rows = await listEnded(db, scope, { after, limit: limit + 1 });
+  const sessions = rows.slice(0, limit);
+  const last = sessions.at(-1);
+  if (rows.length <= limit || !last?.ended_at) return { sessions };
+  return { sessions, nextCursor: encodeCursor({ endedAt: last.ended_at, id: last.id }) };
+}

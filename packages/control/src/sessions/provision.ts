@@ -1,0 +1,157 @@
+/**
+ * Turns sessions that are `creating` into live ones. Whoever holds the lease in the row does it: the process that
+ * made the row, or after its death whichever finds the lease run out. The node's answer to a repeated start is the
+ * same machine, so nothing is started twice.
+ */
+import { LIMITS } from "@vivarium/contract/api";
+import type { MachineStatus } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import { untilStored } from "../db/retry.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { oneLine } from "../http/render-error.ts";
+import { PROVISION_LEASE_MS } from "./admit.ts";
+import { releaseMachine } from "./release-machine.ts";
+import type { SessionSignals } from "./signals.ts";
+import { decide, machineIdOf } from "./state.ts";
+import { renewProvisionClaim, type SessionRow, saveMove, setStatusDetail } from "./store.ts";
+
+const RENEW_MS = PROVISION_LEASE_MS / 3;
+const RETRY_MS = 500;
+const TOO_LATE = `the machine was not ready within ${LIMITS.provisionMs / 60_000} minutes`;
+
+interface ProvisionDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  log: Log;
+}
+
+export class Provisioner {
+  readonly #deps: ProvisionDeps;
+  readonly #running = new Map<string, { cancel: AbortController; done: Promise<void> }>();
+
+  constructor(deps: ProvisionDeps) {
+    this.#deps = deps;
+  }
+
+  /** Starts in the background; a session that is already being worked on here is left alone. */
+  start(session: SessionRow): void {
+    if (this.#running.has(session.id)) return;
+    const cancel = new AbortController();
+    const done = provision(this.#deps, session, cancel)
+      .catch((err: unknown) =>
+        this.#deps.log.error({ err, session_id: session.id }, "provisioning broke off; the sweep takes over"),
+      )
+      .finally(() => this.#running.delete(session.id));
+    this.#running.set(session.id, { cancel, done });
+  }
+
+  /** The session is no longer wanted: stop waiting for its machine. */
+  cancel(sessionId: string): void {
+    this.#running.get(sessionId)?.cancel.abort();
+  }
+
+  /** For shutdown: gives up all work and leaves the rows to the next process. */
+  async stop(): Promise<void> {
+    const all = [...this.#running.values()];
+    for (const { cancel } of all) cancel.abort();
+    await Promise.all(all.map(({ done }) => done));
+  }
+}
+
+async function provision(deps: ProvisionDeps, session: SessionRow, cancel: AbortController): Promise<void> {
+  const outcome = await Promise.race([
+    startWithin(deps, session, cancel.signal),
+    keepClaim(deps, session.id, cancel),
+  ]);
+  cancel.abort();
+  if (outcome === "cancelled") return;
+  if (outcome.state === "running") await hand(deps, session, outcome);
+  else await failProvisioning(deps, session, outcome.reason ?? "the machine ended while it started");
+}
+
+type Outcome = MachineStatus | { state: "refused"; reason: string } | "cancelled";
+
+/** Asks the node until it gives a machine or a final no, or the time for provisioning is over. */
+async function startWithin(
+  deps: ProvisionDeps,
+  session: SessionRow,
+  cancelled: AbortSignal,
+): Promise<Outcome> {
+  const remainingMs = session.created_at.getTime() + LIMITS.provisionMs - Date.now();
+  const deadline = AbortSignal.timeout(Math.max(remainingMs, 0));
+  const signal = AbortSignal.any([cancelled, deadline]);
+  while (!signal.aborted) {
+    try {
+      return await deps.nodes.startMachine(machineIdOf(session), startSpec(session), signal);
+    } catch (error) {
+      if (!(error instanceof NodeError)) throw error;
+      if (signal.aborted) break;
+      if (!isWorthWaiting(error))
+        return { state: "refused", reason: failureReason(error, deps.log, session.id) };
+      await setStatusDetail(deps.db, session.id, "waiting_for_capacity").catch(() => undefined);
+      await sleep(RETRY_MS, signal);
+    }
+  }
+  return cancelled.aborted ? "cancelled" : { state: "refused", reason: TOO_LATE };
+}
+
+/** Renews the lease until told to stop; ends the work when the session is no longer creating. */
+async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortController): Promise<Outcome> {
+  while (!cancel.signal.aborted) {
+    await sleep(RENEW_MS, cancel.signal);
+    if (cancel.signal.aborted) break;
+    const isWanted = await renewProvisionClaim(deps.db, sessionId, PROVISION_LEASE_MS).catch(() => true);
+    if (!isWanted) cancel.abort();
+  }
+  return "cancelled";
+}
+
+async function hand(deps: ProvisionDeps, session: SessionRow, machine: MachineStatus): Promise<void> {
+  const timings = { ...machine.timings, total: Date.now() - session.created_at.getTime() };
+  const move = decide(session, "provisioned");
+  const row = move && (await untilStored(() => saveMove(deps.db, session.id, move, { timings })));
+  if (row) deps.log.info({ session_id: session.id, timings }, "session live");
+  // Destroyed, or handed out by another process: only the first leaves a machine nobody wants, and the sweep knows.
+  deps.signals.moved(session.id);
+}
+
+/** Ends a session that could not be provisioned. */
+export async function failProvisioning(
+  deps: ProvisionDeps,
+  session: SessionRow,
+  reason: string,
+): Promise<void> {
+  const move = decide(session, "provision_failed");
+  const statusReason = oneLine(reason, 200);
+  const row = move && (await untilStored(() => saveMove(deps.db, session.id, move, { statusReason })));
+  deps.signals.moved(session.id);
+  if (!row) return;
+  deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
+  await releaseMachine(deps, row);
+}
+
+function startSpec(session: SessionRow) {
+  return { template: session.template, size: session.size, hostname: session.id, no_sudo: session.no_sudo };
+}
+
+function isWorthWaiting(error: NodeError): boolean {
+  return error.failure === "unreachable" || error.failure === "broken" || error.code === "no_capacity";
+}
+
+function failureReason(error: NodeError, log: Log, sessionId: string): string {
+  log.warn({ err: error, session_id: sessionId }, "the node refuses to start a machine");
+  switch (error.code) {
+    case "disk_pressure":
+      return "the node has too little free disk for another machine";
+    case "template_unavailable":
+      return "the node has no baseline for this template and size";
+    case "agent_unavailable":
+      return "the machine started, but its agent does not answer";
+    default:
+      return "the node could not start the machine";
+  }
+}

@@ -1,0 +1,69 @@
+/** Row → public record (wire.md 4.4). Unset optional fields are left out. */
+import {
+  type EndReason,
+  LIMITS,
+  type PtyDetachPolicy,
+  type SessionRecord,
+  SIZES,
+  type Size,
+  type WireState,
+} from "@vivarium/contract/api";
+import type { SessionRow } from "./store.ts";
+
+export function toRecord(row: SessionRow): SessionRecord {
+  return row.state === "destroyed" ? toEndedRecord(row) : toCurrentRecord(row, row.state);
+}
+
+function toCurrentRecord(row: SessionRow, state: WireState): SessionRecord {
+  return {
+    ...common(row, state),
+    no_sudo: row.no_sudo,
+    on_pty_detach: row.on_pty_detach as PtyDetachPolicy,
+    paused_ttl_ms: row.paused_ttl_ms,
+    egress: row.egress,
+    wake_on_http: row.wake_on_http,
+    ...(row.idle_timeout_ms !== null && { idle_timeout_ms: row.idle_timeout_ms }),
+    ...(row.max_lifetime_ms !== null && { max_lifetime_ms: row.max_lifetime_ms }),
+    ...(row.destroy_on_completion && { destroy_on_completion: true }),
+    ...(row.env && { env: row.env }),
+    ...progress(row),
+  };
+}
+
+function progress(row: SessionRow): Partial<SessionRecord> {
+  return {
+    ...(row.state === "creating" && { status_detail: row.status_detail ?? "starting" }),
+    ...(row.state === "failed" && row.status_reason && { status_reason: row.status_reason }),
+    ...(row.state === "live" && {
+      active_since: (row.live_since ?? row.created_at).toISOString(),
+      max_active_window_ms: LIMITS.continuousLiveMs,
+    }),
+    ...(row.incarnation > 0 && { resumed_at: row.created_at.toISOString() }),
+  };
+}
+
+function toEndedRecord(row: SessionRow): SessionRecord {
+  return {
+    ...common(row, "ended"),
+    ended_at: (row.ended_at ?? row.last_active_at).toISOString(),
+    end_reason: (row.end_reason ?? "error") as EndReason,
+  };
+}
+
+function common(row: SessionRow, state: WireState): SessionRecord {
+  const size = SIZES[row.size as Size];
+  return {
+    session_id: row.id,
+    state,
+    created_at: row.created_at.toISOString(),
+    last_active_at: row.last_active_at.toISOString(),
+    size: row.size,
+    vcpus: size.vcpus,
+    mem_mb: size.mem_mb,
+    ...(row.name !== null && { name: row.name }),
+    ...(row.labels && { labels: row.labels }),
+    ...(row.external_id !== null && { external_id: row.external_id }),
+    ...(row.project_id !== null && { project_id: row.project_id }),
+    ...(row.template !== "base" && { template: row.template }),
+  };
+}

@@ -1,0 +1,112 @@
+import { END_REASONS, SessionCreate, SessionList, SessionRecord } from "@vivarium/contract/api";
+import { z } from "zod";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import type { Activity } from "./activity.ts";
+import { type CreateDeps, createSession } from "./create.ts";
+import { type DestroyDeps, destroySession } from "./destroy.ts";
+import { getSession } from "./get.ts";
+import { readIdempotencyKey } from "./idempotency.ts";
+import { ListQuery, listSessions } from "./list.ts";
+import { toRecord } from "./record.ts";
+import { type SessionRow, scopeOf } from "./store.ts";
+
+export const SessionParams = z.object({ id: z.string() });
+
+/** What a DELETE may give as its reason: the first two of the end reasons. */
+const DeleteQuery = z.object({ reason: z.enum([END_REASONS[0], END_REASONS[1]]).optional() });
+const tags = ["Sessions"];
+
+type SessionRouteDeps = CreateDeps & DestroyDeps & { activity: Activity };
+
+export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
+  server.post(
+    "/v1/sessions",
+    {
+      schema: {
+        operationId: "createSession",
+        summary: "Create a session; it answers at once and is provisioned behind",
+        tags,
+        headers: z.object({ "idempotency-key": z.string().optional() }),
+        body: SessionCreate,
+        response: {
+          200: SessionRecord,
+          ...errorAnswers("forbidden", "not_found", "conflict", "rate_limited"),
+        },
+      },
+    },
+    async (request, reply) => {
+      const idempotencyKey = readIdempotencyKey(request.headers["idempotency-key"]);
+      const input = { body: request.body, idempotencyKey };
+      const { session, isReplay } = await createSession(deps, principalOf(request), input);
+      if (isReplay) void reply.header("idempotent-replayed", "true");
+      return toRecord(session);
+    },
+  );
+  server.get(
+    "/v1/sessions",
+    {
+      schema: {
+        operationId: "listSessions",
+        summary: "List sessions, newest first; state=ended pages through the history",
+        tags,
+        querystring: ListQuery,
+        response: { 200: SessionList, ...errorAnswers() },
+      },
+    },
+    async (request) => {
+      const { sessions, nextCursor } = await listSessions(
+        deps.db,
+        scopeOf(principalOf(request)),
+        request.query,
+      );
+      const records = sessions.map((row) => toRecord(upToDate(deps.activity, row)));
+      return { sessions: records, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
+    },
+  );
+  addSessionItemRoutes(server, deps);
+}
+
+function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
+  server.get(
+    "/v1/sessions/:id",
+    {
+      schema: {
+        operationId: "getSession",
+        summary: "Read a session",
+        tags,
+        params: SessionParams,
+        response: { 200: SessionRecord, ...errorAnswers("not_found") },
+      },
+    },
+    async (request) => {
+      const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
+      return toRecord(upToDate(deps.activity, row));
+    },
+  );
+  server.delete(
+    "/v1/sessions/:id",
+    {
+      schema: {
+        operationId: "deleteSession",
+        summary: "Destroy a session, whatever its state",
+        tags,
+        params: SessionParams,
+        querystring: DeleteQuery,
+        response: { 204: z.void().meta({ description: "Destroyed" }), ...errorAnswers("not_found") },
+      },
+    },
+    async (request, reply) => {
+      const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
+      await destroySession(deps, row, { endReason: request.query.reason });
+      return await reply.status(204).send();
+    },
+  );
+}
+
+/** The row with the activity that is not written yet. */
+function upToDate(activity: Activity, row: SessionRow): SessionRow {
+  const seen = activity.pendingSince(row.id);
+  return seen && seen > row.last_active_at ? { ...row, last_active_at: seen } : row;
+}

@@ -1,0 +1,59 @@
+/** The session's life as pure decisions over the contract's transition table. Nothing else names a target state. */
+import {
+  type EndReason,
+  findTransition,
+  type SessionEvent,
+  type SessionState,
+  type Transition,
+} from "@vivarium/contract/api";
+
+export interface Standing {
+  state: SessionState;
+  incarnation: number;
+}
+
+/** What a legal event does to a session. Written by compare-and-set against the standing it was decided on. */
+export interface Move extends Standing {
+  from: Standing;
+  endReason?: EndReason;
+}
+
+export const FIRST_STATE = bornState();
+
+/** The move for an event, or undefined when the table refuses it. */
+export function decide(from: Standing, event: SessionEvent, endReason?: EndReason): Move | undefined {
+  const row = findTransition(from.state, event);
+  if (!row) return undefined;
+  return {
+    from: { state: from.state, incarnation: from.incarnation },
+    state: row.to,
+    incarnation: from.incarnation + (row.newMachine ? 1 : 0),
+    endReason: row.endReason && endReasonOf(row, endReason),
+  };
+}
+
+/**
+ * The machine a session has, or may have: while it is being provisioned, the one that the next incarnation gets.
+ * Incarnation 0 means that no machine was ever handed out, so only number 1 can exist.
+ */
+export function machineIdOf(session: { id: string; incarnation: number }): string {
+  return `${session.id}-${Math.max(session.incarnation, 1)}`;
+}
+
+/** States that hold a machine and a slot under the ceiling. */
+export const ACTIVE_STATES = ["creating", "live"] as const satisfies readonly SessionState[];
+
+export function isActive(state: SessionState): boolean {
+  return (ACTIVE_STATES as readonly string[]).includes(state);
+}
+
+/** A DELETE may say that a shell's exit caused it. */
+function endReasonOf(row: Transition, asked: EndReason | undefined): EndReason | undefined {
+  return row.event === "destroy" && asked ? asked : row.endReason;
+}
+
+function bornState(): SessionState {
+  const birth = findTransition(null, "create");
+  if (!birth) throw new Error("the transition table has no birth");
+  return birth.to;
+}

@@ -1,0 +1,240 @@
+import { LIMITS, type SessionState } from "@vivarium/contract/api";
+import { type Insertable, type Selectable, sql } from "kysely";
+import type { Principal } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { isUniqueViolation } from "../db/postgres-errors.ts";
+import type { SessionTable } from "../db/tables.ts";
+import { ACTIVE_STATES, type Move } from "./state.ts";
+
+export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
+type NewSession = Insertable<SessionTable>;
+
+/** Restricts a query to what the principal may see: its organisation, and its project where the key is scoped. */
+export interface Scope {
+  orgId: string;
+  projectId: string | null;
+}
+export function scopeOf(principal: Principal): Scope {
+  return { orgId: principal.orgId, projectId: principal.scopedProjectId };
+}
+
+export async function insertSession(db: Queries, session: NewSession): Promise<SessionRow | "name_taken"> {
+  try {
+    const row = await db.insertInto("sessions").values(session).returningAll().executeTakeFirstOrThrow();
+    return row as SessionRow;
+  } catch (error) {
+    if (isUniqueViolation(error, "sessions_name")) return "name_taken";
+    throw error;
+  }
+}
+
+export async function isNameTaken(db: Queries, orgId: string, name: string): Promise<boolean> {
+  const row = await db
+    .selectFrom("sessions")
+    .select("id")
+    .where("org_id", "=", orgId)
+    .where("name", "=", name)
+    .where("state", "<>", "destroyed")
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Sessions that hold a slot: all of the organisation, and those made with one key. */
+export async function countActive(
+  db: Queries,
+  orgId: string,
+  keyId: string,
+): Promise<{ org: number; key: number }> {
+  return await db
+    .selectFrom("sessions")
+    .select([
+      sql<number>`count(*)::int`.as("org"),
+      sql<number>`(count(*) filter (where key_id = ${keyId}))::int`.as("key"),
+    ])
+    .where("org_id", "=", orgId)
+    .where("state", "in", [...ACTIVE_STATES])
+    .executeTakeFirstOrThrow();
+}
+
+/** Any row of the caller's, history included. */
+export async function findAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow | undefined> {
+  let query = db.selectFrom("sessions").selectAll().where("id", "=", id).where("org_id", "=", scope.orgId);
+  if (scope.projectId) query = query.where("project_id", "=", scope.projectId);
+  return (await query.executeTakeFirst()) as SessionRow | undefined;
+}
+
+/** A row by id alone, for work that acts for nobody in particular. */
+export async function findSessionById(db: Queries, id: string): Promise<SessionRow | undefined> {
+  return (await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst()) as
+    | SessionRow
+    | undefined;
+}
+
+export interface Extra {
+  statusReason?: string;
+  timings?: Record<string, number>;
+}
+
+/** Writes a decided move, if the session still stands where it was decided on. */
+export async function saveMove(
+  db: Queries,
+  id: string,
+  move: Move,
+  extra: Extra = {},
+): Promise<SessionRow | undefined> {
+  const isNewMachine = move.incarnation !== move.from.incarnation;
+  const row = await db
+    .updateTable("sessions")
+    .set({
+      state: move.state,
+      incarnation: move.incarnation,
+      state_changed_at: sql<Date>`now()`,
+      status_detail: null,
+      provision_claimed_until: null,
+      ...(extra.statusReason !== undefined && { status_reason: extra.statusReason }),
+      ...(extra.timings && { timings: JSON.stringify(extra.timings) }),
+      ...(isNewMachine && { live_since: sql<Date>`now()`, last_active_at: sql<Date>`now()` }),
+      ...(move.endReason && { ended_at: sql<Date>`now()`, end_reason: move.endReason }),
+    })
+    .where("id", "=", id)
+    .where("state", "=", move.from.state)
+    .where("incarnation", "=", move.from.incarnation)
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+export async function markMachineReleased(db: Queries, id: string): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ machine_released_at: sql<Date>`now()` })
+    .where("id", "=", id)
+    .execute();
+}
+
+export async function setStatusDetail(db: Queries, id: string, detail: string): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ status_detail: detail })
+    .where("id", "=", id)
+    .where("state", "=", "creating")
+    .execute();
+}
+
+/** Puts off, or brings on, the instant from which the sweep destroys the session. */
+export async function setDestroyAfter(db: Queries, id: string, delayMs: number): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: after(delayMs) })
+    .where("id", "=", id)
+    .where("state", "<>", "destroyed")
+    .execute();
+}
+
+/** Renews the lease on a session that this process provisions; false when the session is no longer creating. */
+export async function renewProvisionClaim(db: Queries, id: string, leaseMs: number): Promise<boolean> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ provision_claimed_until: after(leaseMs) })
+    .where("id", "=", id)
+    .where("state", "=", "creating")
+    .returning("id")
+    .execute();
+  return rows.length > 0;
+}
+
+/** Takes over sessions whose provisioning nobody holds: their process died. */
+export async function claimOrphanedProvisions(db: Queries, leaseMs: number): Promise<SessionRow[]> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ provision_claimed_until: after(leaseMs) })
+    .where("id", "in", (eb) =>
+      eb
+        .selectFrom("sessions")
+        .select("id")
+        .where("state", "=", "creating")
+        .where((or) =>
+          or.or([
+            or("provision_claimed_until", "is", null),
+            or("provision_claimed_until", "<", sql<Date>`now()`),
+          ]),
+        )
+        .limit(50)
+        .forUpdate()
+        .skipLocked(),
+    )
+    .returningAll()
+    .execute();
+  return rows as SessionRow[];
+}
+
+export async function listLiveMachines(db: Queries): Promise<SessionRow[]> {
+  return (await db.selectFrom("sessions").selectAll().where("state", "=", "live").execute()) as SessionRow[];
+}
+
+export async function findSessionsById(db: Queries, ids: string[]): Promise<SessionRow[]> {
+  if (ids.length === 0) return [];
+  return (await db.selectFrom("sessions").selectAll().where("id", "in", ids).execute()) as SessionRow[];
+}
+
+/** Sessions whose machine may still exist although they hold none any more. */
+export async function listUnreleased(db: Queries): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("machine_released_at", "is", null)
+    .where("state", "in", ["failed", "destroyed"])
+    .limit(100)
+    .execute();
+  return rows as SessionRow[];
+}
+
+export async function listDueForDestroy(db: Queries): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("destroy_after", "<", sql<Date>`now()`)
+    .where("state", "<>", "destroyed")
+    .limit(100)
+    .execute();
+  return rows as SessionRow[];
+}
+
+export async function listOldFailures(db: Queries): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("state", "=", "failed")
+    .where("state_changed_at", "<", before(LIMITS.failedRetentionMs))
+    .limit(100)
+    .execute();
+  return rows as SessionRow[];
+}
+
+export async function deleteOldHistory(db: Queries): Promise<void> {
+  await db
+    .deleteFrom("sessions")
+    .where("state", "=", "destroyed")
+    .where("machine_released_at", "is not", null)
+    .where("ended_at", "<", before(LIMITS.historyRetentionMs))
+    .execute();
+}
+
+/** Moves `last_active_at` forward for several sessions at once; never back. */
+export async function saveActivity(db: Queries, seen: ReadonlyMap<string, Date>): Promise<void> {
+  const ids = [...seen.keys()];
+  const times = [...seen.values()].map((time) => time.toISOString());
+  await sql`update sessions set last_active_at = seen.at
+    from unnest(${ids}::text[], ${times}::timestamptz[]) as seen (id, at)
+    where sessions.id = seen.id and sessions.last_active_at < seen.at and sessions.state <> 'destroyed'`.execute(
+    db,
+  );
+}
+
+function after(ms: number) {
+  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
+}
+
+function before(ms: number) {
+  return sql<Date>`now() - make_interval(secs => ${ms / 1000})`;
+}

