@@ -7,6 +7,7 @@ import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
 import { EXIT } from "../exit-codes.ts";
+import { BANNER_START } from "../print/banner.ts";
 import { layoutOf, logFile } from "../supervisor/layout.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
 import type { Terminal } from "../terminal.ts";
@@ -42,19 +43,17 @@ export async function startInBackground({ config, terminal }: Deps, listen: stri
 async function waitForAnswer(
   config: CliConfig,
   ended: { code: number | undefined },
-  follow: () => Promise<void>,
+  follow: () => Promise<string>,
 ): Promise<Health> {
   const client = connectWithoutKey(config);
   const deadline = performance.now() + LIMIT_MS;
   while (performance.now() < deadline) {
-    await follow();
-    const health = await askHealth(client);
-    if (health) {
-      await follow();
-      return health;
-    }
-    // Somebody else's start won the race: then that one is waited for.
-    if (ended.code !== undefined && ended.code !== EXIT.alreadyRunning) {
+    const said = await follow();
+    // Somebody else's start may have won the race: then that one is waited for.
+    const isOvertaken = ended.code === EXIT.alreadyRunning;
+    const health = isOvertaken || said.includes(BANNER_START) ? await askHealth(client) : undefined;
+    if (health) return health;
+    if (ended.code !== undefined && !isOvertaken) {
       await follow();
       throw new CliError("the service did not start; its last words are above", {
         hint: `See ${config.dataDir}/log/*.log and viv doctor.`,
@@ -85,27 +84,27 @@ function spawnSupervisor({ config }: Deps, listen: string, file: string): { code
   return ended;
 }
 
-/** Each call shows what has been written since the one before. */
-function followLog(terminal: Terminal, file: string, from: number): () => Promise<void> {
-  let position = from;
-  let rest = "";
+/** Each call shows what has been written since the one before, and returns all of it. */
+function followLog(terminal: Terminal, file: string, from: number): () => Promise<string> {
+  let shownChars = 0;
   return async () => {
-    const handle = await open(file, "r");
-    try {
-      const { size } = await handle.stat();
-      if (size <= position) return;
-      const { buffer, bytesRead } = await handle.read(
-        Buffer.alloc(size - position),
-        0,
-        size - position,
-        position,
-      );
-      position += bytesRead;
-      const lines = (rest + buffer.toString("utf8", 0, bytesRead)).split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) terminal.note(line);
-    } finally {
-      await handle.close();
-    }
+    const text = await readFrom(file, from);
+    const whole = text.slice(0, text.lastIndexOf("\n") + 1);
+    const fresh = whole.slice(shownChars).trimEnd();
+    shownChars = whole.length;
+    if (fresh !== "") terminal.note(fresh);
+    return whole;
   };
+}
+
+async function readFrom(file: string, from: number): Promise<string> {
+  const handle = await open(file, "r");
+  try {
+    const size = (await handle.stat()).size - from;
+    if (size <= 0) return "";
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, from);
+    return buffer.toString("utf8", 0, bytesRead);
+  } finally {
+    await handle.close();
+  }
 }

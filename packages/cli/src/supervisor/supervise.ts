@@ -9,6 +9,7 @@ import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
 import { EXIT } from "../exit-codes.ts";
+import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
 import type { Terminal } from "../terminal.ts";
@@ -147,16 +148,9 @@ async function announce(
     terminal.note(`viv: the service does not answer at ${url}; the reason is in ${layout.logDir}/*.log`);
     return false;
   }
-  terminal.note(`Vivarium serves after ${formatSeconds(performance.now() - startedAt)}`);
-  terminal.note(`  URL        ${url}`);
-  terminal.note(`  API key    ${bootstrapKeyPath(layout.dataDir)}`);
-  terminal.note(`  Isolation  ${health.isolation}`);
-  terminal.note(`  Logs       ${layout.logDir}`);
-  if (health.isolation === "emulated") {
-    terminal.note(
-      "warning: no working KVM here: every session still has a machine of its own, but emulated, ten to a hundred times slower (viv doctor)",
-    );
-  }
+  const keyFile = bootstrapKeyPath(layout.dataDir);
+  const after = formatSeconds(performance.now() - startedAt);
+  terminal.note(renderBanner({ url, keyFile, logDir: layout.logDir, health, after }));
   return true;
 }
 

@@ -1,0 +1,28 @@
+import type { Health } from "@vivarium/sdk";
+
+/** First words of the banner: by them a waiting `viv` knows that the supervisor has said all it has to say. */
+export const BANNER_START = "Vivarium serves";
+
+/** What somebody who has just started the service wants to know. */
+export function renderBanner(facts: {
+  url: string;
+  keyFile: string;
+  logDir: string;
+  health: Health;
+  after: string;
+}): string {
+  const { url, keyFile, logDir, health, after } = facts;
+  const lines = [
+    ...(health.isolation === "emulated"
+      ? [
+          "warning: no working KVM: sessions still have machines of their own, but emulated ones, 10 to 100 times slower (see: viv doctor)",
+        ]
+      : []),
+    `${BANNER_START} after ${after}`,
+    `  URL        ${url}`,
+    `  API key    ${keyFile}`,
+    `  Isolation  ${health.isolation}`,
+    `  Logs       ${logDir}`,
+  ];
+  return lines.join("\n");
+}
