@@ -17,7 +17,7 @@ import { type MachineTraces, machineTraces } from "./machine-traces.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const POOL = "/var/lib/vivarium/pool";
-const IMAGES = join(POOL, "images");
+export const IMAGES = join(POOL, "images");
 const START_LIMIT_MS = 90_000;
 const STOP_LIMIT_MS = 45_000;
 

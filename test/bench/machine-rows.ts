@@ -1,0 +1,93 @@
+/** Rows about machines: a load by hand beside a create through the service, an exec's floor beside its round trip. */
+import { join } from "node:path";
+import { createLog } from "@vivarium/kit/log";
+import { Client } from "@vivarium/sdk";
+import { prepareQemuRoot } from "../../packages/node/src/host/qemu-root.ts";
+import { baselineKey, findBaselines } from "../../packages/node/src/snapshots/baselines.ts";
+import { nodeCaller } from "../support/node-caller.ts";
+import type { ServiceFacts } from "../support/service.ts";
+import { loadByHand, prepareTap, removeTap } from "./load-by-hand.ts";
+import { percentile, type Row, repeated, row, timed } from "./samples.ts";
+
+export async function createRows(facts: ServiceFacts, imagesDir: string, n: number): Promise<Row[]> {
+  const qemu = await prepareQemuRoot(facts.dataDir);
+  const baselines = await findBaselines({ imagesDir, qemu, log: createLog("bench", "error") });
+  const baseline = baselines.get(baselineKey("base", "small"));
+  if (!baseline) throw new Error(`no baseline of base/small in ${imagesDir}: run ./setup`);
+  const client = new Client({ url: facts.url, apiKey: facts.apiKey });
+  const firstAnswers: number[] = [];
+  const firstExecs: number[] = [];
+  const creates: number[] = [];
+  await prepareTap();
+  try {
+    // Alternating, so that a noisy minute of the host meets both alike. The first round warms up.
+    for (let i = 0; i <= n; i++) {
+      const byHand = await loadByHand(baseline, join(facts.dataDir, "pool"));
+      const create = await createToFirstExec(client);
+      if (i === 0) continue;
+      firstAnswers.push(byHand.firstAnswerMs);
+      firstExecs.push(byHand.firstExecMs);
+      creates.push(create);
+    }
+  } finally {
+    await removeTap();
+  }
+  const ratio = percentile(creates, 50) / percentile(firstAnswers, 50);
+  const execRatio = percentile(creates, 50) / percentile(firstExecs, 50);
+  return [
+    row("F1 load, by hand, to the agent's first answer", "ms", firstAnswers),
+    row("F1 load, by hand, to the first exec", "ms", firstExecs),
+    row(
+      "pool miss: create to first exec",
+      "ms",
+      creates,
+      `${ratio.toFixed(2)} × F1 (goal ≤ 1.25); ${execRatio.toFixed(2)} × F1 with its first exec`,
+    ),
+  ];
+}
+
+async function createToFirstExec(client: Client): Promise<number> {
+  let id = "";
+  const ms = await timed(async () => {
+    id = (await client.sessions.create()).session_id;
+    await client.sessions.exec(id, { command: ["true"] });
+  });
+  await client.sessions.delete(id);
+  return ms;
+}
+
+export async function execRows(facts: ServiceFacts, n: number): Promise<Row[]> {
+  const client = new Client({ url: facts.url, apiKey: facts.apiKey });
+  const node = nodeCaller(facts.nodeSocket);
+  const { session_id: id } = await client.sessions.create();
+  try {
+    for (let i = 0; i < 10; i++) await client.sessions.exec(id, { command: ["true"] });
+    const { body } = await node.call("GET", "/v1/machines");
+    const { machines } = body as { machines: { machine_id: string }[] };
+    const machineId = machines.find((machine) => machine.machine_id.startsWith(id))?.machine_id ?? "";
+    const inGuest: number[] = [];
+    const throughNode: number[] = [];
+    const throughApi = await repeated(n, async () => {
+      const nodeMs = await timed(async () => {
+        const done = await node.exec(machineId, { argv: ["true"] });
+        inGuest.push((done.exit?.duration_us ?? Number.NaN) / 1000);
+      });
+      throughNode.push(nodeMs);
+      return timed(() => client.sessions.exec(id, { command: ["true"] }));
+    });
+    const over = (percent: number) =>
+      (percentile(throughApi, percent) - percentile(inGuest, percent)).toFixed(1);
+    return [
+      row("F3 exec of true, measured in the guest", "ms", inGuest),
+      row("node call: exec of true over the node's socket", "ms", throughNode),
+      row(
+        "exec round trip of true, live session",
+        "ms",
+        throughApi,
+        `F3 + ${over(50)} ms p50 (goal ≤ 3), + ${over(95)} ms p95 (goal ≤ 10)`,
+      ),
+    ];
+  } finally {
+    await client.sessions.delete(id);
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Benchmarks: floors and rows of one run, side by side. Figures count as ratios only; the machine is shared.
+ *
+ *   npm run bench [-- --quick] [--out FILE]
+ */
+import { mkdir, writeFile } from "node:fs/promises";
+import { cpus, release, totalmem } from "node:os";
+import { dirname, join } from "node:path";
+import { parseArgs } from "node:util";
+import { NodeInfo } from "@vivarium/contract/node";
+import { Client } from "@vivarium/sdk";
+import { nodeCaller } from "../support/node-caller.ts";
+import { IMAGES, type ServiceFacts, startService } from "../support/service.ts";
+import { apiRows } from "./api-rows.ts";
+import { createRows, execRows } from "./machine-rows.ts";
+import type { Row } from "./samples.ts";
+
+const { values } = parseArgs({ options: { quick: { type: "boolean" }, out: { type: "string" } } });
+const effort = values.quick ? { creates: 5, execs: 20, loadS: 3 } : { creates: 20, execs: 200, loadS: 10 };
+
+const service = await startService();
+try {
+  const rows = [
+    ...(await createRows(service.facts, IMAGES, effort.creates)),
+    ...(await execRows(service.facts, effort.execs)),
+    ...(await apiRows(service.facts, effort.loadS)),
+  ];
+  const surroundings = await describeSurroundings(service.facts);
+  printTable(rows, surroundings);
+  await writeRows(rows, surroundings);
+} finally {
+  await service.stop();
+}
+
+async function describeSurroundings(facts: ServiceFacts) {
+  const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/info");
+  const info = NodeInfo.parse(body);
+  const health = await new Client({ url: facts.url }).health();
+  const [cpu] = cpus();
+  return {
+    machine: `${cpus().length} × ${cpu?.model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB`,
+    accelerator: info.isolation === "kvm" ? "kvm" : "tcg",
+    versions: {
+      vivarium: health.version,
+      qemu: info.qemu_version,
+      node: process.versions.node,
+      kernel: release(),
+    },
+  };
+}
+
+type Surroundings = Awaited<ReturnType<typeof describeSurroundings>>;
+
+function printTable(rows: Row[], { machine, accelerator, versions }: Surroundings): void {
+  const width = Math.max(...rows.map(({ name }) => name.length));
+  const number = (value: number) => (value >= 100 ? value.toFixed(0) : value.toFixed(1)).padStart(9);
+  console.log(`\n${machine}; ${accelerator}; QEMU ${versions.qemu}, Node ${versions.node}\n`);
+  console.log(`${"".padEnd(width)}        p50       p95          n`);
+  for (const { name, unit, p50, p95, n, note } of rows)
+    console.log(
+      `${name.padEnd(width)} ${number(p50)} ${number(p95)} ${unit.padEnd(4)} ${String(n).padStart(5)}  ${note ?? ""}`,
+    );
+}
+
+async function writeRows(rows: Row[], surroundings: Surroundings): Promise<void> {
+  const at = new Date().toISOString();
+  const file = values.out ?? join(import.meta.dirname, "results", `${at.replaceAll(":", "-")}.json`);
+  await mkdir(dirname(file), { recursive: true });
+  const whole = rows.map((each) => ({ at, ...each, ...surroundings }));
+  await writeFile(file, `${JSON.stringify(whole, null, 2)}\n`);
+  console.log(`\nrows: ${file}`);
+}
