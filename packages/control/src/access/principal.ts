@@ -9,3 +9,13 @@ export interface Principal {
   /** The key's own ceiling of live sessions; null: the organisation's alone. */
   concurrentSessions: number | null;
 }
+
+/** What a principal may see: its organisation, and its project alone where the key is bound to one. */
+export interface Scope {
+  orgId: string;
+  projectId: string | null;
+}
+
+export function scopeOf(principal: Principal): Scope {
+  return { orgId: principal.orgId, projectId: principal.scopedProjectId };
+}

@@ -1,6 +1,7 @@
 import { type BatchExecResult, LIMITS } from "@vivarium/contract/api";
+import type { Scope } from "../access/principal.ts";
 import { errorBody } from "../http/render-error.ts";
-import type { Scope, SessionRow } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { execBuffered, type SessionExecDeps } from "./exec.ts";
 import type { CommandInput } from "./open-exec.ts";
 

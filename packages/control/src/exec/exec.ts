@@ -1,7 +1,8 @@
 import { type ExecResult, LIMITS } from "@vivarium/contract/api";
+import type { Scope } from "../access/principal.ts";
+import { leaseSession } from "../sessions/lease.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import type { Scope, SessionRow } from "../sessions/store.ts";
-import { setDestroyAfter } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
 import { brokenOff, type CommandInput, type ExecDeps, execCall, openExec } from "./open-exec.ts";
 import { waitForLive } from "./wait-for-live.ts";
@@ -42,6 +43,6 @@ export async function execBuffered(
 export async function markCompleted(deps: ExecDeps, session: SessionRow): Promise<void> {
   deps.activity.touch(session.id);
   if (session.destroy_on_completion) {
-    await setDestroyAfter(deps.db, session.id, COMPLETION_GRACE_MS).catch(() => undefined);
+    await leaseSession(deps.db, session.id, COMPLETION_GRACE_MS).catch(() => undefined);
   }
 }

@@ -8,8 +8,9 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { Activity } from "../sessions/activity.ts";
+import { rereadSession } from "../sessions/get.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import { findSessionById, type SessionRow } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { notUsable } from "./wait-for-live.ts";
 
 export interface ExecDeps {
@@ -67,7 +68,7 @@ export async function brokenOff(deps: ExecDeps, session: SessionRow, cause: unkn
 
 /** A session that was destroyed, or failed, under a request explains the request's failure. */
 async function endedMeanwhile(db: Database, session: SessionRow): Promise<ApiError | undefined> {
-  const now = await findSessionById(db, session.id);
+  const now = await rereadSession(db, session.id);
   if (!now || now.state === "destroyed") {
     return new ApiError("session_ended", "the session was destroyed while the request was in flight");
   }

@@ -1,13 +1,14 @@
 import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
+import { type Scope, scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
 import { SessionParams } from "../sessions/routes.ts";
-import { type Scope, type SessionRow, scopeOf } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
 import { execBuffered, markCompleted, type SessionExecDeps } from "./exec.ts";
 import { type CommandInput, execCall, openExec } from "./open-exec.ts";

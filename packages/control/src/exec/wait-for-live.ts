@@ -1,9 +1,10 @@
 import { LIMITS } from "@vivarium/contract/api";
+import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { ApiError, sessionNotFound } from "../http/api-error.ts";
 import { getSession } from "../sessions/get.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import type { Scope, SessionRow } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 
 /** Moves by another process are noticed at this pace; those of this process at once. */
 const POLL_MS = 250;

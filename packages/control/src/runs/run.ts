@@ -13,7 +13,8 @@ import {
 } from "@vivarium/contract/api";
 import type { ExecCall } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
-import type { Principal } from "../access/principal.ts";
+import { type Principal, scopeOf } from "../access/principal.ts";
+import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
 import { waitForLive } from "../exec/wait-for-live.ts";
@@ -21,17 +22,12 @@ import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
-import {
-  admitSession,
-  BASE_TEMPLATE,
-  checkProjectScope,
-  checkReferences,
-  resolveProject,
-  type SessionSettings,
-} from "../sessions/admit.ts";
+import { admitSession, BASE_TEMPLATE, checkReferences, type SessionSettings } from "../sessions/admit.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
+import { rereadSession } from "../sessions/get.ts";
+import { leaseSession } from "../sessions/lease.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import { findSessionById, type SessionRow, scopeOf, setDestroyAfter } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
 export type RunDeps = DestroyDeps & ExecDeps & { node: NodeState };
@@ -91,7 +87,7 @@ async function waitForRun(
     return await Promise.race([waitForLive(deps, scopeOf(principal), session.id, LIMITS.provisionMs), gone]);
   } catch (cause) {
     if (!(cause instanceof ApiError)) throw cause;
-    const now = await findSessionById(deps.db, session.id);
+    const now = await rereadSession(deps.db, session.id);
     if (now?.state === "destroyed")
       throw new ApiError("session_ended", "the run's session was destroyed", { cause });
     // Nothing has run yet, so the caller may simply try again.
@@ -175,7 +171,7 @@ async function putCode(
 async function keepLease({ db }: RunDeps, sessionId: string, over: AbortSignal): Promise<void> {
   while (!over.aborted) {
     await sleep(RENEW_MS, over);
-    if (!over.aborted) await setDestroyAfter(db, sessionId, RUN_LEASE_MS).catch(() => undefined);
+    if (!over.aborted) await leaseSession(db, sessionId, RUN_LEASE_MS).catch(() => undefined);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { CheckResult, Health } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { sql } from "kysely";
+import { ping } from "../db/ping.ts";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -28,7 +28,7 @@ export async function checkHealth(deps: { db: Database; node: NodeState; version
 
 async function isStoreUp(db: Database): Promise<boolean> {
   return await withinTime(
-    sql`select 1`.execute(db).then(
+    ping(db).then(
       () => true,
       () => false,
     ),

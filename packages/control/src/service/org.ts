@@ -1,27 +1,27 @@
 import { DEFAULT_SIZE, LIMITS, type OrgRecord, SIZE_NAMES, SIZES } from "@vivarium/contract/api";
+import { getOrg } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
-import { findOrg } from "../access/store.ts";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../sessions/admit.ts";
-import { countActive } from "../sessions/store.ts";
+import { countActiveSessions } from "../sessions/count-active.ts";
 
 /** Capacity and limits of the caller's organisation, from the catalog alone. */
 export async function readOrg(
   { db, node }: { db: Database; node: NodeState },
   principal: Principal,
 ): Promise<OrgRecord> {
-  const org = await findOrg(db, principal.orgId);
-  const active = await countActive(db, principal.orgId, principal.keyId);
+  const org = await getOrg(db, principal.orgId);
+  const active = await countActiveSessions(db, principal);
   const baselines = (node.lastKnown?.baselines ?? []).filter(({ template }) => template === BASE_TEMPLATE);
   return {
     org_id: org.id,
     name: org.name,
-    created_at: org.created_at.toISOString(),
-    suspended: org.suspended,
-    capacity: { running: active.org, warm: 0, limits: { running: org.concurrent_sessions } },
+    created_at: org.createdAt.toISOString(),
+    suspended: org.isSuspended,
+    capacity: { running: active.org, warm: 0, limits: { running: org.concurrentSessions } },
     limits: {
-      concurrent_sessions: org.concurrent_sessions,
+      concurrent_sessions: org.concurrentSessions,
       fork_children: LIMITS.forkChildrenDefault,
       idle_timeout_ms: LIMITS.idleTimeoutMs,
       max_lifetime_ms: LIMITS.maxLifetimeMs,

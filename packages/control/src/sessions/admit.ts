@@ -1,20 +1,20 @@
 /** Lets a new session in: name, ceilings, capacity and the insert, in one transaction that holds the org's row. */
-import { ID_PREFIXES, type Size } from "@vivarium/contract/api";
+import type { Size } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
 import type { Insertable } from "kysely";
+import { takeOrgTurn } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
-import { hasProject, lockOrg } from "../access/store.ts";
 import type { Queries } from "../db/pool.ts";
 import type { SessionTable } from "../db/tables.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
+import { countActiveSessions } from "./count-active.ts";
 import { FIRST_STATE } from "./state.ts";
-import { countActive, insertSession, isNameTaken, type SessionRow } from "./store.ts";
+import { insertSession, isNameTaken, type SessionRow } from "./store.ts";
 
 export const BASE_TEMPLATE = "base";
 /** How long a claim on provisioning lasts without renewal. */
 export const PROVISION_LEASE_MS = 10_000;
-const PROJECT_ID = new RegExp(`^${ID_PREFIXES.project}[a-z0-9]{21}$`);
 
 export type SessionSettings = Omit<
   Insertable<SessionTable>,
@@ -27,7 +27,7 @@ export async function admitSession(
   principal: Principal,
   settings: SessionSettings,
 ): Promise<SessionRow> {
-  const org = await lockOrg(tx, principal.orgId);
+  const org = await takeOrgTurn(tx, principal.orgId);
   if (settings.name && (await isNameTaken(tx, principal.orgId, settings.name)))
     throw nameTaken(settings.name);
   await checkCeilings(tx, principal, org.concurrentSessions);
@@ -42,29 +42,6 @@ export async function admitSession(
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
   return row;
-}
-
-/** The project a session is attributed to: as asked, where the key may; else the key's own. */
-export async function resolveProject(
-  tx: Queries,
-  principal: Principal,
-  asked: string | null | undefined,
-): Promise<string | null> {
-  if (asked == null) return principal.scopedProjectId ?? principal.defaultProjectId;
-  if (principal.scopedProjectId !== null) return asked;
-  if (!PROJECT_ID.test(asked) || !(await hasProject(tx, principal.orgId, asked))) {
-    throw new ApiError("not_found", "project_id: no project of your organisation has this id");
-  }
-  return asked;
-}
-
-/** A scoped key names its own project or none. */
-export function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
-  if (asked == null || principal.scopedProjectId === null || asked === principal.scopedProjectId) return;
-  throw new ApiError(
-    "forbidden",
-    "project_id: this API key is bound to another project; leave the field out",
-  );
 }
 
 /** Templates, volumes and checkpoints other than the base template do not exist in this version. */
@@ -84,7 +61,7 @@ export function checkReferences(refs: {
 }
 
 async function checkCeilings(tx: Queries, principal: Principal, orgCeiling: number): Promise<void> {
-  const active = await countActive(tx, principal.orgId, principal.keyId);
+  const active = await countActiveSessions(tx, principal);
   if (active.org >= orgCeiling) {
     throw new ApiError(
       "account_concurrency_exceeded",

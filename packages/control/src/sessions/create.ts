@@ -1,15 +1,9 @@
 import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
 import type { Principal } from "../access/principal.ts";
+import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import {
-  admitSession,
-  BASE_TEMPLATE,
-  checkProjectScope,
-  checkReferences,
-  resolveProject,
-  type SessionSettings,
-} from "./admit.ts";
+import { admitSession, BASE_TEMPLATE, checkReferences, type SessionSettings } from "./admit.ts";
 import { checkCreate } from "./create-rules.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";

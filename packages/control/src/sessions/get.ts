@@ -1,11 +1,17 @@
 import { SESSION_ID_PATTERN } from "@vivarium/contract/api";
+import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { sessionNotFound } from "../http/api-error.ts";
-import { findAnySession, type Scope, type SessionRow } from "./store.ts";
+import { findAnySession, findSessionById, type SessionRow } from "./store.ts";
 
 /** The caller's session, or the one answer for foreign, destroyed and never made. */
 export async function getSession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
   const row = SESSION_ID_PATTERN.test(id) ? await findAnySession(db, scope, id) : undefined;
   if (!row || row.state === "destroyed") throw sessionNotFound();
   return row;
+}
+
+/** What became of a session that is known to have existed, for work that is in the middle of it. */
+export async function rereadSession(db: Queries, id: string): Promise<SessionRow | undefined> {
+  return await findSessionById(db, id);
 }

@@ -7,6 +7,14 @@ interface KeyOfOrg {
   key: string;
 }
 
+/** Holds the key until the transaction ends; false when another transaction does. */
+export async function tryHoldKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise<boolean> {
+  const name = `${orgId} ${key}`;
+  const lock = await sql<{ held: boolean }>`
+    select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`.execute(tx);
+  return lock.rows[0]?.held ?? false;
+}
+
 export async function findIdempotencyKey(db: Queries, { orgId, key }: KeyOfOrg) {
   const row = await db
     .selectFrom("idempotency_keys")

@@ -1,11 +1,10 @@
 /** Idempotency-Key of creates (wire.md 4.3): one row per key, written in the transaction that makes the session. */
 import { IDEMPOTENCY_KEY_PATTERN, LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
-import { sql } from "kysely";
 import { keyedDigest } from "../access/pepper.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../http/api-error.ts";
 import { invalidField } from "../http/validation.ts";
-import { deleteIdempotencyKey, findIdempotencyKey } from "./idempotency-store.ts";
+import { deleteIdempotencyKey, findIdempotencyKey, tryHoldKey } from "./idempotency-store.ts";
 
 export interface IdempotentRequest {
   orgId: string;
@@ -38,9 +37,7 @@ export async function claimIdempotencyKey(
   tx: Queries,
   request: IdempotentRequest,
 ): Promise<string | undefined> {
-  const lock = await sql<{ held: boolean }>`select pg_try_advisory_xact_lock(hashtextextended(
-    ${`${request.orgId} ${request.key}`}, 0)) as held`.execute(tx);
-  if (!lock.rows[0]?.held) {
+  if (!(await tryHoldKey(tx, request))) {
     throw new ApiError(
       "idempotency_key_in_progress",
       "Idempotency-Key: a request with this key is still in progress",

@@ -1,7 +1,8 @@
 import { sql } from "kysely";
+import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import type { Cursor } from "./cursor.ts";
-import type { Scope, SessionRow } from "./store.ts";
+import type { SessionRow } from "./store.ts";
 
 /** Newest first by creation. */
 export async function listCurrent(

@@ -1,11 +1,12 @@
 import { LIMITS, LIST_STATES, type ListState } from "@vivarium/contract/api";
 import { plainText } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
+import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { invalidField } from "../http/validation.ts";
 import { decodeCursor, encodeCursor } from "./cursor.ts";
 import { listCurrent, listEnded } from "./list-store.ts";
-import type { Scope, SessionRow } from "./store.ts";
+import type { SessionRow } from "./store.ts";
 
 const ONCE = { error: "must be given once" };
 

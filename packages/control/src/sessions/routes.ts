@@ -1,5 +1,6 @@
 import { END_REASONS, SessionCreate, SessionList, SessionRecord } from "@vivarium/contract/api";
 import { z } from "zod";
+import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
@@ -10,7 +11,7 @@ import { getSession } from "./get.ts";
 import { readIdempotencyKey } from "./idempotency.ts";
 import { ListQuery, listSessions } from "./list.ts";
 import { toRecord } from "./record.ts";
-import { type SessionRow, scopeOf } from "./store.ts";
+import type { SessionRow } from "./store.ts";
 
 export const SessionParams = z.object({ id: z.string() });
 

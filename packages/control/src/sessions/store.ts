@@ -1,6 +1,6 @@
 import { LIMITS, type SessionState } from "@vivarium/contract/api";
 import { type Insertable, type Selectable, sql } from "kysely";
-import type { Principal } from "../access/principal.ts";
+import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
 import type { SessionTable } from "../db/tables.ts";
@@ -8,15 +8,6 @@ import { ACTIVE_STATES, type Move } from "./state.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
 type NewSession = Insertable<SessionTable>;
-
-/** Restricts a query to what the principal may see: its organisation, and its project where the key is scoped. */
-export interface Scope {
-  orgId: string;
-  projectId: string | null;
-}
-export function scopeOf(principal: Principal): Scope {
-  return { orgId: principal.orgId, projectId: principal.scopedProjectId };
-}
 
 export async function insertSession(db: Queries, session: NewSession): Promise<SessionRow | "name_taken"> {
   try {

@@ -1,0 +1,27 @@
+import type { Queries } from "../db/pool.ts";
+import { findOrg, lockOrg } from "./store.ts";
+
+export interface Org {
+  id: string;
+  name: string;
+  createdAt: Date;
+  isSuspended: boolean;
+  /** Ceiling of sessions that are creating or live. */
+  concurrentSessions: number;
+}
+
+export async function getOrg(db: Queries, orgId: string): Promise<Org> {
+  const row = await findOrg(db, orgId);
+  return {
+    id: row.id,
+    name: row.name,
+    createdAt: row.created_at,
+    isSuspended: row.suspended,
+    concurrentSessions: row.concurrent_sessions,
+  };
+}
+
+/** Takes a turn: until the transaction ends, nobody else counts or adds sessions of this organisation. */
+export async function takeOrgTurn(tx: Queries, orgId: string): Promise<{ concurrentSessions: number }> {
+  return await lockOrg(tx, orgId);
+}

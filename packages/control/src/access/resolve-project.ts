@@ -1,0 +1,30 @@
+import { ID_PREFIXES } from "@vivarium/contract/api";
+import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../http/api-error.ts";
+import type { Principal } from "./principal.ts";
+import { hasProject } from "./store.ts";
+
+const PROJECT_ID = new RegExp(`^${ID_PREFIXES.project}[a-z0-9]{21}$`);
+
+/** A key that is bound to a project names that project or none. */
+export function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
+  if (asked == null || principal.scopedProjectId === null || asked === principal.scopedProjectId) return;
+  throw new ApiError(
+    "forbidden",
+    "project_id: this API key is bound to another project; leave the field out",
+  );
+}
+
+/** The project a session is attributed to: as asked, where it exists; else the key's own. */
+export async function resolveProject(
+  tx: Queries,
+  principal: Principal,
+  asked: string | null | undefined,
+): Promise<string | null> {
+  if (asked == null) return principal.scopedProjectId ?? principal.defaultProjectId;
+  if (principal.scopedProjectId !== null) return asked;
+  if (!PROJECT_ID.test(asked) || !(await hasProject(tx, principal.orgId, asked))) {
+    throw new ApiError("not_found", "project_id: no project of your organisation has this id");
+  }
+  return asked;
+}

@@ -1,0 +1,21 @@
+/** One PostgreSQL for a run of the tests; every test file clones its own database from a migrated template. */
+import type { TestProject } from "vitest/node";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/embedded-postgres.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Folder of the server's unix socket; unset where the tests of this run need no database. */
+    postgresFolder: string;
+  }
+}
+
+let postgres: EmbeddedPostgres | undefined;
+
+export async function setup(project: TestProject): Promise<void> {
+  postgres = await startEmbeddedPostgres();
+  project.provide("postgresFolder", postgres.folder);
+}
+
+export async function teardown(): Promise<void> {
+  await postgres?.stop();
+}
