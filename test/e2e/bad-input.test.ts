@@ -89,7 +89,7 @@ const CREATES: [field: string, body: unknown][] = [
 ];
 
 describe("POST /v1/sessions refuses", () => {
-  test.each(CREATES)("%s: %j", async (field, body) => {
+  test.each(CREATES)("%s (%#)", async (field, body) => {
     const answer = await ask("/v1/sessions", { body });
     // Of two fields that exclude each other either may be named.
     const start =
@@ -148,7 +148,7 @@ const EXECS: [field: string, body: unknown][] = [
 ];
 
 describe("POST /v1/sessions/{id}/exec refuses", () => {
-  test.each(EXECS)("%s: %.60j", async (field, body) => {
+  test.each(EXECS)("%s (%#)", async (field, body) => {
     for (const query of ["", "?stream=true"]) {
       expectRefusal(await ask(`/v1/sessions/${sessionId}/exec${query}`, { body }), 400, "validation", field);
     }
@@ -203,7 +203,7 @@ const RUNS: [field: string, body: unknown][] = [
 ];
 
 describe("POST /v1/sessions/exec refuses", () => {
-  test.each(RUNS)("%s: %.70j", async (field, body) => {
+  test.each(RUNS)("%s (%#)", async (field, body) => {
     expectRefusal(await ask("/v1/sessions/exec", { body }), 400, "validation", field);
   });
 });
@@ -223,7 +223,7 @@ const LISTS: [field: string, query: string][] = [
 ];
 
 describe("GET /v1/sessions and DELETE refuse", () => {
-  test.each(LISTS)("%s: %s", async (field, query) => {
+  test.each(LISTS)("%s (%#)", async (field, query) => {
     expectRefusal(await ask(`/v1/sessions?${query}`), 400, "validation", field);
   });
 
