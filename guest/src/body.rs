@@ -1,0 +1,59 @@
+//! Bodies in both directions: JSON read whole under a cap, and answers that are whole or a stream of frames.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::Response;
+use hyper::body::{Body as HttpBody, Frame, Incoming};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use crate::refusal::Refusal;
+
+pub type Body = Either<Full<Bytes>, FrameStream>;
+
+/// Enough for an argument list of the kernel's own limit and an environment, escaped.
+const JSON_BYTES: usize = 8 * 1024 * 1024;
+
+pub fn whole(body: Full<Bytes>) -> Body {
+    Either::Left(body)
+}
+
+pub fn json(value: &impl Serialize) -> Result<Response<Body>, Refusal> {
+    let text = serde_json::to_vec(value).map_err(|e| Refusal::internal("write the answer", e))?;
+    Ok(Response::new(whole(Full::from(text))))
+}
+
+pub async fn read_json<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
+    let bytes = Limited::new(body, JSON_BYTES)
+        .collect()
+        .await
+        .map_err(|error| {
+            Refusal::invalid(format!("body: expected at most {JSON_BYTES} bytes, read failed: {error}"))
+        })?
+        .to_bytes();
+    serde_json::from_slice(&bytes).map_err(|error| Refusal::invalid(format!("body: {error}")))
+}
+
+/// Frames as they come. A full channel is the back-pressure, a dropped one tells the sender that the host has gone.
+pub struct FrameStream(pub mpsc::Receiver<Bytes>);
+
+impl HttpBody for FrameStream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    /// Known early, the end rides on the last frame instead of costing one more.
+    fn is_end_stream(&self) -> bool {
+        self.0.is_closed() && self.0.is_empty()
+    }
+}

@@ -1,0 +1,101 @@
+//! The cgroup tree: `agent` for PID 1, `user` for everything that runs on behalf of the session, one leaf per command.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::log;
+
+const ROOT: &str = "/sys/fs/cgroup";
+const USER: &str = "/sys/fs/cgroup/user";
+const AGENT: &str = "/sys/fs/cgroup/agent";
+/// What a machine keeps for kernel and agent, so that a hungry command cannot starve them.
+const RESERVED_BYTES: u64 = 48 * 1024 * 1024;
+const USER_PIDS: u32 = 4096;
+const FROZEN_CHECK: Duration = Duration::from_millis(2);
+
+#[derive(Default)]
+pub struct Cgroups {
+    next: Cell<u64>,
+    /// Leaves whose command ended but whose background processes may still run.
+    left: RefCell<Vec<PathBuf>>,
+}
+
+pub struct Leaf {
+    path: PathBuf,
+    pub dir: File,
+}
+
+impl Cgroups {
+    pub fn set_up() -> io::Result<Cgroups> {
+        fs::create_dir_all(AGENT)?;
+        fs::create_dir_all(USER)?;
+        write(AGENT, "cgroup.procs", "1")?;
+        write(ROOT, "cgroup.subtree_control", "+pids +memory +cpu")?;
+        let info = rustix::system::sysinfo();
+        let total = info.totalram * u64::from(info.mem_unit.max(1));
+        let limit = total.saturating_sub(RESERVED_BYTES);
+        log::warn("limit memory", write(USER, "memory.max", &limit.to_string()));
+        log::warn("limit pids", write(USER, "pids.max", &USER_PIDS.to_string()));
+        log::warn("weigh the agent", write(AGENT, "cpu.weight", "1000"));
+        let spared = fs::write("/proc/self/oom_score_adj", "-1000");
+        log::warn("spare the agent from the OOM killer", spared);
+        Ok(Cgroups::default())
+    }
+
+    pub fn create_leaf(&self) -> io::Result<Leaf> {
+        let number = self.next.replace(self.next.get() + 1);
+        let path = Path::new(USER).join(format!("exec-{number}"));
+        fs::create_dir(&path)?;
+        let dir = File::open(&path)?;
+        Ok(Leaf { path, dir })
+    }
+
+    /// A leaf goes when it is empty; until then it is tried again whenever another one ends.
+    pub fn release(&self, leaf: Leaf) {
+        let mut left = self.left.borrow_mut();
+        left.push(leaf.path);
+        left.retain(|path| matches!(fs::remove_dir(path), Err(e) if e.kind() == io::ErrorKind::ResourceBusy));
+    }
+
+    pub fn kill_user(&self) -> io::Result<()> {
+        write(USER, "cgroup.kill", "1")
+    }
+
+    /// Answers false when some process could not be frozen in time.
+    pub async fn freeze_user(&self, within: Duration) -> io::Result<bool> {
+        write(USER, "cgroup.freeze", "1")?;
+        let end = Instant::now() + within;
+        while !is_frozen()? {
+            if Instant::now() > end {
+                return Ok(false);
+            }
+            sleep(FROZEN_CHECK).await;
+        }
+        Ok(true)
+    }
+
+    pub fn thaw_user(&self) -> io::Result<()> {
+        write(USER, "cgroup.freeze", "0")
+    }
+}
+
+impl Leaf {
+    /// Every process in it, also those that left the command's session or process group.
+    pub fn kill(&self) {
+        log::warn("kill a command", fs::write(self.path.join("cgroup.kill"), "1"));
+    }
+}
+
+fn is_frozen() -> io::Result<bool> {
+    let events = fs::read_to_string(Path::new(USER).join("cgroup.events"))?;
+    Ok(events.lines().any(|line| line == "frozen 1"))
+}
+
+fn write(cgroup: &str, file: &str, value: &str) -> io::Result<()> {
+    fs::write(Path::new(cgroup).join(file), value)
+}

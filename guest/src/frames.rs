@@ -1,0 +1,83 @@
+//! Frames of an exec answer: 1 byte type, 4 bytes payload length (big-endian), payload.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+use serde_json::json;
+
+/// Half of what the contract allows: a frame waiting for a window is memory.
+pub const PAYLOAD_BYTES: usize = 32 * 1024;
+const HEADER_BYTES: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FrameType {
+    Stdout = 0x01,
+    Stderr = 0x02,
+    Exit = 0x03,
+    Error = 0x04,
+}
+
+#[derive(Serialize, Debug, Default, PartialEq)]
+pub struct ExecEnd {
+    pub exit_code: i32,
+    pub timed_out: bool,
+    pub duration_us: u64,
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+}
+
+pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
+    debug_assert!(payload.len() <= PAYLOAD_BYTES);
+    let mut frame = BytesMut::with_capacity(HEADER_BYTES + payload.len());
+    frame.put_u8(kind as u8);
+    frame.put_u32(payload.len() as u32);
+    frame.put_slice(payload);
+    frame.freeze()
+}
+
+pub fn exit(end: &ExecEnd) -> Bytes {
+    encode(FrameType::Exit, json!(end).to_string().as_bytes())
+}
+
+pub fn error(message: &str) -> Bytes {
+    encode(FrameType::Error, json!({ "message": message }).to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOLDEN: &str = include_str!("../../packages/contract/fixtures/frames.json");
+
+    fn bytes(hex: &serde_json::Value) -> Vec<u8> {
+        let hex = hex.as_str().unwrap();
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
+    }
+
+    #[test]
+    fn frames_are_those_the_host_reads() {
+        let golden: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+        for frame in golden["frames"].as_array().unwrap() {
+            let kind = match frame["type"].as_str().unwrap() {
+                "stdout" => FrameType::Stdout,
+                "stderr" => FrameType::Stderr,
+                "exit" => FrameType::Exit,
+                _ => FrameType::Error,
+            };
+            let encoded = encode(kind, &bytes(&frame["payload_hex"]));
+            assert_eq!(encoded, bytes(&frame["hex"]), "{}", frame["name"]);
+        }
+    }
+
+    #[test]
+    fn the_exit_frame_carries_every_field() {
+        let frame = exit(&ExecEnd { exit_code: -1, timed_out: true, duration_us: 7, ..Default::default() });
+        assert_eq!(frame[0], 0x03);
+        let end: serde_json::Value = serde_json::from_slice(&frame[HEADER_BYTES..]).unwrap();
+        assert_eq!(
+            end,
+            json!({ "exit_code": -1, "timed_out": true, "duration_us": 7,
+                    "stdout_truncated": false, "stderr_truncated": false })
+        );
+    }
+}

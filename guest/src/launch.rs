@@ -1,0 +1,199 @@
+//! Everything about a command that is decided before it runs: its directory, environment and the files its name may
+//! mean.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use hyper::StatusCode;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+use serde::Deserialize;
+use tokio::net::unix::pipe::Receiver;
+
+use crate::cgroup::Leaf;
+use crate::refusal::Refusal;
+use crate::{sys, users};
+
+const WORKSPACE: &str = "/workspace";
+const ENVIRONMENT: &str = "/etc/environment";
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+#[derive(Deserialize)]
+pub struct ExecSpec {
+    pub argv: Vec<String>,
+    pub cwd: Option<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub timeout_ms: u64,
+    pub output_limit_bytes: Option<u64>,
+}
+
+pub struct Child {
+    pub pid: Pid,
+    pub stdout: Receiver,
+    pub stderr: Receiver,
+    /// Ends empty once the command runs; else says why it does not.
+    pub report: Receiver,
+}
+
+pub fn prepare(spec: &ExecSpec) -> Result<sys::Launch, Refusal> {
+    let name = spec.argv.first().filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| Refusal::invalid("argv: expected a command, got none"))?;
+    let environment = environment(&spec.env)?;
+    let path = environment.get("PATH").map_or(PATH, String::as_str);
+    Ok(sys::Launch {
+        files: c_strings("argv", candidates(name, path))?,
+        argv: c_strings("argv", spec.argv.clone())?,
+        env: c_strings("env", environment.iter().map(|(k, v)| format!("{k}={v}")).collect())?,
+        cwd: c_string("cwd", check_cwd(spec.cwd.as_deref())?)?,
+        uid: users::UID,
+        gid: users::GID,
+        groups: users::supplementary_groups(),
+    })
+}
+
+pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
+    let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let pid = sys::spawn(
+        launch,
+        &sys::ChildFds {
+            cgroup: leaf.dir.as_fd(),
+            stdout: stdout_end.as_fd(),
+            stderr: stderr_end.as_fd(),
+            report: report_end.as_fd(),
+        },
+    )?;
+    let receiver = |fd| Receiver::from_owned_fd(fd);
+    Ok(Child { pid, stdout: receiver(stdout)?, stderr: receiver(stderr)?, report: receiver(report)? })
+}
+
+fn check_cwd(cwd: Option<&str>) -> Result<String, Refusal> {
+    let path = Path::new(WORKSPACE).join(cwd.unwrap_or(""));
+    let text = path.display().to_string();
+    let refuse = |code, message| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message));
+    match fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => Ok(text),
+        Ok(_) => refuse("cwd_not_a_directory", format!("cwd: {text} is not a directory")),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            refuse("cwd_not_a_directory", format!("cwd: {text}: {error}"))
+        }
+        Err(error) => refuse("cwd_not_found", format!("cwd: {text}: {error}")),
+    }
+}
+
+/// The base, then what the image says, then what the caller says.
+fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+    if let Some(key) = spec.keys().find(|key| key.is_empty() || key.contains('=')) {
+        return Err(Refusal::invalid(format!("env: {key:?} is no variable name")));
+    }
+    let base = [
+        ("PATH", PATH),
+        ("HOME", users::HOME),
+        ("USER", users::NAME),
+        ("SHELL", "/bin/bash"),
+        ("LANG", "C.UTF-8"),
+    ];
+    let base = base.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let image = parse_environment(&fs::read_to_string(ENVIRONMENT).unwrap_or_default());
+    let spec = spec.iter().map(|(key, value)| (key.clone(), value.clone()));
+    Ok(base.into_iter().chain(image).chain(spec).collect())
+}
+
+/// Lines of KEY=VALUE, the value perhaps in quotes; anything else is skipped, as the login programs do.
+fn parse_environment(text: &str) -> Vec<(String, String)> {
+    let assignment = |line: &str| {
+        let line = line.trim();
+        let (key, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+        let key = key.trim();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let fits = !key.is_empty() && key.chars().all(is_name);
+        fits.then(|| (key.to_owned(), unquoted(value.trim()).to_owned()))
+    };
+    text.lines().filter_map(assignment).collect()
+}
+
+fn unquoted(value: &str) -> &str {
+    let without = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+    without('"').or_else(|| without('\'')).unwrap_or(value)
+}
+
+/// The files to try in turn: an argument with a slash is a path, another one is looked up.
+fn candidates(name: &str, path: &str) -> Vec<String> {
+    if name.contains('/') {
+        return vec![name.to_owned()];
+    }
+    let in_dir = |dir: &str| match dir {
+        "" => format!("./{name}"),
+        dir => format!("{dir}/{name}"),
+    };
+    path.split(':').map(in_dir).collect()
+}
+
+fn c_strings(field: &str, texts: Vec<String>) -> Result<Vec<CString>, Refusal> {
+    texts.into_iter().map(|text| c_string(field, text)).collect()
+}
+
+fn c_string(field: &str, text: String) -> Result<CString, Refusal> {
+    CString::new(text).map_err(|_| Refusal::invalid(format!("{field}: expected text without NUL characters")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_files_have_optional_quotes() {
+        let text = "# comment\nA=1\n B = \"two words\" \nexport C='x=y'\nbroken\n=z\nD=\nE=\"\n";
+        let expected = [("A", "1"), ("B", "two words"), ("C", "x=y"), ("D", ""), ("E", "\"")];
+        let expected = expected.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(parse_environment(text), expected);
+    }
+
+    #[test]
+    fn the_callers_environment_wins() {
+        let spec = BTreeMap::from([("HOME".to_owned(), "/tmp".to_owned())]);
+        let environment = environment(&spec).unwrap();
+        assert_eq!(environment["HOME"], "/tmp");
+        assert_eq!(environment["USER"], "sandbox");
+        let wrong = BTreeMap::from([("A=B".to_owned(), String::new())]);
+        assert!(super::environment(&wrong).is_err());
+    }
+
+    #[test]
+    fn names_are_looked_up_and_paths_are_not() {
+        assert_eq!(candidates("ls", "/a:/b"), ["/a/ls", "/b/ls"]);
+        assert_eq!(candidates("ls", "/a:"), ["/a/ls", "./ls"]);
+        assert_eq!(candidates("./ls", "/a"), ["./ls"]);
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_or_none_is_refused() {
+        assert_eq!(check_cwd(Some("/etc")).unwrap(), "/etc");
+        let code = |cwd| format!("{:?}", check_cwd(Some(cwd)).unwrap_err());
+        assert!(code("/nowhere").contains("cwd_not_found"));
+        assert!(code("/etc/passwd").contains("cwd_not_a_directory"));
+        assert!(code("/etc/passwd/x").contains("cwd_not_a_directory"));
+    }
+
+    #[test]
+    fn commands_without_a_name_or_with_nul_are_refused() {
+        let spec = |argv: &[&str]| ExecSpec {
+            argv: argv.iter().map(|arg| arg.to_string()).collect(),
+            cwd: Some("/".into()),
+            env: BTreeMap::new(),
+            timeout_ms: 0,
+            output_limit_bytes: None,
+        };
+        assert!(prepare(&spec(&[])).is_err());
+        assert!(prepare(&spec(&[""])).is_err());
+        assert!(prepare(&spec(&["a\0b"])).is_err());
+        assert!(prepare(&spec(&["true"])).is_ok());
+    }
+}

@@ -1,0 +1,63 @@
+//! PID 1 of a Vivarium machine. It boots the machine as a script of named steps, then serves the host's requests over
+//! one virtio-serial port, one thread for all of it. The wire is fixed in `packages/contract/src/guest`.
+
+mod body;
+mod boot;
+mod cgroup;
+mod channel;
+mod clock;
+mod exec;
+mod files;
+mod frames;
+mod freeze;
+mod identity;
+mod launch;
+mod log;
+mod machine;
+mod network;
+mod output;
+mod power;
+mod reaper;
+mod refusal;
+mod resync;
+mod server;
+mod sys;
+mod users;
+
+use std::rc::Rc;
+
+use log::or_die;
+
+fn main() {
+    or_die("mount the first file systems", boot::mount_first());
+    boot::load_modules();
+    let disk = or_die("find the root disk", boot::wait_for_disk());
+    or_die("mount the root disk", boot::mount_root(&disk));
+    or_die("move to the root disk", boot::switch_root());
+    boot::mount_rest();
+    boot::raise_limits();
+    let cgroups = or_die("set up cgroups", cgroup::Cgroups::set_up());
+    users::ensure_sandbox();
+    boot::ensure_workspace();
+    network::configure();
+    or_die("serve", serve(machine::Machine::new(cgroups)));
+}
+
+fn serve(machine: machine::Machine) -> std::io::Result<()> {
+    let machine = Rc::new(machine);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .thread_keep_alive(std::time::Duration::from_secs(1))
+        .thread_stack_size(128 * 1024)
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        tokio::task::spawn_local(machine.reaper.clone().run()?);
+        let port = channel::Port::open().await;
+        log::line(&format!("ready after {} ms", clock::uptime_ms()));
+        loop {
+            let connection = port.accept().await;
+            server::serve(&machine, connection).await;
+        }
+    })
+}

@@ -1,0 +1,124 @@
+//! One output stream of a command: from its pipe into frames, no faster than the host takes them.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{mpsc, watch};
+
+use crate::frames::{self, FrameType, PAYLOAD_BYTES};
+
+pub struct Output {
+    pub pipe: Receiver,
+    pub kind: FrameType,
+    pub limit_bytes: Option<u64>,
+}
+
+/// Ends with the pipe, or, once `cut` turns true, with what is in the pipe at that moment: background processes may hold
+/// it open for ever. Answers whether bytes were dropped.
+pub async fn forward(
+    mut output: Output,
+    frames: mpsc::Sender<Bytes>,
+    mut cut: watch::Receiver<bool>,
+) -> bool {
+    let mut buffer = vec![0; PAYLOAD_BYTES];
+    let mut allowed = output.limit_bytes.unwrap_or(u64::MAX);
+    let mut truncated = false;
+    let mut last: Option<u64> = None;
+    while last != Some(0) {
+        let count = tokio::select! {
+            biased;
+            count = output.pipe.read(&mut buffer) => count.unwrap_or(0),
+            true = is_cut(&mut cut), if last.is_none() => {
+                last = Some(rustix::io::ioctl_fionread(&output.pipe).unwrap_or(0));
+                continue;
+            }
+        };
+        if count == 0 {
+            return truncated;
+        }
+        last = last.map(|last| last.saturating_sub(count as u64));
+        let kept = allowed.min(count as u64) as usize;
+        allowed -= kept as u64;
+        truncated |= kept < count;
+        if kept > 0 && frames.send(frames::encode(output.kind, &buffer[..kept])).await.is_err() {
+            return truncated;
+        }
+    }
+    tokio::task::spawn_local(drain(output.pipe, buffer));
+    truncated
+}
+
+async fn is_cut(cut: &mut watch::Receiver<bool>) -> bool {
+    cut.wait_for(|cut| *cut).await.is_ok()
+}
+
+/// A background process that outlives its command must not die of a closed pipe.
+async fn drain(mut pipe: Receiver, mut buffer: Vec<u8>) -> io::Result<()> {
+    buffer.truncate(4096);
+    buffer.shrink_to_fit();
+    while pipe.read(&mut buffer).await? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn pipe() -> (Receiver, std::io::PipeWriter) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        (Receiver::from_owned_fd(reader.into()).unwrap(), writer)
+    }
+
+    async fn collect(mut frames: mpsc::Receiver<Bytes>) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(frame) = frames.recv().await {
+            assert!(frame.len() <= PAYLOAD_BYTES + 5);
+            all.extend_from_slice(&frame[5..]);
+        }
+        all
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, future)
+    }
+
+    fn output(pipe: Receiver, limit_bytes: Option<u64>) -> Output {
+        let kind = FrameType::Stdout;
+        Output { pipe, kind, limit_bytes }
+    }
+
+    #[test]
+    fn output_past_the_limit_is_drained_and_dropped() {
+        run(async {
+            let (pipe, mut writer) = pipe();
+            let (sender, receiver) = mpsc::channel(2);
+            let (_cut, never) = watch::channel(false);
+            let writing = std::thread::spawn(move || writer.write_all(&[b'x'; 300_000]).unwrap());
+            let (truncated, all) =
+                tokio::join!(forward(output(pipe, Some(100_001)), sender, never), collect(receiver));
+            writing.join().unwrap();
+            assert!(truncated);
+            assert_eq!(all, vec![b'x'; 100_001]);
+        });
+    }
+
+    #[test]
+    fn a_pipe_held_open_ends_with_what_is_in_it_when_cut() {
+        run(async {
+            let (pipe, mut writer) = pipe();
+            writer.write_all(&[b'y'; 50_000]).unwrap();
+            let (sender, receiver) = mpsc::channel(1);
+            let (cut, watched) = watch::channel(true);
+            let (truncated, all) =
+                tokio::join!(forward(output(pipe, None), sender, watched), collect(receiver));
+            drop(cut);
+            assert!(!truncated);
+            assert_eq!(all.len(), 50_000);
+            writer.write_all(b"still taken").unwrap();
+        });
+    }
+}

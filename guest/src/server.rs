@@ -1,0 +1,89 @@
+//! One HTTP/2 connection: which request goes where.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+
+use crate::body::{self, Body};
+use crate::channel::Connection;
+use crate::clock;
+use crate::machine::Machine;
+use crate::refusal::Refusal;
+use crate::{exec, files, freeze, identity, log, power};
+
+/// Version counter of the wire.
+const GENERATION: u32 = 1;
+const STREAMS: u32 = 256;
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const SEND_BUFFER: usize = 64 * 1024;
+const HEADER_LIST: u32 = 16 * 1024;
+
+/// Returns when the connection has ended, however it did. Its streams are gone then, and with them their commands.
+pub async fn serve(machine: &Rc<Machine>, connection: Connection) {
+    let service = service_fn(|request| {
+        let machine = machine.clone();
+        async move { Ok::<_, Infallible>(answer(&machine, request).await) }
+    });
+    let served = http2::Builder::new(LocalExecutor)
+        .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(STREAMS as usize)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(HEADER_LIST)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(connection), service)
+        .await;
+    if let Err(error) = served {
+        log::line(&format!("connection ended: {error}"));
+    }
+}
+
+async fn answer(machine: &Rc<Machine>, request: Request<Incoming>) -> Response<Body> {
+    route(machine, request).await.unwrap_or_else(Refusal::into_response)
+}
+
+async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+    let (head, body) = request.into_parts();
+    match (head.method.as_str(), head.uri.path()) {
+        ("GET", "/v1/health") => health(),
+        ("POST", "/v1/exec") => exec::exec(machine, body).await,
+        ("PUT", "/v1/files") => files::put(head.uri.query().unwrap_or(""), body).await,
+        ("POST", "/v1/freeze") => freeze::freeze(machine).await,
+        ("POST", "/v1/resumed") => identity::resumed(machine, body).await,
+        ("POST", "/v1/thaw") => freeze::thaw(machine),
+        ("POST", "/v1/power-off") => power::power_off(machine),
+        (method, path) => Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            format!("{method} {path} is no request of this agent"),
+        )),
+    }
+}
+
+fn health() -> Result<Response<Body>, Refusal> {
+    body::json(&json!({
+        "generation": GENERATION,
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_ms": clock::uptime_ms(),
+    }))
+}
+
+/// Everything runs on the one thread, so nothing needs to be sendable.
+#[derive(Clone, Copy)]
+struct LocalExecutor;
+
+impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(async {
+            future.await;
+        });
+    }
+}

@@ -1,0 +1,272 @@
+//! The system calls no library offers safely, and the only unsafe code.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+use tokio::io::unix::AsyncFd;
+
+const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
+const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
+const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// A command to the last detail. `files` are tried in turn.
+pub struct Launch {
+    pub files: Vec<CString>,
+    pub argv: Vec<CString>,
+    pub env: Vec<CString>,
+    pub cwd: CString,
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+pub struct ChildFds<'a> {
+    pub cgroup: BorrowedFd<'a>,
+    pub stdout: BorrowedFd<'a>,
+    pub stderr: BorrowedFd<'a>,
+    pub report: BorrowedFd<'a>,
+}
+
+/// Why a child never became the command.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Failure {
+    Setup(Errno),
+    Directory(Errno),
+    Exec(Errno),
+}
+
+impl Failure {
+    fn to_bytes(self) -> [u8; 5] {
+        let (step, errno) = match self {
+            Failure::Setup(errno) => (0, errno),
+            Failure::Directory(errno) => (1, errno),
+            Failure::Exec(errno) => (2, errno),
+        };
+        let [a, b, c, d] = errno.raw_os_error().to_ne_bytes();
+        [step, a, b, c, d]
+    }
+
+    /// Nothing was reported when the command took over and the pipe closed.
+    pub fn parse(report: &[u8]) -> Option<Failure> {
+        let (step, errno) = report.split_first()?;
+        let errno = Errno::from_raw_os_error(i32::from_ne_bytes(errno.try_into().ok()?));
+        match step {
+            0 => Some(Failure::Setup(errno)),
+            1 => Some(Failure::Directory(errno)),
+            _ => Some(Failure::Exec(errno)),
+        }
+    }
+}
+
+/// Starts the command in its cgroup from its first instruction on; the standard library can only move it there later,
+/// which waits for every CPU.
+pub fn spawn(launch: &Launch, fds: &ChildFds<'_>) -> io::Result<Pid> {
+    let argv = pointers(&launch.argv);
+    let env = pointers(&launch.env);
+    // SAFETY: clone_args is plain data, zero is its default.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = CLONE_INTO_CGROUP;
+    args.exit_signal = libc::SIGCHLD as u64;
+    args.cgroup = fds.cgroup.as_raw_fd() as u64;
+    // SAFETY: without CLONE_VM the child has a copy of this memory, like after fork.
+    match unsafe { libc::syscall(libc::SYS_clone3, &args, size_of_val(&args)) } {
+        // SAFETY: this is the child, which only makes system calls on memory prepared before.
+        0 => unsafe {
+            let failure = become_command(launch, &argv, &env, fds);
+            let report = failure.to_bytes();
+            libc::write(fds.report.as_raw_fd(), report.as_ptr().cast(), report.len());
+            libc::_exit(127)
+        },
+        pid => Pid::from_raw(pid as i32).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    let texts = texts.iter().map(|text| text.as_ptr());
+    texts.chain([ptr::null()]).collect()
+}
+
+/// Returns only when it failed.
+///
+/// SAFETY: for a child that shares nothing with its parent; must not allocate, a lock may be held for ever.
+unsafe fn become_command(
+    launch: &Launch,
+    argv: &[*const c_char],
+    env: &[*const c_char],
+    fds: &ChildFds<'_>,
+) -> Failure {
+    unsafe {
+        if let Err(errno) = set_up_child(launch, fds) {
+            return Failure::Setup(errno);
+        }
+        if libc::chdir(launch.cwd.as_ptr()) < 0 {
+            return Failure::Directory(last_errno());
+        }
+        let mut worst = Errno::NOENT;
+        for file in &launch.files {
+            libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr());
+            match last_errno() {
+                Errno::NOENT | Errno::NOTDIR => {}
+                Errno::ACCESS => worst = Errno::ACCESS,
+                errno => return Failure::Exec(errno),
+            }
+        }
+        Failure::Exec(worst)
+    }
+}
+
+/// SAFETY: as for `become_command`. The ids are set by bare system calls: the library's would look for threads.
+unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno> {
+    unsafe {
+        check(libc::setsid())?;
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        allow_oom_kill()?;
+        let null = check(libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY))?;
+        check(libc::dup2(null, 0))?;
+        check(libc::dup2(fds.stdout.as_raw_fd(), 1))?;
+        check(libc::dup2(fds.stderr.as_raw_fd(), 2))?;
+        check(libc::close(null))?;
+        let (uid, gid, groups) = (launch.uid, launch.gid, &launch.groups);
+        check_long(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
+        check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
+        check_long(libc::syscall(libc::SYS_setresuid, uid, uid, uid))
+    }
+}
+
+/// While still root, so that the user cannot go back to the agent's protection.
+///
+/// SAFETY: as for `become_command`.
+unsafe fn allow_oom_kill() -> Result<(), Errno> {
+    unsafe {
+        let path = c"/proc/self/oom_score_adj";
+        let fd = check(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
+        check_long(libc::write(fd, c"0".as_ptr().cast(), 1) as i64)?;
+        check(libc::close(fd)).map(drop)
+    }
+}
+
+pub fn resize_ext4(file_system: &impl AsFd, blocks: u64) -> io::Result<()> {
+    let fd = file_system.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads one u64.
+    Ok(check(unsafe { libc::ioctl(fd, EXT4_IOC_RESIZE_FS, &blocks) }).map(drop)?)
+}
+
+/// Mixes the bytes in, credits them in full and makes the generator use them at once.
+pub fn add_entropy(bytes: &[u8; 64]) -> io::Result<()> {
+    #[repr(C)]
+    struct PoolInfo {
+        entropy_bits: i32,
+        buffer_bytes: i32,
+        buffer: [u8; 64],
+    }
+    let info =
+        PoolInfo { entropy_bits: bytes.len() as i32 * 8, buffer_bytes: bytes.len() as i32, buffer: *bytes };
+    let device = std::fs::File::options().write(true).open("/dev/urandom")?;
+    let fd = device.as_raw_fd();
+    // SAFETY: the kernel reads the structure its header describes.
+    check(unsafe { libc::ioctl(fd, RNDADDENTROPY, &info) })?;
+    // SAFETY: takes no argument.
+    Ok(check(unsafe { libc::ioctl(fd, RNDRESEEDCRNG) }).map(drop)?)
+}
+
+/// Registers a descriptor with the event loop.
+pub fn watch(fd: Rc<OwnedFd>) -> io::Result<AsyncFd<Rc<OwnedFd>>> {
+    // SAFETY: the shared owner keeps the descriptor open for as long as it is registered.
+    Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+pub fn bring_up(interface: &str) -> io::Result<()> {
+    let mut request = interface_request(interface);
+    let up = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    request.ifr_ifru.ifru_flags = up;
+    interface_ioctl(libc::SIOCSIFFLAGS, &request)
+}
+
+pub fn set_address(interface: &str, address: Ipv4Addr, netmask: Ipv4Addr) -> io::Result<()> {
+    let mut request = interface_request(interface);
+    request.ifr_ifru.ifru_addr = socket_address(address);
+    interface_ioctl(libc::SIOCSIFADDR, &request)?;
+    request.ifr_ifru.ifru_netmask = socket_address(netmask);
+    interface_ioctl(libc::SIOCSIFNETMASK, &request)
+}
+
+pub fn add_default_route(gateway: Ipv4Addr) -> io::Result<()> {
+    // SAFETY: rtentry is plain data, zero is "not given".
+    let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+    route.rt_dst = socket_address(Ipv4Addr::UNSPECIFIED);
+    route.rt_genmask = socket_address(Ipv4Addr::UNSPECIFIED);
+    route.rt_gateway = socket_address(gateway);
+    route.rt_flags = libc::RTF_UP | libc::RTF_GATEWAY;
+    let socket = control_socket()?;
+    // SAFETY: the kernel reads one rtentry.
+    Ok(check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCADDRT, &route) }).map(drop)?)
+}
+
+fn interface_request(interface: &str) -> libc::ifreq {
+    // SAFETY: ifreq is plain data, zero is "not given".
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let name = interface.bytes().take(libc::IFNAMSIZ - 1);
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = from as c_char;
+    }
+    request
+}
+
+fn interface_ioctl(number: libc::Ioctl, request: &libc::ifreq) -> io::Result<()> {
+    let socket = control_socket()?;
+    // SAFETY: the kernel reads one ifreq.
+    Ok(check(unsafe { libc::ioctl(socket.as_raw_fd(), number, request) }).map(drop)?)
+}
+
+fn control_socket() -> io::Result<OwnedFd> {
+    // SAFETY: a fresh descriptor has no other owner.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: both are 16 bytes of plain data, made to stand for each other.
+    unsafe { std::mem::transmute(address) }
+}
+
+fn check(result: i32) -> Result<i32, Errno> {
+    if result < 0 { Err(last_errno()) } else { Ok(result) }
+}
+
+fn check_long(result: i64) -> Result<(), Errno> {
+    if result < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: the library's own thread-local.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_survives_the_pipe() {
+        for failure in
+            [Failure::Setup(Errno::PERM), Failure::Directory(Errno::ACCESS), Failure::Exec(Errno::NOENT)]
+        {
+            assert_eq!(Failure::parse(&failure.to_bytes()), Some(failure));
+        }
+        assert_eq!(Failure::parse(b""), None);
+    }
+}
