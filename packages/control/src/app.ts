@@ -17,7 +17,7 @@ import { Activity } from "./sessions/activity.ts";
 import { Provisioner } from "./sessions/provision.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
-import { HOURLY_PARTS, type SweepDeps, sweepSessions, TICK_PARTS } from "./sessions/sweep.ts";
+import { HOURLY_PARTS, runPart, type SweepDeps, TICK_PARTS } from "./sessions/sweep.ts";
 
 const TICK_MS = 2_000;
 const FLUSH_MS = 250;
@@ -51,9 +51,14 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     server,
     mintedKey,
     startSweeps: () => {
+      // Each part keeps its own time: one that waits for the node holds up no other.
       sweeping = Promise.all([
-        repeat(TICK_MS, stopping.signal, () => sweepSessions(parts, TICK_PARTS)),
-        repeat(HOUR_MS, stopping.signal, () => sweepSessions(parts, HOURLY_PARTS)),
+        ...Object.entries(TICK_PARTS).map(([name, part]) =>
+          repeat(TICK_MS, stopping.signal, () => runPart(parts, name, part)),
+        ),
+        ...Object.entries(HOURLY_PARTS).map(([name, part]) =>
+          repeat(HOUR_MS, stopping.signal, () => runPart(parts, name, part)),
+        ),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
       ]);
     },
@@ -69,9 +74,20 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   };
 }
 
-export type Parts = ReturnType<typeof assemble>;
+/** The OpenAPI document of the interface, as YAML. Nothing is connected to: describing routes asks no dependency. */
+export async function describeApi(log: Log): Promise<string> {
+  const db = openDatabase({ url: "postgresql://localhost/none", log });
+  const nodes = new NodeClient("/nonexistent/node.sock");
+  const parts = assemble({ db, nodes, pepper: Buffer.alloc(32), log });
+  const server = await createServer(parts);
+  addRoutes(server, parts);
+  await server.ready();
+  return server.swagger({ yaml: true });
+}
 
-export function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: Log }) {
+type Parts = ReturnType<typeof assemble>;
+
+function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: Log }) {
   const signals = new SessionSignals();
   return {
     ...base,
@@ -84,7 +100,7 @@ export function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer
   } satisfies SweepDeps & { node: NodeState; pepper: Buffer; version: string };
 }
 
-export function addRoutes(server: Server, parts: Parts): void {
+function addRoutes(server: Server, parts: Parts): void {
   addServiceRoutes(server, parts);
   addSessionRoutes(server, parts);
   addRunRoutes(server, parts);

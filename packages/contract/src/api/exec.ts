@@ -2,7 +2,10 @@ import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { durationMs } from "./wire-types.ts";
 
-const argument = z.string().refine((value) => !value.includes("\0"), "must not contain a NUL character");
+const argument = z
+  .string()
+  .refine((value) => value.isWellFormed(), "must be valid Unicode")
+  .refine((value) => !value.includes("\0"), "must not contain a NUL character");
 
 /** argv, run without a shell (wire.md 5.1). */
 export const Command = z

@@ -12,13 +12,19 @@ export const EGRESS_MODES = ["allow", "deny"] as const;
 /** Closed: a misspelt `alow` must not become full egress. */
 export const EgressPolicy = z.strictObject({
   mode: z.enum(EGRESS_MODES),
-  allow: z.array(z.string().max(255)).max(256).optional(),
+  allow: z.array(plainText(1, 255)).max(256).optional(),
 });
 
 const labels = z
   .record(
     plainText(1, LIMITS.labelKeyChars),
-    z.string().max(LIMITS.labelValueChars, `values must be at most ${LIMITS.labelValueChars} characters`),
+    z
+      .string()
+      .max(LIMITS.labelValueChars, `values must be at most ${LIMITS.labelValueChars} characters`)
+      .refine(
+        (value) => value.isWellFormed() && !value.includes("\0"),
+        "values must be valid Unicode without NUL",
+      ),
   )
   .refine(
     (map) => Object.keys(map).length <= LIMITS.labelEntries,

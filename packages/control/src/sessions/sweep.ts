@@ -1,5 +1,4 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
-import type { Log } from "@vivarium/kit/log";
 import type { Activity } from "./activity.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
@@ -24,10 +23,10 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   },
   "reconcile machines": reconcileMachines,
   "destroy due sessions": async (deps) => {
-    for (const session of await listDueForDestroy(deps.db)) await destroySession(deps, session);
+    await Promise.all((await listDueForDestroy(deps.db)).map((session) => destroySession(deps, session)));
   },
   "release machines": async (deps) => {
-    for (const session of await listUnreleased(deps.db)) await releaseMachine(deps, session);
+    await Promise.all((await listUnreleased(deps.db)).map((session) => releaseMachine(deps, session)));
   },
   "destroy old failures": async (deps) => {
     for (const session of await listOldFailures(deps.db)) {
@@ -42,16 +41,15 @@ export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = 
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 
-/** One pass. A part that fails does not keep the others from running. */
-export async function sweepSessions(
-  deps: SweepDeps & { log: Log },
-  parts: Record<string, (deps: SweepDeps) => Promise<void>>,
+/** One pass of one part. A failure is not the end of it: the next tick tries again. */
+export async function runPart(
+  deps: SweepDeps,
+  name: string,
+  part: (deps: SweepDeps) => Promise<void>,
 ): Promise<void> {
-  for (const [name, part] of Object.entries(parts)) {
-    try {
-      await part(deps);
-    } catch (err) {
-      deps.log.warn({ err, part: name }, "a part of the sweep failed; it runs again");
-    }
+  try {
+    await part(deps);
+  } catch (err) {
+    deps.log.warn({ err, part: name }, "a part of the sweep failed; it runs again");
   }
 }

@@ -1,0 +1,122 @@
+-- Made by `npm run schema` from the migrations. Do not edit.
+
+create table api_keys (
+  id text not null,
+  org_id text not null,
+  default_project_id text,
+  scoped_project_id text,
+  name text not null,
+  digest bytea not null,
+  concurrent_sessions integer,
+  created_at timestamp(3) with time zone not null default now(),
+  expires_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone,
+  constraint api_keys_concurrent_sessions_check CHECK ((concurrent_sessions >= 0)),
+  constraint api_keys_default_project_id_fkey FOREIGN KEY (default_project_id) REFERENCES projects(id),
+  constraint api_keys_digest_key UNIQUE (digest),
+  constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint api_keys_pkey PRIMARY KEY (id),
+  constraint api_keys_scoped_project_id_fkey FOREIGN KEY (scoped_project_id) REFERENCES projects(id)
+);
+
+create table idempotency_keys (
+  org_id text not null,
+  key text not null,
+  body_digest bytea not null,
+  session_id text not null,
+  created_at timestamp(3) with time zone not null default now(),
+  constraint idempotency_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint idempotency_keys_pkey PRIMARY KEY (org_id, key),
+  constraint idempotency_keys_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+
+create table installation (
+  only_row boolean not null default true,
+  pepper_check bytea not null,
+  created_at timestamp(3) with time zone not null default now(),
+  constraint installation_only_row_check CHECK (only_row),
+  constraint installation_pkey PRIMARY KEY (only_row)
+);
+
+create table orgs (
+  id text not null,
+  name text not null,
+  concurrent_sessions integer not null,
+  suspended boolean not null default false,
+  created_at timestamp(3) with time zone not null default now(),
+  constraint orgs_concurrent_sessions_check CHECK ((concurrent_sessions >= 0)),
+  constraint orgs_pkey PRIMARY KEY (id)
+);
+
+create table projects (
+  id text not null,
+  org_id text not null,
+  name text not null,
+  is_default boolean not null default false,
+  created_at timestamp(3) with time zone not null default now(),
+  constraint projects_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint projects_org_id_name_key UNIQUE (org_id, name),
+  constraint projects_pkey PRIMARY KEY (id)
+);
+
+create table schema_migrations (
+  number integer not null,
+  name text not null,
+  applied_at timestamp with time zone not null default now(),
+  constraint schema_migrations_pkey PRIMARY KEY (number)
+);
+
+create table sessions (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  key_id text,
+  origin text not null,
+  state text not null,
+  incarnation integer not null default 0,
+  status_detail text,
+  status_reason text,
+  size text not null,
+  template text not null,
+  name text,
+  labels jsonb,
+  external_id text,
+  env jsonb,
+  egress jsonb not null,
+  no_sudo boolean not null,
+  on_pty_detach text not null,
+  paused_ttl_ms bigint not null,
+  idle_timeout_ms bigint,
+  max_lifetime_ms bigint,
+  destroy_on_completion boolean not null,
+  command_capture text not null,
+  wake_on_http boolean not null,
+  created_at timestamp(3) with time zone not null default now(),
+  last_active_at timestamp(3) with time zone not null default now(),
+  state_changed_at timestamp(3) with time zone not null default now(),
+  live_since timestamp(3) with time zone,
+  ended_at timestamp(3) with time zone,
+  end_reason text,
+  timings jsonb,
+  provision_claimed_until timestamp(3) with time zone,
+  destroy_after timestamp(3) with time zone,
+  machine_released_at timestamp(3) with time zone,
+  constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
+  constraint sessions_id_check CHECK ((id ~ '^[a-z0-9]{21}$'::text)),
+  constraint sessions_incarnation_check CHECK ((incarnation >= 0)),
+  constraint sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE SET NULL,
+  constraint sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint sessions_origin_check CHECK ((origin = ANY (ARRAY['api'::text, 'run'::text]))),
+  constraint sessions_pkey PRIMARY KEY (id),
+  constraint sessions_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
+  constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text])))
+);
+CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE (state = ANY (ARRAY['creating'::text, 'live'::text]));
+CREATE INDEX sessions_creating ON public.sessions USING btree (provision_claimed_until) WHERE (state = 'creating'::text);
+CREATE INDEX sessions_current ON public.sessions USING btree (org_id, created_at DESC, id DESC) WHERE (state <> 'destroyed'::text);
+CREATE INDEX sessions_destroy_after ON public.sessions USING btree (destroy_after) WHERE ((destroy_after IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_ended ON public.sessions USING btree (org_id, ended_at DESC, id DESC) WHERE (state = 'destroyed'::text);
+CREATE INDEX sessions_external ON public.sessions USING btree (org_id, external_id, created_at DESC) WHERE ((external_id IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
+CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));

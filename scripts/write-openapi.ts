@@ -1,0 +1,10 @@
+/** Writes docs/openapi.yaml from the routes; with --check only says whether the file is what they amount to. */
+import path from "node:path";
+import { describeApi } from "@vivarium/control/app";
+import { createLog } from "@vivarium/kit/log";
+import { writeOrCheck } from "./write-or-check.ts";
+
+const FILE = path.join(import.meta.dirname, "..", "docs", "openapi.yaml");
+
+await writeOrCheck(FILE, await describeApi(createLog("write-openapi", "silent")), "npm run openapi");
+process.exit();

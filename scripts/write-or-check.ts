@@ -1,0 +1,16 @@
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+
+/** For generated files under review: writes one, or with --check compares and fails when it is out of date. */
+export async function writeOrCheck(file: string, content: string, command: string): Promise<void> {
+  const name = path.relative(process.cwd(), file);
+  if (!process.argv.includes("--check")) {
+    await writeFile(file, content);
+    console.log(`${name} written`);
+    return;
+  }
+  const current = await readFile(file, "utf8").catch(() => "");
+  if (current === content) return;
+  console.error(`${name} is not what the sources amount to; run \`${command}\` and commit the result`);
+  process.exitCode = 1;
+}
