@@ -1,0 +1,116 @@
+# The guest's side: kernel, initramfs, base template, baseline. Each is built once into the cache, under the hash of
+# what it is made from, and copied into the pool; so a second clone or another pool takes seconds.
+
+IMAGES_DIR=$DATA_DIR/pool/images
+
+# put FILE TARGET: copies whole or not at all, sharing blocks where the filesystem can.
+put() {
+  mkdir -p "$(dirname "$2")"
+  cp --reflink=auto --sparse=always "$1" "$2.part"
+  mv -f "$2.part" "$2"
+}
+
+prepare_kernel() {
+  local cached initramfs
+  cached=$CACHE_DIR/kernel/$(hash_of images/build-kernel)
+  initramfs=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$(agent_binary)").cpio.gz
+  if [ ! -e "$cached/release" ]; then
+    progress "fetching Debian's cloud kernel"
+    images/build-kernel "$cached"
+  fi
+  if [ ! -e "$initramfs" ]; then
+    progress "packing the agent and its modules into the initramfs"
+    mkdir -p "$CACHE_DIR/initramfs"
+    images/build-initramfs "$cached/modules" "$(agent_binary)" "$initramfs.part"
+    mv "$initramfs.part" "$initramfs"
+  fi
+  put_when_different "$cached/vmlinuz" "$IMAGES_DIR/kernel/vmlinuz"
+  put_when_different "$initramfs" "$IMAGES_DIR/kernel/initramfs.cpio.gz"
+}
+
+put_when_different() {
+  cmp -s "$1" "$2" && return
+  progress "installing $(basename "$2")"
+  put "$1" "$2"
+}
+
+# What the guest trusts besides Debian's certificates; a proxy that inspects TLS would otherwise break pip and npm.
+collect_certificates() {
+  mkdir -p "$CACHE_DIR/certificates"
+  case "$CA_BUNDLE" in
+    none) : >"$CERTIFICATES" ;;
+    auto) images/local-certificates >"$CERTIFICATES" ;;
+    *)
+      grep -qs 'BEGIN CERTIFICATE' "$CA_BUNDLE" ||
+        fail "--ca-bundle $CA_BUNDLE holds no certificate" "auto, none, or a PEM file" "check the path and that the file is PEM, not DER"
+      cp "$CA_BUNDLE" "$CERTIFICATES"
+      ;;
+  esac
+}
+CERTIFICATES=$CACHE_DIR/certificates/$$.pem
+
+prepare_base() {
+  local base version target
+  collect_certificates
+  base=$CACHE_DIR/base/$(cat <(hash_of images/base) <(sha256sum <"$CERTIFICATES") | sha256sum | cut -c1-16)
+  build_base "$base"
+  rm -f "$CERTIFICATES"
+  version=$(cat "$base/built_on")-$(base_identity "$base")
+  target=$IMAGES_DIR/templates/base/$version
+  [ -e "$target/template.json" ] || install_base "$base" "$target"
+  [ "$(readlink "$IMAGES_DIR/templates/base/current")" = "$version" ] || point_to "$version"
+}
+
+build_base() {
+  local started
+  [ ! -e "$1/content_hash" ] || return 0
+  started=$(date -u +%Y.%m.%d)
+  progress "installing Debian 13, Python, Node and Bun into a disk; one to five minutes"
+  mkdir -p "$1"
+  images/base/build "$1/root.ext4" "$CERTIFICATES"
+  echo "$started" >"$1/built_on"
+  date -u +%Y-%m-%dT%H:%M:%SZ >"$1/built_at"
+  sha256sum "$1/root.ext4" | cut -d' ' -f1 >"$1/content_hash.part"
+  mv "$1/content_hash.part" "$1/content_hash"
+}
+
+# A template version stands for everything its baseline is made of, so that a version once published never changes.
+base_identity() {
+  cat "$1/content_hash" <(sha256sum "$IMAGES_DIR/kernel/vmlinuz" "$IMAGES_DIR/kernel/initramfs.cpio.gz" | cut -d' ' -f1) |
+    sha256sum | cut -c1-8
+}
+
+install_base() {
+  progress "installing version $(basename "$2")"
+  put "$1/root.ext4" "$2/root.ext4"
+  chmod 0444 "$2/root.ext4"
+  printf '{"name":"base","version":"%s","content_hash":"sha256:%s","built_at":"%s"}\n' \
+    "$(basename "$2")" "$(cat "$1/content_hash")" "$(cat "$1/built_at")" >"$2/template.json.part"
+  mv "$2/template.json.part" "$2/template.json"
+}
+
+point_to() {
+  ln -sfn "$1" "$IMAGES_DIR/templates/base/current.part"
+  mv -T "$IMAGES_DIR/templates/base/current.part" "$IMAGES_DIR/templates/base/current"
+}
+
+# A baseline fits one QEMU build and one set of devices: with another it is baked again.
+bake_inputs() {
+  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/arguments.ts packages/node/src/snapshots/bake.ts) \
+    <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") | sha256sum | cut -c1-16
+}
+
+bake_baseline() {
+  local version=$IMAGES_DIR/templates/base/current inputs
+  inputs=$(bake_inputs)
+  if [ -e "$version/$BASELINE_SIZE/manifest.json" ] && [ "$(cat "$version/.$BASELINE_SIZE.inputs" 2>/dev/null)" = "$inputs" ]; then
+    return
+  fi
+  progress "booting the template once and keeping its memory; a minute or two without KVM"
+  node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
+    --template base --size "$BASELINE_SIZE"
+  [ -e "$version/$BASELINE_SIZE/manifest.json" ] ||
+    fail "baking ended without a baseline" "$version/$BASELINE_SIZE/manifest.json" "read $SETUP_LOG"
+  echo "$inputs" >"$version/.$BASELINE_SIZE.inputs"
+}
+readonly BASELINE_SIZE=small
