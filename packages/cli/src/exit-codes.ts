@@ -13,6 +13,8 @@ export const EXIT = {
   notRun: 125,
   /** Interrupted with Ctrl-C. */
   interrupted: 130,
+  /** The reader of our output has gone, as in `| head`. */
+  brokenPipe: 141,
 } as const;
 
 export const EXIT_CODES_HELP = `Exit codes:
@@ -23,4 +25,5 @@ export const EXIT_CODES_HELP = `Exit codes:
   run and exec exit with the program's own code, or with
   124  the program was stopped by its timeout
   125  viv or the service failed, so that the program did not run to its end
-  130  interrupted with Ctrl-C`;
+  130  interrupted with Ctrl-C
+  141  the reader of the output has gone`;

@@ -4,6 +4,8 @@ import { EXIT } from "./exit-codes.ts";
 import { runCommandLine } from "./program.ts";
 import { processTerminal } from "./terminal.ts";
 
+// A reader that has gone (`| head`) shows at the next write; without a listener it would end us with a stack trace.
+for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 process.exitCode = await main();
 
 async function main(): Promise<number> {

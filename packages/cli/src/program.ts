@@ -83,6 +83,7 @@ function exitCodeOfFailure(
   // The parser has already said what it had to say.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   if (error instanceof Interrupted) return EXIT.interrupted;
+  if (error instanceof Error && "code" in error && error.code === "EPIPE") return EXIT.brokenPipe;
   terminal.note(explainError(error, config));
   if (error instanceof CliError && error.exitCode !== undefined) return error.exitCode;
   return RUNS_A_PROGRAM.includes(verb) ? EXIT.notRun : EXIT.failed;

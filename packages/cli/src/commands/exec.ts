@@ -16,7 +16,7 @@ export function execCommand(run: (code: Promise<number>) => Promise<void>, conte
   return clientCommand("exec", [
     "viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
     "viv exec --timeout 5m 4x7k2m9q0a1b2c3d4e5f6 -- bash -c 'make && make test'",
-    "viv exec --json 4x7k2m9q0a1b2c3d4e5f6 -- uname -r",
+    "viv exec --json 4x7k2m9q0a1b2c3d4e5f6 uname -r",
   ])
     .summary("run a command in a session")
     .description("Run a command in a session and exit with its code. Output is passed on as it comes.")
@@ -27,7 +27,7 @@ export function execCommand(run: (code: Promise<number>) => Promise<void>, conte
     .option("--json", "wait for the end, then print the result as JSON")
     .passThroughOptions()
     .action((id: string, command: string[], options: ExecOptions) =>
-      run(execInSession(context, id, command, options)),
+      run(execInSession(context, id, withoutSeparator(command), options)),
     );
 }
 
@@ -48,4 +48,9 @@ async function execInSession(
     const ending = await showStream(terminal, client.sessions.execStream(id, request, { signal }));
     return exitCodeOf(terminal, ending);
   });
+}
+
+/** Everything after the id belongs to the command, a separating `--` does not. */
+function withoutSeparator(command: string[]): string[] {
+  return command[0] === "--" ? command.slice(1) : command;
 }

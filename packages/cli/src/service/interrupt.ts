@@ -2,7 +2,7 @@
 export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const abort = new AbortController();
   const onSignal = () => abort.abort(new Interrupted());
-  const onPipeError = () => abort.abort(new Interrupted());
+  const onPipeError = (error: Error) => abort.abort(error);
   process.once("SIGINT", onSignal);
   process.once("SIGTERM", onSignal);
   // The reader of our output has gone (`| head`): nobody wants the rest.
@@ -12,6 +12,7 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
   } finally {
     process.off("SIGINT", onSignal);
     process.off("SIGTERM", onSignal);
+    process.stdout.off("error", onPipeError);
   }
 }
 

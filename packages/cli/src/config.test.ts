@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { readConfig, withOptions } from "./config.ts";
+
+test("has defaults that fit a local service", () => {
+  expect(readConfig({})).toMatchObject({ url: "http://127.0.0.1:7400", dataDir: "/var/lib/vivarium" });
+});
+
+test("options win over the environment", () => {
+  const config = readConfig({ VIV_URL: "http://a:1/", VIV_DATA_DIR: "/d" });
+  expect(config).toMatchObject({ url: "http://a:1", dataDir: "/d" });
+  expect(withOptions(config, { url: "https://b" })).toMatchObject({ url: "https://b", dataDir: "/d" });
+});
+
+test.each(["127.0.0.1:7400", "ftp://a", "x"])("refuses the URL %s and says which setting it is", (url) => {
+  expect(() => readConfig({ VIV_URL: url })).toThrow(`VIV_URL is "${url}"`);
+});
+
+test("children get our settings, but neither the key nor what is none of their business", () => {
+  const env = { VIV_API_KEY: "viv_x", VIV_ACCEL: "tcg", PATH: "/bin", AWS_SECRET: "s", DATABASE_URL: "p" };
+  expect(readConfig(env).childEnv).toEqual({ VIV_ACCEL: "tcg", PATH: "/bin" });
+});

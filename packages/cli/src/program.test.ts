@@ -1,0 +1,257 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { readConfig } from "./config.ts";
+import { runCommandLine } from "./program.ts";
+
+interface Seen {
+  method: string | undefined;
+  url: string | undefined;
+  key: string | undefined;
+  body: unknown;
+}
+type Answer = (request: Seen, response: ServerResponse) => void;
+
+let dir: string;
+let cleanups: (() => void)[] = [];
+beforeEach(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "viv-cli-"));
+  await mkdir(path.join(dir, "control"));
+  await writeFile(path.join(dir, "control", "bootstrap.key"), "viv_local\n");
+});
+afterEach(async () => {
+  for (const cleanup of cleanups) cleanup();
+  cleanups = [];
+  await rm(dir, { recursive: true, force: true });
+});
+
+async function serve(answer: Answer) {
+  const seen: Seen[] = [];
+  const server = createServer(async (request: IncomingMessage, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    const { method, url } = request;
+    const entry = { method, url, key: request.headers.authorization, body: body && JSON.parse(body) };
+    if (url === "/v1/healthz") return respond(response, 200, { status: "ok", isolation: "kvm" });
+    seen.push(entry);
+    answer(entry, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  cleanups.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+}
+
+/** One command line against the server, with everything it printed. */
+async function viv(url: string, argv: string[], env: Record<string, string> = {}) {
+  const printed = { out: "", err: "" };
+  const terminal = {
+    isInteractive: false,
+    out: (line: string) => {
+      printed.out += `${line}\n`;
+    },
+    note: (line: string) => {
+      printed.err += `${line}\n`;
+    },
+    write: async (stream: "stdout" | "stderr", data: Uint8Array) => {
+      printed[stream === "stdout" ? "out" : "err"] += Buffer.from(data).toString();
+    },
+  };
+  const config = readConfig({ VIV_URL: url, VIV_DATA_DIR: dir, ...env });
+  return { code: await runCommandLine(argv, { config, terminal }), ...printed };
+}
+
+function respond(response: ServerResponse, status: number, body: unknown, headers = {}) {
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+}
+
+function stream(response: ServerResponse, output: string, exit: object) {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  response.write(`event: stdout\ndata: ${Buffer.from(output).toString("base64")}\n\n`);
+  response.end(`event: exit\ndata: ${JSON.stringify({ timed_out: false, duration_ms: 5, ...exit })}\n\n`);
+}
+
+const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
+
+test("run creates a throwaway session, streams the code's output and exits with its code", async () => {
+  const { url, seen } = await serve((request, response) => {
+    if (request.url === "/v1/sessions") respond(response, 200, record);
+    else stream(response, "42\n", { exit_code: 7 });
+  });
+  const file = path.join(dir, "a.py");
+  await writeFile(file, "print(42)");
+  const result = await viv(url, ["run", "--size", "small", "--timeout", "5s", file]);
+  expect(result).toMatchObject({ code: 7, out: "42\n", err: expect.stringContaining(url) });
+  expect(seen).toEqual([
+    {
+      method: "POST",
+      url: "/v1/sessions",
+      key: "Bearer viv_local",
+      body: { size: "small", destroy_on_completion: true },
+    },
+    {
+      method: "POST",
+      url: "/v1/sessions/s1/exec?stream=true",
+      key: "Bearer viv_local",
+      body: { command: ["python3", "-c", "print(42)"], timeout_ms: 5000 },
+    },
+  ]);
+});
+
+test("run ends with 124 and a word about it when the program is timed out", async () => {
+  const { url } = await serve((request, response) => {
+    if (request.url === "/v1/sessions") respond(response, 200, record);
+    else stream(response, "", { exit_code: -1, timed_out: true });
+  });
+  const file = path.join(dir, "a.ts");
+  await writeFile(file, "");
+  expect(await viv(url, ["run", file])).toMatchObject({ code: 124, err: expect.stringContaining("timeout") });
+});
+
+test("run removes the session when its program could not be started, and ends with 125", async () => {
+  const { url, seen } = await serve((request, response) => {
+    if (request.url === "/v1/sessions") respond(response, 200, record);
+    else if (request.method === "DELETE") response.writeHead(204).end();
+    else respond(response, 409, { error: "session has failed", code: "conflict" });
+  });
+  const file = path.join(dir, "a.js");
+  await writeFile(file, "");
+  expect(await viv(url, ["run", file])).toMatchObject({
+    code: 125,
+    err: expect.stringContaining("has failed"),
+  });
+  expect(seen.at(-1)).toMatchObject({ method: "DELETE", url: "/v1/sessions/s1" });
+});
+
+test.each([
+  ["dependencies", ["--deps", "is-odd"], "1"],
+  ["code that fits no argument", [], `"${"x".repeat(100_000)}"`],
+])("run sends %s to the buffered endpoint", async (_title, options, code) => {
+  const { url, seen } = await serve((_request, response) =>
+    respond(response, 200, {
+      stdout: "aGk=",
+      stdout_encoding: "base64",
+      stderr: "e",
+      exit_code: 0,
+      duration_ms: 1,
+      timed_out: false,
+      phase: "done",
+    }),
+  );
+  const file = path.join(dir, "a.mjs");
+  await writeFile(file, code);
+  expect(await viv(url, ["run", "--quiet", ...options, file])).toEqual({ code: 0, out: "hi", err: "e" });
+  expect(seen).toHaveLength(1);
+  expect(seen[0]).toMatchObject({ url: "/v1/sessions/exec", body: { language: "node", code } });
+});
+
+test("run does not start a service when told so, and says how to", async () => {
+  const file = path.join(dir, "a.py");
+  await writeFile(file, "");
+  const { url } = await serve(() => {});
+  for (const cleanup of cleanups.splice(0)) cleanup();
+  expect(await viv(url, ["run", "--no-start", file])).toMatchObject({
+    code: 125,
+    err: expect.stringContaining("viv up"),
+  });
+});
+
+test("exec passes everything after the id on, also what looks like an option", async () => {
+  const { url, seen } = await serve((_request, response) => stream(response, "out", { exit_code: 3 }));
+  expect(await viv(url, ["exec", "--cwd", "/tmp", "s1", "--", "ls", "-l", "--json"])).toMatchObject({
+    code: 3,
+    out: "out",
+  });
+  expect(seen[0]?.body).toEqual({ command: ["ls", "-l", "--json"], cwd: "/tmp" });
+});
+
+test("create prints the id for scripts and sends every option", async () => {
+  const { url, seen } = await serve((_request, response) => respond(response, 200, record));
+  const options = ["--env", "A=1", "--env", "B=2", "--label", "k=v", "--no-sudo", "--idle-timeout", "5m"];
+  expect(await viv(url, ["create", ...options])).toEqual({ code: 0, out: "s1\n", err: "" });
+  expect(seen[0]?.body).toEqual({
+    env: { A: "1", B: "2" },
+    labels: { k: "v" },
+    no_sudo: true,
+    idle_timeout_ms: 300_000,
+  });
+});
+
+test("ls --json prints what the service sent", async () => {
+  const { url } = await serve((_request, response) => respond(response, 200, { sessions: [record] }));
+  expect(JSON.parse((await viv(url, ["ls", "--json"])).out)).toEqual({ sessions: [record] });
+});
+
+test("ls --state ended goes on to the next page until the limit", async () => {
+  const { url, seen } = await serve((_request, response) =>
+    respond(response, 200, { sessions: [record, record], next_cursor: "c" }),
+  );
+  const { out } = await viv(url, ["ls", "--state", "ended", "--limit", "3", "--json"]);
+  expect(JSON.parse(out).sessions).toHaveLength(3);
+  expect(seen.map((request) => request.url)).toEqual([
+    "/v1/sessions?state=ended&limit=3",
+    "/v1/sessions?state=ended&limit=3&cursor=c",
+  ]);
+});
+
+test("rm goes on after an id that is gone, and says so with its code", async () => {
+  const { url } = await serve((request, response) => {
+    if (request.url?.includes("gone"))
+      respond(response, 404, { error: "session not found", code: "not_found" });
+    else response.writeHead(204).end();
+  });
+  expect(await viv(url, ["rm", "gone", "s1"])).toMatchObject({
+    code: 1,
+    out: "s1\n",
+    err: expect.stringContaining("session not found"),
+  });
+});
+
+test("a refused key says where keys come from", async () => {
+  const { url } = await serve((_request, response) =>
+    respond(
+      response,
+      401,
+      { error: "the API key is unknown", code: "unauthenticated" },
+      { "x-request-id": "r1" },
+    ),
+  );
+  expect(await viv(url, ["ls"])).toMatchObject({ code: 1, err: expect.stringContaining("bootstrap.key") });
+  const withKey = await viv(url, ["ls"], { VIV_API_KEY: "viv_wrong" });
+  expect(withKey.err).toContain("VIV_API_KEY was refused");
+  expect(withKey.err).toContain("request r1");
+});
+
+test("the local key goes to the local service alone", async () => {
+  const { url, seen } = await serve((_request, response) => respond(response, 200, { sessions: [] }));
+  await viv(url, ["ls"]);
+  // The same socket under an address that does not count as local.
+  const { port } = new URL(url);
+  await viv(`http://[::ffff:127.0.0.1]:${port}`, ["ls"]);
+  expect(seen.map(({ key }) => key)).toEqual(["Bearer viv_local", undefined]);
+});
+
+test.each([
+  [["frob"]],
+  [["exec"]],
+  [["ls", "--state", "asleep"]],
+  [["create", "--env", "x"]],
+  [["run", "a.rb"]],
+])("%j is a usage error", async (argv) => {
+  const { code, err } = await viv("http://127.0.0.1:1", argv);
+  expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });
+});
+
+test.each(["up", "down", "run", "create", "ls", "get", "exec", "rm", "doctor"])(
+  "%s --help has examples",
+  async (verb) => {
+    const { code, out } = await viv("http://127.0.0.1:1", [verb, "--help"]);
+    expect(code).toBe(0);
+    expect(out).toContain(`Examples:\n  $ `);
+  },
+);

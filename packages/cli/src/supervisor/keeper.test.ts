@@ -1,0 +1,86 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Keeper } from "./keeper.ts";
+import { identify } from "./process-identity.ts";
+import { adoptProcess, type Running, startProcess } from "./running.ts";
+
+let dir: string;
+beforeEach(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "viv-keeper-"));
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+const env = { PATH: process.env.PATH ?? "" };
+const start = (script: string, limitMs = 5000) =>
+  startProcess(["sh", "-c", script], {
+    env,
+    cwd: "/",
+    logFile: path.join(dir, "out.log"),
+    stop: { signal: "SIGTERM", limitMs },
+  });
+
+function keep(launch: () => Promise<Running>) {
+  const reports: string[] = [];
+  return {
+    keeper: new Keeper("thing", { launch, report: (message) => void reports.push(message) }),
+    reports,
+  };
+}
+
+test("starts a killed process again and stops it for good when told", async () => {
+  const launched: Running[] = [];
+  const { keeper, reports } = keep(async () => {
+    const running = start("sleep 60");
+    launched.push(running);
+    return running;
+  });
+  await keeper.start();
+  process.kill(launched[0]?.pid ?? 0, "SIGKILL");
+  await vi.waitFor(() => expect(launched).toHaveLength(2), 3000);
+  expect(reports).toEqual(["thing ended (killed by SIGKILL); starting it again in 0.2 s"]);
+  await keeper.stop();
+  expect(identify(launched[1]?.pid ?? 0)).toBeUndefined();
+  expect(launched).toHaveLength(2);
+});
+
+test("waits longer after each early death, and a failing launch counts as one", async () => {
+  const { keeper, reports } = keep(async () => {
+    throw new Error("no disk");
+  });
+  void keeper.start();
+  await vi.waitFor(() => expect(reports).toHaveLength(3), 3000);
+  expect(reports.map((report) => report.match(/[\d.]+ s/)?.[0])).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
+  expect(reports[0]).toContain("no disk");
+  expect(keeper.recentDeaths).toBe(3);
+  await keeper.stop();
+});
+
+test("a process that ignores the request to stop is killed after its time", async () => {
+  const running = start("trap '' TERM; echo ready; while :; do sleep 0.1; done", 300);
+  await vi.waitFor(async () => expect(await readFile(path.join(dir, "out.log"), "utf8")).toContain("ready"));
+  await running.stop();
+  expect(await running.ended).toBe("killed by SIGKILL");
+});
+
+test("the end of standard input alone ends a well-behaved process", async () => {
+  const running = start("trap '' TERM; cat; exit 7");
+  await running.stop();
+  expect(await running.ended).toMatch(/exit code 7|SIGTERM/);
+});
+
+test("an adopted process is watched and stopped like an own one", async () => {
+  const own = start("sleep 60");
+  const identity = identify(own.pid);
+  if (!identity) throw new Error("the process is gone");
+  const adopted = adoptProcess(identity, { signal: "SIGTERM", limitMs: 5000 });
+  await adopted.stop();
+  expect(await adopted.ended).toBe("gone");
+  expect(await own.ended).toBe("killed by SIGTERM");
+});
+
+test("a program that does not exist is an ending, not a crash", async () => {
+  const running = startProcess(["/no/such/program"], { env, cwd: "/", logFile: path.join(dir, "out.log") });
+  expect(await running.ended).toContain("ENOENT");
+});
