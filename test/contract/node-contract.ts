@@ -64,9 +64,8 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
       const unknown = startSpec({ template: "no-such-template" });
       expect(await node.call("PUT", nobody, unknown)).toMatchObject(refusal(404, "template_unavailable"));
       expect(await node.call("PUT", nobody, { size: 7 })).toMatchObject(refusal(400, "invalid"));
-      expect(await node.call("PUT", "/v1/machines/UPPER", startSpec())).toMatchObject(
-        refusal(400, "invalid"),
-      );
+      const malformed = await node.call("PUT", "/v1/machines/UPPER", startSpec());
+      expect(malformed).toMatchObject(refusal(404, "machine_not_found"));
       expect(await node.call("GET", nobody)).toMatchObject(refusal(404, "machine_not_found"));
     });
   });

@@ -145,7 +145,8 @@ async function handle(state: State, request: IncomingMessage, response: ServerRe
 }
 
 async function startMachine(state: State, machineId: string, body: unknown): Promise<MachineStatus> {
-  if (!MachineId.safeParse(machineId).success) throw new Refusal("invalid", `malformed machine id`);
+  if (!MachineId.safeParse(machineId).success)
+    throw new Refusal("machine_not_found", "no machine of this name on this node");
   const spec = valid(StartSpec.safeParse(body));
   const known = state.machines.get(machineId);
   if (known) {

@@ -16,8 +16,8 @@ import { descendantsOf, readProcess } from "./host-processes.ts";
 import { type MachineTraces, machineTraces } from "./machine-traces.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-const POOL = "/var/lib/vivarium/pool";
-export const IMAGES = join(POOL, "images");
+const POOL = join(process.env.VIV_DATA_DIR ?? "/var/lib/vivarium", "pool");
+export const IMAGES = process.env.VIV_IMAGES_DIR ?? join(POOL, "images");
 const START_LIMIT_MS = 90_000;
 const STOP_LIMIT_MS = 45_000;
 
