@@ -5,11 +5,13 @@ install_node_modules() {
   wanted=$(sha256sum package-lock.json | cut -c1-64)
   [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
   command -v npm >/dev/null ||
-    fail "npm is missing" "npm and Node $NEEDED_NODE or newer; npm ci then brings the Node this project runs on" "run ./setup as root, or: apt install nodejs npm"
-  progress "npm ci"
-  npm ci --no-audit --no-fund --loglevel=error
+    fail "npm is missing" "npm and Node $NEEDED_NODE or newer; npm install then brings the Node this project runs on" "run ./setup as root, or: apt install nodejs npm"
+  # Not `npm ci`: it refuses mirrors of the registry that lack the optional packages of other platforms. This installs
+  # the same versions, those of the lock file, and leaves the lock file alone.
+  progress "npm install, as package-lock.json says"
+  npm install --no-save --no-audit --no-fund --loglevel=error
   [ -x node_modules/.bin/node ] ||
-    fail "npm ci brought no Node for this machine" "node_modules/.bin/node" "check that npm's config does not omit optional packages (npm config get omit)"
+    fail "npm install brought no Node for this machine" "node_modules/.bin/node" "check that npm's config does not omit optional packages (npm config get omit)"
   echo "$wanted" >"$stamp"
 }
 
@@ -17,14 +19,12 @@ agent_hash() {
   find guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
 }
 
-agent_binary() {
-  echo "$CACHE_DIR/agent/$(agent_hash)/vivarium-agent"
-}
+# Settled once: a source edited while set-up runs belongs to the next run.
+AGENT_BINARY=$CACHE_DIR/agent/$(agent_hash)/vivarium-agent
 
 build_agent() {
-  local binary cargo built
-  binary=$(agent_binary)
-  [ ! -x "$binary" ] || return 0
+  local cargo built
+  [ ! -x "$AGENT_BINARY" ] || return 0
   cargo=$(find_cargo) || fail "no cargo $NEEDED_RUST was found" "one, to build the guest agent" "run ./setup as root without --client-only"
   progress "cargo build --release"
   (
@@ -35,13 +35,13 @@ build_agent() {
     CARGO_TARGET_DIR=$CACHE_DIR/cargo-target "$cargo" build --release --locked
   )
   built=$(find_built_agent)
-  mkdir -p "$(dirname "$binary")"
-  install -m 0755 "$built" "$binary.part"
-  mv "$binary.part" "$binary"
+  mkdir -p "$(dirname "$AGENT_BINARY")"
+  install -m 0755 "$built" "$AGENT_BINARY.part"
+  mv "$AGENT_BINARY.part" "$AGENT_BINARY"
 }
 
 # The target triple in the path depends on how guest/ is configured; the newest binary is the one just built.
 find_built_agent() {
-  find "$CACHE_DIR/cargo-target" -path '*/release/*' -maxdepth 3 -type f -executable -name 'viv*' ! -name '*.*' -printf '%T@ %p\n' |
+  find "$CACHE_DIR/cargo-target" -maxdepth 3 -path '*/release/*' -type f -executable -name 'viv*' ! -name '*.*' -printf '%T@ %p\n' |
     sort -rn | head -n 1 | cut -d' ' -f2-
 }
