@@ -19,7 +19,7 @@ export async function ensureService(deps: { config: CliConfig; terminal: Termina
   }
 }
 
-export function listenOf(url: string): string {
+function listenOf(url: string): string {
   const { hostname, port, protocol } = new URL(url);
   return `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
 }

@@ -45,7 +45,7 @@ export async function launchPostgres(
 }
 
 /** The postmaster that serves this cluster now, whoever started it. */
-export function findPostmaster(cluster: string): ProcessIdentity | undefined {
+function findPostmaster(cluster: string): ProcessIdentity | undefined {
   const pid = Number(readPidFile(cluster)[0]);
   const identity = pid > 0 ? identify(pid) : undefined;
   return identity && readCommandLine(pid).includes(cluster) ? identity : undefined;

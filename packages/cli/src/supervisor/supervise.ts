@@ -26,7 +26,9 @@ import { checkReach, ensureServiceUser, type ServiceUser } from "./service-user.
 
 const ANSWER_LIMIT_MS = 60_000;
 
-export interface SuperviseInput {
+const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
+
+interface SuperviseInput {
   /** host:port */
   listen: string;
 }
@@ -59,10 +61,11 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
     terminal.note(`stopping (${await stopSignal}) …`);
     return EXIT.ok;
   } finally {
+    const hasRun = keepers.length > 0;
     for (const keeper of keepers.reverse()) await keeper.stop();
     stopLogCap();
     await lock.release();
-    terminal.note("stopped; machines of live sessions keep running and are taken over at the next start");
+    if (hasRun) terminal.note(STOPPED);
   }
 }
 
