@@ -2,12 +2,13 @@
  * Prints the tables of docs/guide/{errors,limits,states}.md from the contract, between their markers.
  * `--check` writes nothing and fails when a page does not say what the contract says.
  */
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ERRORS } from "@vivarium/contract/api/errors";
 import { LIMITS, SIZES } from "@vivarium/contract/api/limits";
 import { TRANSITIONS } from "@vivarium/contract/api/states";
 import { LIMIT_MEANINGS } from "./limit-meanings.ts";
+import { writeOrCheck } from "./write-or-check.ts";
 
 const GUIDE = join(import.meta.dirname, "..", "docs", "guide");
 const AGAIN = "npm run docs";
@@ -118,22 +119,11 @@ function replaceBetweenMarkers(text: string, page: string, name: string, content
   return `${text.slice(0, from + start.length)}\n\n${content}\n\n${text.slice(to)}`;
 }
 
-async function main(): Promise<void> {
-  const isCheck = process.argv.includes("--check");
-  const stale: string[] = [];
-  for (const page of new Set(TABLES.map((entry) => entry.page))) {
-    const before = await readFile(join(GUIDE, page), "utf8");
-    const after = TABLES.filter((entry) => entry.page === page).reduce(
-      (text, { name, print }) => replaceBetweenMarkers(text, page, name, print()),
-      before,
-    );
-    if (after === before) continue;
-    stale.push(`docs/guide/${page}`);
-    if (!isCheck) await writeFile(join(GUIDE, page), after);
-  }
-  if (!isCheck || stale.length === 0) return;
-  process.stderr.write(`${stale.join(", ")}: not what the contract says; run \`${AGAIN}\` and commit\n`);
-  process.exitCode = 1;
+for (const page of new Set(TABLES.map((entry) => entry.page))) {
+  const file = join(GUIDE, page);
+  const printed = TABLES.filter((entry) => entry.page === page).reduce(
+    (text, { name, print }) => replaceBetweenMarkers(text, page, name, print()),
+    await readFile(file, "utf8"),
+  );
+  await writeOrCheck(file, printed, AGAIN);
 }
-
-await main();
