@@ -12,7 +12,7 @@ import type { Slot } from "./slots.ts";
 const GUEST_ADDRESS = "10.200.0.2";
 const GATEWAY_ADDRESS = "10.200.0.1";
 const GATEWAY_MAC = "02:00:00:00:00:01";
-export const SLOT_NETWORK = "10.220.0.0/16";
+const SLOT_NETWORK = "10.220.0.0/16";
 
 /** Never reachable from a guest: private, loopback, link-local and metadata, shared, multicast, reserved. */
 const NEVER = [

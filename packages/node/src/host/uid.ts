@@ -9,7 +9,7 @@ export async function killUid(uid: number): Promise<void> {
   }
 }
 
-export async function pidsOf(uid: number): Promise<number[]> {
+async function pidsOf(uid: number): Promise<number[]> {
   const pids: number[] = [];
   for (const name of await readdir("/proc")) {
     if (!/^\d+$/.test(name)) continue;

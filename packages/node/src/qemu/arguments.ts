@@ -53,7 +53,7 @@ export function kernelArguments(accelerator: Accelerator, tscKhz: number): strin
 const SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
 /** Machine, CPU and devices: everything that a saved device state depends on. */
-export function deviceArguments(shape: MachineShape): string[] {
+function deviceArguments(shape: MachineShape): string[] {
   const tcg = shape.accelerator === "tcg";
   return [
     ...["-machine", `microvm,acpi=on,rtc=on,pit=${onOff(tcg)},pic=${onOff(tcg)},memory-backend=mem`],

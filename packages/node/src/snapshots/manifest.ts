@@ -9,7 +9,7 @@ import { z } from "zod";
 import { hashFile, type QemuRoot } from "../host/qemu-root.ts";
 import { deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
 
-export const SNAPSHOT_FILES = ["state", "mem", "disk.qcow2", "empty.qcow2"] as const;
+const SNAPSHOT_FILES = ["state", "mem", "disk.qcow2", "empty.qcow2"] as const;
 
 const FileEntry = z.object({ bytes: z.int(), sha256: z.string() });
 export const Manifest = z.object({
