@@ -13,7 +13,7 @@ put() {
 prepare_kernel() {
   local cached initramfs
   cached=$CACHE_DIR/kernel/$(hash_of images/build-kernel)
-  initramfs=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$(agent_binary)").cpio.gz
+  initramfs=$CACHE_DIR/initramfs/$(hash_of images/build-kernel images/build-initramfs "$AGENT_BINARY").cpio.gz
   if [ ! -e "$cached/release" ]; then
     progress "fetching Debian's cloud kernel"
     images/build-kernel "$cached"
@@ -21,7 +21,7 @@ prepare_kernel() {
   if [ ! -e "$initramfs" ]; then
     progress "packing the agent and its modules into the initramfs"
     mkdir -p "$CACHE_DIR/initramfs"
-    images/build-initramfs "$cached/modules" "$(agent_binary)" "$initramfs.part"
+    images/build-initramfs "$cached/modules" "$AGENT_BINARY" "$initramfs.part"
     mv "$initramfs.part" "$initramfs"
   fi
   put_when_different "$cached/vmlinuz" "$IMAGES_DIR/kernel/vmlinuz"
