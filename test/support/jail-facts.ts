@@ -5,6 +5,7 @@ import { namespaceOf } from "./host-processes.ts";
 
 const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
 const CAPABILITY_SETS = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+/** Without eventfds, of which every virtqueue has some: they lead nowhere. */
 const MAX_FDS = 24;
 const IS_CGROUP_V2 = existsSync("/sys/fs/cgroup/cgroup.controllers");
 
@@ -20,7 +21,7 @@ export function jailFaults(pid: number): string[] {
   if (field("Seccomp") !== "2") faults.push("no seccomp filter");
   for (const kind of NAMESPACES)
     if (namespaceOf(pid, kind) === namespaceOf("self", kind)) faults.push(`${kind} namespace of the host`);
-  const fds = readdirSync(`/proc/${pid}/fd`);
+  const fds = openTargets(pid).filter((target) => target !== "anon_inode:[eventfd]");
   if (fds.length > MAX_FDS) faults.push(`${fds.length} open files`);
   if (existsSync(`/proc/${pid}/root/root`) || existsSync(`/proc/${pid}/root/home`))
     faults.push("sees the host's files");
@@ -31,11 +32,19 @@ export function jailFaults(pid: number): string[] {
   return faults;
 }
 
-/** Targets of open files that are real paths, as the process itself sees them. */
+/** Open files that are real paths, as the process itself sees them. */
 export function openPaths(pid: number): string[] {
-  return readdirSync(`/proc/${pid}/fd`)
-    .map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`))
-    .filter((target) => target.startsWith("/"));
+  return openTargets(pid).filter((target) => target.startsWith("/"));
+}
+
+function openTargets(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/${pid}/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  });
 }
 
 function setuidFiles(root: string, depth = 0): string[] {
