@@ -5,6 +5,7 @@ import { DEFAULT_LISTEN, withOptions } from "../config.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { startInBackground } from "../service/start-in-background.ts";
+import { urlOf } from "../supervisor/address.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder } from "../supervisor/lock.ts";
 import { supervise } from "../supervisor/supervise.ts";
@@ -47,7 +48,7 @@ async function up({ config, terminal }: Context, options: UpOptions): Promise<nu
     terminal.note(`viv: a service (pid ${holder.pid}) already serves ${effective.dataDir} at ${holder.url}`);
     return EXIT.ok;
   }
-  const url = `http://${options.listen.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:")}`;
+  const url = urlOf(options.listen);
   await startInBackground({ config: { ...effective, url }, terminal }, options.listen);
   return EXIT.ok;
 }

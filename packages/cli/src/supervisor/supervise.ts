@@ -4,7 +4,6 @@
  * nobody's children: they outlive all of this and are adopted at the next start.
  */
 import { once } from "node:events";
-import { createServer } from "node:net";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
@@ -13,6 +12,7 @@ import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
 import type { Terminal } from "../terminal.ts";
+import { requireFreeAddress, urlOf } from "./address.ts";
 import { Keeper } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
@@ -177,37 +177,4 @@ function requireImages(layout: Layout): void {
   throw new CliError(`no guest kernel and base template in ${layout.imagesDir}`, {
     hint: `Run ./setup --data-dir ${layout.dataDir}, or name another place with --images-dir.`,
   });
-}
-
-/** Found now, because the control plane would only die again and again over it. */
-async function requireFreeAddress(listen: string): Promise<void> {
-  const { host, port } = splitListen(listen);
-  const probe = createServer();
-  try {
-    await new Promise<void>((resolve, reject) => {
-      probe.once("error", reject);
-      probe.listen({ host, port, exclusive: true }, resolve);
-    });
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new CliError(`cannot listen on ${listen}: ${reason}`, {
-      hint: "Another program may have the port. Choose another one with --listen HOST:PORT.",
-      cause,
-    });
-  } finally {
-    await new Promise((resolve) => probe.close(resolve));
-  }
-}
-
-function splitListen(listen: string): { host: string; port: number } {
-  const split = listen.lastIndexOf(":");
-  return { host: listen.slice(0, split).replaceAll(/[[\]]/g, ""), port: Number(listen.slice(split + 1)) };
-}
-
-/** Where this host reaches a service that listens there. */
-function urlOf(listen: string): string {
-  const { host, port } = splitListen(listen);
-  if (host === "0.0.0.0") return `http://127.0.0.1:${port}`;
-  if (host === "::") return `http://[::1]:${port}`;
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -1,0 +1,35 @@
+import { createServer } from "node:net";
+import { CliError } from "../cli-error.ts";
+
+/** Found now, because the control plane would only die again and again over it. */
+export async function requireFreeAddress(listen: string): Promise<void> {
+  const { host, port } = splitListen(listen);
+  const probe = createServer();
+  try {
+    await new Promise<void>((resolve, reject) => {
+      probe.once("error", reject);
+      probe.listen({ host, port, exclusive: true }, resolve);
+    });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CliError(`cannot listen on ${listen}: ${reason}`, {
+      hint: "Another program may have the port. Choose another one with --listen HOST:PORT.",
+      cause,
+    });
+  } finally {
+    await new Promise((resolve) => probe.close(resolve));
+  }
+}
+
+function splitListen(listen: string): { host: string; port: number } {
+  const split = listen.lastIndexOf(":");
+  return { host: listen.slice(0, split).replaceAll(/[[\]]/g, ""), port: Number(listen.slice(split + 1)) };
+}
+
+/** Where this host reaches a service that listens there. */
+export function urlOf(listen: string): string {
+  const { host, port } = splitListen(listen);
+  if (host === "0.0.0.0") return `http://127.0.0.1:${port}`;
+  if (host === "::") return `http://[::1]:${port}`;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
