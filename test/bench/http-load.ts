@@ -39,7 +39,7 @@ export async function latencies(
   const startedAt = performance.now();
   const requests = Array.from({ length: rate * durationS }, async (_, i) => {
     const dueMs = (i * 1000) / rate;
-    await new Promise((resolve) => setTimeout(resolve, dueMs - (performance.now() - startedAt)));
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, dueMs - (performance.now() - startedAt))));
     const sentAt = performance.now();
     await read(target, agent);
     return performance.now() - sentAt;

@@ -13,6 +13,7 @@ import { JAIL_PATHS, loadArguments, TAP_NAME } from "../../packages/node/src/qem
 import { loadDeviceState, Qmp } from "../../packages/node/src/qemu/qmp.ts";
 import type { Baseline } from "../../packages/node/src/snapshots/baselines.ts";
 import { shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
+import { repeated, timed } from "./samples.ts";
 
 const START_LIMIT_MS = 30_000;
 const NETNS = `viv-bench-${process.pid}`;
@@ -22,7 +23,11 @@ export interface LoadTimes {
   firstAnswerMs: number;
   /** The same, plus reseed and the first exec of `true`. */
   firstExecMs: number;
+  /** Warm round trips of the channel, with nothing run in the guest: what every call pays beside its own work. */
+  channelMs: number[];
 }
+
+const CHANNEL_ROUNDS = 10;
 
 export async function prepareTap(): Promise<void> {
   await run("ip", ["netns", "add", NETNS]);
@@ -42,7 +47,7 @@ export async function loadByHand(baseline: Baseline, poolDir: string): Promise<L
   const qemu = spawn(
     "nsenter",
     [`--net=/run/netns/${NETNS}`, "qemu-system-x86_64", ...hostArguments(baseline, dir, disk)],
-    { stdio: ["ignore", "ignore", "inherit"] },
+    { stdio: "ignore" },
   );
   const ended = new Promise((resolve) => qemu.once("exit", resolve));
   const agent = new AgentClient(join(dir, "agent.sock"));
@@ -62,7 +67,12 @@ export async function loadByHand(baseline: Baseline, poolDir: string): Promise<L
     });
     const frames = await execInGuest(agent, { argv: ["true"], env: {}, timeout_ms: START_LIMIT_MS });
     for await (const _ of frames);
-    return { firstAnswerMs, firstExecMs: performance.now() - startedAt };
+    const firstExecMs = performance.now() - startedAt;
+    return {
+      firstAnswerMs,
+      firstExecMs,
+      channelMs: await repeated(CHANNEL_ROUNDS, () => timed(() => agent.health())),
+    };
   } finally {
     agent.close();
     qemu.kill("SIGKILL");

@@ -18,6 +18,7 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
   const firstAnswers: number[] = [];
   const firstExecs: number[] = [];
   const creates: number[] = [];
+  const channel: number[] = [];
   await prepareTap();
   try {
     // Alternating, so that a noisy minute of the host meets both alike. The first round warms up.
@@ -28,6 +29,7 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
       firstAnswers.push(byHand.firstAnswerMs);
       firstExecs.push(byHand.firstExecMs);
       creates.push(create);
+      channel.push(...byHand.channelMs);
     }
   } finally {
     await removeTap();
@@ -37,6 +39,7 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
   return [
     row("F1 load, by hand, to the agent's first answer", "ms", firstAnswers),
     row("F1 load, by hand, to the first exec", "ms", firstExecs),
+    row("agent's channel: round trip with nothing run", "ms", channel),
     row(
       "pool miss: create to first exec",
       "ms",
