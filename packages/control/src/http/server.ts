@@ -3,8 +3,15 @@ import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { LIMITS } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
-import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import {
+  type FastifyBaseLogger,
+  type FastifyReply,
+  type FastifyRequest,
+  fastify,
+  LogController,
+} from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
+import { authenticate } from "../access/authenticate.ts";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "./api-error.ts";
 import { requireCredential } from "./authenticate.ts";
@@ -21,8 +28,7 @@ export type Server = Awaited<ReturnType<typeof createServer>>;
 export async function createServer(deps: { db: Database; pepper: Buffer; log: Log; version: string }) {
   const server = fastify({
     loggerInstance: deps.log as FastifyBaseLogger,
-    disableRequestLogging: true,
-    requestIdLogLabel: "request_id",
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: "request_id" }),
     genReqId: requestId,
     requestIdHeader: false,
     exposeHeadRoutes: false,
@@ -31,7 +37,8 @@ export async function createServer(deps: { db: Database; pepper: Buffer; log: Lo
     bodyLimit: LIMITS.jsonBodyBytes,
     http: { maxHeaderSize: LIMITS.headerBytes },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket),
-    frameworkErrors: renderError as (error: Error, request: FastifyRequest, reply: FastifyReply) => void,
+    routerOptions: { maxParamLength: LIMITS.headerBytes },
+    frameworkErrors: (error, request, reply) => void answerUnroutable(deps, error, request, reply),
   }).withTypeProvider<ZodTypeProvider>();
 
   server.setValidatorCompiler(compileValidator);
@@ -39,7 +46,7 @@ export async function createServer(deps: { db: Database; pepper: Buffer; log: Lo
   server.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   server.setErrorHandler(renderError);
   server.addHook("onRequest", (request, reply, done) => {
-    void reply.header("x-request-id", request.id).header("cache-control", "no-store");
+    addCommonHeaders(request, reply);
     done();
   });
   requireCredential(server, deps);
@@ -48,6 +55,25 @@ export async function createServer(deps: { db: Database; pepper: Buffer; log: Lo
   logRequests(server);
   await documentApi(server, deps.version);
   return server;
+}
+
+function addCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  void reply.header("x-request-id", request.id).header("cache-control", "no-store");
+}
+
+/** A URL that cannot be decoded reaches no hook and no route; the order of checks holds for it too. */
+async function answerUnroutable(
+  deps: { db: Database; pepper: Buffer },
+  error: Error,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  addCommonHeaders(request, reply);
+  const reason = await authenticate(deps, request.headers.authorization).then(
+    () => error,
+    (refusal: unknown) => refusal,
+  );
+  renderError(reason, request, reply);
 }
 
 /** Requests that are no HTTP never reach a route; they get the same envelope. */

@@ -49,6 +49,7 @@ function keyName(key: PropertyKey): string {
 function expectation(issue: Issue): string {
   switch (issue.code) {
     case "invalid_type":
+      if (!issue.message.startsWith("Invalid input")) return issue.message;
       return issue.expected === "int" ? "must be a whole number" : `must be ${article(issue.expected)}`;
     case "invalid_value":
       return `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(", ")}`;

@@ -1,0 +1,165 @@
+/** A whole control plane for one test file: a database of its own, a scripted node, requests in memory. */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { randomId } from "@vivarium/kit/id";
+import { createLog, type Log } from "@vivarium/kit/log";
+import pg from "pg";
+import { inject } from "vitest";
+import { apiKeyDigest, newApiKey } from "./access/api-key.ts";
+import { loadPepper } from "./access/pepper.ts";
+import { type App, createApp } from "./app.ts";
+import { ScriptedNode } from "./scripted-node.test-support.ts";
+
+export interface Answer {
+  status: number;
+  headers: Record<string, unknown>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+  body: any;
+  text: string;
+}
+
+export interface Ask {
+  key?: string | null;
+  body?: unknown;
+  /** Sent as it is instead of `body`. */
+  raw?: string | Buffer;
+  headers?: Record<string, string>;
+}
+
+export class Control {
+  readonly app: App;
+  readonly node: ScriptedNode;
+  readonly key: string;
+  readonly sql: pg.Client;
+  readonly settings: { databaseUrl: string; nodeSocket: string; controlDir: string; tickMs: number };
+
+  constructor(parts: Pick<Control, "app" | "node" | "key" | "sql" | "settings">) {
+    this.app = parts.app;
+    this.node = parts.node;
+    this.key = parts.key;
+    this.sql = parts.sql;
+    this.settings = parts.settings;
+  }
+
+  /** One request, as `"POST /v1/sessions"`. */
+  async ask(call: string, { key = this.key, body, raw, headers }: Ask = {}): Promise<Answer> {
+    const [method, url = ""] = call.split(" ");
+    const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body));
+    const response = await this.app.server.inject({
+      method: method as "GET",
+      url,
+      headers: { ...(key !== null && { authorization: `Bearer ${key}` }), ...headers },
+      ...(payload !== undefined && { payload }),
+    });
+    const isJson = String(response.headers["content-type"]).startsWith("application/json");
+    return {
+      status: response.statusCode,
+      headers: response.headers,
+      body: isJson ? response.json() : undefined,
+      text: response.body,
+    };
+  }
+
+  async create(body: object = {}, key = this.key): Promise<string> {
+    const answer = await this.ask("POST /v1/sessions", { body, key });
+    if (answer.status !== 200) throw new Error(`create answered ${answer.status}: ${answer.text}`);
+    return answer.body.session_id as string;
+  }
+
+  async createLive(body: object = {}, key = this.key): Promise<string> {
+    const id = await this.create(body, key);
+    await this.until(id, "live", key);
+    return id;
+  }
+
+  async until(id: string, state: string, key = this.key): Promise<Answer> {
+    return await eventually(async () => {
+      const answer = await this.ask(`GET /v1/sessions/${id}`, { key });
+      if (answer.body.state !== state) throw new Error(`${id} is ${JSON.stringify(answer.body)}`);
+      return answer;
+    });
+  }
+
+  exec(id: string, command: string[] = ["true"], more: object = {}): Promise<Answer> {
+    return this.ask(`POST /v1/sessions/${id}/exec`, { body: { command, ...more } });
+  }
+
+  async destroyAll(): Promise<void> {
+    const { body } = await this.ask("GET /v1/sessions?limit=500");
+    for (const { session_id } of body.sessions) await this.ask(`DELETE /v1/sessions/${session_id}`);
+  }
+
+  /** Another organisation, or another key of the first. */
+  async addKey(
+    options: { orgId?: string; scopedProjectId?: string; ceiling?: number } = {},
+  ): Promise<string> {
+    const key = newApiKey();
+    const orgId = options.orgId ?? `org_${randomId()}`;
+    if (!options.orgId)
+      await this.sql.query("insert into orgs (id, name, concurrent_sessions) values ($1, 'other', 10)", [
+        orgId,
+      ]);
+    await this.sql.query(
+      "insert into api_keys (id, org_id, name, digest, scoped_project_id, concurrent_sessions) values ($1, $2, 'k', $3, $4, $5)",
+      [
+        `key_${randomId()}`,
+        orgId,
+        apiKeyDigest(await loadPepper(this.settings.controlDir), key),
+        options.scopedProjectId,
+        options.ceiling,
+      ],
+    );
+    return key;
+  }
+
+  async close(): Promise<void> {
+    await this.app.close();
+    await this.node.close();
+    await this.sql.end();
+    rmSync(this.settings.controlDir, { recursive: true, force: true });
+  }
+}
+
+export const silentLog: Log = createLog("test", "silent");
+
+export async function startControl(options: { sweeps?: boolean } = {}): Promise<Control> {
+  const databaseUrl = await createDatabase();
+  const node = new ScriptedNode();
+  await node.listen();
+  const controlDir = mkdtempSync(path.join(tmpdir(), "control-"));
+  const settings = { databaseUrl, nodeSocket: node.socketPath, controlDir, tickMs: 50 };
+  const app = await createApp(settings, silentLog);
+  if (options.sweeps ?? true) app.startSweeps();
+  const sql = new pg.Client({ connectionString: databaseUrl });
+  await sql.connect();
+  const key = readFileSync(path.join(controlDir, "bootstrap.key"), "utf8").trim();
+  return new Control({ app, node, key, sql, settings });
+}
+
+/** An empty database; the tests of a failed file find it as it was left. */
+export async function createDatabase(): Promise<string> {
+  const folder = inject("postgresFolder");
+  const name = `test_${randomId(12)}`;
+  const admin = new pg.Client({ connectionString: urlOf(folder, "postgres") });
+  await admin.connect();
+  await admin.query(`create database ${name}`);
+  await admin.end();
+  return urlOf(folder, name);
+}
+
+function urlOf(folder: string, database: string): string {
+  return `postgresql://postgres@localhost/${database}?host=${encodeURIComponent(folder)}`;
+}
+
+export async function eventually<T>(check: () => Promise<T> | T, withinMs = 5_000): Promise<T> {
+  const deadline = Date.now() + withinMs;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > deadline) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}

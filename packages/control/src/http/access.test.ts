@@ -1,0 +1,125 @@
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Control, startControl } from "../control.test-support.ts";
+
+let control: Control;
+let foreign: string;
+let foreignSession: string;
+beforeAll(async () => {
+  control = await startControl();
+  foreign = await control.addKey();
+  foreignSession = await control.createLive({ name: "theirs" }, foreign);
+});
+afterAll(() => control.close());
+
+/** Every endpoint that wants a credential, with a body that it would accept. */
+const ENDPOINTS: [call: string, body?: object][] = [
+  ["GET /v1/org"],
+  ["GET /v1/whoami"],
+  ["GET /v1/sessions"],
+  ["POST /v1/sessions", {}],
+  ["GET /v1/sessions/:id"],
+  ["DELETE /v1/sessions/:id"],
+  ["POST /v1/sessions/:id/exec", { command: ["true"] }],
+  ["POST /v1/sessions/:id/exec?stream=true", { command: ["true"] }],
+  ["POST /v1/sessions/exec", { language: "python", code: "" }],
+  ["POST /v1/sessions/batch/exec", { session_ids: ["a"], command: ["true"] }],
+  ["GET /v1/no/such/path"],
+];
+const BY_ID = ENDPOINTS.filter(([call]) => call.includes(":id"));
+
+test("the suite knows every endpoint of the server", async () => {
+  const { body } = await control.ask("GET /v1/openapi.json");
+  const known = new Set(ENDPOINTS.map(([call]) => call.split("?")[0]?.replace(":id", "{id}")));
+  const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
+    Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  expect(served.filter((call) => !known.has(call))).toEqual(["GET /v1/healthz"]);
+});
+
+describe.each(ENDPOINTS)("%s", (call, body) => {
+  const concrete = call.replace(":id", randomId());
+
+  test.each([
+    ["no key", null, {}],
+    ["an unknown key", `viv_${"x".repeat(40)}`, {}],
+    ["a malformed key", "secret", {}],
+    ["another scheme", null, { authorization: "Basic dml2OnZpdg==" }],
+    ["a key in a cookie and the query only", null, { cookie: "key=viv_x" }],
+  ])("answers 401 to %s", async (_name, key, headers) => {
+    const answer = await control.ask(concrete, { key, body, headers });
+    expect(answer.status).toBe(401);
+    expect(answer.body).toEqual({ error: expect.stringContaining("Authorization"), code: "unauthenticated" });
+    expect(answer.headers["retry-after"]).toBeUndefined();
+    expect(answer.headers["x-request-id"]).toMatch(/^req_[a-z0-9]{21}$/);
+  });
+});
+
+describe.each(BY_ID)("%s", (call, body) => {
+  test("answers the same to a foreign, a nonexistent and a malformed id", async () => {
+    const ids = [foreignSession, randomId(), "nope", "UPPERCASEUPPERCASEUPP", "%00", "..%2f.."];
+    const answers = await Promise.all(ids.map((id) => control.ask(call.replace(":id", id), { body })));
+    for (const { status, body: answer, headers } of answers) {
+      expect(status).toBe(404);
+      expect(answer).toEqual(answers[0]?.body);
+      expect({ ...headers, "x-request-id": "", date: "" }).toEqual({
+        ...answers[0]?.headers,
+        "x-request-id": "",
+        date: "",
+      });
+    }
+    expect((await control.ask(`GET /v1/sessions/${foreignSession}`, { key: foreign })).body.state).toBe(
+      "live",
+    );
+  });
+});
+
+test("a revoked and an expired key answer as an unknown one", async () => {
+  for (const column of ["revoked_at", "expires_at"]) {
+    const key = await control.addKey();
+    expect((await control.ask("GET /v1/org", { key })).status).toBe(200);
+    await control.sql.query(
+      `update api_keys set ${column} = now() - interval '1 second' where id = (select id from api_keys order by created_at desc limit 1)`,
+    );
+    const answer = await control.ask("GET /v1/org", { key });
+    expect([answer.status, answer.body.error]).toEqual([
+      401,
+      "Authorization: the API key is unknown, revoked or expired",
+    ]);
+  }
+});
+
+test("lists show the caller's own sessions only", async () => {
+  const mine = await control.create();
+  const { body } = await control.ask("GET /v1/sessions");
+  expect(body.sessions.map((session: { session_id: string }) => session.session_id)).toEqual([mine]);
+  const theirs = await control.ask("GET /v1/sessions?external_id=x", { key: foreign });
+  expect(theirs.body.sessions).toEqual([]);
+});
+
+test("a key that is bound to a project sees and names that project only", async () => {
+  const { rows } = await control.sql.query("select id, org_id from projects limit 1");
+  const [{ id: projectId, org_id: orgId }] = rows;
+  const otherId = `prj_${randomId()}`;
+  await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, 'other')", [
+    otherId,
+    orgId,
+  ]);
+  const key = await control.addKey({ orgId, scopedProjectId: otherId });
+  const outside = await control.create();
+  expect((await control.ask(`GET /v1/sessions/${outside}`, { key })).status).toBe(404);
+  const refused = await control.ask("POST /v1/sessions", { key, body: { project_id: projectId } });
+  expect([refused.status, refused.body.code]).toEqual([403, "forbidden"]);
+  const inside = await control.ask("POST /v1/sessions", { key, body: { project_id: otherId } });
+  expect(inside.body.project_id).toBe(otherId);
+  expect((await control.ask("GET /v1/sessions", { key })).body.sessions).toHaveLength(1);
+});
+
+test("whoami tells the key and its organisation", async () => {
+  const { body } = await control.ask("GET /v1/whoami");
+  expect(body).toEqual({
+    kind: "api_key",
+    org_id: expect.stringMatching(/^org_/),
+    key_id: expect.stringMatching(/^key_/),
+  });
+});

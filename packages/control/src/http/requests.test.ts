@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Control, startControl } from "../control.test-support.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterAll(() => control.close());
+
+const EXEC = `POST /v1/sessions/${"a".repeat(21)}/exec`;
+
+describe("bodies", () => {
+  test.each([
+    ["malformed JSON", "{"],
+    ["an empty text of spaces", "   "],
+    ["an array", "[]"],
+    ["null", "null"],
+    ["a string", '"x"'],
+    ["a number", "1"],
+    ["bytes that are not UTF-8", Buffer.from([0x7b, 0xff, 0x7d])],
+    ["a field that would be a prototype", '{"__proto__": {"size": "small"}}'],
+    ["the same with escapes", '{"labels": {"\\u005f_proto__": "x"}}'],
+  ])("%s is 400", async (_name, raw) => {
+    const answer = await control.ask("POST /v1/sessions", { raw });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.body.error).toMatch(/^body: must /);
+    expect(answer.headers["retry-after"]).toBeUndefined();
+  });
+
+  test("a malformed body is described without its content", async () => {
+    const { body } = await control.ask("POST /v1/sessions", { raw: '{"env": {"A": "hunter2" "B"' });
+    expect(body.error).not.toContain("hunter2");
+  });
+
+  test.each([
+    "text/plain",
+    "garbage",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+  ])("Content-Type %s does not matter", async (type) => {
+    const answer = await control.ask(EXEC, { raw: '{"command": 1}', headers: { "content-type": type } });
+    expect(answer.body).toEqual({ error: "command: must be an array, got 1", code: "validation" });
+  });
+
+  test("more than 1 MiB is refused as too large, 1 MiB is not", async () => {
+    const of = (bytes: number) =>
+      JSON.stringify({ command: [""], pad: "" }).replace(
+        '"pad":""',
+        () => `"pad":"${"x".repeat(bytes - 25)}"`,
+      );
+    const atLimit = of(1024 * 1024);
+    expect(Buffer.byteLength(atLimit)).toBe(1024 * 1024);
+    expect((await control.ask(EXEC, { raw: atLimit })).body.code).toBe("validation");
+    const over = await control.ask(EXEC, { raw: `${atLimit} ` });
+    expect([over.status, over.body.code]).toEqual([400, "payload_too_large"]);
+  });
+
+  test("no body at all is fine where everything is optional, and says what is missing elsewhere", async () => {
+    expect((await control.ask("POST /v1/sessions")).status).toBe(200);
+    expect((await control.ask(EXEC)).body.error).toBe("command: must be an array, got nothing");
+  });
+
+  test("a body is judged before the session is looked up", async () => {
+    expect((await control.ask(EXEC, { body: {} })).status).toBe(400);
+    expect((await control.ask(EXEC, { body: { command: ["true"] } })).status).toBe(404);
+  });
+});
+
+describe("paths and methods", () => {
+  test.each([
+    "/",
+    "/v1",
+    "/v1/sessions/",
+    "/v2/sessions",
+    "/v1/sessions/a/b/c",
+    "/v1//sessions",
+    "/v1/healthz/",
+  ])("%s is an unknown path", async (path) => {
+    const answer = await control.ask(`GET ${path}`);
+    expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
+  });
+
+  test.each([
+    ["PUT /v1/sessions", "GET, POST"],
+    ["POST /v1/org", "GET"],
+    ["PATCH /v1/healthz", "GET"],
+    ["POST /v1/sessions/aaaaaaaaaaaaaaaaaaaaa", "DELETE, GET"],
+    ["GET /v1/sessions/aaaaaaaaaaaaaaaaaaaaa/exec", "POST"],
+    ["GET /v1/sessions/exec", "POST"],
+    ["DELETE /v1/sessions/exec", "POST"],
+    ["GET /v1/sessions/batch/exec", "POST"],
+  ])("%s is a wrong method; %s would do", async (call, allow) => {
+    const answer = await control.ask(call);
+    expect([answer.status, answer.body.code, answer.headers.allow]).toEqual([
+      405,
+      "method_not_allowed",
+      allow,
+    ]);
+  });
+
+  test("an id that is not validly encoded is not found", async () => {
+    const answer = await control.ask("GET /v1/sessions/%zz");
+    expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
+    expect(answer.headers["x-request-id"]).toMatch(/^req_/);
+    expect((await control.ask("GET /v1/sessions/%zz", { key: null })).status).toBe(401);
+  });
+
+  test("a path of any length is answered", async () => {
+    expect((await control.ask(`GET /v1/sessions/${"a".repeat(5000)}`)).status).toBe(404);
+  });
+});
+
+describe("headers", () => {
+  test("a request id of the right form is kept, any other is replaced", async () => {
+    const id = async (given: string) =>
+      (await control.ask("GET /v1/org", { headers: { "x-request-id": given } })).headers["x-request-id"];
+    expect(await id("my.request:1-a_b")).toBe("my.request:1-a_b");
+    expect(await id("a b")).toMatch(/^req_/);
+    expect(await id("x".repeat(129))).toMatch(/^req_/);
+  });
+
+  test.each(["GET /v1/sessions", "GET /v1/nothing", "POST /v1/org", "GET /v1/healthz"])(
+    "%s carries a request id, no-store and JSON in UTF-8",
+    async (call) => {
+      const { headers } = await control.ask(call);
+      expect(headers["x-request-id"]).toMatch(/^req_[a-z0-9]{21}$/);
+      expect(headers["cache-control"]).toBe("no-store");
+      expect(headers["content-type"]).toBe("application/json; charset=utf-8");
+    },
+  );
+});
+
+test("messages are one line of at most 500 characters, whatever the value", async () => {
+  const name = `a\n${"é".repeat(2000)}`;
+  const { body } = await control.ask("POST /v1/sessions", {
+    body: { size: name, [name]: 1, labels: { [name]: "x" } },
+  });
+  expect(body.error.length).toBeLessThanOrEqual(500);
+  expect(body.error).not.toMatch(/[\n\r]/);
+  const unknown = await control.ask(`GET /v1/${"x".repeat(2000)}`);
+  expect(unknown.body.error.length).toBeLessThanOrEqual(500);
+});
+
+test("the OpenAPI document is served without a credential, as JSON and as YAML", async () => {
+  const json = await control.ask("GET /v1/openapi.json", { key: null });
+  expect(json.body.openapi).toMatch(/^3\.1/);
+  const yaml = await control.ask("GET /v1/openapi.yaml", { key: null });
+  expect(yaml.text).toMatch(/^openapi: 3\.1/);
+});

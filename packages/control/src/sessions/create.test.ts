@@ -1,0 +1,247 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Control, startControl } from "../control.test-support.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterEach(() => control.destroyAll());
+afterAll(() => control.close());
+
+const create = (body?: unknown) => control.ask("POST /v1/sessions", { body });
+
+test("a create without a body answers at once with every default spelled out", async () => {
+  const { status, body } = await create();
+  expect(status).toBe(200);
+  expect(body).toEqual({
+    session_id: expect.stringMatching(/^[a-z0-9]{21}$/),
+    state: "creating",
+    status_detail: "starting",
+    created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    last_active_at: body.created_at,
+    size: "small",
+    vcpus: 1,
+    mem_mb: 1024,
+    no_sudo: false,
+    on_pty_detach: "pause",
+    paused_ttl_ms: 2_592_000_000,
+    egress: { mode: "allow", allow: [] },
+    wake_on_http: true,
+    project_id: expect.stringMatching(/^prj_[a-z0-9]{21}$/),
+  });
+});
+
+test("what is set is stored and echoed by create, get and list", async () => {
+  const settings = {
+    size: "medium",
+    name: "häuschen 1",
+    labels: { team: "a", "": undefined, tier: "" },
+    external_id: "ext/1",
+    env: { A: "1", B: "zwei\n" },
+    no_sudo: true,
+    destroy_on_completion: true,
+    wake_on_http: false,
+    command_capture: "full",
+    egress: { mode: "allow", allow: ["example.com"] },
+  };
+  const { body } = await create({
+    ...settings,
+    on_detach: "keep_live",
+    idle_mode: "ignored",
+    template: "base",
+  });
+  const { command_capture: _hidden, ...echoed } = settings;
+  expect(body).toMatchObject({
+    ...echoed,
+    labels: { team: "a", tier: "" },
+    on_pty_detach: "keep_live",
+    vcpus: 2,
+    mem_mb: 4096,
+  });
+  expect(body).not.toHaveProperty("template");
+  const got = await control.until(body.session_id, "live");
+  expect(got.body).toMatchObject({ ...echoed, labels: { team: "a", tier: "" } });
+  const listed = await control.ask("GET /v1/sessions?external_id=ext/1");
+  expect(listed.body.sessions[0]).toMatchObject({ name: "häuschen 1", external_id: "ext/1" });
+});
+
+test("null and zero equal omitted", async () => {
+  const { status, body } = await create({
+    ...{ size: null, volume_id: null, name: null, labels: null, external_id: null, template: null },
+    ...{ from_checkpoint: null, on_pty_detach: null, on_detach: null, destroy_on_completion: null },
+    ...{
+      project_id: null,
+      command_capture: null,
+      env: null,
+      secrets: null,
+      egress_cap_bytes: null,
+      wake_on_http: null,
+    },
+    ...{ max_lifetime_ms: 0, idle_timeout_ms: null, paused_ttl_ms: 0 },
+  });
+  expect(status, JSON.stringify(body)).toBe(200);
+  expect(body).not.toHaveProperty("name");
+  expect(body.paused_ttl_ms).toBe(2_592_000_000);
+});
+
+const long = (chars: number) => "x".repeat(chars);
+const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, "v"]));
+
+describe("fields", () => {
+  test.each([
+    ["size", "tiny", 'size: must be one of "small", "medium", "large", got "tiny"'],
+    ["size", 1, /^size: .*got 1$/],
+    [
+      "max_lifetime_ms",
+      86_400_001,
+      /^max_lifetime_ms: must be a whole number of milliseconds from 0 to 86400000, got 86400001$/,
+    ],
+    ["max_lifetime_ms", -1, /^max_lifetime_ms: .* got -1$/],
+    ["max_lifetime_ms", 1.5, /^max_lifetime_ms: must be a whole number/],
+    ["max_lifetime_ms", "1000", /^max_lifetime_ms: .* got "1000"$/],
+    ["idle_timeout_ms", 3_600_001, /^idle_timeout_ms: .* 3600000/],
+    ["paused_ttl_ms", 2 ** 53, /^paused_ttl_ms: /],
+    ["paused_ttl_ms", true, /^paused_ttl_ms: must be a whole number, got true$/],
+    ["name", "", /^name: must be 1 to 128 characters long, got ""$/],
+    ["name", long(129), /^name: must be 1 to 128 characters long/],
+    ["name", "a\u0007b", /^name: must not contain control characters/],
+    ["name", "\ud800", /^name: must be valid Unicode/],
+    ["name", 7, "name: must be a string, got 7"],
+    ["labels", [], /^labels: must be an object/],
+    ["labels", many(65), /^labels: must hold at most 64 entries/],
+    ["labels", { a: 1 }, "labels.a: must be a string, got 1"],
+    ["labels", { a: long(513) }, /^labels\.a: values must be at most 512/],
+    ["labels", { [long(129)]: "" }, /^labels\.x+…: must be 1 to 128 characters/],
+    ["labels", { "": "v" }, /^labels\.: .*1 to 128 characters/],
+    ["labels", { a: "\0" }, /^labels\.a: values must be valid Unicode/],
+    ["external_id", long(257), /^external_id: must be 1 to 256/],
+    ["external_id", "a\nb", /^external_id: must not contain control/],
+    ["no_sudo", null, "no_sudo: must be a boolean, got null"],
+    ["no_sudo", "true", 'no_sudo: must be a boolean, got "true"'],
+    ["on_pty_detach", "stop", /^on_pty_detach: must be one of "pause", "keep_live", "destroy", got "stop"$/],
+    ["destroy_on_completion", 1, /^destroy_on_completion: must be a boolean/],
+    ["wake_on_http", "no", /^wake_on_http: must be a boolean/],
+    ["command_capture", "all", /^command_capture: must be one of/],
+    ["egress", null, /^egress: must be an object/],
+    ["egress", {}, /^egress\.mode: must be one of "allow", "deny", got nothing$/],
+    ["egress", { mode: "alow" }, /^egress\.mode: .* got "alow"$/],
+    ["egress", { mode: "allow", alow: [] }, "egress.alow: unknown field; this object takes no others"],
+    ["egress", { mode: "allow", allow: "x" }, /^egress\.allow: must be an array/],
+    ["egress", { mode: "allow", allow: [long(256)] }, /^egress\.allow\[0\]: /],
+    [
+      "egress",
+      { mode: "deny" },
+      'egress.mode: "deny" is not supported by this version yet; leave the field out',
+    ],
+    ["egress_cap_bytes", -1, /^egress_cap_bytes: must not be negative, got -1$/],
+    ["egress_cap_bytes", 1, /^egress_cap_bytes: is not supported by this version yet/],
+    ["artifacts", { paths: "x" }, /^artifacts\.paths: must be an array/],
+    ["artifacts", { paths: [], to: 1 }, /^artifacts\.to: unknown field/],
+    ["artifacts", { paths: ["x"] }, /^artifacts: is not supported by this version yet/],
+    ["connections", Array(17).fill({}), /^connections: must hold at most 16/],
+    ["connections", [{}], /^connections: is not supported by this version yet/],
+    ["max_lifetime_ms", 1000, /^max_lifetime_ms: is not supported by this version yet/],
+    ["idle_timeout_ms", 1000, /^idle_timeout_ms: is not supported by this version yet/],
+    ["paused_ttl_ms", -1, /^paused_ttl_ms: is not supported by this version yet/],
+    ["secrets", { A: "hunter2" }, /^secrets: is not supported by this version yet/],
+  ])("%s = %j is refused by name", async (field, value, message) => {
+    const answer = await create({ [field]: value });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    if (typeof message === "string") expect(answer.body.error).toBe(message);
+    else expect(answer.body.error).toMatch(message);
+    expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
+  });
+
+  test.each([
+    [{ env: { "1A": "hunter2" } }, /^env\.1A: names must match/],
+    [{ env: { A: "hunter2\0" } }, /^env\.A: must not contain a NUL/],
+    [{ env: { [long(129)]: "hunter2" } }, /^env\.x+…: names must be at most 128/],
+    [{ env: { A: `hunter2${long(65_530)}` } }, /^env: must be at most 65536 bytes together/],
+    [{ env: { A: 1 } }, /^env\.A: must be a string$/],
+    [{ env: "hunter2" }, /^env: must be an object$/],
+    [{ secrets: { "A-B": "hunter2" } }, /^secrets\.A-B: names must match/],
+    [{ env: { A: "x" }, secrets: { A: "hunter2" } }, "secrets.A: must not be in env as well"],
+    [
+      { env: { A: long(40_000) }, secrets: { B: long(40_000) } },
+      /^env: must be at most 65536 bytes together with secrets/,
+    ],
+  ])("variables are refused without their values: %#", async (body, message) => {
+    const answer = await create(body);
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    if (typeof message === "string") expect(answer.body.error).toBe(message);
+    else expect(answer.body.error).toMatch(message);
+    expect(answer.body.error).not.toContain("hunter2");
+  });
+
+  test("combinations that contradict each other are refused before what is not supported yet", async () => {
+    const error = async (body: object) => (await create(body)).body.error;
+    expect(await error({ max_lifetime_ms: 1000, paused_ttl_ms: -1 })).toMatch(
+      /^paused_ttl_ms: must not be negative/,
+    );
+    expect(await error({ on_pty_detach: "pause", on_detach: "destroy" })).toMatch(
+      /^on_detach: must equal on_pty_detach/,
+    );
+    expect(await error({ from_checkpoint: "chk_x", template: "base" })).toMatch(
+      /^from_checkpoint: must not be combined/,
+    );
+    expect((await create({ on_pty_detach: "destroy", on_detach: "destroy" })).status).toBe(200);
+  });
+});
+
+test.each([
+  ["volume_id", "vol_x"],
+  ["from_checkpoint", "chk_x"],
+  ["template", "debian"],
+  ["template", "base@1"],
+  ["project_id", "prj_aaaaaaaaaaaaaaaaaaaaa"],
+  ["project_id", "\0"],
+])("%s = %j is not found", async (field, value) => {
+  const answer = await create({ [field]: value });
+  expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
+  expect(answer.body.error).toMatch(new RegExp(`^${field}: no `));
+});
+
+test("a name can be taken again only once its session is destroyed", async () => {
+  const id = await control.create({ name: "one" });
+  const clash = await create({ name: "one" });
+  expect([clash.status, clash.body.code]).toEqual([409, "conflict"]);
+  expect(clash.body.error).toMatch(/^name: .*"one"/);
+  await control.ask(`DELETE /v1/sessions/${id}`);
+  expect((await create({ name: "one" })).status).toBe(200);
+});
+
+test("two simultaneous creates of one name make one session", async () => {
+  const answers = await Promise.all(Array.from({ length: 8 }, () => create({ name: "race" })));
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(7).fill(409)]);
+});
+
+test("at most ten sessions are creating or live at once, however many are asked for together", async () => {
+  const answers = await Promise.all(Array.from({ length: 14 }, () => create()));
+  const refused = answers.filter(({ status }) => status === 429);
+  expect(refused).toHaveLength(4);
+  expect(refused[0]?.body.code).toBe("account_concurrency_exceeded");
+  expect(refused[0]?.headers["retry-after"]).toBe("5");
+  const org = await control.ask("GET /v1/org");
+  expect(org.body.capacity).toEqual({ running: 10, warm: 0, limits: { running: 10 } });
+});
+
+test("a key may have a ceiling of its own", async () => {
+  const { rows } = await control.sql.query("select org_id from api_keys limit 1");
+  const key = await control.addKey({ orgId: rows[0].org_id, ceiling: 1 });
+  await control.create({}, key);
+  const answer = await control.ask("POST /v1/sessions", { key });
+  expect([answer.status, answer.body.code]).toEqual([429, "key_concurrency_exceeded"]);
+  expect((await create()).status).toBe(200);
+});
+
+test("a size that no node can start is refused, and told apart from a node that is away", async () => {
+  const everything = control.node.info;
+  control.node.info = { ...everything, baselines: [{ template: "base", size: "small" }] };
+  await control.ask("GET /v1/healthz");
+  const answer = await create({ size: "large" });
+  expect([answer.status, answer.body.code]).toEqual([503, "size_unavailable"]);
+  expect(answer.headers["retry-after"]).toBeUndefined();
+  expect(answer.body.error).toBe("size: large can be started on no node; available: small");
+  control.node.info = everything;
+  await control.ask("GET /v1/healthz");
+});

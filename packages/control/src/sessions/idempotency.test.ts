@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Answer, type Control, startControl } from "../control.test-support.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+  await control.sql.query("update orgs set concurrent_sessions = 100");
+});
+afterAll(() => control.close());
+
+const create = (key: string, body?: unknown, as?: string): Promise<Answer> =>
+  control.ask("POST /v1/sessions", { body, headers: { "idempotency-key": key }, ...(as && { key: as }) });
+
+test("the same key and body give the same session, marked as replayed", async () => {
+  const first = await create("a", { name: "n1", labels: { x: "1", y: "2" } });
+  expect(first.headers["idempotent-replayed"]).toBeUndefined();
+  const again = await create("a", { labels: { y: "2", x: "1" }, name: "n1", size: null, no_such_field: 1 });
+  expect(again.status).toBe(200);
+  expect(again.headers["idempotent-replayed"]).toBe("true");
+  expect(again.body.session_id).toBe(first.body.session_id);
+});
+
+test("the alias of on_pty_detach counts as on_pty_detach", async () => {
+  const first = await create("alias", { on_detach: "destroy" });
+  const again = await create("alias", { on_pty_detach: "destroy" });
+  expect(again.body.session_id).toBe(first.body.session_id);
+});
+
+test("a replay shows the session as it is now, destroyed ones included", async () => {
+  const first = await create("now");
+  await control.until(first.body.session_id, "live");
+  expect((await create("now")).body.state).toBe("live");
+  await control.ask(`DELETE /v1/sessions/${first.body.session_id}`);
+  const ended = await create("now");
+  expect(ended.headers["idempotent-replayed"]).toBe("true");
+  expect(ended.body).toMatchObject({
+    state: "ended",
+    end_reason: "client_destroy",
+    session_id: first.body.session_id,
+  });
+});
+
+test("the same key with another body is a conflict", async () => {
+  await create("other", { env: { A: "1" } });
+  const answer = await create("other", { env: { A: "2" } });
+  expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
+  expect(answer.headers["retry-after"]).toBeUndefined();
+});
+
+test("a key is scoped to its organisation", async () => {
+  const other = await control.addKey();
+  const mine = await create("shared");
+  const theirs = await create("shared", undefined, other);
+  expect(theirs.headers["idempotent-replayed"]).toBeUndefined();
+  expect(theirs.body.session_id).not.toBe(mine.body.session_id);
+});
+
+test("simultaneous requests with one key make one session; the late ones are told to wait or get it", async () => {
+  const answers = await Promise.all(Array.from({ length: 10 }, () => create("race")));
+  const ids = new Set(answers.filter(({ status }) => status === 200).map(({ body }) => body.session_id));
+  expect(ids.size).toBe(1);
+  for (const { status, body, headers } of answers.filter((answer) => answer.status !== 200)) {
+    expect([status, body.code, headers["retry-after"]]).toEqual([409, "idempotency_key_in_progress", "1"]);
+  }
+});
+
+test("while a request with the key is in progress, another is told so", async () => {
+  const { rows } = await control.sql.query("select org_id from api_keys order by created_at limit 1");
+  await control.sql.query("begin");
+  await control.sql.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [
+    `${rows[0].org_id} busy`,
+  ]);
+  const answer = await create("busy");
+  await control.sql.query("rollback");
+  expect([answer.status, answer.body.code]).toEqual([409, "idempotency_key_in_progress"]);
+  expect((await create("busy")).status).toBe(200);
+});
+
+test("a create that is refused releases its key", async () => {
+  expect((await create("released", { template: "none" })).status).toBe(404);
+  const answer = await create("released", { name: "another body" });
+  expect(answer.status).toBe(200);
+  expect(answer.headers["idempotent-replayed"]).toBeUndefined();
+});
+
+test("after 24 hours a key is as new", async () => {
+  const first = await create("old");
+  await control.sql.query(
+    "update idempotency_keys set created_at = now() - interval '24 hours 1 second' where key = 'old'",
+  );
+  const answer = await create("old");
+  expect(answer.body.session_id).not.toBe(first.body.session_id);
+});
+
+test.each(["", "a b", "ü", "x".repeat(256), "a,b"])("the key %j is refused", async (key) => {
+  const answer = await create(key);
+  expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+  expect(answer.body.error).toMatch(/^Idempotency-Key: must be 1 to 255/);
+});
+
+test("every allowed character is accepted, up to 255 of them", async () => {
+  expect((await create("AZaz09_.:=+/-".padEnd(255, "x"))).status).toBe(200);
+});

@@ -1,0 +1,202 @@
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterEach(async () => {
+  control.node.onStart = () => {};
+  control.node.onDelete = () => {};
+  await control.destroyAll();
+});
+afterAll(() => control.close());
+
+const get = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
+const destroy = (id: string, query = "") => control.ask(`DELETE /v1/sessions/${id}${query}`);
+/** A start that does not come back until it is let go. */
+function holdStarts(): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  control.node.onStart = () => promise;
+  return resolve;
+}
+
+test("a session becomes live with a machine of its own", async () => {
+  const id = await control.createLive({ no_sudo: true, size: "large" });
+  const record = await get(id);
+  expect(record).toMatchObject({
+    state: "live",
+    max_active_window_ms: 86_400_000,
+    resumed_at: record.created_at,
+  });
+  expect(Date.parse(record.active_since)).toBeGreaterThanOrEqual(Date.parse(record.created_at));
+  expect(record).not.toHaveProperty("status_detail");
+  expect(control.node.machines.get(`${id}-1`)?.spec).toEqual({
+    template: "base",
+    size: "large",
+    hostname: id,
+    no_sudo: true,
+  });
+});
+
+test("destroying a live session removes its machine before the answer, and leaves history", async () => {
+  const id = await control.createLive();
+  const answer = await destroy(id);
+  expect([answer.status, answer.text, answer.headers["x-request-id"]]).toEqual([204, "", expect.any(String)]);
+  expect(control.node.machines.has(`${id}-1`)).toBe(false);
+  expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404);
+  const again = await destroy(id);
+  expect([again.status, again.body.code]).toEqual([404, "not_found"]);
+});
+
+test("a reason other than the two is refused and nothing is destroyed", async () => {
+  const id = await control.createLive();
+  const answer = await destroy(id, "?reason=error");
+  expect([answer.status, answer.body.error]).toEqual([400, expect.stringMatching(/^reason: must be one of/)]);
+  expect((await get(id)).state).toBe("live");
+});
+
+test("destroying a session that is being created cancels its provisioning", async () => {
+  const letGo = holdStarts();
+  const id = await control.create();
+  expect((await destroy(id)).status).toBe(204);
+  letGo();
+  await eventually(() =>
+    expect([...control.node.machines.keys()].filter((name) => name.startsWith(id))).toEqual([]),
+  );
+  expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404);
+});
+
+test("of many simultaneous destroys one succeeds", async () => {
+  const id = await control.createLive();
+  const answers = await Promise.all(Array.from({ length: 6 }, () => destroy(id)));
+  expect(answers.map(({ status }) => status).sort()).toEqual([204, 404, 404, 404, 404, 404]);
+});
+
+test.each([
+  ["disk_pressure", "the node has too little free disk for another machine"],
+  ["template_unavailable", "the node has no baseline for this template and size"],
+  ["internal", "the node could not start the machine"],
+] as const)("a node that refuses with %s makes the session failed, with a reason", async (code, reason) => {
+  control.node.onStart = () => {
+    throw new Refusal(code, "/secret/path: details");
+  };
+  const id = await control.create();
+  const { body } = await control.until(id, "failed");
+  expect(body.status_reason).toBe(reason);
+  expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0);
+  const exec = await control.exec(id);
+  expect([exec.status, exec.body.code]).toEqual([409, "conflict"]);
+  expect((await destroy(id)).status).toBe(204);
+});
+
+test("a node without room is asked again until it has some", async () => {
+  control.node.onStart = () => {
+    throw new Refusal("no_capacity");
+  };
+  const id = await control.create();
+  await eventually(async () => expect((await get(id)).status_detail).toBe("waiting_for_capacity"));
+  control.node.onStart = () => {};
+  await control.until(id, "live");
+});
+
+/** The row that a process leaves behind when it dies while it provisions. */
+async function insertOrphan(age: string): Promise<string> {
+  const id = randomId();
+  await control.sql.query(
+    `insert into sessions (id, org_id, origin, state, size, template, egress, no_sudo, on_pty_detach, paused_ttl_ms,
+      destroy_on_completion, command_capture, wake_on_http, provision_claimed_until, created_at)
+     select $1, org_id, 'api', 'creating', 'small', 'base', '{"mode":"allow","allow":[]}', false, 'pause', 1, false,
+      'hash', true, now() - interval '1 second', now() - $2::interval from api_keys order by created_at limit 1`,
+    [id, age],
+  );
+  return id;
+}
+
+test("a create survives the death of the process that took it", async () => {
+  const id = await insertOrphan("1 minute");
+  await control.until(id, "live");
+});
+
+test("provisioning that takes more than five minutes fails", async () => {
+  holdStarts();
+  const id = await insertOrphan("4 minutes 59 seconds");
+  await eventually(async () => expect((await get(id)).state).toBe("creating"));
+  const { body } = await control.until(id, "failed");
+  expect(body.status_reason).toBe("the machine was not ready within 5 minutes");
+});
+
+test("a machine that dies takes its session to failed, with the node's reason, and is removed", async () => {
+  const id = await control.createLive();
+  control.node.machines.set(`${id}-1`, {
+    machine_id: `${id}-1`,
+    state: "ended",
+    reason: "QEMU was killed\nby signal 9",
+  });
+  const { body } = await control.until(id, "failed");
+  expect(body.status_reason).toBe("the machine ended: QEMU was killed by signal 9");
+  await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
+  expect((await destroy(id)).status).toBe(204);
+});
+
+test("a machine that vanished takes its session to failed", async () => {
+  const id = await control.createLive();
+  control.node.machines.delete(`${id}-1`);
+  expect((await control.until(id, "failed")).body.status_reason).toBe("the machine is gone from its node");
+});
+
+test("a node that does not answer is no loss, and a destroy meanwhile is made good later", async () => {
+  const kept = await control.createLive();
+  const dropped = await control.createLive();
+  await control.node.goDown();
+  const exec = await control.exec(kept);
+  expect([exec.status, exec.body.code, exec.headers["retry-after"]]).toEqual([
+    503,
+    "session_node_unavailable",
+    "5",
+  ]);
+  expect((await destroy(dropped)).status).toBe(204);
+  const waiting = await control.create();
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect((await get(kept)).state).toBe("live");
+  expect((await get(waiting)).state).toBe("creating");
+  await control.node.listen();
+  await eventually(() => expect(control.node.machines.has(`${dropped}-1`)).toBe(false));
+  expect((await control.exec(kept)).status).toBe(200);
+  await control.until(waiting, "live");
+});
+
+test("machines of destroyed sessions go at once, unknown ones are given a minute", async () => {
+  const id = await control.createLive();
+  await destroy(id);
+  const stranger = `${randomId()}-1`;
+  control.node.machines.set(`${id}-1`, { machine_id: `${id}-1`, state: "running" });
+  control.node.machines.set(stranger, { machine_id: stranger, state: "running" });
+  await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
+  expect(control.node.machines.has(stranger)).toBe(true);
+  control.node.machines.delete(stranger);
+});
+
+test("a machine of an older incarnation is removed, the current one stays", async () => {
+  const id = await control.createLive();
+  control.node.machines.set(`${id}-2`, { machine_id: `${id}-2`, state: "running" });
+  await eventually(() => expect(control.node.machines.has(`${id}-2`)).toBe(false));
+  expect(control.node.machines.has(`${id}-1`)).toBe(true);
+});
+
+test("a failed session is destroyed after a day, as an error", async () => {
+  control.node.onStart = () => {
+    throw new Refusal("internal");
+  };
+  const id = await control.create();
+  await control.until(id, "failed");
+  await control.sql.query(
+    "update sessions set state_changed_at = now() - interval '25 hours' where id = $1",
+    [id],
+  );
+  await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
+  const { body } = await control.ask("GET /v1/sessions?state=ended&limit=1");
+  expect(body.sessions[0]).toMatchObject({ session_id: id, end_reason: "error" });
+});
