@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What is built from this checkout for the host and the guest: node_modules and the guest agent.
 
 install_node_modules() {
@@ -28,7 +29,7 @@ build_agent() {
   cargo=$(find_cargo) || fail "no cargo $NEEDED_RUST was found" "one, to build the guest agent" "run ./setup as root without --client-only"
   progress "cargo build --release"
   (
-    cd guest
+    cd guest || exit
     # The cargo chosen and its rustc belong together, also when their names carry a version.
     rustc=$(dirname "$cargo")/rustc${cargo##*/cargo}
     [ ! -x "$rustc" ] || export RUSTC=$rustc

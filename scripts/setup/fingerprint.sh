@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # One hash over everything in this checkout that set-up builds from, and over the certificates that guests get.
 
 fingerprint() {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Whether this machine can take the service at all.
 
 readonly NEEDED_FREE_GIB=12

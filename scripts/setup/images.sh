@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The guest's side: kernel, initramfs, base template, baseline. Each is built once into the cache, under the hash of
 # what it is made from, and copied into the pool; so a second clone or another pool takes seconds.
 

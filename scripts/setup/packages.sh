@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # System packages. Each need is a command or file with the package that brings it, so that whatever is there already,
 # from wherever, is used, and apt runs only when something lacks.
 
@@ -75,7 +76,7 @@ install_packages() {
   esac
   # shellcheck disable=SC2086
   progress "installing" $missing
-  # shellcheck disable=SC2086
+  # shellcheck disable=SC2046,SC2086
   apt_get install --no-install-recommends $(with_release $missing)
   check_qemu
 }
@@ -97,6 +98,7 @@ add_backports_for_qemu() {
 
 write_backports_source() {
   local mirror
+  # shellcheck disable=SC2016
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(SUITE) $(CODENAME) $(ORIGIN)' 'Created-By: Packages' |
     awk -v name="$1" '$3 == name && $4 == "Debian" { print $1; exit }')
   [ -n "$mirror" ] ||

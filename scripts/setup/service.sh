@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the service finds on this machine: its system user and its storage pool.
 
 readonly SERVICE_USER=vivarium

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # How a step runs and speaks. A step is a function; it calls `progress` only when it has something to do, and `fail`
 # when it knows what is wrong. What its commands print goes to the log and is shown only when the step fails.
 
