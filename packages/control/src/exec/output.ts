@@ -48,8 +48,9 @@ export function withoutSplitCharacter(bytes: Buffer): Buffer {
   return bytes;
 }
 
+/** How many bytes the first byte of a character announces; 1 for a byte that cannot be one. */
 function sequenceLength(lead: number): number {
-  if (lead >= 0xf0) return 4;
-  if (lead >= 0xe0) return 3;
-  return lead >= 0xc0 ? 2 : 1;
+  if (lead >= 0xf0 && lead <= 0xf4) return 4;
+  if (lead >= 0xe0 && lead <= 0xef) return 3;
+  return lead >= 0xc2 && lead <= 0xdf ? 2 : 1;
 }

@@ -1,11 +1,20 @@
-import { ErrorBody, type ErrorCode, errorRow } from "@vivarium/contract/api";
+import { ERRORS, ErrorBody, type ErrorCode, errorRow } from "@vivarium/contract/api";
 
-type ErrorAnswers = Record<number, typeof ErrorBody>;
+type ErrorAnswers = Record<
+  number,
+  { description: string; content: { "application/json": { schema: typeof ErrorBody } } }
+>;
 
 /** The error answers of an endpoint as the OpenAPI document lists them: its own, and those of every endpoint. */
 export function errorAnswers(...codes: ErrorCode[]): ErrorAnswers {
   const answers: ErrorAnswers = {};
-  for (const code of [...codes, ...EVERYWHERE]) answers[errorRow(code).status] = ErrorBody;
+  for (const code of [...codes, ...EVERYWHERE]) {
+    const { status } = errorRow(code);
+    answers[status] = {
+      description: describe(status),
+      content: { "application/json": { schema: ErrorBody } },
+    };
+  }
   return answers;
 }
 
@@ -15,3 +24,11 @@ const EVERYWHERE = [
   "internal",
   "unavailable",
 ] as const satisfies ErrorCode[];
+
+/** Every code of the status with its meaning: which of them an endpoint gives is the code's own business. */
+function describe(status: number): string {
+  return Object.entries(ERRORS)
+    .filter(([, row]) => row.status === status)
+    .map(([code, row]) => `\`${code}\`: ${row.meaning}`)
+    .join("; ");
+}

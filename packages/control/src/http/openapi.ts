@@ -1,6 +1,7 @@
 import swagger from "@fastify/swagger";
 import type { FastifyInstance } from "fastify";
 import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
+import type { OpenAPIV3_1 } from "openapi-types";
 
 /** The OpenAPI 3.1 document of the routes that are registered after this call, and the paths that serve it. */
 export async function documentApi(server: FastifyInstance, version: string): Promise<void> {
@@ -17,7 +18,7 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
       security: [{ apiKey: [] }],
     },
     transform: jsonSchemaTransform,
-    transformObject: jsonSchemaTransformObject,
+    transformObject: (document) => tidy(jsonSchemaTransformObject(document) as OpenAPIV3_1.Document),
   });
   const options = { config: { isPublic: true }, schema: { hide: true } };
   server.get("/v1/openapi.json", options, async () => server.swagger());
@@ -26,4 +27,36 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
       .header("content-type", "application/yaml; charset=utf-8")
       .send(server.swagger({ yaml: true }));
   });
+}
+
+/**
+ * Every schema with a name is made twice, as it is sent (`NameInput`) and as it is answered (`Name`). Keeps those that
+ * something refers to, and drops the suffix where only one of the two is left.
+ */
+function tidy(document: OpenAPIV3_1.Document): OpenAPIV3_1.Document {
+  const all = document.components?.schemas ?? {};
+  const used = reachable(document.paths, all);
+  let text = JSON.stringify({
+    ...document,
+    components: {
+      ...document.components,
+      schemas: Object.fromEntries(Object.entries(all).filter(([name]) => used.has(name))),
+    },
+  });
+  for (const name of used) {
+    const plain = name.replace(/Input$/, "");
+    if (plain === name || used.has(plain)) continue;
+    text = text.replaceAll(`"#/components/schemas/${name}"`, `"#/components/schemas/${plain}"`);
+    text = text.replaceAll(`"${name}":{`, `"${plain}":{`);
+  }
+  return JSON.parse(text) as OpenAPIV3_1.Document;
+}
+
+function reachable(from: unknown, schemas: Record<string, unknown>, seen = new Set<string>()): Set<string> {
+  for (const [, name] of JSON.stringify(from ?? {}).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
+    if (name === undefined || seen.has(name)) continue;
+    seen.add(name);
+    reachable(schemas[name], schemas, seen);
+  }
+  return seen;
 }

@@ -1,4 +1,5 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
+import { NodeError } from "../fleet/node-error.ts";
 import type { Activity } from "./activity.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
@@ -50,6 +51,8 @@ export async function runPart(
   try {
     await part(deps);
   } catch (err) {
-    deps.log.warn({ err, part: name }, "a part of the sweep failed; it runs again");
+    // A node that is away is an expected state, told every tick: one line, no stack.
+    const detail = err instanceof NodeError ? { reason: err.message } : { err };
+    deps.log.warn({ ...detail, part: name }, "a part of the sweep failed; it runs again");
   }
 }

@@ -1,0 +1,33 @@
+import { readdirSync } from "node:fs";
+import { expect, test } from "vitest";
+import { createDatabase, silentLog } from "../control.test-support.ts";
+import { migrate } from "./migrate.ts";
+import { openDatabase } from "./pool.ts";
+
+const files = readdirSync(new URL("./migrations/", import.meta.url)).sort();
+
+test("migrations are numbered without gaps", () => {
+  expect(files.map((name) => Number(name.slice(0, 4)))).toEqual(files.map((_, index) => index + 1));
+});
+
+test("instances that start together apply each migration once", async () => {
+  const url = await createDatabase();
+  const pools = Array.from({ length: 4 }, () => openDatabase({ url, log: silentLog }));
+  const applied = await Promise.all(pools.map(migrate));
+  expect(applied.flat().sort()).toEqual(files.map((_, index) => index + 1));
+  expect(await migrate(pools[0] as (typeof pools)[0])).toEqual([]);
+  await Promise.all(pools.map((pool) => pool.destroy()));
+});
+
+test("a schema that is newer than the release is refused with the way out", async () => {
+  const db = openDatabase({ url: await createDatabase(), log: silentLog });
+  await migrate(db);
+  await db
+    .insertInto("schema_migrations" as "orgs")
+    .values({ number: 9999, name: "x" } as never)
+    .execute();
+  await expect(migrate(db)).rejects.toThrow(
+    /has schema 9999, this release knows \d+: install the newer release/,
+  );
+  await db.destroy();
+});

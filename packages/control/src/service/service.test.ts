@@ -1,0 +1,103 @@
+import { spawn } from "node:child_process";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Control, startControl } from "../control.test-support.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterAll(() => control.close());
+
+const health = () => control.ask("GET /v1/healthz", { key: null });
+
+test("a well service says so without a credential", async () => {
+  const { status, body } = await health();
+  expect(status).toBe(200);
+  expect(body).toEqual({
+    status: "ok",
+    version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+    isolation: "emulated",
+    checks: { store: "ok", runtime: "ok", images: "ok", disk: "ok", secrets_key: "off", cold_tier: "off" },
+  });
+});
+
+test("what is not in order degrades the service, which still answers 200", async () => {
+  const whole = control.node.info;
+  control.node.info = { ...whole, disk: { free_bytes: 1, total_bytes: 100 }, baselines: [] };
+  const { status, body } = await health();
+  expect([status, body.status, body.checks.disk, body.checks.images]).toEqual([
+    200,
+    "degraded",
+    "fail",
+    "fail",
+  ]);
+  control.node.info = whole;
+});
+
+test("a node that is away or hangs makes the service unavailable within a second", async () => {
+  await control.node.goDown();
+  const startedAt = Date.now();
+  const answer = await health();
+  expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([503, "unavailable", "5"]);
+  expect(Date.now() - startedAt).toBeLessThan(1000);
+  await control.node.listen();
+  expect((await health()).status).toBe(200);
+});
+
+test("the organisation's capacity and limits", async () => {
+  const { body } = await control.ask("GET /v1/org");
+  expect(body).toMatchObject({
+    org_id: expect.stringMatching(/^org_/),
+    suspended: false,
+    capacity: { running: 0, warm: 0, limits: { running: 10 } },
+    limits: { concurrent_sessions: 10, fork_children: 4, max_lifetime_ms: 86_400_000 },
+    default_size: "small",
+  });
+  expect(body.sizes.map((size: { name: string; available: boolean }) => [size.name, size.available])).toEqual(
+    [
+      ["small", true],
+      ["medium", true],
+      ["large", true],
+    ],
+  );
+});
+
+test("connections to the database that break cost at most a 503, and no session", async () => {
+  const id = await control.createLive();
+  const asks = Array.from({ length: 30 }, async (_, index) => {
+    await new Promise((resolve) => setTimeout(resolve, index * 10));
+    return await control.ask(`GET /v1/sessions/${id}`);
+  });
+  for (let round = 0; round < 5; round++) {
+    await control.sql.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+    );
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  for (const { status, body, headers } of await Promise.all(asks)) {
+    if (status !== 200)
+      expect([status, body.code, headers["retry-after"]]).toEqual([503, "unavailable", "5"]);
+  }
+  expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live");
+});
+
+test("the program refuses a missing or wrong setting with a sentence that names it", async () => {
+  const start = async (env: Record<string, string>) => {
+    const child = spawn(process.execPath, [new URL("../main.ts", import.meta.url).pathname], {
+      env,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    let text = "";
+    child.stderr.on("data", (chunk) => {
+      text += chunk;
+    });
+    const code = await new Promise((resolve) => child.once("close", resolve));
+    return { code, text };
+  };
+  expect(await start({})).toEqual({
+    code: 1,
+    text: expect.stringMatching(/^control cannot start: environment variable DATABASE_URL: is required/),
+  });
+  const wrong = await start({ DATABASE_URL: "postgresql://x", VIV_LISTEN: "7400" });
+  expect(wrong.text).toContain("VIV_LISTEN: must be host:port");
+});
