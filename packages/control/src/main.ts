@@ -10,7 +10,8 @@ async function main(): Promise<void> {
   const log = createLog("control", config.logLevel);
   await enterControlDir(config.controlDir, config.user);
   const app = await createApp(config, log);
-  if (app.mintedKey) {
+  // Under a supervisor this stream is a log file, and the supervisor shows the key instead.
+  if (app.mintedKey && !config.isSupervised) {
     process.stdout.write(
       `API key, shown once (also in ${config.controlDir}/bootstrap.key): ${app.mintedKey}\n`,
     );

@@ -13,7 +13,6 @@ const SECRET_FIELDS = [
   "secrets",
   "password",
   "env",
-  "code",
 ];
 
 /** A structured logger on standard output: one JSON object per line, UTC time, secrets removed. */

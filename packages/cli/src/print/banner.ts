@@ -7,11 +7,13 @@ export const BANNER_START = "Vivarium serves";
 export function renderBanner(facts: {
   url: string;
   keyFile: string;
+  /** The key itself, at the first start. */
+  newKey?: string | undefined;
   logDir: string;
   health: Health;
   after: string;
 }): string {
-  const { url, keyFile, logDir, health, after } = facts;
+  const { url, keyFile, newKey, logDir, health, after } = facts;
   const lines = [
     ...(health.isolation === "emulated"
       ? [
@@ -20,7 +22,7 @@ export function renderBanner(facts: {
       : []),
     `${BANNER_START} after ${after}`,
     `  URL        ${url}`,
-    `  API key    ${keyFile}`,
+    `  API key    ${newKey === undefined ? keyFile : `${newKey} (shown once; kept in ${keyFile})`}`,
     `  Isolation  ${health.isolation}`,
     `  Logs       ${logDir}`,
   ];

@@ -4,6 +4,7 @@
  * nobody's children: they outlive all of this and are adopted at the next start.
  */
 import { once } from "node:events";
+import { readFile, stat } from "node:fs/promises";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
@@ -153,8 +154,18 @@ async function announce(
   }
   const keyFile = bootstrapKeyPath(layout.dataDir);
   const after = formatSeconds(performance.now() - startedAt);
-  terminal.note(renderBanner({ url, keyFile, logDir: layout.logDir, health, after }));
+  const newKey = terminal.isInteractive
+    ? await readIfNewer(keyFile, performance.now() - startedAt)
+    : undefined;
+  terminal.note(renderBanner({ url, keyFile, newKey, logDir: layout.logDir, health, after }));
   return true;
+}
+
+/** The key that this very start has made. It is shown once, to a human, and never where output becomes a log. */
+async function readIfNewer(file: string, ageMs: number): Promise<string | undefined> {
+  const found = await stat(file).catch(() => null);
+  if (!found || found.mtimeMs < Date.now() - ageMs) return undefined;
+  return (await readFile(file, "utf8")).trim();
 }
 
 function waitForStopSignal(): Promise<string> {

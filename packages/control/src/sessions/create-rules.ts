@@ -42,17 +42,28 @@ function refuseWhatComesLater(body: ParsedSessionCreate): void {
     max_lifetime_ms: body.max_lifetime_ms !== undefined,
     idle_timeout_ms: body.idle_timeout_ms !== undefined,
     paused_ttl_ms: (body.paused_ttl_ms ?? 0) !== 0,
-    secrets: Object.keys(body.secrets ?? {}).length > 0,
     connections: (body.connections?.length ?? 0) > 0,
     "egress.mode": body.egress?.mode === "deny",
     egress_cap_bytes: (body.egress_cap_bytes ?? 0) > 0,
     artifacts: body.artifacts !== undefined,
   };
   const field = Object.keys(isSet).find((name) => isSet[name]);
-  if (field === undefined) return;
+  if (field === undefined) return refuseSecretsWithoutKey(body);
   const what = field === "egress.mode" ? '"deny" is' : "is";
   throw new ApiError(
     "validation",
     `${field}: ${what} not supported by this version yet; leave the field out`,
+  );
+}
+
+/** Interface "Condition-to-error ties" 4. No encryption key can be configured yet, so none ever is. */
+function refuseSecretsWithoutKey(body: ParsedSessionCreate): void {
+  if (Object.keys(body.secrets ?? {}).length === 0) return;
+  throw new ApiError(
+    "unavailable",
+    "secrets: this server has no encryption key configured, so it keeps none",
+    {
+      retryAfterS: null,
+    },
   );
 }

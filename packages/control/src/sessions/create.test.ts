@@ -143,13 +143,19 @@ describe("fields", () => {
     ["max_lifetime_ms", 1000, /^max_lifetime_ms: is not supported by this version yet/],
     ["idle_timeout_ms", 1000, /^idle_timeout_ms: is not supported by this version yet/],
     ["paused_ttl_ms", -1, /^paused_ttl_ms: is not supported by this version yet/],
-    ["secrets", { A: "hunter2" }, /^secrets: is not supported by this version yet/],
   ])("%s = %j is refused by name", async (field, value, message) => {
     const answer = await create({ [field]: value });
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
     if (typeof message === "string") expect(answer.body.error).toBe(message);
     else expect(answer.body.error).toMatch(message);
     expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
+  });
+
+  test("secrets are refused while no encryption key is configured, without asking to come back", async () => {
+    const answer = await create({ secrets: { A: "hunter2" } });
+    expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
+    expect(answer.headers["retry-after"]).toBeUndefined();
+    expect(JSON.stringify(answer.body)).not.toContain("hunter2");
   });
 
   test.each([
