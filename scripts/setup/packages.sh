@@ -13,6 +13,7 @@ readonly COMMANDS="
   ip iproute2
   bwrap bubblewrap
   setpriv util-linux
+  mount mount
   mkfs.xfs xfsprogs
   mkfs.ext4 e2fsprogs
   mmdebstrap mmdebstrap
