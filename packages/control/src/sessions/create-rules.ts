@@ -48,7 +48,10 @@ function refuseWhatComesLater(body: ParsedSessionCreate): void {
     artifacts: body.artifacts !== undefined,
   };
   const field = Object.keys(isSet).find((name) => isSet[name]);
-  if (field === undefined) return refuseSecretsWithoutKey(body);
+  if (field === undefined) {
+    refuseSecretsWithoutKey(body);
+    return;
+  }
   const what = field === "egress.mode" ? '"deny" is' : "is";
   throw new ApiError(
     "validation",
