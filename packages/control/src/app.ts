@@ -2,6 +2,7 @@
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import packageJson from "../package.json" with { type: "json" };
+import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { migrate } from "./db/migrate.ts";
@@ -17,7 +18,7 @@ import { Activity } from "./sessions/activity.ts";
 import { Provisioner } from "./sessions/provision.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
-import { HOURLY_PARTS, runPart, type SweepDeps, TICK_PARTS } from "./sessions/sweep.ts";
+import { HOURLY_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
 
 const TICK_MS = 2_000;
 const FLUSH_MS = 250;
@@ -95,11 +96,12 @@ function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: 
     ...base,
     version: packageJson.version,
     signals,
+    authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
     activity: new Activity(base),
     provisioner: new Provisioner({ ...base, signals }),
     unknownSince: new Map<string, number>(),
-  } satisfies SweepDeps & { node: NodeState; pepper: Buffer; version: string };
+  };
 }
 
 function addRoutes(server: Server, parts: Parts): void {

@@ -9,8 +9,12 @@ export function isStoreUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   if (code.startsWith("08") || CONNECTION_STATES.has(code)) return true;
-  if (CONNECTION_CODES.has(code) && ("syscall" in error || error instanceof AggregateError)) return true;
+  if (CONNECTION_CODES.has(code) && (isSocketCall(error) || error instanceof AggregateError)) return true;
   return CONNECTION_SENTENCES.test(error.message);
+}
+
+function isSocketCall(error: Error): boolean {
+  return "syscall" in error && ["connect", "read", "write", "getaddrinfo"].includes(String(error.syscall));
 }
 
 /** True when the named unique index refused a row. */

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { authenticate } from "../access/authenticate.ts";
+import type { Authenticator } from "../access/authenticate.ts";
 import type { Principal } from "../access/principal.ts";
-import type { Database } from "../db/pool.ts";
 import { ApiError } from "./api-error.ts";
 
 declare module "fastify" {
@@ -15,11 +14,11 @@ declare module "fastify" {
 }
 
 /** Every path wants a credential, unknown ones too; only routes that say so do not. */
-export function requireCredential(server: FastifyInstance, deps: { db: Database; pepper: Buffer }): void {
+export function requireCredential(server: FastifyInstance, deps: { authenticator: Authenticator }): void {
   server.decorateRequest("principal", null);
   server.addHook("onRequest", async (request) => {
     if (request.routeOptions.config?.isPublic) return;
-    request.principal = await authenticate(deps, request.headers.authorization);
+    request.principal = await deps.authenticator.authenticate(request.headers.authorization);
   });
 }
 

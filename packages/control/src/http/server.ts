@@ -11,8 +11,7 @@ import {
   LogController,
 } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
-import { authenticate } from "../access/authenticate.ts";
-import type { Database } from "../db/pool.ts";
+import type { Authenticator } from "../access/authenticate.ts";
 import { ApiError } from "./api-error.ts";
 import { requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
@@ -25,7 +24,7 @@ import { compileValidator } from "./validation.ts";
 
 export type Server = Awaited<ReturnType<typeof createServer>>;
 
-export async function createServer(deps: { db: Database; pepper: Buffer; log: Log; version: string }) {
+export async function createServer(deps: { authenticator: Authenticator; log: Log; version: string }) {
   const server = fastify({
     loggerInstance: deps.log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: "request_id" }),
@@ -63,13 +62,13 @@ function addCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
 
 /** A URL that cannot be decoded reaches no hook and no route; the order of checks holds for it too. */
 async function answerUnroutable(
-  deps: { db: Database; pepper: Buffer },
+  deps: { authenticator: Authenticator },
   error: Error,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
   addCommonHeaders(request, reply);
-  const reason = await authenticate(deps, request.headers.authorization).then(
+  const reason = await deps.authenticator.authenticate(request.headers.authorization).then(
     () => error,
     (refusal: unknown) => refusal,
   );

@@ -14,7 +14,7 @@ import { insertSession, isNameTaken, type SessionRow } from "./store.ts";
 
 export const BASE_TEMPLATE = "base";
 /** How long a claim on provisioning lasts without renewal. */
-export const PROVISION_LEASE_MS = 10_000;
+export const PROVISION_LEASE_MS = 5_000;
 
 export type SessionSettings = Omit<
   Insertable<SessionTable>,
