@@ -1,5 +1,6 @@
 /** Rows about machines: a load by hand beside a create through the service, an exec's floor beside its round trip. */
 import { join } from "node:path";
+import { MachineList, StartTimings } from "@vivarium/contract/node";
 import { createLog } from "@vivarium/kit/log";
 import { Client } from "@vivarium/sdk";
 import { prepareQemuRoot } from "../../packages/node/src/host/qemu-root.ts";
@@ -8,6 +9,8 @@ import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
 import { loadByHand, prepareTap, removeTap } from "./load-by-hand.ts";
 import { percentile, type Row, repeated, row, timed } from "./samples.ts";
+
+const STAGES = ["queue", "disk", "load", "handshake"] as const;
 
 export async function createRows(facts: ServiceFacts, imagesDir: string, n: number): Promise<Row[]> {
   const qemu = await prepareQemuRoot(facts.dataDir);
@@ -19,16 +22,18 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
   const firstExecs: number[] = [];
   const creates: number[] = [];
   const channel: number[] = [];
+  const stages: StartTimings[] = [];
   await prepareTap();
   try {
     // Alternating, so that a noisy minute of the host meets both alike. The first round warms up.
     for (let i = 0; i <= n; i++) {
       const byHand = await loadByHand(baseline, join(facts.dataDir, "pool"));
-      const create = await createToFirstExec(client);
+      const create = await createToFirstExec(facts, client);
       if (i === 0) continue;
       firstAnswers.push(byHand.firstAnswerMs);
       firstExecs.push(byHand.firstExecMs);
-      creates.push(create);
+      creates.push(create.ms);
+      stages.push(create.stages);
       channel.push(...byHand.channelMs);
     }
   } finally {
@@ -46,17 +51,31 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
       creates,
       `${ratio.toFixed(2)} × F1 (goal ≤ 1.25); ${execRatio.toFixed(2)} × F1 with its first exec`,
     ),
+    ...stageRows(stages),
   ];
 }
 
-async function createToFirstExec(client: Client): Promise<number> {
+/** The node's own stage timings, so that the row says where a create's time goes. */
+async function createToFirstExec(facts: ServiceFacts, client: Client) {
   let id = "";
   const ms = await timed(async () => {
     id = (await client.sessions.create()).session_id;
     await client.sessions.exec(id, { command: ["true"] });
   });
+  const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/machines");
+  const machine = MachineList.parse(body).machines.find(({ machine_id }) => machine_id.startsWith(id));
   await client.sessions.delete(id);
-  return ms;
+  return { ms, stages: StartTimings.parse(machine?.timings) };
+}
+
+function stageRows(stages: StartTimings[]): Row[] {
+  return STAGES.map((stage) =>
+    row(
+      `  of it ${stage}`,
+      "ms",
+      stages.map((each) => each[stage]),
+    ),
+  );
 }
 
 export async function execRows(facts: ServiceFacts, n: number): Promise<Row[]> {
@@ -66,8 +85,8 @@ export async function execRows(facts: ServiceFacts, n: number): Promise<Row[]> {
   try {
     for (let i = 0; i < 10; i++) await client.sessions.exec(id, { command: ["true"] });
     const { body } = await node.call("GET", "/v1/machines");
-    const { machines } = body as { machines: { machine_id: string }[] };
-    const machineId = machines.find((machine) => machine.machine_id.startsWith(id))?.machine_id ?? "";
+    const { machines } = MachineList.parse(body);
+    const machineId = machines.find(({ machine_id }) => machine_id.startsWith(id))?.machine_id ?? "";
     const inGuest: number[] = [];
     const throughNode: number[] = [];
     const throughApi = await repeated(n, async () => {
