@@ -101,6 +101,18 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
       expect(done.exit?.duration_us).toBeGreaterThan(0);
     });
 
+    test("answers as soon as its command runs, which may print nothing for long", async () => {
+      const gone = new AbortController();
+      let started = false;
+      const onStarted = () => {
+        started = true;
+        gone.abort();
+      };
+      const call = { argv: ["sleep", "3600"], timeout_ms: 3_600_000 };
+      await node.exec(machineId, call, { signal: gone.signal, onStarted }).catch(() => {});
+      expect(started).toBe(true);
+    });
+
     test("reports a signal as 128 + its number", async () => {
       const done = await node.exec(machineId, { argv: sh("kill -TERM $$") });
       expect(done.exit?.exit_code).toBe(143);

@@ -84,6 +84,20 @@ describe("streamed output", () => {
   });
 });
 
+test("a silent command whose client leaves was the session's one command, when it was to have only one", async () => {
+  const session = await client.sessions.create({ destroy_on_completion: true });
+  await client.sessions.waitUntilLive(session.session_id);
+  const gone = new AbortController();
+  const call = { command: ["sleep", "600"], timeout_ms: 700_000 };
+  const ended = client.sessions.execStream(session.session_id, call, { signal: gone.signal }).next();
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  gone.abort();
+  await ended.catch(() => {});
+  await eventually(async () => {
+    await expect(client.sessions.get(session.session_id)).rejects.toMatchObject({ code: "not_found" });
+  }, 10_000);
+});
+
 describe("buffered output", () => {
   test("past 4 MiB is cut, and the command runs on to its end", async () => {
     await withSession(async (id) => {

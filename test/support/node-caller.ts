@@ -26,6 +26,8 @@ export interface NodeCaller {
 
 export interface NodeExecOptions {
   signal?: AbortSignal;
+  /** Called when the headers are there: the command runs. */
+  onStarted?: () => void;
   onStdout?: (chunk: Buffer) => void;
 }
 
@@ -61,6 +63,7 @@ async function exec(
   const status = response.statusCode ?? 0;
   const none = { status, stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) };
   if (status !== 200) return { ...none, refusal: JSON.parse((await collect(response)).toString()) };
+  options.onStarted?.();
   const decoder = new FrameDecoder();
   const stdout: Buffer[] = [];
   const stderr: Buffer[] = [];

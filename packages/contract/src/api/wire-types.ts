@@ -41,7 +41,8 @@ export const variables = z
       .max(LIMITS.envKeyChars, `names must be at most ${LIMITS.envKeyChars} characters`),
     z
       .string()
-      .refine((value) => !value.includes("\0") && value.isWellFormed(), "must not contain a NUL character"),
+      .refine((value) => !value.includes("\0"), "must not contain a NUL character")
+      .refine((value) => value.isWellFormed(), "must be valid Unicode"),
   )
   .refine(
     (map) => variablesBytes(map) <= LIMITS.envTotalBytes,

@@ -80,7 +80,16 @@ async function execStreamed(
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
   const session = await waitForLive(deps, scope, sessionId);
-  const frames = await openExec(deps, session, execCall(session, input), gone);
+  const frames = await openExec(deps, session, execCall(session, input), gone).catch(
+    async (error: unknown) => {
+      // Who left while the command was being started has had their one command.
+      if (gone.aborted) {
+        await markCompleted(deps, session);
+        destroyOnceAnswered(deps, [session], reply);
+      }
+      throw error;
+    },
+  );
   const events = new EventStream(reply);
   destroyOnceAnswered(deps, [session], reply);
   try {
@@ -95,13 +104,15 @@ async function execStreamed(
 /** destroy_on_completion: after the answer is out, or the client is gone. */
 function destroyOnceAnswered(deps: ExecRouteDeps, sessions: SessionRow[], reply: FastifyReply): void {
   for (const session of sessions.filter((row) => row.destroy_on_completion)) {
-    reply.raw.once("close", () => {
+    const destroy = () => {
       destroySession(deps, session, { event: "first_exec_completed" }).catch((err: unknown) =>
         deps.log.warn(
           { err, session_id: session.id },
           "a completed session could not be destroyed; the sweep does it",
         ),
       );
-    });
+    };
+    if (reply.raw.closed || reply.raw.destroyed) destroy();
+    else reply.raw.once("close", destroy);
   }
 }

@@ -6,5 +6,9 @@ import { randomId } from "@vivarium/kit/id";
 export function requestId(request: IncomingMessage): string {
   const given = request.headers["x-request-id"];
   if (typeof given === "string" && REQUEST_ID_PATTERN.test(given)) return given;
+  return newRequestId();
+}
+
+export function newRequestId(): string {
   return ID_PREFIXES.request + randomId();
 }

@@ -17,7 +17,7 @@ import { requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { documentApi } from "./openapi.ts";
 import { renderError, renderedError } from "./render-error.ts";
-import { requestId } from "./request-id.ts";
+import { newRequestId, requestId } from "./request-id.ts";
 import { logRequests } from "./request-log.ts";
 import { answerUnknownRoutes } from "./unknown-route.ts";
 import { compileValidator } from "./validation.ts";
@@ -34,6 +34,8 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
     return503OnClosing: false,
     forceCloseConnections: "idle",
     bodyLimit: LIMITS.jsonBodyBytes,
+    // How long a request may take to arrive, not how long it may run.
+    requestTimeout: REQUEST_ARRIVES_WITHIN_MS,
     http: { maxHeaderSize: LIMITS.headerBytes },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket),
     routerOptions: { maxParamLength: LIMITS.headerBytes },
@@ -55,6 +57,8 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
   await documentApi(server, deps.version);
   return server;
 }
+
+const REQUEST_ARRIVES_WITHIN_MS = 60_000;
 
 function addCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   void reply.header("x-request-id", request.id).header("cache-control", "no-store");
@@ -93,6 +97,7 @@ function answerBrokenRequest(
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
       "content-type: application/json; charset=utf-8",
       "cache-control: no-store",
+      `x-request-id: ${newRequestId()}`,
       `content-length: ${Buffer.byteLength(text)}`,
       "connection: close",
       "",

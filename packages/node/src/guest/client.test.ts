@@ -146,4 +146,26 @@ describe("exec frames", () => {
   ])("are refused with %s", async (_title, body, reason) => {
     await expect(framesOf(body)).rejects.toThrow(reason);
   });
+
+  it("are broken off when the agent does not end the command at its time limit", async () => {
+    const connected = await connectTo({
+      handle: (_request, response) => response.write(encodeFrame(FRAME.stdout, "x")),
+    });
+    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 }, 100);
+    await expect(stream.resume().toArray()).rejects.toThrow("did not end the command at its time limit");
+  });
+
+  it("wait for a reader that is slow to take them", async () => {
+    const big = encodeFrame(FRAME.stdout, Buffer.alloc(60 * 1024));
+    const connected = await connectTo({
+      handle: (_request, response) => {
+        for (let i = 0; i < 8; i++) response.write(big);
+        response.end(exit());
+      },
+    });
+    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 }, 100);
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    const bytes = (await stream.toArray()).reduce((sum, chunk) => sum + chunk.length, 0);
+    expect(bytes).toBeGreaterThan(8 * 60 * 1024);
+  });
 });

@@ -14,13 +14,36 @@ import {
 } from "@vivarium/contract/guest";
 import { type AgentClient, agentRefusal, readJson } from "./client.ts";
 
+/** How long past its time limit a command may stay silent and unended; generous, because emulated guests are slow. */
+const OVERDUE_MS = 10_000;
+
 /** Resolves once the command is spawned. Destroying the stream kills the command's whole process tree. */
-export async function execInGuest(agent: AgentClient, spec: ExecSpec): Promise<Transform> {
+export async function execInGuest(
+  agent: AgentClient,
+  spec: ExecSpec,
+  overdueMs = OVERDUE_MS,
+): Promise<Transform> {
   const answer = await agent.request("POST", "/v1/exec", spec);
   if (answer.status !== 200) throw agentRefusal(await readJson(answer.stream));
   const checked = new FrameCheck(spec.output_limit_bytes ?? Number.POSITIVE_INFINITY);
   connectStreams(answer.stream, checked);
+  breakOffWhenOverdue(checked, spec.timeout_ms, overdueMs);
   return checked;
+}
+
+/**
+ * The agent ends a command at its time limit. One that does not was stopped or replaced by its guest; the caller is not
+ * kept waiting for it. A reader that is slow to take what was sent is no fault of the agent and is waited for.
+ */
+function breakOffWhenOverdue(checked: FrameCheck, timeoutMs: number, overdueMs: number): void {
+  const dueAt = Date.now() + timeoutMs + overdueMs;
+  const check = setInterval(() => {
+    const waitsForReader = checked.readableLength >= checked.readableHighWaterMark;
+    if (Date.now() < Math.max(dueAt, checked.heardAt + overdueMs) || waitsForReader) return;
+    checked.destroy(new Error("the agent did not end the command at its time limit"));
+  }, overdueMs / 10);
+  check.unref();
+  checked.once("close", () => clearInterval(check));
 }
 
 function connectStreams(source: ClientHttp2Stream, checked: FrameCheck): void {
@@ -37,6 +60,7 @@ class FrameCheck extends Transform {
   readonly #left: Map<number, number>;
   readonly #cut = new Set<number>();
   #ended = false;
+  heardAt = Date.now();
 
   constructor(limitBytes: number) {
     super();
@@ -47,6 +71,7 @@ class FrameCheck extends Transform {
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
+    this.heardAt = Date.now();
     try {
       for (const frame of this.#decoder.push(chunk)) this.#accept(frame);
       done();

@@ -1,5 +1,6 @@
 /** contract/node over HTTP: parse, call, answer. Refusals are `{code, message}` with a status of NODE_ERRORS. */
 import type { ServerResponse } from "node:http";
+import { pipeline, type Readable } from "node:stream";
 import { ExecCall, MachineId, NODE_ERRORS, StartSpec } from "@vivarium/contract/node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -40,10 +41,8 @@ export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
   server.post("/v1/machines/:machine_id/exec", async (request, reply) => {
     const machine = deps.table.get(machineId(request));
     const frames = await execInGuest(machine.agent, parse(ExecCall, request.body));
-    const stopReading = () => frames.destroy();
-    reply.raw.once("close", stopReading);
-    if (isGone(reply.raw)) frames.destroy();
-    return reply.type("application/octet-stream").send(frames);
+    sendStream(reply, frames);
+    return reply;
   });
 
   server.put("/v1/machines/:machine_id/files", async (request) => {
@@ -52,7 +51,15 @@ export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
   });
 }
 
-const isGone = (response: ServerResponse) => response.destroyed;
+/** Headers leave at once: they say that the command runs, which may be long before it prints anything. */
+function sendStream(reply: FastifyReply, frames: Readable): void {
+  reply.hijack();
+  const response: ServerResponse = reply.raw;
+  response.writeHead(200, { "content-type": "application/octet-stream" });
+  response.flushHeaders();
+  // Ends the frames when the caller has gone, which kills the command; breaks the answer off when the frames fail.
+  pipeline(frames, response, () => response.destroy());
+}
 
 function machineId(request: FastifyRequest): string {
   const parsed = MachineParams.safeParse(request.params);
