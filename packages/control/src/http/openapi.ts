@@ -20,7 +20,7 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
     transform: jsonSchemaTransform,
     transformObject: (document) => tidy(jsonSchemaTransformObject(document) as OpenAPIV3_1.Document),
   });
-  const options = { config: { isPublic: true }, schema: { hide: true } };
+  const options = { schema: { hide: true } };
   server.get("/v1/openapi.json", options, async () => server.swagger());
   server.get("/v1/openapi.yaml", options, async (_request, reply) => {
     return await reply

@@ -141,9 +141,10 @@ test("messages are one line of at most 500 characters, whatever the value", asyn
   expect(unknown.body.error.length).toBeLessThanOrEqual(500);
 });
 
-test("the OpenAPI document is served without a credential, as JSON and as YAML", async () => {
-  const json = await control.ask("GET /v1/openapi.json", { key: null });
+test("the OpenAPI document is served as JSON and as YAML, to who has a key", async () => {
+  expect((await control.ask("GET /v1/openapi.json", { key: null })).status).toBe(401);
+  const json = await control.ask("GET /v1/openapi.json");
   expect(json.body.openapi).toMatch(/^3\.1/);
-  const yaml = await control.ask("GET /v1/openapi.yaml", { key: null });
+  const yaml = await control.ask("GET /v1/openapi.yaml");
   expect(yaml.text).toMatch(/^openapi: 3\.1/);
 });

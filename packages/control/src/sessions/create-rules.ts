@@ -44,6 +44,7 @@ function refuseWhatComesLater(body: ParsedSessionCreate): void {
     paused_ttl_ms: (body.paused_ttl_ms ?? 0) !== 0,
     connections: (body.connections?.length ?? 0) > 0,
     "egress.mode": body.egress?.mode === "deny",
+    "egress.allow": (body.egress?.allow?.length ?? 0) > 0,
     egress_cap_bytes: (body.egress_cap_bytes ?? 0) > 0,
     artifacts: body.artifacts !== undefined,
   };
