@@ -77,8 +77,11 @@ install_packages() {
   esac
   # shellcheck disable=SC2086
   progress "installing" $missing
-  # shellcheck disable=SC2046,SC2086
-  apt_get install --no-install-recommends $(with_release $missing)
+  local others
+  others=$(tr ' ' '\n' <<<"$missing" | grep -v '^qemu-' || true)
+  # shellcheck disable=SC2086
+  [ -z "$others" ] || apt_get install --no-install-recommends $others
+  case "$missing" in *qemu*) install_qemu ;; esac
   check_qemu
 }
 
@@ -108,16 +111,12 @@ write_backports_source() {
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $1-backports main" >"$BACKPORTS"
 }
 
-# QEMU's packages must come from one release, all of them, or apt finds no way to install them.
-with_release() {
-  local package codename
+# QEMU's packages and what they need must come from one release, or apt finds no way to install them.
+install_qemu() {
+  local codename release=()
   codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-  for package in "$@"; do
-    case "$package" in
-      qemu-*) at_least "$(default_qemu)" "$NEEDED_QEMU" && echo "$package" || echo "$package/$codename-backports" ;;
-      *) echo "$package" ;;
-    esac
-  done
+  at_least "$(default_qemu)" "$NEEDED_QEMU" || release=(-t "$codename-backports")
+  apt_get install --no-install-recommends "${release[@]}" qemu-system-x86 qemu-utils
 }
 default_qemu() {
   local version
