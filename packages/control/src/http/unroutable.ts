@@ -1,0 +1,81 @@
+/**
+ * Requests that Node would answer by itself with a bare status, or with silence. Those that name a method and a path go
+ * the way of all others; those that are no HTTP get the same envelope, written by hand.
+ */
+import { type IncomingMessage, type Server as NodeServer, ServerResponse, STATUS_CODES } from "node:http";
+import type { Duplex } from "node:stream";
+import { LIMITS } from "@vivarium/contract/api";
+import type { Log } from "@vivarium/kit/log";
+import type { FastifyInstance } from "fastify";
+import { ApiError } from "./api-error.ts";
+import { renderedError } from "./render-error.ts";
+import { newRequestId } from "./request-id.ts";
+
+type Connection = Duplex & { _httpMessage?: ServerResponse };
+
+/** For `fastify({http})`: a missing Host is refused by `refuseUnusableHeaders`, which has an envelope. */
+export const NODE_SERVER_OPTIONS = { maxHeaderSize: LIMITS.headerBytes, requireHostHeader: false };
+
+/** Hands what Node keeps from its `request` event to that event. */
+export function routeEverything(nodeServer: NodeServer): void {
+  nodeServer.on("checkExpectation", (request, response) => nodeServer.emit("request", request, response));
+  nodeServer.on("connect", (request: IncomingMessage, socket: Connection) => {
+    socket.on("error", () => socket.destroy());
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as Parameters<ServerResponse["assignSocket"]>[0]);
+    response.once("finish", () => socket.end());
+    nodeServer.emit("request", request, response);
+  });
+}
+
+/** What HTTP lets a server refuse for its headers alone. A path that does not exist stays a 404. */
+export function refuseUnusableHeaders(server: FastifyInstance): void {
+  server.addHook("onRequest", async (request, reply) => {
+    const { host, expect } = request.headers;
+    if (request.is404) return;
+    if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
+      // Whether the body follows is the client's choice, so what comes next on this connection cannot be told.
+      void reply.header("connection", "close");
+      throw new ApiError("validation", "Expect: must be 100-continue, or left out");
+    }
+    if (host === undefined && request.raw.httpVersion !== "1.0") {
+      throw new ApiError("validation", "Host: is required in HTTP/1.1");
+    }
+  });
+}
+
+/** For `fastify({clientErrorHandler})`: what arrived is no request, not a whole one, or too large a one. */
+export function answerBrokenRequest(
+  { log }: { log: Log },
+  error: Error & { code?: string },
+  socket: Connection,
+): void {
+  if (error.code === "ECONNRESET" || socket.destroyed) return;
+  if (!socket.writable || socket._httpMessage?.headersSent) return void socket.destroy();
+  const message = BROKEN[error.code ?? ""] ?? "the request is not valid HTTP/1.1";
+  const { status, body } = renderedError(new ApiError("validation", message, { cause: error }));
+  const requestId = newRequestId();
+  const text = JSON.stringify(body);
+  log.info({ request_id: requestId, status, reason: error.code }, "answered what is no request");
+  socket.end(
+    [
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+      "content-type: application/json; charset=utf-8",
+      "cache-control: no-store",
+      `x-request-id: ${requestId}`,
+      `content-length: ${Buffer.byteLength(text)}`,
+      "connection: close",
+      "",
+      text,
+    ].join("\r\n"),
+  );
+}
+
+/** A request must arrive whole within this time; how long it may run is another matter. */
+export const REQUEST_ARRIVES_WITHIN_MS = 60_000;
+
+const BROKEN: Record<string, string | undefined> = {
+  HPE_HEADER_OVERFLOW: `headers: must be at most ${LIMITS.headerBytes} bytes together`,
+  ERR_HTTP_REQUEST_TIMEOUT: `the request must arrive within ${REQUEST_ARRIVES_WITHIN_MS / 1000} seconds`,
+};
