@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
 import { END_REASONS, WIRE_STATES } from "./states.ts";
-import { durationMs, plainText, timestamp, variables } from "./wire-types.ts";
+import { durationMs, plainText, timestamp, variables, wholeNumber } from "./wire-types.ts";
 
 export const PTY_DETACH_POLICIES = ["pause", "keep_live", "destroy"] as const;
 export type PtyDetachPolicy = (typeof PTY_DETACH_POLICIES)[number];
@@ -31,8 +31,6 @@ const labels = z
     `must hold at most ${LIMITS.labelEntries} entries`,
   );
 
-const whole = z.int("must be a whole number");
-
 /** Body of `POST /v1/sessions` (interface "Session create request", wire.md 4.1). Unknown fields are ignored. */
 export const SessionCreate = z
   .object({
@@ -40,10 +38,10 @@ export const SessionCreate = z
     volume_id: z.string().nullish(),
     max_lifetime_ms: durationMs(LIMITS.maxLifetimeMs),
     idle_timeout_ms: durationMs(LIMITS.idleTimeoutMs),
-    paused_ttl_ms: whole.nullish(),
+    paused_ttl_ms: wholeNumber(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER).nullish(),
     name: plainText(1, LIMITS.nameChars).nullish(),
     labels: labels.nullish(),
-    external_id: plainText(1, LIMITS.externalIdChars).nullish(),
+    external_id: plainText(0, LIMITS.externalIdChars).nullish(),
     template: z.string().nullish(),
     from_checkpoint: z.string().nullish(),
     egress: EgressPolicy.optional(),
@@ -65,7 +63,7 @@ export const SessionCreate = z
       .array(z.unknown())
       .max(LIMITS.connectionsPerSession, `must hold at most ${LIMITS.connectionsPerSession} Connections`)
       .optional(),
-    egress_cap_bytes: whole.min(0, "must not be negative").nullish(),
+    egress_cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER).nullish(),
     wake_on_http: z.boolean().nullish(),
   })
   .meta({ id: "SessionCreate" });

@@ -5,6 +5,12 @@ import { LIMITS } from "./limits.ts";
 /** RFC 3339, UTC, milliseconds and `Z`. */
 export const timestamp = z.string().meta({ format: "date-time" });
 
+/** A whole number from `min` to `max`; what is none and what is out of range are told in the same words. */
+export function wholeNumber(min: number, max: number) {
+  const words = `must be a whole number from ${min} to ${max}`;
+  return z.int(words).min(min, words).max(max, words);
+}
+
 /** A `*_ms` request field: a whole number from 0 to `max`; 0 and null equal omitted. */
 export function durationMs(max: number) {
   return z
@@ -27,7 +33,7 @@ export function plainText(min: number, max: number) {
     .refine((value) => {
       const chars = [...value].length;
       return chars >= min && chars <= max;
-    }, `must be ${min} to ${max} characters long`);
+    }, `must be ${min > 0 ? `${min} to` : "at most"} ${max} characters long`);
 }
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;

@@ -1,16 +1,24 @@
 /**
  * Control → node: HTTP/1.1 over a unix socket (one machine) or mTLS TCP (fleet).
  *
- *   GET    /v1/info                              → 200 NodeInfo
- *   GET    /v1/machines                          → 200 {machines: MachineStatus[]}
- *   PUT    /v1/machines/{machine_id}  StartSpec  → 200 MachineStatus, once the machine answers and was reseeded.
- *                                                  Same id and same body again: the same answer (also while starting);
- *                                                  other body: 409 machine_conflict
- *   GET    /v1/machines/{machine_id}             → 200 MachineStatus
- *   DELETE /v1/machines/{machine_id}             → 204 when nothing of it is left; unknown id: 204
- *   POST   /v1/machines/{machine_id}/exec        → 200 exec frames (contract/guest frames.ts); dropping the connection
- *          ExecCall                                kills the command
- *   PUT    /v1/machines/{machine_id}/files?path= → 200 {bytes}; raw body
+ *   GET    /v1/info                               → 200 NodeInfo
+ *   GET    /v1/machines                           → 200 {machines: MachineStatus[]}
+ *   PUT    /v1/machines/{machine_id}  StartSpec   → 200 MachineStatus, once the machine answers and was reseeded; with
+ *                                                   `hold`, once it is loaded and could go on. Same id and same body
+ *                                                   again: the same answer (also while starting); other body: 409
+ *   GET    /v1/machines/{machine_id}              → 200 MachineStatus
+ *   DELETE /v1/machines/{machine_id}              → 204 when nothing of it is left; unknown id: 204
+ *   POST   /v1/machines/{machine_id}/continue     → 200 MachineStatus: a held machine goes on, reseeded; one that runs
+ *                                                   already: the same answer
+ *   POST   /v1/machines/{machine_id}/exec         → 200 exec frames (contract/guest frames.ts); dropping the connection
+ *          ExecCall                                 kills the command
+ *   PUT    /v1/machines/{machine_id}/files?path=  → 200 {bytes}; raw body
+ *
+ *   GET    /v1/snapshots                          → 200 {snapshots: SnapshotStatus[]}
+ *   PUT    /v1/snapshots/{snapshot_id} Snapshot-  → 200 SnapshotStatus, once it is durable. Same id and same body again:
+ *          Spec                                     the same answer (also while it is made); other body: 409
+ *   GET    /v1/snapshots/{snapshot_id}            → 200 SnapshotStatus
+ *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it go on
  *
  * Refusals are `{code, message}` with a status of NODE_ERRORS. A machine that ended by itself stays listed as `ended`
  * with a reason until it is deleted.
@@ -22,12 +30,22 @@ import { LIMITS, SIZE_NAMES } from "../api/limits.ts";
 export const MACHINE_ID_PATTERN = /^[a-z0-9]{21}-[1-9][0-9]{0,8}$/;
 export const MachineId = z.string().regex(MACHINE_ID_PATTERN);
 
+/** Control chooses it: the name of a saved state, never used twice. */
+export const SNAPSHOT_ID_PATTERN = /^[a-z]{3}_[a-z0-9]{21}$/;
+export const SnapshotId = z.string().regex(SNAPSHOT_ID_PATTERN);
+
 export const StartSpec = z.object({
   /** Template and version that the node lists in NodeInfo; `base` is the default template. */
   template: z.string(),
   size: z.enum(SIZE_NAMES as [string, ...string[]]),
   hostname: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/),
   no_sudo: z.boolean(),
+  /** Loaded instead of the template's baseline; its size must be `size`. */
+  snapshot_id: SnapshotId.optional(),
+  /** The machine goes on as the one that was saved: its identity stays. Otherwise it becomes a machine of its own. */
+  resume: z.boolean().optional(),
+  /** Load and stand still; nothing in the guest runs before `continue`. */
+  hold: z.boolean().optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
 
@@ -42,7 +60,8 @@ export type StartTimings = z.infer<typeof StartTimings>;
 
 export const MachineStatus = z.object({
   machine_id: z.string(),
-  state: z.enum(["starting", "running", "ended"]),
+  /** `held`: loaded, or captured, and standing still until it is continued or deleted. */
+  state: z.enum(["starting", "running", "held", "ended"]),
   /** Why a machine ended by itself: one line that is safe to show to a user. */
   reason: z.string().optional(),
   guest_ip: z.string().optional(),
@@ -51,6 +70,45 @@ export const MachineStatus = z.object({
 export type MachineStatus = z.infer<typeof MachineStatus>;
 
 export const MachineList = z.object({ machines: z.array(MachineStatus) });
+
+/** Where a snapshot comes from: a machine that runs, or another snapshot (its files are shared, not copied). */
+export const SnapshotSpec = z.union([
+  z.object({
+    machine_id: MachineId,
+    /**
+     * What becomes of the machine once its state is durable. `hold`: it stands still and never runs again unless it is
+     * continued, which makes the snapshot a past of its own. A capture that fails lets the machine go on in any case.
+     */
+    then: z.enum(["continue", "hold"]),
+  }),
+  z.object({ snapshot_id: SnapshotId }),
+]);
+export type SnapshotSpec = z.infer<typeof SnapshotSpec>;
+
+/** Milliseconds per stage of a capture; `stopped` is how long the guest stood still. */
+export const CaptureTimings = z.object({
+  freeze: z.int(),
+  state: z.int(),
+  memory: z.int(),
+  disk: z.int(),
+  publish: z.int(),
+  stopped: z.int(),
+});
+export type CaptureTimings = z.infer<typeof CaptureTimings>;
+
+export const SnapshotStatus = z.object({
+  snapshot_id: z.string(),
+  state: z.enum(["saving", "ready"]),
+  template: z.string(),
+  size: z.string(),
+  /** Bytes that exist for this snapshot alone: changed pages, device state, disk layer. */
+  bytes: z.int(),
+  created_at: z.string(),
+  timings: CaptureTimings.optional(),
+});
+export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
+
+export const SnapshotList = z.object({ snapshots: z.array(SnapshotStatus) });
 
 export const ExecCall = z.object({
   argv: z.array(z.string()).min(1).max(LIMITS.execArgs),
@@ -72,6 +130,6 @@ export const NodeInfo = z.object({
   cgroup_v2: z.boolean(),
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
   /** What can be started here. */
-  baselines: z.array(z.object({ template: z.string(), size: z.string() })),
+  baselines: z.array(z.object({ template: z.string(), size: z.string(), version: z.string().optional() })),
 });
 export type NodeInfo = z.infer<typeof NodeInfo>;
