@@ -54,6 +54,7 @@ const CREATES: [field: string, body: unknown][] = [
   ["idle_timeout_ms", { idle_timeout_ms: true }],
   ["paused_ttl_ms", { paused_ttl_ms: -1, max_lifetime_ms: 1000 }],
   ["paused_ttl_ms", { paused_ttl_ms: 0.5 }],
+  ["paused_ttl_ms", { paused_ttl_ms: 2 ** 53 }],
   ["name", { name: "" }],
   ["name", { name: "n".repeat(129) }],
   ["name", { name: "line\nbreak" }],
@@ -154,7 +155,7 @@ describe("POST /v1/sessions/{id}/exec refuses", () => {
     }
   });
 
-  test("a cwd that is not there or no directory, in stable words", async () => {
+  test("a cwd that is not there, no directory or closed to the user, in stable words", async () => {
     for (const query of ["", "?stream=true"]) {
       const path = `/v1/sessions/${sessionId}/exec${query}`;
       const missing = await ask(path, { body: { command: ["pwd"], cwd: "/no/such" } });
@@ -163,6 +164,8 @@ describe("POST /v1/sessions/{id}/exec refuses", () => {
       const file = await ask(path, { body: { command: ["pwd"], cwd: "/etc/passwd" } });
       expectRefusal(file, 400, "validation", "cwd");
       expect(file.body.error).toContain("not a directory");
+      const closed = await ask(path, { body: { command: ["pwd"], cwd: "/root" } });
+      expectRefusal(closed, 400, "validation", "cwd: the user may not enter it");
     }
   });
 
@@ -220,6 +223,7 @@ const LISTS: [field: string, query: string][] = [
   ["cursor", "cursor=abc"],
   ["cursor", "state=ended&cursor=%00%ff"],
   ["external_id", "state=ended&external_id=x"],
+  ["external_id", "external_id=%ff"],
 ];
 
 describe("GET /v1/sessions and DELETE refuse", () => {

@@ -30,10 +30,13 @@ export function plainText(min: number, max: number) {
     .string()
     .refine((value) => value.isWellFormed(), "must be valid Unicode")
     .refine((value) => !CONTROL.test(value), "must not contain control characters")
-    .refine((value) => {
-      const chars = [...value].length;
-      return chars >= min && chars <= max;
-    }, `must be ${min > 0 ? `${min} to` : "at most"} ${max} characters long`);
+    .refine(
+      (value) => {
+        const chars = [...value].length;
+        return chars >= min && chars <= max;
+      },
+      `must be ${min > 0 ? `${min} to` : "at most"} ${max} characters long`,
+    );
 }
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;

@@ -133,6 +133,19 @@ describe("before the command starts", () => {
     expect(answer.body.error).toMatch(message);
   });
 
+  test.each([
+    ["cwd: the user may not enter it: Permission denied", /^cwd: the user may not enter it/],
+    ["argv: expected a command, got none", /^command: the machine refuses it: argv: expected a command/],
+    ["because", /^command: the machine refuses it: because$/],
+  ])("a guest that refuses with %j is quoted under the field's name", async (words, message) => {
+    control.node.onExec = () => {
+      throw new Refusal("invalid", words);
+    };
+    const answer = await control.exec(id, ["true"], { cwd: "/root" });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.body.error).toMatch(message);
+  });
+
   test("a connection that breaks before the answer is not called retryable: the command may run", async () => {
     control.node.onExec = async (_call, output) => output().breakOff();
     const answer = await control.exec(id);

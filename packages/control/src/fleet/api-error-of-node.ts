@@ -38,7 +38,7 @@ function refusedError(error: NodeError): ApiError {
     case "cwd_not_a_directory":
       return invalidField("cwd", "not a directory");
     case "invalid":
-      return new ApiError("validation", `the machine refuses the request: ${error.message}`, cause);
+      return new ApiError("validation", refusalOfArgument(error.message), cause);
     case "disk_pressure":
       return new ApiError("node_disk_pressure", "the node has too little free disk for this", cause);
     case "no_capacity":
@@ -56,4 +56,11 @@ function refusedError(error: NodeError): ApiError {
     default:
       return new ApiError("internal", "the node failed unexpectedly", cause);
   }
+}
+
+const FIELD = /^(cwd|command|path): /;
+
+/** Starts with the field it is about, as the answers to all invalid requests do. */
+function refusalOfArgument(message: string): string {
+  return FIELD.test(message) ? message : `command: the machine refuses it: ${message}`;
 }

@@ -95,6 +95,8 @@ const NO_HTTP: [title: string, request: string | Buffer][] = [
   ["a version that does not exist", "GET /v1/org HTTP/9.9\r\nhost: x\r\n\r\n"],
   ["the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
   ["the hello of TLS", Buffer.from([0x16, 0x03, 0x01, 0x00, 0x05, 0x01, 0x00, 0x00, 0x01, 0x03])],
+  ["a path with bytes that are not encoded", "GET /v1/sessions/\u00fc HTTP/1.1\r\nhost: x\r\n\r\n"],
+  ["a query with bytes that are not encoded", "GET /v1/sessions?a=\u00fc HTTP/1.1\r\nhost: x\r\n\r\n"],
   ["a header without a colon", "GET /v1/org HTTP/1.1\r\nhost\r\n\r\n"],
   [
     "two lengths of one body",

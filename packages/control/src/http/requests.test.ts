@@ -98,11 +98,22 @@ describe("paths and methods", () => {
     ]);
   });
 
-  test("an id that is not validly encoded is not found", async () => {
-    const answer = await control.ask("GET /v1/sessions/%zz");
-    expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
-    expect(answer.headers["x-request-id"]).toMatch(/^req_/);
-    expect((await control.ask("GET /v1/sessions/%zz", { key: null })).status).toBe(401);
+  test.each(["%zz", "%ff", "%ED%A0%80", "a%"])(
+    "an id that is no encoded UTF-8 (%s) is not found",
+    async (id) => {
+      const answer = await control.ask(`GET /v1/sessions/${id}`);
+      expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
+      expect(answer.headers["x-request-id"]).toMatch(/^req_/);
+      expect((await control.ask(`GET /v1/sessions/${id}`, { key: null })).status).toBe(401);
+    },
+  );
+
+  test("a query that cannot be read is told after the credential and the path", async () => {
+    const status = async (call: string, key?: null) => (await control.ask(call, { key })).status;
+    expect(await status("GET /v1/org?a=%ff", null)).toBe(401);
+    expect(await status("GET /v1/none?a=%ff")).toBe(404);
+    expect(await status("POST /v1/org?a=%ff")).toBe(405);
+    expect(await status("GET /v1/org?a=%ff")).toBe(400);
   });
 
   test("a path of any length is answered", async () => {

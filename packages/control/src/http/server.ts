@@ -13,6 +13,7 @@ import type { Authenticator } from "../access/authenticate.ts";
 import { requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { documentApi } from "./openapi.ts";
+import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
 import { requestId } from "./request-id.ts";
 import { logRequests } from "./request-log.ts";
@@ -41,7 +42,7 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
     requestTimeout: REQUEST_ARRIVES_WITHIN_MS,
     http: NODE_SERVER_OPTIONS,
     clientErrorHandler: (error, socket) => answerBrokenRequest(deps, error, socket),
-    routerOptions: { maxParamLength: LIMITS.headerBytes },
+    routerOptions: { maxParamLength: LIMITS.headerBytes, querystringParser: parseQuery },
     frameworkErrors: (error, request, reply) => void answerUnroutable(deps, error, request, reply),
   }).withTypeProvider<ZodTypeProvider>();
 
@@ -57,6 +58,7 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
   requireCredential(server, deps);
   answerUnknownRoutes(server);
   refuseUnusableHeaders(server);
+  refuseUnreadableQuery(server);
   acceptJsonBodies(server);
   logRequests(server);
   await documentApi(server, deps.version);

@@ -28,7 +28,7 @@ export function validationError(issues: readonly Issue[], input: unknown, isQuer
 /** For rules that a schema cannot say. */
 export function invalidField(field: string, expectation: string, value?: unknown): ApiError {
   const shown = value === undefined ? "" : `, got ${show(value)}`;
-  return new ApiError("validation", `${field}: ${expectation}${shown}`);
+  return new ApiError("validation", `${keyName(field)}: ${expectation}${shown}`);
 }
 
 function fieldName(issue: Issue, isQuery: boolean): string {

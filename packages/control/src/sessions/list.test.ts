@@ -95,8 +95,15 @@ describe("refuses", () => {
     ["?state=ended&cursor=x", /^cursor: must be the next_cursor/],
     ["?state=ended&cursor=", /^cursor: must be the next_cursor/],
     ["?state=ended&external_id=x", /^external_id: cannot be combined/],
-    ["?external_id=", /^external_id: must be 1 to 256/],
     ["?external_id=%00", /^external_id: must not contain control/],
+    [`?external_id=${"x".repeat(257)}`, /^external_id: must be at most 256 characters long/],
+    ["?external_id=%ff", /^external_id: must be percent-encoded UTF-8$/],
+    ["?external_id=%ED%A0%80", /^external_id: must be percent-encoded UTF-8$/],
+    ["?external_id=%E4%BC", /^external_id: must be percent-encoded UTF-8$/],
+    ["?external_id=5%", /^external_id: must be percent-encoded UTF-8$/],
+    ["?external_id=%zz&state=live", /^external_id: must be percent-encoded UTF-8$/],
+    ["?state=live&%ff=1", /^query: must be percent-encoded UTF-8$/],
+    ["?a%0Ab=%ff", /^a b: must be percent-encoded UTF-8$/],
   ])("%s", async (query, message) => {
     const answer = await list(query);
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
@@ -121,4 +128,13 @@ test("a cursor is taken back only as it was given", () => {
   ]) {
     expect(() => decodeCursor(wrong)).toThrow(/^cursor: must be the next_cursor/);
   }
+});
+
+test("external_id may be empty, and is read from percent-encoded UTF-8 once", async () => {
+  const empty = await control.create({ external_id: "" });
+  const encoded = await control.create({ external_id: "a+b %41 ü伽" });
+  const found = await list("?external_id=");
+  expect([found.ids, found.body.sessions[0].external_id]).toEqual([[empty], ""]);
+  expect((await list("?external_id=a%2Bb+%2541%20%C3%BC%E4%BC%BD")).ids).toEqual([encoded]);
+  for (const id of [empty, encoded]) await control.ask(`DELETE /v1/sessions/${id}`);
 });

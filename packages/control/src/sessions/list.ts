@@ -20,7 +20,7 @@ export const ListQuery = z.object({
     .refine((limit) => limit >= 1, "must be a whole number of at least 1")
     .optional(),
   cursor: z.string(ONCE).optional(),
-  external_id: plainText(1, LIMITS.externalIdChars).optional(),
+  external_id: plainText(0, LIMITS.externalIdChars).optional(),
 });
 export type ListQuery = z.output<typeof ListQuery>;
 

@@ -1,0 +1,44 @@
+/** Query strings, read strictly: a value that is no UTF-8 is refused by its name, and never replaced by another text. */
+import type { FastifyInstance } from "fastify";
+import { invalidField } from "./validation.ts";
+
+/** Name of the first parameter that could not be read. A symbol, so that no caller can send it. */
+const UNREADABLE = Symbol("unreadable");
+type Query = Record<string, string | string[]> & { [UNREADABLE]?: string };
+
+/** For the router, which calls it before any check: so it throws nothing. A parameter given twice is an array. */
+export function parseQuery(text: string): Query {
+  const query: Query = Object.create(null);
+  for (const pair of text.split("&")) {
+    if (pair === "") continue;
+    const end = pair.includes("=") ? pair.indexOf("=") : pair.length;
+    const name = decode(pair.slice(0, end));
+    const value = decode(pair.slice(end + 1));
+    if (name === undefined || value === undefined) query[UNREADABLE] ??= name ?? "query";
+    else add(query, name, value);
+  }
+  return query;
+}
+
+/** After credential and route, with the other checks of the syntax. */
+export function refuseUnreadableQuery(server: FastifyInstance): void {
+  server.addHook("preValidation", async (request) => {
+    const name = (request.query as Query | undefined)?.[UNREADABLE];
+    if (name !== undefined && !request.is404) throw invalidField(name, "must be percent-encoded UTF-8");
+  });
+}
+
+function add(query: Query, name: string, value: string): void {
+  const known = query[name];
+  if (known === undefined) query[name] = value;
+  else if (Array.isArray(known)) known.push(value);
+  else query[name] = [known, value];
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text.replaceAll("+", " "));
+  } catch {
+    return undefined;
+  }
+}
