@@ -2,6 +2,8 @@
 export interface Principal {
   keyId: string;
   orgId: string;
+  /** The organisation may read, and do nothing else. */
+  isSuspended: boolean;
   /** Set on a key that may see and use one project only. */
   scopedProjectId: string | null;
   /** The project that sessions are attributed to when a create names none. */

@@ -6,7 +6,9 @@ import type { Principal } from "./principal.ts";
 export async function findPrincipal(db: Queries, digest: Buffer): Promise<Principal | undefined> {
   const row = await db
     .selectFrom("api_keys")
-    .select(["id", "org_id", "scoped_project_id", "default_project_id", "concurrent_sessions"])
+    .innerJoin("orgs", "orgs.id", "api_keys.org_id")
+    .select(["api_keys.id", "org_id", "scoped_project_id", "default_project_id"])
+    .select(["api_keys.concurrent_sessions", "orgs.suspended"])
     .where("digest", "=", digest)
     .where("revoked_at", "is", null)
     .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", sql<Date>`now()`)]))
@@ -15,6 +17,7 @@ export async function findPrincipal(db: Queries, digest: Buffer): Promise<Princi
     row && {
       keyId: row.id,
       orgId: row.org_id,
+      isSuspended: row.suspended,
       scopedProjectId: row.scoped_project_id,
       defaultProjectId: row.default_project_id,
       concurrentSessions: row.concurrent_sessions,

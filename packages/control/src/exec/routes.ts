@@ -33,7 +33,7 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
         body: ExecRequest,
         response: {
           200: ExecResult,
-          ...errorAnswers("not_found", "conflict", "session_ended", "bad_gateway"),
+          ...errorAnswers("forbidden", "not_found", "conflict", "session_ended", "bad_gateway"),
         },
       },
     },
@@ -56,7 +56,7 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
         summary: "Run one command in several sessions",
         tags,
         body: BatchExecRequest,
-        response: { 200: BatchExecResult, ...errorAnswers() },
+        response: { 200: BatchExecResult, ...errorAnswers("forbidden") },
       },
     },
     async (request, reply) => {

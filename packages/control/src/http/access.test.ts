@@ -99,6 +99,40 @@ test("lists show the caller's own sessions only", async () => {
   expect(theirs.body.sessions).toEqual([]);
 });
 
+test("a suspended organisation reads what it has, and every write is forbidden", async () => {
+  const key = await control.addKey();
+  const id = await control.createLive({}, key);
+  const { org_id: orgId } = (await control.ask("GET /v1/org", { key })).body;
+  const suspend = (to: boolean) =>
+    control.sql.query("update orgs set suspended = $1 where id = $2", [to, orgId]);
+  await suspend(true);
+  await eventually(async () => {
+    expect((await control.ask("DELETE /v1/sessions/none", { key })).status).toBe(403);
+  });
+  for (const [call, body] of ENDPOINTS) {
+    const { status, body: answer } = await control.ask(call.replace(":id", id), { key, body });
+    const expected = /^GET .*no\/such/.test(call) ? 404 : call.startsWith("GET ") ? 200 : 403;
+    expect([call, status]).toEqual([call, expected]);
+    if (status === 403)
+      expect(answer).toEqual({
+        error: expect.stringMatching(/^your organisation is suspended/),
+        code: "forbidden",
+      });
+  }
+  expect((await control.ask("GET /v1/org", { key })).body.suspended).toBe(true);
+  expect((await control.ask(`GET /v1/sessions/${id}`, { key })).body.state).toBe("live");
+  const early = [
+    await control.ask("POST /v1/nothing", { key }),
+    await control.ask("POST /v1/org", { key }),
+    await control.ask("POST /v1/sessions", { key, raw: "{" }),
+  ];
+  expect(early.map(({ status }) => status)).toEqual([404, 405, 403]);
+  await suspend(false);
+  await eventually(async () => {
+    expect((await control.ask(`DELETE /v1/sessions/${id}`, { key })).status).toBe(204);
+  });
+});
+
 test("a key that is bound to a project sees and names that project only", async () => {
   const { rows } = await control.sql.query("select id, org_id from projects limit 1");
   const [{ id: projectId, org_id: orgId }] = rows;

@@ -22,6 +22,19 @@ export function requireCredential(server: FastifyInstance, deps: { authenticator
   });
 }
 
+const READS = new Set(["GET", "HEAD"]);
+
+/** A suspended organisation reads what it has and changes nothing (part 2, 1.1). After credential, path and method. */
+export function refuseWritesOfSuspended(server: FastifyInstance): void {
+  server.addHook("onRequest", async (request) => {
+    if (!request.principal?.isSuspended || READS.has(request.method) || request.is404) return;
+    throw new ApiError(
+      "forbidden",
+      "your organisation is suspended: it may read, and change nothing; ask who runs this service",
+    );
+  });
+}
+
 export function principalOf(request: FastifyRequest): Principal {
   if (!request.principal)
     throw new ApiError("unauthenticated", "Authorization: is required, as `Bearer <API key>`");

@@ -10,7 +10,7 @@ import {
 } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Authenticator } from "../access/authenticate.ts";
-import { requireCredential } from "./authenticate.ts";
+import { refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
@@ -57,6 +57,7 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
   });
   requireCredential(server, deps);
   answerUnknownRoutes(server);
+  refuseWritesOfSuspended(server);
   refuseUnusableHeaders(server);
   refuseUnreadableQuery(server);
   acceptJsonBodies(server);

@@ -95,7 +95,10 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
         tags,
         params: SessionParams,
         querystring: DeleteQuery,
-        response: { 204: z.void().meta({ description: "Destroyed" }), ...errorAnswers("not_found") },
+        response: {
+          204: z.void().meta({ description: "Destroyed" }),
+          ...errorAnswers("forbidden", "not_found"),
+        },
       },
     },
     async (request, reply) => {
