@@ -20,7 +20,7 @@ use crate::frames::{self, ExecEnd, FrameType};
 use crate::launch::{self, Child, ExecSpec};
 use crate::machine::Machine;
 use crate::output::{self, Output};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, plain};
 use crate::sys;
 
 /// Frames between a command and the connection; with a pipe's own 64 KiB that is all a blocked command costs.
@@ -183,14 +183,64 @@ async fn tell_failure(
         sys::Failure::Setup(errno) => {
             return drop(started.send(Err(not_spawned(errno.into()))));
         }
-        sys::Failure::Exec(Errno::NOENT | Errno::NOTDIR) => {
-            (127, format!("{}: command not found\n", spec.argv[0]))
-        }
-        sys::Failure::Exec(errno) => (126, format!("{}: {errno}\n", spec.argv[0])),
+        sys::Failure::Exec(errno) => not_executed(errno),
+        sys::Failure::Interpreter(errno, head) => not_interpreted(errno, &head),
     };
     let _ = started.send(Ok(()));
+    let line = format!("{}: {line}\n", spec.argv[0]);
     let line = &line.as_bytes()[..line.len().min(frames::PAYLOAD_BYTES)];
     let _ = frames.send(frames::encode(FrameType::Stderr, line)).await;
     let end = ExecEnd { exit_code, duration_us: began.elapsed().as_micros() as u64, ..Default::default() };
     let _ = frames.send(frames::exit(&end)).await;
+}
+
+fn not_executed(errno: Errno) -> (i32, String) {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => (127, "command not found".into()),
+        Errno::NOEXEC => (126, "neither a program for this machine nor a script that begins with #!".into()),
+        errno => (126, plain(errno)),
+    }
+}
+
+/// A script names its interpreter in its first line, a program its loader, where nobody reads it.
+fn not_interpreted(errno: Errno, head: &[u8]) -> (i32, String) {
+    let exit_code = if errno == Errno::ACCESS { 126 } else { 127 };
+    let line = match interpreter(head) {
+        Some(interpreter) => format!("{interpreter}: bad interpreter: {}", plain(errno)),
+        None => format!("cannot execute: a file that it needs: {}", plain(errno)),
+    };
+    (exit_code, line)
+}
+
+fn interpreter(head: &[u8]) -> Option<String> {
+    let line = head.strip_prefix(b"#!")?.split(|byte| matches!(byte, b'\n' | b'\0')).next()?;
+    let name = line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())?;
+    // A line that ends as on Windows looks right until its end is shown.
+    Some(String::from_utf8_lossy(name).replace('\r', "\\r"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_names_its_interpreter_in_its_first_line() {
+        let name = |head: &[u8]| interpreter(head);
+        assert_eq!(name(b"#!/nope\necho\n").as_deref(), Some("/nope"));
+        assert_eq!(name(b"#! /usr/bin/env -S x\n").as_deref(), Some("/usr/bin/env"));
+        assert_eq!(name(b"#!/bin/sh\r\n\0\0").as_deref(), Some("/bin/sh\\r"));
+        assert_eq!(name(b"#!/nope\0\0").as_deref(), Some("/nope"));
+        assert_eq!(name(b"\x7fELF"), None);
+    }
+
+    #[test]
+    fn a_command_that_cannot_run_is_told_in_words() {
+        assert_eq!(not_executed(Errno::NOENT), (127, "command not found".into()));
+        assert_eq!(not_executed(Errno::ACCESS), (126, "Permission denied".into()));
+        assert_eq!(not_executed(Errno::TOOBIG), (126, "Argument list too long".into()));
+        let missing = "/nope: bad interpreter: No such file or directory";
+        assert_eq!(not_interpreted(Errno::NOENT, b"#!/nope\n"), (127, missing.into()));
+        let forbidden = "/etc/passwd: bad interpreter: Permission denied";
+        assert_eq!(not_interpreted(Errno::ACCESS, b"#!/etc/passwd\n"), (126, forbidden.into()));
+    }
 }

@@ -20,7 +20,7 @@ const MESSAGE_CHARS: usize = 1024;
 
 impl Refusal {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        let message = message.into().chars().take(MESSAGE_CHARS).collect();
+        let message = plain(message.into()).chars().take(MESSAGE_CHARS).collect();
         Refusal { status, code, message }
     }
 
@@ -37,5 +37,39 @@ impl Refusal {
         let mut response = Response::new(body::whole(Full::from(text)));
         *response.status_mut() = self.status;
         response
+    }
+}
+
+/// Without the error numbers that the standard library adds to the system's own words.
+pub fn plain(message: impl Display) -> String {
+    let message = message.to_string();
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let after = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        text + after.strip_prefix(')').unwrap_or(after)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Error;
+
+    #[test]
+    fn errors_are_words_without_numbers() {
+        let error = Error::from_raw_os_error(2);
+        assert_eq!(plain(&error), "No such file or directory");
+        assert_eq!(
+            plain(format!("cwd: {error}; then {error}.")),
+            "cwd: No such file or directory; then No such file or directory."
+        );
+        assert_eq!(plain("nothing to take away"), "nothing to take away");
+    }
+
+    #[test]
+    fn a_refusal_has_no_error_numbers() {
+        let refusal = Refusal::internal("freeze", Error::from_raw_os_error(13));
+        assert_eq!(refusal.message, "could not freeze: Permission denied");
     }
 }

@@ -1,7 +1,7 @@
 //! The system calls no library offers safely, and the only unsafe code.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -36,32 +36,46 @@ pub struct ChildFds<'a> {
 }
 
 /// Why a child never became the command.
+#[allow(clippy::large_enum_variant, reason = "made by a child that must not allocate")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Failure {
     Setup(Errno),
     Directory(Errno),
     Exec(Errno),
+    /// The file is there and may be executed, but not what it names to run it: how the file begins.
+    Interpreter(Errno, Head),
 }
 
+/// The first bytes of a file, as many as the kernel looks at to find an interpreter.
+pub type Head = [u8; 256];
+
+const REPORT_BYTES: usize = 5 + size_of::<Head>();
+
 impl Failure {
-    fn to_bytes(self) -> [u8; 5] {
-        let (step, errno) = match self {
-            Failure::Setup(errno) => (0, errno),
-            Failure::Directory(errno) => (1, errno),
-            Failure::Exec(errno) => (2, errno),
+    fn to_bytes(self) -> [u8; REPORT_BYTES] {
+        let (step, errno, head) = match self {
+            Failure::Setup(errno) => (0, errno, None),
+            Failure::Directory(errno) => (1, errno, None),
+            Failure::Exec(errno) => (2, errno, None),
+            Failure::Interpreter(errno, head) => (3, errno, Some(head)),
         };
-        let [a, b, c, d] = errno.raw_os_error().to_ne_bytes();
-        [step, a, b, c, d]
+        let mut report = [0; REPORT_BYTES];
+        report[0] = step;
+        report[1..5].copy_from_slice(&errno.raw_os_error().to_ne_bytes());
+        report[5..].copy_from_slice(&head.unwrap_or([0; size_of::<Head>()]));
+        report
     }
 
     /// Nothing was reported when the command took over and the pipe closed.
     pub fn parse(report: &[u8]) -> Option<Failure> {
-        let (step, errno) = report.split_first()?;
+        let (step, rest) = report.split_first()?;
+        let (errno, head) = rest.split_at_checked(4)?;
         let errno = Errno::from_raw_os_error(i32::from_ne_bytes(errno.try_into().ok()?));
         match step {
             0 => Some(Failure::Setup(errno)),
             1 => Some(Failure::Directory(errno)),
-            _ => Some(Failure::Exec(errno)),
+            2 => Some(Failure::Exec(errno)),
+            _ => Some(Failure::Interpreter(errno, head.try_into().ok()?)),
         }
     }
 }
@@ -110,16 +124,33 @@ unsafe fn become_command(
         if libc::chdir(launch.cwd.as_ptr()) < 0 {
             return Failure::Directory(last_errno());
         }
-        let mut worst = Errno::NOENT;
+        let mut worst = Failure::Exec(Errno::NOENT);
         for file in &launch.files {
             libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr());
-            match last_errno() {
-                Errno::NOENT | Errno::NOTDIR => {}
-                Errno::ACCESS => worst = Errno::ACCESS,
-                errno => return Failure::Exec(errno),
+            let errno = last_errno();
+            if !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) {
+                return Failure::Exec(errno);
+            }
+            if let Some(head) = head_of_executable(file) {
+                worst = Failure::Interpreter(errno, head);
+            } else if errno == Errno::ACCESS {
+                worst = Failure::Exec(errno);
             }
         }
-        Failure::Exec(worst)
+        worst
+    }
+}
+
+/// SAFETY: as for `become_command`. Read with the user's rights, and not from a pipe that nobody writes to.
+unsafe fn head_of_executable(file: &CStr) -> Option<Head> {
+    unsafe {
+        check(libc::access(file.as_ptr(), libc::X_OK)).ok()?;
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let fd = check(libc::open(file.as_ptr(), flags)).ok()?;
+        let mut head = [0; size_of::<Head>()];
+        let count = libc::read(fd, head.as_mut_ptr().cast(), head.len());
+        libc::close(fd);
+        (count > 0).then_some(head)
     }
 }
 
@@ -262,9 +293,12 @@ mod tests {
 
     #[test]
     fn a_failure_survives_the_pipe() {
-        for failure in
-            [Failure::Setup(Errno::PERM), Failure::Directory(Errno::ACCESS), Failure::Exec(Errno::NOENT)]
-        {
+        for failure in [
+            Failure::Setup(Errno::PERM),
+            Failure::Directory(Errno::ACCESS),
+            Failure::Exec(Errno::NOENT),
+            Failure::Interpreter(Errno::NOENT, [b'x'; size_of::<Head>()]),
+        ] {
             assert_eq!(Failure::parse(&failure.to_bytes()), Some(failure));
         }
         assert_eq!(Failure::parse(b""), None);
