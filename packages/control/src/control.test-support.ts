@@ -3,12 +3,11 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
-import { createLog, type Log } from "@vivarium/kit/log";
 import pg from "pg";
-import { inject } from "vitest";
 import { apiKeyDigest, newApiKey } from "./access/api-key.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { type App, createApp } from "./app.ts";
+import { createDatabase, silentLog } from "./db/database.test-support.ts";
 import { ScriptedNode } from "./scripted-node.test-support.ts";
 
 export interface Answer {
@@ -114,14 +113,15 @@ export class Control {
   }
 
   async close(): Promise<void> {
-    await this.app.close();
-    await this.node.close();
-    await this.sql.end();
-    rmSync(this.settings.controlDir, { recursive: true, force: true });
+    try {
+      await this.app.close();
+      await this.sql.end();
+    } finally {
+      await this.node.close();
+      rmSync(this.settings.controlDir, { recursive: true, force: true });
+    }
   }
 }
-
-export const silentLog: Log = createLog("test", "silent");
 
 export async function startControl(options: { sweeps?: boolean } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
@@ -135,21 +135,6 @@ export async function startControl(options: { sweeps?: boolean } = {}): Promise<
   await sql.connect();
   const key = readFileSync(path.join(controlDir, "bootstrap.key"), "utf8").trim();
   return new Control({ app, node, key, sql, settings });
-}
-
-/** An empty database; the tests of a failed file find it as it was left. */
-export async function createDatabase(): Promise<string> {
-  const folder = inject("postgresFolder");
-  const name = `test_${randomId(12)}`;
-  const admin = new pg.Client({ connectionString: urlOf(folder, "postgres") });
-  await admin.connect();
-  await admin.query(`create database ${name}`);
-  await admin.end();
-  return urlOf(folder, name);
-}
-
-function urlOf(folder: string, database: string): string {
-  return `postgresql://postgres@localhost/${database}?host=${encodeURIComponent(folder)}`;
 }
 
 export async function eventually<T>(check: () => Promise<T> | T, withinMs = 5_000): Promise<T> {

@@ -1,11 +1,16 @@
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { createApp } from "../app.ts";
-import { createDatabase, silentLog } from "../control.test-support.ts";
+import { createDatabase, createEmptyDatabase, silentLog } from "../db/database.test-support.ts";
 
-const folder = () => mkdtempSync(path.join(tmpdir(), "control-"));
+function folder(): string {
+  const dir = mkdtempSync(path.join(tmpdir(), "control-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
 const keyIn = (controlDir: string) => readFileSync(path.join(controlDir, "bootstrap.key"), "utf8").trim();
 
 async function start(databaseUrl: string, controlDir: string) {
@@ -46,7 +51,7 @@ test("a fresh database gets a new key although the file of an older one is there
 });
 
 test("processes that start together on a fresh database agree on one organisation", async () => {
-  const [url, dir] = [await createDatabase(), folder()];
+  const [url, dir] = [await createEmptyDatabase(), folder()];
   await (await import("./pepper.ts")).loadPepper(dir);
   const apps = await Promise.all([start(url, dir), start(url, dir), start(url, dir)]);
   expect(apps.filter((app) => app.mintedKey !== undefined)).toHaveLength(1);

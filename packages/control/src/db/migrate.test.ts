@@ -1,6 +1,6 @@
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
-import { createDatabase, silentLog } from "../control.test-support.ts";
+import { createDatabase, createEmptyDatabase, silentLog } from "./database.test-support.ts";
 import { migrate } from "./migrate.ts";
 import { openDatabase } from "./pool.ts";
 
@@ -11,7 +11,7 @@ test("migrations are numbered without gaps", () => {
 });
 
 test("instances that start together apply each migration once", async () => {
-  const url = await createDatabase();
+  const url = await createEmptyDatabase();
   const pools = Array.from({ length: 4 }, () => openDatabase({ url, log: silentLog }));
   const applied = await Promise.all(pools.map(migrate));
   expect(applied.flat().sort()).toEqual(files.map((_, index) => index + 1));
@@ -21,7 +21,6 @@ test("instances that start together apply each migration once", async () => {
 
 test("a schema that is newer than the release is refused with the way out", async () => {
   const db = openDatabase({ url: await createDatabase(), log: silentLog });
-  await migrate(db);
   await db
     .insertInto("schema_migrations" as "orgs")
     .values({ number: 9999, name: "x" } as never)

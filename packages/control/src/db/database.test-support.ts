@@ -1,0 +1,58 @@
+/** Databases for tests, on the server of the run: cloned from one that was migrated once, or empty. */
+import { randomId } from "@vivarium/kit/id";
+import { createLog, type Log } from "@vivarium/kit/log";
+import pg from "pg";
+import { inject } from "vitest";
+import { migrate } from "./migrate.ts";
+import { openDatabase } from "./pool.ts";
+
+const TEMPLATE = "migrated";
+/** Held while the template is made: the files of a run start together, and the first makes it for all. */
+const TEMPLATE_LOCK = 7_483_920_200;
+
+export const silentLog: Log = createLog("test", "silent");
+
+/** A database with the newest schema and no rows. */
+export async function createDatabase(): Promise<string> {
+  return await withServer(async (server) => {
+    await makeTemplate(server);
+    return await create(server, `template ${TEMPLATE}`);
+  });
+}
+
+/** A database without a schema. */
+export async function createEmptyDatabase(): Promise<string> {
+  return await withServer((server) => create(server, ""));
+}
+
+async function create(server: pg.Client, how: string): Promise<string> {
+  const name = `test_${randomId(12)}`;
+  await server.query(`create database ${name} ${how}`);
+  return urlOf(name);
+}
+
+/** It counts once it is marked: what a run that broke off left half made is made again. */
+async function makeTemplate(server: pg.Client): Promise<void> {
+  await server.query("select pg_advisory_lock($1)", [TEMPLATE_LOCK]);
+  const found = await server.query("select from pg_database where datname = $1 and datistemplate", [
+    TEMPLATE,
+  ]);
+  if (found.rowCount === 0) {
+    await server.query(`drop database if exists ${TEMPLATE}`);
+    await server.query(`create database ${TEMPLATE}`);
+    const db = openDatabase({ url: urlOf(TEMPLATE), log: silentLog });
+    await migrate(db).finally(() => db.destroy());
+    await server.query(`alter database ${TEMPLATE} is_template true`);
+  }
+  await server.query("select pg_advisory_unlock($1)", [TEMPLATE_LOCK]);
+}
+
+async function withServer<T>(work: (server: pg.Client) => Promise<T>): Promise<T> {
+  const server = new pg.Client({ connectionString: urlOf("postgres") });
+  await server.connect();
+  return await work(server).finally(() => server.end());
+}
+
+function urlOf(database: string): string {
+  return `postgresql://postgres@localhost/${database}?host=${encodeURIComponent(inject("postgresFolder"))}`;
+}
