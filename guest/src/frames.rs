@@ -17,6 +17,7 @@ pub enum FrameType {
 }
 
 #[derive(Serialize, Debug, Default, PartialEq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct ExecEnd {
     pub exit_code: i32,
     pub timed_out: bool,
@@ -35,7 +36,8 @@ pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
 }
 
 pub fn exit(end: &ExecEnd) -> Bytes {
-    encode(FrameType::Exit, json!(end).to_string().as_bytes())
+    let payload = serde_json::to_vec(end).expect("numbers and booleans are always JSON");
+    encode(FrameType::Exit, &payload)
 }
 
 pub fn error(message: &str) -> Bytes {
@@ -54,19 +56,50 @@ mod tests {
         (0..hex.len()).step_by(2).map(byte).collect()
     }
 
+    fn golden() -> serde_json::Value {
+        serde_json::from_str(GOLDEN).unwrap()
+    }
+
+    fn golden_frames(kind: &str) -> Vec<serde_json::Value> {
+        let frames = golden()["frames"].as_array().unwrap().clone();
+        frames.into_iter().filter(|frame| frame["type"] == kind).collect()
+    }
+
     #[test]
     fn frames_are_those_the_host_reads() {
-        let golden: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
-        for frame in golden["frames"].as_array().unwrap() {
-            let kind = match frame["type"].as_str().unwrap() {
-                "stdout" => FrameType::Stdout,
-                "stderr" => FrameType::Stderr,
-                "exit" => FrameType::Exit,
-                _ => FrameType::Error,
-            };
-            let encoded = encode(kind, &bytes(&frame["payload_hex"]));
-            assert_eq!(encoded, bytes(&frame["hex"]), "{}", frame["name"]);
+        for (name, kind) in [
+            ("stdout", FrameType::Stdout),
+            ("stderr", FrameType::Stderr),
+            ("exit", FrameType::Exit),
+            ("error", FrameType::Error),
+        ] {
+            let frames = golden_frames(name);
+            assert!(!frames.is_empty(), "{name}");
+            for frame in frames {
+                let encoded = encode(kind, &bytes(&frame["payload_hex"]));
+                assert_eq!(encoded, bytes(&frame["hex"]), "{}", frame["name"]);
+            }
         }
+    }
+
+    #[test]
+    fn ends_are_written_byte_for_byte_as_the_host_reads_them() {
+        for frame in golden_frames("exit") {
+            let end: ExecEnd = serde_json::from_value(frame["json"].clone()).unwrap();
+            assert_eq!(exit(&end), bytes(&frame["hex"]), "{}", frame["name"]);
+        }
+        for frame in golden_frames("error") {
+            let message = frame["json"]["message"].as_str().unwrap();
+            assert_eq!(error(message), bytes(&frame["hex"]), "{}", frame["name"]);
+        }
+    }
+
+    #[test]
+    fn no_frame_is_larger_than_the_host_takes() {
+        let refused = golden()["refused"].as_array().unwrap().clone();
+        let over = refused.iter().map(|frame| bytes(&frame["hex"])).find(|frame| frame[0] == 0x01).unwrap();
+        let length = u32::from_be_bytes(over[1..5].try_into().unwrap()) as usize;
+        assert!(PAYLOAD_BYTES < length);
     }
 
     #[test]
