@@ -15,7 +15,7 @@ export class Machine {
   readonly timings: StartTimings | undefined;
   /** Set once QEMU has ended by itself. */
   endReason: string | undefined;
-  #shutdownSeen = false;
+  #shutdownReason: unknown;
 
   constructor(init: {
     id: string;
@@ -33,17 +33,15 @@ export class Machine {
     this.qmp = init.qmp;
     this.agent = new AgentClient(init.agentSocket);
     this.timings = init.timings;
-    this.qmp.onEvent((event) => {
-      if (event === "SHUTDOWN") this.#shutdownSeen = true;
+    this.qmp.onEvent((event, data) => {
+      if (event === "SHUTDOWN") this.#shutdownReason = data.reason;
     });
   }
 
   /** Calls back once when QEMU ends without having been asked to. */
   onEnd(listener: (reason: string) => void): void {
     void this.qmp.closed.then(() => {
-      this.endReason ??= this.#shutdownSeen
-        ? "the machine was powered off from inside"
-        : "the machine process ended unexpectedly";
+      this.endReason ??= describeEnd(this.#shutdownReason);
       this.agent.close();
       listener(this.endReason);
     });
@@ -61,5 +59,18 @@ export class Machine {
       guest_ip: this.slot.machineAddress,
       timings: this.timings,
     };
+  }
+}
+
+/** QEMU's own word for why it ends; none when it was killed. */
+function describeEnd(shutdownReason: unknown): string {
+  switch (shutdownReason) {
+    case "guest-shutdown":
+      return "it was powered off from inside";
+    case "guest-reset":
+    case "guest-panic":
+      return "its kernel crashed or was restarted from inside";
+    default:
+      return "its process ended unexpectedly";
   }
 }

@@ -32,7 +32,7 @@ async function settle(deps: StopDeps, entry: JournalEntry): Promise<void> {
     return null;
   });
   if (machine) deps.log.info({ machine: entry.machine_id }, "machine adopted");
-  else deps.table.markEnded(entry.machine_id, "the machine process ended while its node was down");
+  else deps.table.markEnded(entry.machine_id, "its process ended while its node was down");
 }
 
 async function adopt(deps: StopDeps, entry: JournalEntry): Promise<Machine | null> {

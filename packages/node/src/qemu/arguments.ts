@@ -35,12 +35,17 @@ export interface ColdBoot {
   kernelArguments: string;
 }
 
-/** Kernel command line of a cold boot. Under TCG the kernel cannot calibrate its clock and is told the frequency. */
+/**
+ * Kernel command line of a cold boot. Under TCG the kernel cannot calibrate its clock and is told the frequency. A panic
+ * restarts at once, and a restart is a triple fault, which ends QEMU: the other ways of a restart go through firmware,
+ * which a machine that was loaded does not have.
+ */
 export function kernelArguments(accelerator: Accelerator, tscKhz: number): string {
   const words = [
     "console=ttyS0",
     "quiet",
     "panic=-1",
+    "reboot=t",
     "init_on_alloc=0",
     "ipv6.disable=1",
     "net.ifnames=0",
