@@ -51,6 +51,10 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   pathBytes: "`cwd`",
   pathComponentBytes: null,
   namedProcesses: null,
-  forkChildrenHard: null,
-  forkChildrenDefault: null,
+  forkChildrenHard: "children of one fork, whatever is configured",
+  forkChildrenDefault: "children of one fork, unless the operator sets `VIV_FORK_CHILDREN`",
+  checkpointsPerOrg: "checkpoints of an organisation",
+  pageDefault: "checkpoints on a page where no `limit` is given",
+  pageMax: "checkpoints on a page; a larger `limit` counts as this one",
+  descriptionChars: "`description` of a template",
 };

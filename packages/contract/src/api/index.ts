@@ -1,3 +1,4 @@
+export * from "./checkpoints.ts";
 export * from "./errors.ts";
 export * from "./exec.ts";
 export * from "./ids.ts";
@@ -6,3 +7,4 @@ export * from "./runs.ts";
 export * from "./service.ts";
 export * from "./sessions.ts";
 export * from "./states.ts";
+export * from "./templates.ts";

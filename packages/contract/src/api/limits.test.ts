@@ -48,6 +48,10 @@ const ROWS: [what: string, found: number, expected: number][] = [
   ["path component", LIMITS.pathComponentBytes, 255],
   ["fork: hard cap", LIMITS.forkChildrenHard, 16],
   ["fork: configured cap", LIMITS.forkChildrenDefault, 4],
+  ["checkpoints per organisation", LIMITS.checkpointsPerOrg, 100],
+  ["pages: limit default 50", LIMITS.pageDefault, 50],
+  ["pages: limit above 200 is 200", LIMITS.pageMax, 200],
+  ["description of a template", LIMITS.descriptionChars, 512],
 ];
 
 test.each(ROWS)("%s", (_what, found, expected) => {

@@ -57,6 +57,10 @@ export const LIMITS = {
   namedProcesses: 32,
   forkChildrenHard: 16,
   forkChildrenDefault: 4,
+  checkpointsPerOrg: 100,
+  pageDefault: 50,
+  pageMax: 200,
+  descriptionChars: 512,
 } as const;
 
 /** The tiers of `size` (wire.md 4.1). `disk_gb` is the virtual size of the session's disk. */

@@ -130,6 +130,14 @@ export const NodeInfo = z.object({
   cgroup_v2: z.boolean(),
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
   /** What can be started here. */
-  baselines: z.array(z.object({ template: z.string(), size: z.string(), version: z.string().optional() })),
+  baselines: z.array(
+    z.object({
+      template: z.string(),
+      size: z.string(),
+      /** A StartSpec may ask for it as `<template>@<version>`, and never gets another. */
+      version: z.string().optional(),
+      created_at: z.string().optional(),
+    }),
+  ),
 });
 export type NodeInfo = z.infer<typeof NodeInfo>;

@@ -1,0 +1,79 @@
+import { z } from "zod";
+import { LIMITS } from "./limits.ts";
+import { SessionCreate } from "./sessions.ts";
+import { timestamp, wholeNumber } from "./wire-types.ts";
+
+const CHECKPOINT_NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+
+/** Body of `POST /v1/sessions/{id}/checkpoints` (part 2, 7). Unknown fields are ignored. */
+export const CheckpointCreate = z
+  .object({
+    name: z
+      .string()
+      .regex(
+        CHECKPOINT_NAME,
+        "must be 1 to 63 of a-z, 0-9 and hyphens, beginning and ending with a letter or digit",
+      )
+      .nullish(),
+    labels: SessionCreate.shape.labels,
+  })
+  .meta({ id: "CheckpointCreate" });
+export type CheckpointCreate = z.input<typeof CheckpointCreate>;
+
+export const Checkpoint = z
+  .object({
+    checkpoint_id: z.string(),
+    parent_session_id: z.string(),
+    /** The same value, under the name that other resources use. */
+    session_id: z.string(),
+    name: z.string().optional(),
+    labels: z.record(z.string(), z.string()).optional(),
+    /** Bytes stored for this checkpoint alone. */
+    size_bytes: z.int(),
+    created_at: timestamp,
+    timing: z.record(z.string(), z.int()).optional(),
+  })
+  .meta({ id: "Checkpoint" });
+export type Checkpoint = z.infer<typeof Checkpoint>;
+
+export const CheckpointList = z
+  .object({ checkpoints: z.array(Checkpoint), next_cursor: z.string().optional() })
+  .meta({ id: "CheckpointList" });
+export type CheckpointList = z.infer<typeof CheckpointList>;
+
+/** Body of `POST /v1/checkpoints/{cid}/sessions`: the fields of a create that the checkpoint does not settle. */
+export const CheckpointStart = SessionCreate.pick({
+  name: true,
+  labels: true,
+  external_id: true,
+  max_lifetime_ms: true,
+  idle_timeout_ms: true,
+  paused_ttl_ms: true,
+  on_pty_detach: true,
+  wake_on_http: true,
+  env: true,
+  secrets: true,
+  egress: true,
+  connections: true,
+  project_id: true,
+}).meta({ id: "CheckpointStart" });
+export type CheckpointStart = z.input<typeof CheckpointStart>;
+
+/** Body of `POST /v1/sessions/{id}/restore`: an id, or the name of a checkpoint of this session. */
+export const Restore = z.object({ checkpoint_id: z.string() }).meta({ id: "Restore" });
+export type Restore = z.input<typeof Restore>;
+
+/** Body of `POST /v1/sessions/{id}/fork` (wire.md 4.10). The configured cap is checked where it is known. */
+export const Fork = z
+  .object({ count: wholeNumber(1, LIMITS.forkChildrenHard).nullish() })
+  .meta({ id: "Fork" });
+export type Fork = z.input<typeof Fork>;
+
+export const ForkResult = z
+  .object({
+    parent_session_id: z.string(),
+    children: z.array(z.string()),
+    timing: z.record(z.string(), z.int()).optional(),
+  })
+  .meta({ id: "ForkResult" });
+export type ForkResult = z.infer<typeof ForkResult>;

@@ -1,0 +1,46 @@
+import { z } from "zod";
+import { LIMITS } from "./limits.ts";
+import { plainText, timestamp } from "./wire-types.ts";
+
+export const TEMPLATE_NAME_PATTERN = /^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/;
+
+/** Body of `POST /v1/sessions/{id}/templates` (part 2, 8). Unknown fields are ignored. */
+export const TemplateSave = z
+  .object({
+    name: z
+      .string()
+      .regex(
+        TEMPLATE_NAME_PATTERN,
+        "must be 1 to 63 of a-z, 0-9, dots and hyphens, beginning and ending with a letter or digit",
+      ),
+    description: plainText(1, LIMITS.descriptionChars).nullish(),
+  })
+  .meta({ id: "TemplateSave" });
+export type TemplateSave = z.input<typeof TemplateSave>;
+
+export const TEMPLATE_KINDS = ["official", "user"] as const;
+export const TEMPLATE_STATUSES = ["queued", "building", "ready", "failed"] as const;
+
+export const Template = z
+  .object({
+    name: z.string(),
+    kind: z.enum(TEMPLATE_KINDS),
+    description: z.string().optional(),
+    /** Of an official template only where its node tells when it was made. */
+    created_at: timestamp.optional(),
+    status: z.enum(TEMPLATE_STATUSES),
+    /** The newest ready version. */
+    version: z.string().optional(),
+    /** All ready versions, newest first. */
+    versions: z.array(z.string()),
+    /** The smallest size that a session of it can have. */
+    size: z.string().optional(),
+    /** Whether memory was saved, so that sessions begin with its processes running. */
+    memory: z.boolean(),
+    timing: z.record(z.string(), z.int()).optional(),
+  })
+  .meta({ id: "Template" });
+export type Template = z.infer<typeof Template>;
+
+export const TemplateList = z.object({ templates: z.array(Template) }).meta({ id: "TemplateList" });
+export type TemplateList = z.infer<typeof TemplateList>;
