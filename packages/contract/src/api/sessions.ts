@@ -70,6 +70,19 @@ export const SessionCreate = z
 export type SessionCreate = z.input<typeof SessionCreate>;
 export type ParsedSessionCreate = z.output<typeof SessionCreate>;
 
+/** Where a create's time went, in milliseconds (performance.md "Stage timings"); shown to who asks for it. */
+export const CreateTiming = z
+  .object({
+    place: z.int().meta({ description: "until the node was asked for a machine" }),
+    queue: z.int().optional().meta({ description: "until the node had room for it" }),
+    disk: z.int().optional().meta({ description: "making its disk" }),
+    load: z.int().optional().meta({ description: "starting it and loading the baseline" }),
+    handshake: z.int().optional().meta({ description: "until its agent had a new identity" }),
+    total: z.int().meta({ description: "from the request to live" }),
+  })
+  .meta({ id: "CreateTiming" });
+export type CreateTiming = z.infer<typeof CreateTiming>;
+
 /** The session record (interface "Session record", wire.md 4.4). Unset optional fields are omitted, never null. */
 export const SessionRecord = z
   .object({
@@ -102,7 +115,7 @@ export const SessionRecord = z
     resumed_at: timestamp.optional(),
     ended_at: timestamp.optional(),
     end_reason: z.enum(END_REASONS).optional(),
-    timing: z.record(z.string(), z.int()).optional(),
+    timing: CreateTiming.optional(),
   })
   .meta({ id: "Session" });
 export type SessionRecord = z.infer<typeof SessionRecord>;

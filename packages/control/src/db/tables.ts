@@ -1,3 +1,4 @@
+import type { CreateTiming } from "@vivarium/contract/api";
 import type { ColumnType, Generated } from "kysely";
 
 /** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
@@ -78,7 +79,7 @@ export interface SessionTable {
   live_since: Date | null;
   ended_at: Date | null;
   end_reason: string | null;
-  timings: Json<Record<string, number> | null> | null;
+  timings: Json<CreateTiming | null> | null;
   provision_claimed_until: Date | null;
   destroy_after: Date | null;
   machine_released_at: Date | null;

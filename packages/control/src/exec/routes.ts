@@ -4,6 +4,7 @@ import { z } from "zod";
 import { type Scope, scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
+import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
@@ -15,7 +16,7 @@ import { type CommandInput, execCall, openExec } from "./open-exec.ts";
 import { streamFrames } from "./stream.ts";
 import { waitForLive } from "./wait-for-live.ts";
 
-const ExecQuery = z.object({ stream: z.enum(["true", "false", "1", "0"]).optional() });
+const ExecQuery = z.object({ stream: queryFlag.optional() });
 const tags = ["Exec"];
 
 type ExecRouteDeps = SessionExecDeps & DestroyDeps;
@@ -40,7 +41,7 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
     async (request, reply) => {
       const call = { sessionId: request.params.id, input: request.body };
       const scope = scopeOf(principalOf(request));
-      if (request.query.stream === "true" || request.query.stream === "1") {
+      if (request.query.stream) {
         return await execStreamed(deps, scope, call, reply);
       }
       const { session, result } = await execBuffered(deps, scope, call);

@@ -1,6 +1,12 @@
 /** Query strings, read strictly: a value that is no UTF-8 is refused by its name, and never replaced by another text. */
 import type { FastifyInstance } from "fastify";
+import { z } from "zod";
 import { invalidField } from "./validation.ts";
+
+/** A boolean parameter (wire.md 1.2). */
+export const queryFlag = z
+  .enum(["true", "false", "1", "0"])
+  .transform((text) => text === "true" || text === "1");
 
 /** Name of the first parameter that could not be read. A symbol, so that no caller can send it. */
 const UNREADABLE = Symbol("unreadable");

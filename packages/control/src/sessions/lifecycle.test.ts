@@ -102,6 +102,39 @@ test("a node without room is asked again until it has some", async () => {
   await control.until(id, "live");
 });
 
+test("where the time of a create went is told to who asks", async () => {
+  const letGo = holdStarts();
+  const early = await control.ask("POST /v1/sessions?timing=true", {
+    headers: { "idempotency-key": "timing" },
+  });
+  expect([early.status, early.body.timing]).toEqual([200, undefined]);
+  const id = early.body.session_id as string;
+  letGo();
+  expect((await control.until(id, "live")).body).not.toHaveProperty("timing");
+  const { timing } = (await control.ask(`GET /v1/sessions/${id}?timing=true`)).body;
+  expect(timing).toEqual({
+    place: expect.any(Number),
+    queue: 1,
+    disk: 2,
+    load: 3,
+    handshake: 4,
+    total: expect.any(Number),
+  });
+  expect(timing.place).toBeGreaterThanOrEqual(0);
+  expect(timing.total).toBeGreaterThanOrEqual(timing.place);
+  const replay = await control.ask("POST /v1/sessions?timing=1", {
+    headers: { "idempotency-key": "timing" },
+  });
+  expect([replay.headers["idempotent-replayed"], replay.body.timing]).toEqual(["true", timing]);
+  for (const query of ["timing=yes", "timing=true&timing=true"]) {
+    const answer = await control.ask(`GET /v1/sessions/${id}?${query}`);
+    expect([answer.status, answer.body.error]).toEqual([
+      400,
+      expect.stringMatching(/^timing: must be one of/),
+    ]);
+  }
+});
+
 /** The row that a process leaves behind when it dies while it provisions. */
 async function insertOrphan(age: string): Promise<string> {
   const id = randomId();
@@ -118,6 +151,9 @@ async function insertOrphan(age: string): Promise<string> {
 test("a create survives the death of the process that took it", async () => {
   const id = await insertOrphan("1 minute");
   await control.until(id, "live");
+  // All that time it had not been asked of a node.
+  const { timing } = (await control.ask(`GET /v1/sessions/${id}?timing=true`)).body;
+  expect(timing.place).toBeGreaterThanOrEqual(60_000);
 });
 
 test("provisioning that takes more than five minutes fails", async () => {

@@ -73,7 +73,9 @@ async function provision(deps: ProvisionDeps, session: SessionRow, cancel: Abort
   else await failProvisioning(deps, session, outcome.reason ?? "the machine ended while it started");
 }
 
-type Outcome = MachineStatus | { state: "refused"; reason: string } | "cancelled";
+/** A machine, and how long after the create the node was asked for it. */
+type Started = MachineStatus & { placeMs: number };
+type Outcome = Started | { state: "refused"; reason: string } | "cancelled";
 
 /** Asks the node until it gives a machine or a final no, or the time for provisioning is over. */
 async function startWithin(
@@ -85,8 +87,10 @@ async function startWithin(
   const deadline = AbortSignal.timeout(Math.max(remainingMs, 0));
   const signal = AbortSignal.any([cancelled, deadline]);
   while (!signal.aborted) {
+    const placeMs = ageMs(session);
     try {
-      return await deps.nodes.startMachine(machineIdOf(session), startSpec(session), signal);
+      const machine = await deps.nodes.startMachine(machineIdOf(session), startSpec(session), signal);
+      return { ...machine, placeMs };
     } catch (error) {
       if (!(error instanceof NodeError)) throw error;
       if (signal.aborted) break;
@@ -110,8 +114,8 @@ async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortCo
   return "cancelled";
 }
 
-async function hand(deps: ProvisionDeps, session: SessionRow, machine: MachineStatus): Promise<void> {
-  const timings = { ...machine.timings, total: Date.now() - session.created_at.getTime() };
+async function hand(deps: ProvisionDeps, session: SessionRow, machine: Started): Promise<void> {
+  const timings = { place: machine.placeMs, ...machine.timings, total: ageMs(session) };
   const move = decide(session, "provisioned");
   const row = move && (await untilStored(() => saveMove(deps.db, session.id, move, { timings })));
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
@@ -132,6 +136,11 @@ export async function failProvisioning(
   if (!row) return;
   deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
   await releaseMachine(deps, row);
+}
+
+/** The database's clock made the row, so an age of less than nothing is possible. */
+function ageMs({ created_at: createdAt }: SessionRow): number {
+  return Math.max(0, Date.now() - createdAt.getTime());
 }
 
 function startSpec(session: SessionRow) {

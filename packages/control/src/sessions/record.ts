@@ -10,8 +10,10 @@ import {
 } from "@vivarium/contract/api";
 import type { SessionRow } from "./store.ts";
 
-export function toRecord(row: SessionRow): SessionRecord {
-  return row.state === "destroyed" ? toEndedRecord(row) : toCurrentRecord(row, row.state);
+export function toRecord(row: SessionRow, { withTiming = false } = {}): SessionRecord {
+  if (row.state === "destroyed") return toEndedRecord(row);
+  const record = toCurrentRecord(row, row.state);
+  return withTiming && row.timings ? { ...record, timing: row.timings } : record;
 }
 
 function toCurrentRecord(row: SessionRow, state: WireState): SessionRecord {

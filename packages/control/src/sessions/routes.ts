@@ -3,6 +3,7 @@ import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
+import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import type { Activity } from "./activity.ts";
 import { type CreateDeps, createSession } from "./create.ts";
@@ -17,6 +18,8 @@ export const SessionParams = z.object({ id: z.string() });
 
 /** What a DELETE may give as its reason: the first two of the end reasons. */
 const DeleteQuery = z.object({ reason: z.enum([END_REASONS[0], END_REASONS[1]]).optional() });
+/** `timing=true`: the record tells where the time of its create went, once it is over. */
+const RecordQuery = z.object({ timing: queryFlag.optional() });
 const tags = ["Sessions"];
 
 type SessionRouteDeps = CreateDeps & DestroyDeps & { activity: Activity };
@@ -29,6 +32,7 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
         operationId: "createSession",
         summary: "Create a session; it answers at once and is provisioned behind",
         tags,
+        querystring: RecordQuery,
         headers: z.object({ "idempotency-key": z.string().optional() }),
         body: SessionCreate,
         response: {
@@ -42,7 +46,7 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
       const input = { body: request.body, idempotencyKey };
       const { session, isReplay } = await createSession(deps, principalOf(request), input);
       if (isReplay) void reply.header("idempotent-replayed", "true");
-      return toRecord(session);
+      return toRecord(session, { withTiming: request.query.timing });
     },
   );
   server.get(
@@ -78,12 +82,13 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
         summary: "Read a session",
         tags,
         params: SessionParams,
+        querystring: RecordQuery,
         response: { 200: SessionRecord, ...errorAnswers("not_found") },
       },
     },
     async (request) => {
       const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(upToDate(deps.activity, row));
+      return toRecord(upToDate(deps.activity, row), { withTiming: request.query.timing });
     },
   );
   server.delete(

@@ -1,4 +1,4 @@
-import { LIMITS, type SessionState } from "@vivarium/contract/api";
+import { type CreateTiming, LIMITS, type SessionState } from "@vivarium/contract/api";
 import { type Insertable, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -63,7 +63,7 @@ export async function findSessionById(db: Queries, id: string): Promise<SessionR
 
 export interface Extra {
   statusReason?: string;
-  timings?: Record<string, number>;
+  timings?: CreateTiming;
 }
 
 /** Writes a decided move, if the session still stands where it was decided on. */
