@@ -5,9 +5,11 @@ import type {
   RunRequest,
   RunResult,
 } from "@vivarium/contract/api";
+import { Checkpoints } from "./checkpoints.ts";
 import { batchExec } from "./exec.ts";
 import { runCode } from "./runs.ts";
 import { Sessions } from "./sessions.ts";
+import { Templates } from "./templates.ts";
 import { type CallOptions, type Fetch, sendJson, type Transport } from "./transport.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:7400";
@@ -40,6 +42,10 @@ export interface ClientOptions {
 export class Client {
   /** Virtual machines that live across calls. */
   readonly sessions: Sessions;
+  /** Saved instants of sessions. */
+  readonly checkpoints: Checkpoints;
+  /** What sessions start from. */
+  readonly templates: Templates;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -51,6 +57,8 @@ export class Client {
       sleep: options.sleep ?? sleep,
     };
     this.sessions = new Sessions(this.#transport);
+    this.checkpoints = new Checkpoints(this.#transport);
+    this.templates = new Templates(this.#transport);
   }
 
   /**

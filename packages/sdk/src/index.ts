@@ -1,18 +1,26 @@
 export type {
   BatchExecRequest,
   BatchExecResult,
+  Checkpoint,
+  CheckpointCreate,
+  CheckpointList,
+  CheckpointStart,
   ExecExit,
   ExecRequest,
   ExecResult,
+  Fork,
+  ForkResult,
   Health,
   Language,
   RunRequest,
   RunResult,
   SessionCreate,
-  SessionList,
-  SessionRecord,
+  Template,
+  TemplateList,
+  TemplateSave,
 } from "@vivarium/contract/api";
 export { Client, type ClientOptions } from "./client.ts";
 export { type ClientErrorCode, VivariumError } from "./errors.ts";
 export type { ExecEvent } from "./exec.ts";
-export type { CallOptions, Fetch } from "./transport.ts";
+export type { SessionList, SessionRecord } from "./session-record.ts";
+export type { CallOptions, Fetch, TimedOptions } from "./transport.ts";

@@ -1,16 +1,9 @@
-import type {
-  EndReason,
-  ExecRequest,
-  ExecResult,
-  ListState,
-  SessionCreate,
-  SessionList,
-  SessionRecord,
-} from "@vivarium/contract/api";
+import type { EndReason, ExecRequest, ExecResult, ListState, SessionCreate } from "@vivarium/contract/api";
 import { VivariumError } from "./errors.ts";
 import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
 import { paginate } from "./paginator.ts";
-import { type CallOptions, send, sendJson, type Transport } from "./transport.ts";
+import type { SessionList, SessionRecord } from "./session-record.ts";
+import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
 
 const WAIT_TIMEOUT_MS = 5 * 60_000;
 const FIRST_POLL_MS = 50;
@@ -28,17 +21,21 @@ export class Sessions {
    * Creates a session. It answers at once, usually with `state: "creating"`; a command sent to it waits until it is
    * live. A repeated request after a broken connection never makes a second session.
    *
+   * It starts from a `template` or `from_checkpoint`; `idle_timeout_ms` pauses it after a while without activity,
+   * `paused_ttl_ms` ends it when it was paused that long, `max_lifetime_ms` bounds its life.
+   *
    * @example
-   * const session = await client.sessions.create({ size: "small", env: { GREETING: "hello" } });
+   * const session = await client.sessions.create({ size: "small", idle_timeout_ms: 60_000 });
    * console.log(session.session_id);
    */
   create(
     request: SessionCreate = {},
-    options: CallOptions & { idempotencyKey?: string } = {},
+    options: TimedOptions & { idempotencyKey?: string } = {},
   ): Promise<SessionRecord> {
     return sendJson(this.#transport, {
       method: "POST",
       path: "/v1/sessions",
+      query: { timing: options.timing },
       body: request,
       headers: { "idempotency-key": options.idempotencyKey ?? crypto.randomUUID() },
       repeatable: true,
@@ -52,12 +49,13 @@ export class Sessions {
    * @example
    * const { state } = await client.sessions.get(sessionId);
    */
-  get(sessionId: string, options: CallOptions = {}): Promise<SessionRecord> {
+  get(sessionId: string, options: TimedOptions = {}): Promise<SessionRecord> {
     return sendJson(this.#transport, {
       method: "GET",
       path: sessionPath(sessionId),
+      query: { timing: options.timing },
       repeatable: true,
-      ...options,
+      signal: options.signal,
     });
   }
 
@@ -117,6 +115,58 @@ export class Sessions {
   }
 
   /**
+   * Saves a session with its memory and processes and stops its machine; everything is durable when the promise
+   * resolves. The next command wakes it, as does `resume`, or the clock at `wakeAt` (at most 90 days ahead). Pausing a
+   * paused session replaces its `wakeAt`, or clears it.
+   *
+   * @example
+   * await client.sessions.pause(sessionId, { wakeAt: new Date(Date.now() + 3_600_000) });
+   */
+  pause(
+    sessionId: string,
+    request: { wakeAt?: Date | string } = {},
+    options: TimedOptions = {},
+  ): Promise<SessionRecord> {
+    const { wakeAt } = request;
+    const wake_at = wakeAt instanceof Date ? wakeAt.toISOString() : wakeAt;
+    return this.#change(sessionId, "pause", { wake_at }, true, options);
+  }
+
+  /**
+   * Wakes a paused session; it is live when the promise resolves. Does nothing to a live one. Commands wake a session
+   * by themselves, so this is for waking it ahead of them.
+   *
+   * @example
+   * const { state } = await client.sessions.resume(sessionId); // "live"
+   */
+  resume(sessionId: string, options: TimedOptions = {}): Promise<SessionRecord> {
+    return this.#change(sessionId, "resume", {}, true, options);
+  }
+
+  /**
+   * Makes `count` new sessions (1 unless told) from this one's memory, processes and disk at one instant. All are live
+   * when the promise resolves, or none exists. The parent goes on as it was. A request whose answer was lost is not
+   * sent again: the children may exist.
+   *
+   * @example
+   * const { children } = await client.sessions.fork(sessionId, { count: 4 });
+   */
+  fork(sessionId: string, request: Fork = {}, options: TimedOptions = {}): Promise<ForkResult> {
+    return this.#change(sessionId, "fork", request, false, options);
+  }
+
+  /**
+   * Takes a session back to one of its checkpoints, or to the one that it was started from; given by id, or by name.
+   * Memory, processes and disk are replaced, id and settings stay. It is live when the promise resolves.
+   *
+   * @example
+   * await client.sessions.restore(sessionId, "before-upgrade");
+   */
+  restore(sessionId: string, checkpoint: string, options: TimedOptions = {}): Promise<SessionRecord> {
+    return this.#change(sessionId, "restore", { checkpoint_id: checkpoint }, false, options);
+  }
+
+  /**
    * Runs a command to its end and returns its output, at most 4 MiB of each stream. A non-zero exit code and a timeout
    * are results, not errors.
    *
@@ -155,11 +205,11 @@ export class Sessions {
    */
   async waitUntilLive(
     sessionId: string,
-    options: CallOptions & { timeoutMs?: number } = {},
+    options: TimedOptions & { timeoutMs?: number } = {},
   ): Promise<SessionRecord> {
     const deadline = Date.now() + (options.timeoutMs ?? WAIT_TIMEOUT_MS);
     for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(pollMs * 1.5, SLOWEST_POLL_MS)) {
-      const record = await this.get(sessionId, { signal: options.signal });
+      const record = await this.get(sessionId, { timing: options.timing, signal: options.signal });
       if (record.state === "failed") {
         const reason = record.status_reason ?? "no reason given";
         throw new VivariumError("session_failed", `session ${sessionId} could not start: ${reason}`);
@@ -172,6 +222,17 @@ export class Sessions {
       await this.#transport.sleep(pollMs, options.signal);
       options.signal?.throwIfAborted();
     }
+  }
+
+  #change<T>(
+    sessionId: string,
+    verb: "pause" | "resume" | "fork" | "restore",
+    body: object,
+    repeatable: boolean,
+    { timing, signal }: TimedOptions,
+  ): Promise<T> {
+    const path = `${sessionPath(sessionId)}/${verb}`;
+    return sendJson(this.#transport, { method: "POST", path, query: { timing }, body, repeatable, signal });
   }
 }
 

@@ -23,6 +23,12 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
+/** Options of calls that start, stop or save a machine. */
+export interface TimedOptions extends CallOptions {
+  /** Asks for `timing` in the answer: milliseconds per stage. */
+  timing?: boolean;
+}
+
 interface Call extends CallOptions {
   method: "GET" | "POST" | "DELETE";
   path: string;

@@ -1,0 +1,81 @@
+import type { Template, TemplateList, TemplateSave } from "@vivarium/contract/api";
+import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
+
+/** Templates: what sessions start from. Reached as `client.templates`. */
+export class Templates {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Saves a live or paused session as a template of your own. Under a name that exists already this adds a version.
+   * Memory is saved as well, unless the session holds secrets (`memory` tells).
+   *
+   * @example
+   * await client.templates.save(sessionId, { name: "with-tools" });
+   * const session = await client.sessions.create({ template: "with-tools" });
+   */
+  save(sessionId: string, request: TemplateSave, options: TimedOptions = {}): Promise<Template> {
+    const { timing, signal } = options;
+    return sendJson(this.#transport, {
+      method: "POST",
+      path: `/v1/sessions/${encodeURIComponent(sessionId)}/templates`,
+      query: { timing },
+      body: request,
+      repeatable: false,
+      signal,
+    });
+  }
+
+  /**
+   * Official templates, then your own, by name.
+   *
+   * @example
+   * const { templates } = await client.templates.list();
+   */
+  list(options: CallOptions = {}): Promise<TemplateList> {
+    return sendJson(this.#transport, {
+      method: "GET",
+      path: "/v1/templates",
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * One template: `name`, or `name@version`.
+   *
+   * @example
+   * const { versions } = await client.templates.get("with-tools");
+   */
+  get(name: string, options: CallOptions = {}): Promise<Template> {
+    return sendJson(this.#transport, {
+      method: "GET",
+      path: templatePath(name),
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * Deletes a template of your own, or with `name@version` one of its versions. Sessions and checkpoints made from it
+   * go on.
+   *
+   * @example
+   * await client.templates.delete("with-tools@1");
+   */
+  async delete(name: string, options: CallOptions = {}): Promise<void> {
+    await send(this.#transport, {
+      method: "DELETE",
+      path: templatePath(name),
+      repeatable: true,
+      ...options,
+    });
+  }
+}
+
+function templatePath(name: string): string {
+  return `/v1/templates/${encodeURIComponent(name)}`;
+}
