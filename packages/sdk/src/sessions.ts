@@ -1,4 +1,12 @@
-import type { EndReason, ExecRequest, ExecResult, ListState, SessionCreate } from "@vivarium/contract/api";
+import type {
+  EndReason,
+  ExecRequest,
+  ExecResult,
+  Fork,
+  ForkResult,
+  ListState,
+  SessionCreate,
+} from "@vivarium/contract/api";
 import { VivariumError } from "./errors.ts";
 import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
 import { paginate } from "./paginator.ts";
