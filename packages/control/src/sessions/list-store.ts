@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import type { Cursor } from "./cursor.ts";
+import type { Cursor } from "../http/cursor.ts";
 import type { SessionRow } from "./store.ts";
 
 /** Newest first by creation. */
@@ -31,7 +31,7 @@ export async function listEnded(
     .orderBy("ended_at", "desc")
     .orderBy("id", "desc")
     .limit(limit);
-  if (after) query = query.where(sql<boolean>`(ended_at, id) < (${after.endedAt}, ${after.id})`);
+  if (after) query = query.where(sql<boolean>`(ended_at, id) < (${after.at}, ${after.id})`);
   return (await query.execute()) as SessionRow[];
 }
 

@@ -1,7 +1,8 @@
+import { SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, startControl } from "../control.test-support.ts";
-import { decodeCursor, encodeCursor } from "./cursor.ts";
+import { decodeCursor, encodeCursor } from "../http/cursor.ts";
 
 let control: Control;
 const current: string[] = [];
@@ -116,9 +117,9 @@ test("unknown query parameters are ignored", async () => {
 });
 
 test("a cursor is taken back only as it was given", () => {
-  const cursor = { endedAt: new Date("2026-01-02T03:04:05.678Z"), id: randomId() };
+  const cursor = { at: new Date("2026-01-02T03:04:05.678Z"), id: randomId() };
   const text = encodeCursor(cursor);
-  expect(decodeCursor(text)).toEqual(cursor);
+  expect(decodeCursor(text, SESSION_ID_PATTERN)).toEqual(cursor);
   for (const wrong of [
     `${text}=`,
     text.slice(1),
@@ -126,7 +127,7 @@ test("a cursor is taken back only as it was given", () => {
     Buffer.from("1.2").toString("base64url"),
     "é",
   ]) {
-    expect(() => decodeCursor(wrong)).toThrow(/^cursor: must be the next_cursor/);
+    expect(() => decodeCursor(wrong, SESSION_ID_PATTERN)).toThrow(/^cursor: must be the next_cursor/);
   }
 });
 

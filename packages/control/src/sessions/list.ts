@@ -1,10 +1,10 @@
-import { LIMITS, LIST_STATES, type ListState } from "@vivarium/contract/api";
+import { LIMITS, LIST_STATES, type ListState, SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import { plainText } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
+import { decodeCursor, encodeCursor } from "../http/cursor.ts";
 import { invalidField } from "../http/validation.ts";
-import { decodeCursor, encodeCursor } from "./cursor.ts";
 import { listCurrent, listEnded } from "./list-store.ts";
 import type { SessionRow } from "./store.ts";
 
@@ -48,10 +48,10 @@ async function listHistory(db: Queries, scope: Scope, limit: number, query: List
   if (query.external_id !== undefined) {
     throw invalidField("external_id", "cannot be combined with state=ended");
   }
-  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor);
+  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, SESSION_ID_PATTERN);
   const rows = await listEnded(db, scope, { after, limit: limit + 1 });
   const sessions = rows.slice(0, limit);
   const last = sessions.at(-1);
   if (rows.length <= limit || !last?.ended_at) return { sessions };
-  return { sessions, nextCursor: encodeCursor({ endedAt: last.ended_at, id: last.id }) };
+  return { sessions, nextCursor: encodeCursor({ at: last.ended_at, id: last.id }) };
 }

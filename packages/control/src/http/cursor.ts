@@ -1,0 +1,21 @@
+/** The place in a list, newest first, after which the next page starts. Opaque to callers; it grants nothing. */
+import { invalidField } from "./validation.ts";
+
+export interface Cursor {
+  at: Date;
+  id: string;
+}
+
+export function encodeCursor({ at, id }: Cursor): string {
+  return Buffer.from(`${at.getTime()}.${id}`).toString("base64url");
+}
+
+export function decodeCursor(text: string, idPattern: RegExp): Cursor {
+  const [time = "", id = "", ...rest] = Buffer.from(text, "base64url").toString("latin1").split(".");
+  const isOurs = /^[0-9]{1,14}$/.test(time) && idPattern.test(id) && rest.length === 0;
+  const cursor = { at: new Date(Number(time)), id };
+  if (!isOurs || encodeCursor(cursor) !== text) {
+    throw invalidField("cursor", "must be the next_cursor of an earlier answer, unchanged");
+  }
+  return cursor;
+}
