@@ -12,6 +12,7 @@ import { addExecRoutes } from "./exec/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
+import { Operations } from "./operations/operations.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import { Activity } from "./sessions/activity.ts";
@@ -68,6 +69,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     close: async () => {
       stopping.abort();
       await server.close();
+      await parts.operations.stop();
       await parts.provisioner.stop();
       await sweeping;
       await parts.activity.flush();
@@ -99,6 +101,7 @@ function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: 
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
     activity: new Activity(base),
+    operations: new Operations({ ...base, signals }),
     provisioner: new Provisioner({ ...base, signals }),
     unknownSince: new Map<string, number>(),
   };

@@ -10,6 +10,8 @@ import {
   NODE_ERRORS,
   type NodeErrorCode,
   type NodeInfo,
+  type SnapshotSpec,
+  type SnapshotStatus,
   type StartSpec,
 } from "@vivarium/contract/node";
 
@@ -70,6 +72,7 @@ export class Output {
 export class ScriptedNode {
   readonly socketPath: string;
   readonly machines = new Map<string, MachineStatus & { spec?: StartSpec }>();
+  readonly snapshots = new Map<string, SnapshotStatus & { spec?: SnapshotSpec }>();
   readonly execs: (ExecCall & { machineId: string })[] = [];
   readonly files = new Map<string, Buffer>();
   info: NodeInfo = {
@@ -86,6 +89,9 @@ export class ScriptedNode {
   onStart: (machineId: string) => Promise<void> | void = () => {};
   onExec: (call: ExecCall, output: () => Output) => Promise<void> | void = (_call, output) => output().exit();
   onDelete: (machineId: string) => Promise<void> | void = () => {};
+  /** Called before a snapshot is made; throws a Refusal, or waits. */
+  onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
+  onContinue: (machineId: string) => Promise<void> | void = () => {};
 
   readonly #folder = mkdtempSync(path.join(tmpdir(), "scripted-node-"));
   #server: Server | undefined;
@@ -130,6 +136,17 @@ export class ScriptedNode {
         await this.onDelete(id);
         this.machines.delete(id);
         return void response.writeHead(204).end();
+      case "POST machines/:id/continue":
+        return answer(response, await this.#continue(id));
+      case "GET snapshots":
+        return answer(response, { snapshots: [...this.snapshots.values()] });
+      case "GET snapshots/:id":
+        return answer(response, this.#snapshot(id));
+      case "PUT snapshots/:id":
+        return answer(response, await this.#save(id, JSON.parse(body.toString()) as SnapshotSpec));
+      case "DELETE snapshots/:id":
+        this.snapshots.delete(id);
+        return void response.writeHead(204).end();
       case "POST machines/:id/exec":
         return await this.#exec(id, JSON.parse(body.toString()) as ExecCall, response);
       case "PUT machines/:id/files":
@@ -140,21 +157,78 @@ export class ScriptedNode {
     }
   }
 
+  /** The same start again gives the same machine, another one under its name is refused. */
   async #start(id: string, spec: StartSpec): Promise<MachineStatus> {
     await this.onStart(id);
+    const known = this.machines.get(id);
+    if (known?.spec && JSON.stringify(known.spec) !== JSON.stringify(spec))
+      throw new Refusal("machine_conflict");
+    if (known?.spec) return statusOf(known);
+    if (spec.snapshot_id) this.#snapshot(spec.snapshot_id);
     const timings = { queue: 1, disk: 2, load: 3, handshake: 4 };
-    const status = { machine_id: id, state: "running" as const, timings };
+    const state = spec.hold ? ("held" as const) : ("running" as const);
+    const status = { machine_id: id, state, timings };
     this.machines.set(id, { ...status, spec });
     return status;
   }
 
-  async #exec(id: string, call: ExecCall, response: ServerResponse): Promise<void> {
+  async #continue(id: string): Promise<MachineStatus> {
+    await this.onContinue(id);
+    const machine = this.#machine(id);
+    machine.state = "running";
+    return statusOf(machine);
+  }
+
+  async #save(id: string, spec: SnapshotSpec): Promise<SnapshotStatus> {
+    await this.onSnapshot(id, spec);
+    const known = this.snapshots.get(id);
+    if (known?.spec && JSON.stringify(known.spec) !== JSON.stringify(spec))
+      throw new Refusal("snapshot_conflict");
+    if (known) return known;
+    const source = "machine_id" in spec ? this.#capture(spec) : this.#snapshot(spec.snapshot_id);
+    const status: SnapshotStatus & { spec?: SnapshotSpec } = {
+      snapshot_id: id,
+      state: "ready",
+      template: source.template,
+      size: source.size,
+      bytes: "machine_id" in spec ? 4096 : 0,
+      created_at: new Date().toISOString(),
+      timings: { freeze: 1, state: 2, memory: 3, disk: 4, publish: 5, stopped: 6 },
+      spec,
+    };
+    this.snapshots.set(id, status);
+    return status;
+  }
+
+  #capture(spec: Extract<SnapshotSpec, { machine_id: string }>): { template: string; size: string } {
+    const machine = this.#machine(spec.machine_id);
+    if (machine.state === "held") throw new Refusal("machine_held");
+    if (spec.then === "hold") machine.state = "held";
+    return { template: machine.spec?.template ?? "base", size: machine.spec?.size ?? "small" };
+  }
+
+  #machine(id: string): MachineStatus & { spec?: StartSpec } {
     const machine = this.machines.get(id);
     if (!machine) throw new Refusal("machine_not_found");
     if (machine.state === "ended") throw new Refusal("machine_gone");
+    return machine;
+  }
+
+  #snapshot(id: string): SnapshotStatus {
+    const snapshot = this.snapshots.get(id);
+    if (!snapshot) throw new Refusal("snapshot_not_found");
+    return snapshot;
+  }
+
+  async #exec(id: string, call: ExecCall, response: ServerResponse): Promise<void> {
+    if (this.#machine(id).state === "held") throw new Refusal("machine_held");
     this.execs.push({ ...call, machineId: id });
     await this.onExec(call, () => new Output(response));
   }
+}
+
+function statusOf({ spec: _spec, ...status }: MachineStatus & { spec?: StartSpec }): MachineStatus {
+  return status;
 }
 
 async function readAll(request: IncomingMessage): Promise<Buffer> {

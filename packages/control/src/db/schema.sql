@@ -92,9 +92,9 @@ create table sessions (
   destroy_on_completion boolean not null,
   command_capture text not null,
   wake_on_http boolean not null,
-  created_at timestamp(3) with time zone not null default now(),
-  last_active_at timestamp(3) with time zone not null default now(),
-  state_changed_at timestamp(3) with time zone not null default now(),
+  created_at timestamp(3) with time zone not null default service_now(),
+  last_active_at timestamp(3) with time zone not null default service_now(),
+  state_changed_at timestamp(3) with time zone not null default service_now(),
   live_since timestamp(3) with time zone,
   ended_at timestamp(3) with time zone,
   end_reason text,
@@ -102,21 +102,44 @@ create table sessions (
   provision_claimed_until timestamp(3) with time zone,
   destroy_after timestamp(3) with time zone,
   machine_released_at timestamp(3) with time zone,
+  paused_at timestamp(3) with time zone,
+  resumed_at timestamp(3) with time zone,
+  wake_at timestamp(3) with time zone,
+  wake_retry_at timestamp(3) with time zone,
+  wake_drop_at timestamp(3) with time zone,
+  due_at timestamp(3) with time zone,
+  op text,
+  op_id text,
+  op_input jsonb,
+  op_claimed_until timestamp(3) with time zone,
+  snapshot_id text,
+  snapshot_bytes bigint,
+  origin_snapshot_id text,
+  origin_checkpoint_id text,
+  parent_session_id text,
+  template_version text,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
+  constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
+  constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
   constraint sessions_id_check CHECK ((id ~ '^[a-z0-9]{21}$'::text)),
   constraint sessions_incarnation_check CHECK ((incarnation >= 0)),
   constraint sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE SET NULL,
+  constraint sessions_op_check CHECK ((op = ANY (ARRAY['pause'::text, 'wake'::text, 'restore'::text, 'checkpoint'::text, 'fork'::text, 'save_template'::text, 'continue'::text]))),
   constraint sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
   constraint sessions_origin_check CHECK ((origin = ANY (ARRAY['api'::text, 'run'::text]))),
   constraint sessions_pkey PRIMARY KEY (id),
   constraint sessions_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
   constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text])))
 );
-CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE (state = ANY (ARRAY['creating'::text, 'live'::text]));
+CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE ((state = ANY (ARRAY['creating'::text, 'live'::text])) OR ((state = 'paused'::text) AND (op = ANY (ARRAY['wake'::text, 'restore'::text]))));
 CREATE INDEX sessions_creating ON public.sessions USING btree (provision_claimed_until) WHERE (state = 'creating'::text);
 CREATE INDEX sessions_current ON public.sessions USING btree (org_id, created_at DESC, id DESC) WHERE (state <> 'destroyed'::text);
 CREATE INDEX sessions_destroy_after ON public.sessions USING btree (destroy_after) WHERE ((destroy_after IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_due ON public.sessions USING btree (due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX sessions_ended ON public.sessions USING btree (org_id, ended_at DESC, id DESC) WHERE (state = 'destroyed'::text);
 CREATE INDEX sessions_external ON public.sessions USING btree (org_id, external_id, created_at DESC) WHERE ((external_id IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_operations ON public.sessions USING btree (op_claimed_until) WHERE ((op IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id) WHERE (origin_snapshot_id IS NOT NULL);
+CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);
 CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
 CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));

@@ -1,5 +1,6 @@
 import type { CreateTiming } from "@vivarium/contract/api";
 import type { ColumnType, Generated } from "kysely";
+import type { OperationInput, OperationKind } from "../operations/operation.ts";
 
 /** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
 export interface Tables {
@@ -83,6 +84,22 @@ export interface SessionTable {
   provision_claimed_until: Date | null;
   destroy_after: Date | null;
   machine_released_at: Date | null;
+  paused_at: Date | null;
+  resumed_at: Date | null;
+  wake_at: Date | null;
+  wake_retry_at: Date | null;
+  wake_drop_at: Date | null;
+  due_at: Date | null;
+  op: OperationKind | null;
+  op_id: string | null;
+  op_input: Json<OperationInput | null> | null;
+  op_claimed_until: Date | null;
+  snapshot_id: string | null;
+  snapshot_bytes: number | null;
+  origin_snapshot_id: string | null;
+  origin_checkpoint_id: string | null;
+  parent_session_id: string | null;
+  template_version: string | null;
 }
 
 interface IdempotencyKeyTable {

@@ -1,12 +1,22 @@
 import { Agent, type IncomingMessage } from "node:http";
 import { type Frame, FrameDecoder } from "@vivarium/contract/guest";
-import { type ExecCall, MachineList, MachineStatus, NodeInfo, type StartSpec } from "@vivarium/contract/node";
+import {
+  type ExecCall,
+  MachineList,
+  MachineStatus,
+  NodeInfo,
+  SnapshotList,
+  type SnapshotSpec,
+  SnapshotStatus,
+  type StartSpec,
+} from "@vivarium/contract/node";
 import type { z } from "zod";
 import { NodeError } from "./node-error.ts";
 import { exchange, exchangeJson } from "./node-http.ts";
 
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
+const CONTINUE_MS = 30_000;
 
 /** The node daemon as control sees it: contract/node, call by call. */
 export class NodeClient {
@@ -43,6 +53,34 @@ export class NodeClient {
       path: `/v1/machines/${machineId}`,
       signal,
     });
+  }
+
+  /** A held machine goes on; one that runs already gives the same answer. */
+  async continueMachine(
+    machineId: string,
+    signal = AbortSignal.timeout(CONTINUE_MS),
+  ): Promise<MachineStatus> {
+    const path = `/v1/machines/${machineId}/continue`;
+    const call = { socketPath: this.#socketPath, method: "POST", path, signal } as const;
+    return fit(MachineStatus, await exchangeJson(call));
+  }
+
+  async listSnapshots(): Promise<SnapshotStatus[]> {
+    return fit(SnapshotList, await this.#read("/v1/snapshots")).snapshots;
+  }
+
+  /** Answers once the snapshot is durable; the same call again gives the same answer. */
+  async putSnapshot(snapshotId: string, spec: SnapshotSpec, signal: AbortSignal): Promise<SnapshotStatus> {
+    const path = `/v1/snapshots/${snapshotId}`;
+    const call = { socketPath: this.#socketPath, method: "PUT", path, body: spec, signal } as const;
+    return fit(SnapshotStatus, await exchangeJson(call));
+  }
+
+  /** Machines that were loaded from it go on; deleting what is not there is fine. */
+  async deleteSnapshot(snapshotId: string): Promise<void> {
+    const path = `/v1/snapshots/${snapshotId}`;
+    const signal = AbortSignal.timeout(DELETE_MS);
+    await exchangeJson({ socketPath: this.#socketPath, method: "DELETE", path, signal });
   }
 
   /** Resolves once the command is spawned. Ending the iteration, or aborting, kills the command. */

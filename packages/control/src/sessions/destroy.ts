@@ -3,8 +3,9 @@ import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { ApiError, sessionNotFound } from "../http/api-error.ts";
+import type { Operations } from "../operations/operations.ts";
 import type { Provisioner } from "./provision.ts";
-import { releaseMachine } from "./release-machine.ts";
+import { releaseSession } from "./release-session.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide } from "./state.ts";
 import { findSessionById, type SessionRow, saveMove } from "./store.ts";
@@ -14,6 +15,7 @@ export interface DestroyDeps {
   nodes: NodeClient;
   signals: SessionSignals;
   provisioner: Provisioner;
+  operations: Operations;
   log: Log;
 }
 
@@ -28,12 +30,16 @@ export async function destroySession(
 ): Promise<void> {
   const ended = await moveToEnd(deps, session, event, endReason);
   deps.provisioner.cancel(session.id);
+  deps.operations.cancel(session.id);
   deps.signals.moved(session.id);
   deps.log.info({ session_id: session.id, end_reason: ended.end_reason }, "session destroyed");
-  await releaseMachine(deps, ended);
+  await releaseSession(deps, ended);
 }
 
-/** The session may move under the write (a create that completes): then decide again on what it is now. */
+/**
+ * An operation that holds the session is overtaken: it finds the session gone and cleans up after itself. The session
+ * may move under the write (a create that completes): then decide again on what it is now.
+ */
 async function moveToEnd(
   { db }: DestroyDeps,
   session: SessionRow,
@@ -44,7 +50,7 @@ async function moveToEnd(
   for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
     const move = decide(current, event, endReason);
     if (!move) throw sessionNotFound();
-    const saved = await saveMove(db, session.id, move);
+    const saved = await saveMove(db, session.id, move, { overtakes: true });
     if (saved) return saved;
     current = await findSessionById(db, session.id);
   }

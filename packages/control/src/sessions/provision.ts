@@ -13,7 +13,7 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
-import { releaseMachine } from "./release-machine.ts";
+import { releaseSession } from "./release-session.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, machineIdOf } from "./state.ts";
 import { renewProvisionClaim, type SessionRow, saveMove, setStatusDetail } from "./store.ts";
@@ -135,7 +135,7 @@ export async function failProvisioning(
   deps.signals.moved(session.id);
   if (!row) return;
   deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
-  await releaseMachine(deps, row);
+  await releaseSession(deps, row);
 }
 
 /** The database's clock made the row, so an age of less than nothing is possible. */

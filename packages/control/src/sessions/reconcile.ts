@@ -7,7 +7,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { oneLine } from "../http/render-error.ts";
-import { releaseMachine } from "./release-machine.ts";
+import { releaseSession } from "./release-session.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, isActive, machineIdOf } from "./state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow, saveMove } from "./store.ts";
@@ -46,7 +46,7 @@ async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: M
   if (!row) return;
   deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
   deps.signals.moved(session.id);
-  await releaseMachine(deps, row);
+  await releaseSession(deps, row);
 }
 
 async function removeUnwanted(deps: ReconcileDeps, machines: MachineStatus[]): Promise<void> {

@@ -40,11 +40,36 @@ export function machineIdOf(session: { id: string; incarnation: number }): strin
   return `${session.id}-${Math.max(session.incarnation, 1)}`;
 }
 
+/** The machine that a session gets when it wakes or goes back to a checkpoint. */
+export function nextMachineIdOf(session: { id: string; incarnation: number }): string {
+  return `${session.id}-${session.incarnation + 1}`;
+}
+
 /** States that hold a machine and a slot under the ceiling. */
 export const ACTIVE_STATES = ["creating", "live"] as const satisfies readonly SessionState[];
 
 export function isActive(state: SessionState): boolean {
   return (ACTIVE_STATES as readonly string[]).includes(state);
+}
+
+/** A machine is still to come. */
+export function isAwaited(state: SessionState): boolean {
+  return state === FIRST_STATE;
+}
+
+/** A live stretch begins. */
+export function entersLife({ from, state }: Move): boolean {
+  return state === "live" && from.state !== "live";
+}
+
+/** The machine gives way to its saved state. */
+export function entersRest({ from, state }: Move): boolean {
+  return from.state === "live" && (state === "paused" || state === "lifetime_expired");
+}
+
+/** States in which a deadline can be reached. */
+export function hasClocks(state: SessionState): boolean {
+  return state === "live" || state === "paused" || state === "lifetime_expired";
 }
 
 /** A DELETE may say that a shell's exit caused it. */

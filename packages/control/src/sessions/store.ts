@@ -4,7 +4,7 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
 import type { SessionTable } from "../db/tables.ts";
-import { ACTIVE_STATES, type Move } from "./state.ts";
+import { ACTIVE_STATES, entersLife, entersRest, hasClocks, isAwaited, type Move } from "./state.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
 type NewSession = Insertable<SessionTable>;
@@ -30,6 +30,8 @@ export async function isNameTaken(db: Queries, orgId: string, name: string): Pro
   return row !== undefined;
 }
 
+const WAKES_FROM: SessionState = "paused";
+
 /** Sessions that hold a slot: all of the organisation, and those made with one key. */
 export async function countActive(
   db: Queries,
@@ -43,7 +45,13 @@ export async function countActive(
       sql<number>`(count(*) filter (where key_id = ${keyId}))::int`.as("key"),
     ])
     .where("org_id", "=", orgId)
-    .where("state", "in", [...ACTIVE_STATES])
+    .where((eb) =>
+      eb.or([
+        eb("state", "in", [...ACTIVE_STATES]),
+        // A session that is waking up holds its slot already.
+        eb.and([eb("state", "=", WAKES_FROM), eb("op", "in", ["wake", "restore"])]),
+      ]),
+    )
     .executeTakeFirstOrThrow();
 }
 
@@ -64,6 +72,14 @@ export async function findSessionById(db: Queries, id: string): Promise<SessionR
 export interface Extra {
   statusReason?: string;
   timings?: CreateTiming;
+  /**
+   * The operation that this move commits and thereby ends, or goes over to letting the machine continue. Without one
+   * the move is refused while an operation holds the session, unless it overtakes.
+   */
+  operation?: { id: string; thenContinue?: boolean };
+  overtakes?: boolean;
+  snapshot?: { id: string; bytes: number };
+  wakeAt?: Date | null;
 }
 
 /** Writes a decided move, if the session still stands where it was decided on. */
@@ -73,29 +89,43 @@ export async function saveMove(
   move: Move,
   extra: Extra = {},
 ): Promise<SessionRow | undefined> {
-  const isNewMachine = move.incarnation !== move.from.incarnation;
-  const row = await db
+  const now = sql<Date>`service_now()`;
+  let update = db
     .updateTable("sessions")
     .set({
       state: move.state,
       incarnation: move.incarnation,
-      state_changed_at: sql<Date>`now()`,
+      state_changed_at: now,
       status_detail: null,
       provision_claimed_until: null,
+      // The sweep finds out what is due when; better too early than too late.
+      due_at: hasClocks(move.state) ? now : null,
       ...(extra.statusReason !== undefined && { status_reason: extra.statusReason }),
       ...(extra.timings && { timings: JSON.stringify(extra.timings) }),
-      ...(isNewMachine && { live_since: sql<Date>`now()`, last_active_at: sql<Date>`now()` }),
-      ...(move.endReason && { ended_at: sql<Date>`now()`, end_reason: move.endReason }),
+      ...(move.incarnation !== move.from.incarnation && { last_active_at: now }),
+      ...(entersLife(move) && { live_since: now, paused_at: null, ...NO_WAKE }),
+      ...(entersLife(move) && !isAwaited(move.from.state) && { resumed_at: now }),
+      ...(entersRest(move) && { paused_at: now, ...NO_WAKE, wake_at: extra.wakeAt ?? null }),
+      ...(extra.snapshot && { snapshot_id: extra.snapshot.id, snapshot_bytes: extra.snapshot.bytes }),
+      ...(extra.operation && operationAfter(extra.operation)),
+      ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),
     })
     .where("id", "=", id)
     .where("state", "=", move.from.state)
-    .where("incarnation", "=", move.from.incarnation)
-    .returningAll()
-    .executeTakeFirst();
-  return row as SessionRow | undefined;
+    .where("incarnation", "=", move.from.incarnation);
+  if (extra.operation) update = update.where("op_id", "=", extra.operation.id);
+  else if (!extra.overtakes) update = update.where("op", "is", null);
+  return (await update.returningAll().executeTakeFirst()) as SessionRow | undefined;
 }
 
-export async function markMachineReleased(db: Queries, id: string): Promise<void> {
+const NO_WAKE = { wake_at: null, wake_retry_at: null, wake_drop_at: null };
+
+function operationAfter({ thenContinue }: { thenContinue?: boolean }) {
+  if (thenContinue) return { op: "continue" as const, op_input: "{}" };
+  return { op: null, op_id: null, op_input: null, op_claimed_until: null };
+}
+
+export async function markReleased(db: Queries, id: string): Promise<void> {
   await db
     .updateTable("sessions")
     .set({ machine_released_at: sql<Date>`now()` })

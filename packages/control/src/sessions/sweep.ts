@@ -5,7 +5,7 @@ import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
 import { deleteOldIdempotencyKeys } from "./idempotency-store.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
-import { releaseMachine } from "./release-machine.ts";
+import { releaseSession } from "./release-session.ts";
 import {
   claimOrphanedProvisions,
   deleteOldHistory,
@@ -27,7 +27,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
     await Promise.all((await listDueForDestroy(deps.db)).map((session) => destroySession(deps, session)));
   },
   "release machines": async (deps) => {
-    await Promise.all((await listUnreleased(deps.db)).map((session) => releaseMachine(deps, session)));
+    await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },
   "destroy old failures": async (deps) => {
     for (const session of await listOldFailures(deps.db)) {

@@ -1,0 +1,36 @@
+/**
+ * Operations take time on the node and change what a session is made of. One at a time holds a session: it is written
+ * into the session's row before anything is done, so that whoever finds it there after its process died can finish it
+ * or take it back.
+ */
+import type { SessionEvent } from "@vivarium/contract/api";
+
+/** `continue` lets a machine go on that stands still although its session is live. */
+export const OPERATION_KINDS = [
+  "pause",
+  "wake",
+  "restore",
+  "checkpoint",
+  "fork",
+  "save_template",
+  "continue",
+] as const;
+export type OperationKind = (typeof OPERATION_KINDS)[number];
+
+/** What an operation needs to be taken up again by another process. Only plain JSON. */
+export interface OperationInput {
+  /** A snapshot that this operation makes: nobody's, and deleted, unless the operation commits it. */
+  snapshot_id?: string;
+  /** Why the session is paused; decides the state it ends in. */
+  event?: SessionEvent;
+  /** RFC 3339. */
+  wake_at?: string;
+  [field: string]: unknown;
+}
+
+/** During these the machine stands still or is exchanged: guest operations wait for their end. */
+const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "continue"]);
+
+export function stopsGuest(kind: OperationKind | null): boolean {
+  return kind !== null && STOPS_GUEST.has(kind);
+}

@@ -1,0 +1,145 @@
+/** The operations that run in this process: keeps their claims, lets identical requests share one outcome. */
+import { sleep } from "@vivarium/kit/clock";
+import { randomId } from "@vivarium/kit/id";
+import type { Log } from "@vivarium/kit/log";
+import type { Database, Queries } from "../db/pool.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import type { Standing } from "../sessions/state.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import type { OperationInput, OperationKind } from "./operation.ts";
+import {
+  claimLapsedOperations,
+  claimOperation,
+  clearOperation,
+  releaseOperation,
+  renewOperation,
+} from "./store.ts";
+
+/** How long a claim lasts without renewal. */
+const LEASE_MS = 5_000;
+const RENEW_MS = LEASE_MS / 3;
+
+interface OperationDeps {
+  db: Database;
+  signals: SessionSignals;
+  log: Log;
+}
+
+/** An operation that this process holds. */
+export interface Operation {
+  /** Its name in the row: whoever commits it must still find it there. */
+  readonly id: string;
+  readonly kind: OperationKind;
+  readonly input: OperationInput;
+  /** The session as it was when the operation was claimed. */
+  readonly session: SessionRow;
+  /** Fires when the operation is not wanted, or not ours, any more. */
+  readonly signal: AbortSignal;
+}
+
+export class Operations {
+  readonly #deps: OperationDeps;
+  readonly #running = new Map<string, { cancel: AbortController; done: Promise<unknown> }>();
+  readonly #shared = new Map<string, Promise<unknown>>();
+  readonly #behind = new Set<Promise<unknown>>();
+
+  constructor(deps: OperationDeps) {
+    this.#deps = deps;
+  }
+
+  /** Writes the intent; undefined when the session moved, or something else holds it. Then decide again. */
+  async claim(
+    session: Standing & { id: string },
+    kind: OperationKind,
+    input: OperationInput = {},
+    db: Queries = this.#deps.db,
+  ): Promise<SessionRow | undefined> {
+    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS });
+  }
+
+  /**
+   * Works on a claimed operation and keeps the claim meanwhile. The work ends the operation in the row: with the move
+   * that commits it, or with `clear`. Work that throws before it did leaves the operation to the next who looks.
+   */
+  async run<T>(claimed: SessionRow, work: (op: Operation) => Promise<T>): Promise<T> {
+    const cancel = new AbortController();
+    const op = operationOf(claimed, cancel.signal);
+    const done = this.#work(op, cancel, work);
+    this.#running.set(claimed.id, { cancel, done });
+    try {
+      return await done;
+    } finally {
+      this.#running.delete(claimed.id);
+      this.#deps.signals.moved(claimed.id);
+    }
+  }
+
+  /** Ends an operation that leaves its session as it was. */
+  async clear(op: Operation): Promise<void> {
+    await clearOperation(this.#deps.db, op.session.id, op.id);
+  }
+
+  /** Requests with the same key share what the first of them comes to. */
+  async share<T>(key: string, request: () => Promise<T>): Promise<T> {
+    const known = this.#shared.get(key) as Promise<T> | undefined;
+    if (known !== undefined) return await known;
+    const outcome = request().finally(() => this.#shared.delete(key));
+    this.#shared.set(key, outcome);
+    return await outcome;
+  }
+
+  /** Work that no caller waits for; `stop` does. */
+  behind(work: Promise<unknown>): void {
+    const logged = work.catch((err: unknown) =>
+      this.#deps.log.warn({ err }, "work behind an operation failed"),
+    );
+    this.#behind.add(logged);
+    void logged.finally(() => this.#behind.delete(logged));
+  }
+
+  /** The session is gone: its operation need not go on. */
+  cancel(sessionId: string): void {
+    this.#running.get(sessionId)?.cancel.abort();
+  }
+
+  /** Takes over operations whose process died. */
+  async claimLapsed(): Promise<SessionRow[]> {
+    const except = [...this.#running.keys()];
+    return await claimLapsedOperations(this.#deps.db, { except, leaseMs: LEASE_MS });
+  }
+
+  /** For shutdown: gives up all work and leaves the rows to the next process. */
+  async stop(): Promise<void> {
+    const all = [...this.#running.values()];
+    for (const { cancel } of all) cancel.abort();
+    await Promise.allSettled([...all.map(({ done }) => done), ...this.#behind]);
+  }
+
+  async #work<T>(op: Operation, cancel: AbortController, work: (op: Operation) => Promise<T>): Promise<T> {
+    const over = new AbortController();
+    const kept = this.#keepClaim(op, cancel, over.signal);
+    try {
+      return await work(op);
+    } catch (error) {
+      await releaseOperation(this.#deps.db, op.session.id, op.id).catch(() => undefined);
+      throw error;
+    } finally {
+      over.abort();
+      await kept;
+    }
+  }
+
+  async #keepClaim(op: Operation, cancel: AbortController, over: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(RENEW_MS, over);
+      if (over.aborted) return;
+      const isOurs = await renewOperation(this.#deps.db, op.session.id, op.id, LEASE_MS).catch(() => true);
+      if (!isOurs) cancel.abort();
+    }
+  }
+}
+
+function operationOf(row: SessionRow, signal: AbortSignal): Operation {
+  if (row.op === null || row.op_id === null) throw new Error("the session's row holds no operation");
+  return { id: row.op_id, kind: row.op, input: row.op_input ?? {}, session: row, signal };
+}

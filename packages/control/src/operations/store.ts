@@ -1,0 +1,99 @@
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { Standing } from "../sessions/state.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import type { OperationInput, OperationKind } from "./operation.ts";
+
+/** Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it. */
+export async function claimOperation(
+  db: Queries,
+  session: Standing & { id: string },
+  op: { id: string; kind: OperationKind; input: OperationInput; leaseMs: number },
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({
+      op: op.kind,
+      op_id: op.id,
+      op_input: JSON.stringify(op.input),
+      op_claimed_until: after(op.leaseMs),
+    })
+    .where("id", "=", session.id)
+    .where("state", "=", session.state)
+    .where("incarnation", "=", session.incarnation)
+    .where("op", "is", null)
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+/** Renews the lease; false when the session is gone or the operation belongs to another process by now. */
+export async function renewOperation(
+  db: Queries,
+  sessionId: string,
+  opId: string,
+  leaseMs: number,
+): Promise<boolean> {
+  const row = await db
+    .updateTable("sessions")
+    .set({ op_claimed_until: after(leaseMs) })
+    .where("id", "=", sessionId)
+    .where("op_id", "=", opId)
+    .where("state", "<>", "destroyed")
+    .returning("id")
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Ends an operation that leaves the session as it was; false when it was not this process's to end. */
+export async function clearOperation(db: Queries, sessionId: string, opId: string): Promise<boolean> {
+  const row = await db
+    .updateTable("sessions")
+    .set({ ...NO_OPERATION, due_at: sql<Date>`service_now()` })
+    .where("id", "=", sessionId)
+    .where("op_id", "=", opId)
+    .where("state", "<>", "destroyed")
+    .returning("id")
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Gives the lease back: whoever looks next takes the operation up again. */
+export async function releaseOperation(db: Queries, sessionId: string, opId: string): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ op_claimed_until: sql<Date>`now()` })
+    .where("id", "=", sessionId)
+    .where("op_id", "=", opId)
+    .execute();
+}
+
+/** Operations whose process is gone. Each gets a new name, so that its old process can commit nothing any more. */
+export async function claimLapsedOperations(
+  db: Queries,
+  { except, leaseMs }: { except: string[]; leaseMs: number },
+): Promise<SessionRow[]> {
+  let lapsed = db
+    .selectFrom("sessions")
+    .select("id")
+    .where("op", "is not", null)
+    .where("state", "<>", "destroyed")
+    .where("op_claimed_until", "<", sql<Date>`now()`)
+    .limit(50)
+    .forUpdate()
+    .skipLocked();
+  if (except.length > 0) lapsed = lapsed.where("id", "not in", except);
+  const rows = await db
+    .updateTable("sessions")
+    .set({ op_id: sql<string>`gen_random_uuid()::text`, op_claimed_until: after(leaseMs) })
+    .where("id", "in", lapsed)
+    .returningAll()
+    .execute();
+  return rows as SessionRow[];
+}
+
+const NO_OPERATION = { op: null, op_id: null, op_input: null, op_claimed_until: null };
+
+function after(ms: number) {
+  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
+}

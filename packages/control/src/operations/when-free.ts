@@ -1,0 +1,38 @@
+import { ApiError } from "../http/api-error.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+
+/** What an attempt gives that finds the session held by an operation, or moved under its decision. */
+export const BUSY = Symbol("busy");
+
+/** Moves by another process are noticed at this pace; those of this process at once. */
+const POLL_MS = 250;
+const WAIT_MS = 60_000;
+
+/**
+ * Lets `attempt` read the session and decide, and decide anew while it is busy. Operations on one session take turns
+ * by it.
+ */
+export async function whenFree<T>(
+  { signals }: { signals: SessionSignals },
+  sessionId: string,
+  attempt: () => Promise<T | typeof BUSY>,
+  waitMs = WAIT_MS,
+): Promise<T> {
+  const deadline = performance.now() + waitMs;
+  let outcome = await attempt();
+  while (outcome === BUSY) {
+    if (performance.now() >= deadline) throw stillBusy(waitMs);
+    // Listening starts before the row is read again, so that no move falls between.
+    const moved = signals.waitForMove(sessionId, POLL_MS);
+    outcome = await attempt();
+    if (outcome === BUSY) await moved;
+  }
+  return outcome;
+}
+
+function stillBusy(waitMs: number): ApiError {
+  return new ApiError(
+    "session_not_live",
+    `another operation has held the session for ${waitMs / 1000} s; try again`,
+  );
+}

@@ -1,0 +1,34 @@
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { machineIdOf, nextMachineIdOf } from "./state.ts";
+import { markReleased, type SessionRow } from "./store.ts";
+
+/**
+ * Removes what a session that ended, or failed, has on its node: its machine, its saved state, and what an operation
+ * that was overtaken may have made. A failure is not the caller's: the row says that something may be left, and the
+ * sweep tries again.
+ */
+export async function releaseSession(
+  { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },
+  session: SessionRow,
+): Promise<void> {
+  try {
+    await Promise.all(machinesOf(session).map((id) => nodes.deleteMachine(id)));
+    await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
+    await markReleased(db, session.id);
+  } catch (err) {
+    log.warn(
+      { err, session_id: session.id },
+      "a session could not be cleared away yet; the sweep tries again",
+    );
+  }
+}
+
+function machinesOf(session: SessionRow): string[] {
+  return session.op === null ? [machineIdOf(session)] : [machineIdOf(session), nextMachineIdOf(session)];
+}
+
+function snapshotsOf({ snapshot_id: saved, op_input: input }: SessionRow): string[] {
+  return [saved, input?.snapshot_id].filter((id) => id != null);
+}
