@@ -1,10 +1,13 @@
 //! A loaded memory is a copy: before its user processes run it gets its own randomness, the time of day and, as a new
 //! session, a name. The order matters: what identity draws at random must already differ from other copies.
+//!
+//! A session waits for this, so the boot, which is captured, does all that can be done ahead: the files exist, lie in
+//! memory and own their blocks, and a copy only overwrites bytes in them.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +20,13 @@ use serde_json::json;
 use crate::body::{self, Body};
 use crate::machine::Machine;
 use crate::refusal::Refusal;
-use crate::{clock, sys, users};
+use crate::server::health;
+use crate::{clock, log, sys, users};
 
 const ENTROPY_BYTES: usize = 64;
+const HOSTNAME: &str = "/etc/hostname";
+const HOSTS: &str = "/etc/hosts";
+const MACHINE_ID: &str = "/etc/machine-id";
 const GENERATION: &str = "/run/vivarium/generation";
 const OWN_BOOT_ID: &str = "/run/vivarium/boot_id";
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -50,11 +57,27 @@ pub async fn resumed(machine: &Machine, body: Incoming) -> Result<Response<Body>
     clock::set_wall_clock(wall_clock)?;
     if let Some(identity) = &request.identity {
         become_session(identity).map_err(|e| Refusal::internal("take the identity", e))?;
-        renew_boot_id(machine).map_err(|e| Refusal::internal("renew the boot id", e))?;
+        renew_boot_id().map_err(|e| Refusal::internal("renew the boot id", e))?;
     }
     let generation = raise_generation(machine).map_err(|e| Refusal::internal("count", e))?;
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
-    body::json(&json!({ "reseeded": true, "generation": generation }))
+    body::json(&json!({ "reseeded": true, "generation": generation, "health": health() }))
+}
+
+/// At boot: everything that `resumed` will write, once.
+pub fn prepare() {
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    log::warn("write the host's name", write_hostname(&hostname));
+    let machine_id = fs::read_to_string(MACHINE_ID).unwrap_or_default();
+    if machine_id.trim().is_empty() {
+        log::warn("write the machine id", overwrite(MACHINE_ID, "uninitialized\n", 0o444));
+    }
+    let boot_id = fs::read_to_string(KERNEL_BOOT_ID).unwrap_or_default();
+    let mounted = overwrite(OWN_BOOT_ID, &boot_id, 0o444)
+        .and_then(|()| Ok(rustix::mount::mount_bind(OWN_BOOT_ID, KERNEL_BOOT_ID)?));
+    log::warn("make the boot id renewable", mounted);
+    log::warn("write the generation", overwrite(GENERATION, "0\n", 0o644));
+    log::warn("look for host keys", host_keys().map(drop));
 }
 
 fn parse_entropy(text: &str) -> Result<[u8; ENTROPY_BYTES], Refusal> {
@@ -79,15 +102,19 @@ fn check_identity(identity: &Identity) -> Result<(), Refusal> {
 
 fn become_session(identity: &Identity) -> io::Result<()> {
     rustix::system::sethostname(identity.hostname.as_bytes())?;
-    fs::write("/etc/hostname", format!("{}\n", identity.hostname))?;
-    let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
-    fs::write("/etc/hosts", with_own_name(&hosts, &identity.hostname))?;
-    write_with_mode("/etc/machine-id", &format!("{}\n", identity.machine_id), 0o444)?;
+    write_hostname(&identity.hostname)?;
+    overwrite(MACHINE_ID, &format!("{}\n", identity.machine_id), 0o444)?;
     remove_host_keys()?;
     if identity.no_sudo {
         users::drop_sudo()?;
     }
     Ok(())
+}
+
+fn write_hostname(hostname: &str) -> io::Result<()> {
+    overwrite(HOSTNAME, &format!("{hostname}\n"), 0o644)?;
+    let hosts = fs::read_to_string(HOSTS).unwrap_or_default();
+    overwrite(HOSTS, &with_own_name(&hosts, hostname), 0o644)
 }
 
 fn with_own_name(hosts: &str, hostname: &str) -> String {
@@ -98,23 +125,20 @@ fn with_own_name(hosts: &str, hostname: &str) -> String {
 
 /// Keys that came with the memory are known to every copy.
 fn remove_host_keys() -> io::Result<()> {
-    let Ok(files) = fs::read_dir("/etc/ssh") else {
-        return Ok(());
-    };
-    for file in files.flatten() {
-        if file.file_name().to_string_lossy().starts_with("ssh_host_") {
-            fs::remove_file(file.path())?;
-        }
-    }
-    Ok(())
+    host_keys()?.into_iter().try_for_each(fs::remove_file)
 }
 
-fn renew_boot_id(machine: &Machine) -> io::Result<()> {
-    write_with_mode(OWN_BOOT_ID, &format!("{}\n", random_uuid()?), 0o444)?;
-    if !machine.has_own_boot_id.replace(true) {
-        rustix::mount::mount_bind(OWN_BOOT_ID, KERNEL_BOOT_ID)?;
-    }
-    Ok(())
+fn host_keys() -> io::Result<Vec<PathBuf>> {
+    let files = match fs::read_dir("/etc/ssh") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        files => files?.flatten(),
+    };
+    let keys = files.filter(|file| file.file_name().to_string_lossy().starts_with("ssh_host_"));
+    Ok(keys.map(|file| file.path()).collect())
+}
+
+fn renew_boot_id() -> io::Result<()> {
+    overwrite(OWN_BOOT_ID, &format!("{}\n", random_uuid()?), 0o444)
 }
 
 fn random_uuid() -> io::Result<String> {
@@ -133,15 +157,24 @@ fn uuid_text(mut bytes: [u8; 16]) -> String {
 /// Programs that keep random state of their own can watch this file.
 fn raise_generation(machine: &Machine) -> io::Result<u64> {
     let generation = machine.generation.get() + 1;
-    write_with_mode(GENERATION, &format!("{generation}\n"), 0o644)?;
+    overwrite(GENERATION, &format!("{generation}\n"), 0o644)?;
     machine.generation.set(generation);
     Ok(generation)
 }
 
-/// In place: the boot id's file is mounted elsewhere, and watchers keep their descriptor.
-fn write_with_mode(path: impl AsRef<Path>, text: &str, mode: u32) -> io::Result<()> {
-    fs::write(&path, text)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode))
+/// In place: the boot id's file is mounted elsewhere, watchers keep their descriptor, and a file that is emptied first is
+/// written to disk when it is closed. Nothing is synced: what is lost with the machine is of no use without it.
+fn overwrite(path: impl AsRef<Path>, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(false).mode(mode).open(path)?;
+    file.write_all(text.as_bytes())?;
+    let now = file.metadata()?;
+    if now.len() != text.len() as u64 {
+        file.set_len(text.len() as u64)?;
+    }
+    if now.permissions().mode() & 0o7777 != mode {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -153,6 +186,20 @@ mod tests {
         let hosts = "127.0.0.1 localhost\n127.0.1.1 old\n";
         assert_eq!(with_own_name(hosts, "abc"), "127.0.0.1 localhost\n127.0.1.1 abc\n");
         assert_eq!(with_own_name("", "abc"), "127.0.1.1 abc\n");
+    }
+
+    #[test]
+    fn files_are_overwritten_in_place() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("f");
+        overwrite(&path, "a long first text\n", 0o644).unwrap();
+        let watcher = File::open(&path).unwrap();
+        for text in ["short\n", "a longer text than before\n"] {
+            overwrite(&path, text, 0o444).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(watcher.metadata().unwrap().len(), text.len() as u64);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o444);
+        }
     }
 
     #[test]

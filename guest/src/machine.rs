@@ -11,16 +11,10 @@ pub struct Machine {
     pub reaper: Rc<Reaper>,
     /// How often this memory was resumed, through all its copies.
     pub generation: Cell<u64>,
-    pub has_own_boot_id: Cell<bool>,
 }
 
 impl Machine {
     pub fn new(cgroups: Cgroups) -> Self {
-        Machine {
-            cgroups,
-            reaper: Rc::new(Reaper::default()),
-            generation: Cell::new(0),
-            has_own_boot_id: Cell::new(false),
-        }
+        Machine { cgroups, reaper: Rc::new(Reaper::default()), generation: Cell::new(0) }
     }
 }

@@ -40,6 +40,7 @@ fn main() {
     users::ensure_sandbox();
     boot::ensure_workspace();
     network::configure();
+    identity::prepare();
     or_die("serve", serve(machine::Machine::new(cgroups)));
 }
 

@@ -1,6 +1,8 @@
 //! One HTTP/2 connection: which request goes where.
 
 use std::convert::Infallible;
+use std::error::Error;
+use std::io;
 use std::rc::Rc;
 
 use hyper::body::Incoming;
@@ -41,9 +43,21 @@ pub async fn serve(machine: &Rc<Machine>, connection: Connection) {
         .auto_date_header(false)
         .serve_connection(TokioIo::new(connection), service)
         .await;
-    if let Err(error) = served {
+    // A host that went is no news, and the console is slow: every machine begins with one that went.
+    if let Some(error) = served.err().filter(|error| !is_hang_up(error)) {
         log::line(&format!("connection ended: {error}"));
     }
+}
+
+fn is_hang_up(error: &hyper::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.downcast_ref().map(io::Error::kind) == Some(io::ErrorKind::ConnectionReset) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 async fn answer(machine: &Rc<Machine>, request: Request<Incoming>) -> Response<Body> {
@@ -53,7 +67,7 @@ async fn answer(machine: &Rc<Machine>, request: Request<Incoming>) -> Response<B
 async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
     match (head.method.as_str(), head.uri.path()) {
-        ("GET", "/v1/health") => health(),
+        ("GET", "/v1/health") => body::json(&health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
         ("PUT", "/v1/files") => files::put(head.uri.query().unwrap_or(""), body).await,
         ("POST", "/v1/freeze") => freeze::freeze(machine).await,
@@ -68,12 +82,12 @@ async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Resp
     }
 }
 
-fn health() -> Result<Response<Body>, Refusal> {
-    body::json(&json!({
+pub fn health() -> serde_json::Value {
+    json!({
         "generation": GENERATION,
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_ms": clock::uptime_ms(),
-    }))
+    })
 }
 
 /// Everything runs on the one thread, so nothing needs to be sendable.
