@@ -97,7 +97,7 @@ point_to() {
 
 # A baseline fits one QEMU build and one set of devices: with another it is baked again.
 bake_inputs() {
-  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/arguments.ts packages/node/src/snapshots/bake.ts) \
+  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/arguments.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts) \
     <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") | sha256sum | cut -c1-16
 }
 

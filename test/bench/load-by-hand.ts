@@ -11,8 +11,7 @@ import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { run } from "../../packages/node/src/host/run.ts";
 import { JAIL_PATHS, loadArguments, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../../packages/node/src/qemu/qmp.ts";
-import type { Baseline } from "../../packages/node/src/snapshots/baselines.ts";
-import { shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
+import { type Loadable, shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
 import { repeated, timed } from "./samples.ts";
 
 const START_LIMIT_MS = 30_000;
@@ -39,10 +38,10 @@ export async function removeTap(): Promise<void> {
   await run("ip", ["netns", "del", NETNS]).catch(() => {});
 }
 
-export async function loadByHand(baseline: Baseline, poolDir: string): Promise<LoadTimes> {
+export async function loadByHand(baseline: Loadable, poolDir: string): Promise<LoadTimes> {
   const dir = await mkdtemp(join(poolDir, "bench-"));
   const disk = join(dir, "disk.qcow2");
-  await copyFile(join(baseline.dir, "empty.qcow2"), disk, constants.COPYFILE_FICLONE);
+  await copyFile(join(baseline.dir, "disk.qcow2"), disk, constants.COPYFILE_FICLONE);
   const startedAt = performance.now();
   const qemu = spawn(
     "nsenter",
@@ -82,11 +81,11 @@ export async function loadByHand(baseline: Baseline, poolDir: string): Promise<L
 }
 
 /** The daemon's arguments with the files where they lie on the host instead of in the jail. */
-function hostArguments(baseline: Baseline, dir: string, disk: string): string[] {
+function hostArguments(baseline: Loadable, dir: string, disk: string): string[] {
   const places: Record<string, string> = {
     [JAIL_PATHS.memory]: join(baseline.dir, "mem"),
-    [JAIL_PATHS.base]: baseline.base,
-    [JAIL_PATHS.layer]: join(baseline.dir, "disk.qcow2"),
+    [JAIL_PATHS.base]: join(baseline.dir, "base.raw"),
+    [JAIL_PATHS.layer]: join(baseline.dir, "layer.qcow2"),
     [JAIL_PATHS.disk]: disk,
     [JAIL_PATHS.qmp]: join(dir, "qmp.sock"),
     [JAIL_PATHS.agent]: join(dir, "agent.sock"),

@@ -203,7 +203,7 @@ export class ScriptedNode {
   #capture(spec: Extract<SnapshotSpec, { machine_id: string }>): { template: string; size: string } {
     const machine = this.#machine(spec.machine_id);
     if (machine.state === "held") throw new Refusal("machine_held");
-    if (spec.then === "hold") machine.state = "held";
+    if (spec.after === "hold") machine.state = "held";
     return { template: machine.spec?.template ?? "base", size: machine.spec?.size ?? "small" };
   }
 

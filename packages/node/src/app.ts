@@ -4,6 +4,7 @@ import path from "node:path";
 import type { Log } from "@vivarium/kit/log";
 import { type FastifyBaseLogger, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
+import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
 import { NamespacePool } from "./host/namespace-pool.ts";
 import { prepareHostNetwork, readHostNetwork } from "./host/netns.ts";
@@ -11,10 +12,12 @@ import { prepareQemuRoot } from "./host/qemu-root.ts";
 import { run } from "./host/run.ts";
 import { machinesDir } from "./machines/journal.ts";
 import { reconcile } from "./machines/reconcile.ts";
+import { continueWhenThereIsRoom } from "./machines/space.ts";
 import type { StartDeps } from "./machines/start.ts";
 import { MachineTable } from "./machines/table.ts";
 import { registerRoutes } from "./server/routes.ts";
 import { findBaselines } from "./snapshots/baselines.ts";
+import { SnapshotTable } from "./snapshots/table.ts";
 
 const BODY_BYTES = 4 * 1024 * 1024;
 
@@ -33,8 +36,12 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const namespaces = new NamespacePool({ owner: config.dataDir, limit: config.maxMachines * 8, host, log });
   const table = new MachineTable();
   const baselines = await findBaselines({ imagesDir: config.imagesDir, qemu, log });
-  const deps: StartDeps = { config, qemu, baselines, namespaces, table, log };
+  const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
+  const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
+  const deps: StartDeps = { config, qemu, baselines, snapshots, namespaces, gate, table, log };
   await reconcile(deps);
+  const stopping = new AbortController();
+  const watching = continueWhenThereIsRoom(deps, stopping.signal);
 
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -47,7 +54,9 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   return {
     deps,
     async close() {
+      stopping.abort();
       await server.close();
+      await watching;
       await namespaces.close();
     },
   };

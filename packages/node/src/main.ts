@@ -1,4 +1,5 @@
 /** Node daemon: makes machines so on one host. Needs root; everything root-only happens in host/. */
+import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
 import { startApp } from "./app.ts";
@@ -10,6 +11,7 @@ if (process.getuid?.() !== 0) {
   log.fatal("the node daemon makes namespaces and network devices and needs root; start it with sudo");
   process.exit(1);
 }
+armCrashPoint(config.crashAt, config.dataDir);
 const app = await startApp(config, log);
 log.info(
   { socket: config.socketPath, baselines: app.deps.baselines.size, qemu: app.deps.qemu.version },

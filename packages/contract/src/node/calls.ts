@@ -79,7 +79,7 @@ export const SnapshotSpec = z.union([
      * What becomes of the machine once its state is durable. `hold`: it stands still and never runs again unless it is
      * continued, which makes the snapshot a past of its own. A capture that fails lets the machine go on in any case.
      */
-    then: z.enum(["continue", "hold"]),
+    after: z.enum(["continue", "hold"]),
   }),
   z.object({ snapshot_id: SnapshotId }),
 ]);

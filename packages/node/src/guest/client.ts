@@ -52,7 +52,8 @@ export class AgentClient {
 
   async command(path: "/v1/freeze" | "/v1/thaw" | "/v1/power-off"): Promise<void> {
     const answer = await this.request("POST", path, {});
-    await readJson(answer.stream);
+    const body = await readJson(answer.stream);
+    if (answer.status !== 200) throw agentRefusal(body);
   }
 
   /** Sends a request and returns once headers are there. The caller reads or closes the stream. */

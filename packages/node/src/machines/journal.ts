@@ -4,18 +4,20 @@
  */
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import path from "node:path";
-import { MachineId, StartSpec, StartTimings } from "@vivarium/contract/node";
+import { MachineId, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
 import { z } from "zod";
 import { syncPath } from "../snapshots/manifest.ts";
 
 export const JournalEntry = z.object({
   machine_id: MachineId,
   spec: StartSpec,
-  state: z.enum(["starting", "running", "ended"]),
+  state: z.enum(["starting", "running", "held", "ended"]),
   slot: z.int(),
   process: z.object({ pid: z.int(), startTicks: z.string() }).optional(),
   reason: z.string().optional(),
   timings: StartTimings.optional(),
+  /** The capture under way after which the machine is to stand still: if the snapshot is whole, it does. */
+  holding_for: SnapshotId.optional(),
 });
 export type JournalEntry = z.infer<typeof JournalEntry>;
 
@@ -23,6 +25,9 @@ const FILE = "machine.json";
 
 export const machinesDir = (dataDir: string) => path.join(dataDir, "pool/m");
 export const machineDir = (dataDir: string, machineId: string) => path.join(machinesDir(dataDir), machineId);
+/** What the machine was loaded from, linked, so that it lives as long as the machine. */
+export const parentDir = (dataDir: string, machineId: string) =>
+  path.join(machineDir(dataDir, machineId), "parent");
 
 export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<void> {
   const dir = machineDir(dataDir, entry.machine_id);

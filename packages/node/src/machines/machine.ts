@@ -1,41 +1,53 @@
-/** One machine that runs: its process, its monitor, its agent. It learns of QEMU's end through the monitor. */
-import type { MachineStatus, StartSpec, StartTimings } from "@vivarium/contract/node";
+/** One machine: its process, its monitor, its agent. It learns of QEMU's end through the monitor. */
+import type { MachineStatus } from "@vivarium/contract/node";
 import { AgentClient } from "../guest/client.ts";
 import { isAlive, type ProcessIdentity } from "../host/process.ts";
-import type { Slot } from "../host/slots.ts";
+import { type Slot, slotOf } from "../host/slots.ts";
 import type { Qmp } from "../qemu/qmp.ts";
+import type { JournalEntry } from "./journal.ts";
 
 export class Machine {
   readonly id: string;
-  readonly spec: StartSpec;
   readonly slot: Slot;
   readonly process: ProcessIdentity;
   readonly qmp: Qmp;
   readonly agent: AgentClient;
-  readonly timings: StartTimings | undefined;
+  /** As last written to the journal. */
+  entry: JournalEntry;
   /** Set once QEMU has ended by itself. */
   endReason: string | undefined;
+  /** Set while the guest stands still because the pool was full when it wrote. */
+  isOutOfSpace = false;
   #shutdownReason: unknown;
+  #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(init: {
-    id: string;
-    spec: StartSpec;
-    slot: Slot;
-    process: ProcessIdentity;
-    qmp: Qmp;
-    agentSocket: string;
-    timings?: StartTimings;
-  }) {
-    this.id = init.id;
-    this.spec = init.spec;
-    this.slot = init.slot;
+  constructor(init: { entry: JournalEntry; process: ProcessIdentity; qmp: Qmp; agentSocket: string }) {
+    this.id = init.entry.machine_id;
+    this.slot = slotOf(init.entry.slot);
+    this.entry = init.entry;
     this.process = init.process;
     this.qmp = init.qmp;
     this.agent = new AgentClient(init.agentSocket);
-    this.timings = init.timings;
     this.qmp.onEvent((event, data) => {
       if (event === "SHUTDOWN") this.#shutdownReason = data.reason;
+      if (event === "BLOCK_IO_ERROR" && data.nospace === true) this.isOutOfSpace = true;
     });
+  }
+
+  get spec() {
+    return this.entry.spec;
+  }
+
+  /** Loaded or captured, and standing still. */
+  get isHeld(): boolean {
+    return this.entry.state === "held";
+  }
+
+  /** Captures and continues take turns. */
+  exclusive<T>(work: () => Promise<T>): Promise<T> {
+    const mine = this.#turn.then(work, work);
+    this.#turn = mine.catch(() => {});
+    return mine;
   }
 
   /** Calls back once when QEMU ends without having been asked to. */
@@ -54,10 +66,10 @@ export class Machine {
   status(): MachineStatus {
     return {
       machine_id: this.id,
-      state: this.endReason === undefined ? "running" : "ended",
+      state: this.endReason !== undefined ? "ended" : this.isHeld ? "held" : "running",
       reason: this.endReason,
       guest_ip: this.slot.machineAddress,
-      timings: this.timings,
+      timings: this.entry.timings,
     };
   }
 }

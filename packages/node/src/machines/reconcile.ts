@@ -1,19 +1,24 @@
 /**
- * What a start of the daemon finds: machines that still run are adopted, half-done starts are undone, machines that
- * died meanwhile are listed as ended, and slots, namespaces and folders without an owner are removed.
+ * What a start of the daemon finds: machines that still run are adopted, half-done starts and captures are undone,
+ * machines that died meanwhile are listed as ended, and slots, namespaces and folders without an owner are removed.
  */
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { isAlive } from "../host/process.ts";
-import { slotOf, slotsOf } from "../host/slots.ts";
+import { slotsOf } from "../host/slots.ts";
 import { Qmp } from "../qemu/qmp.ts";
+import type { SnapshotTable } from "../snapshots/table.ts";
+import { letGo, markHeld, markRunning } from "./guest-state.ts";
 import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
 import { clean, type StopDeps } from "./stop.ts";
 
 const QMP_LIMIT_MS = 5_000;
 
-export async function reconcile(deps: StopDeps): Promise<void> {
+export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable };
+
+export async function reconcile(deps: ReconcileDeps): Promise<void> {
+  await deps.snapshots.removeUnpublished();
   const journal = await readJournal(deps.config.dataDir);
   await Promise.all(
     journal.map(({ machineId, entry }) =>
@@ -25,17 +30,20 @@ export async function reconcile(deps: StopDeps): Promise<void> {
   await removeUnownedSlots(deps);
 }
 
-async function settle(deps: StopDeps, entry: JournalEntry): Promise<void> {
-  if (entry.state !== "running") return clean(deps, entry);
+async function settle(deps: ReconcileDeps, entry: JournalEntry): Promise<void> {
+  if (entry.state === "starting" || entry.state === "ended") return clean(deps, entry);
   const machine = await adopt(deps, entry).catch((error) => {
     deps.log.warn({ machine: entry.machine_id, err: error }, "machine could not be adopted");
     return null;
   });
-  if (machine) deps.log.info({ machine: entry.machine_id }, "machine adopted");
-  else deps.table.markEnded(entry.machine_id, "its process ended while its node was down");
+  if (!machine) {
+    deps.table.markEnded(entry.machine_id, "its process ended while its node was down");
+    return;
+  }
+  deps.log.info({ machine: machine.id, held: machine.isHeld }, "machine adopted");
 }
 
-async function adopt(deps: StopDeps, entry: JournalEntry): Promise<Machine | null> {
+async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine | null> {
   const { process } = entry;
   if (!process || !isAlive(process)) return null;
   const dir = machineDir(deps.config.dataDir, entry.machine_id);
@@ -43,20 +51,22 @@ async function adopt(deps: StopDeps, entry: JournalEntry): Promise<Machine | nul
     limitMs: QMP_LIMIT_MS,
     alive: () => isAlive(process),
   });
-  const machine = new Machine({
-    id: entry.machine_id,
-    spec: entry.spec,
-    slot: slotOf(entry.slot),
-    process,
-    qmp,
-    agentSocket: path.join(dir, "run/agent.sock"),
-    timings: entry.timings,
-  });
-  deps.table.running.set(machine.id, machine);
-  machine.onEnd((reason) => {
-    if (deps.table.running.get(machine.id) === machine) deps.table.markEnded(machine.id, reason);
-  });
+  const machine = new Machine({ entry, process, qmp, agentSocket: path.join(dir, "run/agent.sock") });
+  if (!machine.isHeld) await settleCapture(deps, machine);
+  deps.table.add(machine);
   return machine;
+}
+
+/** The daemon may have died in the middle of a capture: the snapshot's manifest says whether it had been taken. */
+async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<void> {
+  const { holding_for: wanted } = machine.entry;
+  if (wanted !== undefined && (await deps.snapshots.get(wanted))) return markHeld(deps.config, machine);
+  await machine.qmp.execute("cont");
+  // In the background: an agent that is slow to answer must not hold up the others.
+  letGo(machine).catch((err: unknown) =>
+    deps.log.warn({ machine: machine.id, err }, "an adopted machine's agent does not answer"),
+  );
+  if (wanted !== undefined) await markRunning(deps.config, machine);
 }
 
 async function removeUnownedSlots(deps: StopDeps): Promise<void> {

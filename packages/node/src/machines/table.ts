@@ -23,6 +23,13 @@ export class MachineTable {
     throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
   }
 
+  /** The machine, if its guest runs. */
+  getRunning(machineId: string): Machine {
+    const machine = this.get(machineId);
+    if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
+    return machine;
+  }
+
   list(): MachineStatus[] {
     return [
       ...[...this.running.values()].map((machine) => machine.status()),
@@ -33,7 +40,14 @@ export class MachineTable {
     ];
   }
 
-  /** QEMU ended by itself: keep the reason until control deletes the machine. */
+  /** Takes the machine in, and keeps the reason if QEMU ends by itself until control deletes the machine. */
+  add(machine: Machine): void {
+    this.running.set(machine.id, machine);
+    machine.onEnd((reason) => {
+      if (this.running.get(machine.id) === machine) this.markEnded(machine.id, reason);
+    });
+  }
+
   markEnded(machineId: string, reason: string): void {
     this.running.delete(machineId);
     this.ended.set(machineId, { machineId, reason });

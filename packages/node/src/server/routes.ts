@@ -1,17 +1,28 @@
 /** contract/node over HTTP: parse, call, answer. Refusals are `{code, message}` with a status of NODE_ERRORS. */
 import type { ServerResponse } from "node:http";
 import { pipeline, type Readable } from "node:stream";
-import { ExecCall, MachineId, NODE_ERRORS, StartSpec } from "@vivarium/contract/node";
+import {
+  ExecCall,
+  MachineId,
+  NODE_ERRORS,
+  SnapshotId,
+  SnapshotSpec,
+  StartSpec,
+} from "@vivarium/contract/node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { execInGuest } from "../guest/exec.ts";
 import { writeGuestFile } from "../guest/files.ts";
 import { nodeInfo } from "../info.ts";
+import { continueMachine } from "../machines/continue.ts";
 import { type StartDeps, startMachine } from "../machines/start.ts";
 import { stopMachine } from "../machines/stop.ts";
 import { NodeError } from "../node-error.ts";
+import { saveSnapshot } from "../snapshots/save.ts";
+import { statusOf } from "../snapshots/table.ts";
 
 const MachineParams = z.object({ machine_id: MachineId });
+const SnapshotParams = z.object({ snapshot_id: SnapshotId });
 const FilesQuery = z.object({ path: z.string().min(1), mode: z.string().optional() });
 
 export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
@@ -38,16 +49,41 @@ export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
     return reply.code(204).send();
   });
 
+  server.post("/v1/machines/:machine_id/continue", async (request) => {
+    return (await continueMachine(deps, machineId(request))).status();
+  });
+
   server.post("/v1/machines/:machine_id/exec", async (request, reply) => {
-    const machine = deps.table.get(machineId(request));
+    const machine = deps.table.getRunning(machineId(request));
     const frames = await execInGuest(machine.agent, parse(ExecCall, request.body));
     sendStream(reply, frames);
     return reply;
   });
 
   server.put("/v1/machines/:machine_id/files", async (request) => {
-    const machine = deps.table.get(machineId(request));
+    const machine = deps.table.getRunning(machineId(request));
     return writeGuestFile(machine.agent, parse(FilesQuery, request.query), request.raw);
+  });
+  registerSnapshotRoutes(server, deps);
+}
+
+function registerSnapshotRoutes(server: FastifyInstance, deps: StartDeps): void {
+  const { snapshots } = deps;
+  server.get("/v1/snapshots", async () => ({ snapshots: await snapshots.list() }));
+
+  server.get("/v1/snapshots/:snapshot_id", async (request) => {
+    const id = snapshotId(request);
+    return statusOf(id, (await snapshots.find(id)).manifest);
+  });
+
+  server.put("/v1/snapshots/:snapshot_id", async (request) => {
+    const id = snapshotId(request);
+    return statusOf(id, (await saveSnapshot(deps, id, parse(SnapshotSpec, request.body))).manifest);
+  });
+
+  server.delete("/v1/snapshots/:snapshot_id", async (request, reply) => {
+    await snapshots.remove(snapshotId(request));
+    return reply.code(204).send();
   });
 }
 
@@ -65,6 +101,12 @@ function machineId(request: FastifyRequest): string {
   const parsed = MachineParams.safeParse(request.params);
   if (!parsed.success) throw new NodeError("machine_not_found", "no machine of this name on this node");
   return parsed.data.machine_id;
+}
+
+function snapshotId(request: FastifyRequest): string {
+  const parsed = SnapshotParams.safeParse(request.params);
+  if (!parsed.success) throw new NodeError("snapshot_not_found", "no snapshot of this name on this node");
+  return parsed.data.snapshot_id;
 }
 
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {

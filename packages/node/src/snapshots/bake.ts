@@ -1,9 +1,10 @@
 /** Cold boot → warm → freeze → stop → capture → publish (architecture.md section 3). Never on a request. */
-import { chmod, chown, mkdir, open, realpath, rename, rm } from "node:fs/promises";
+import { chmod, chown, mkdir, open, realpath, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import type { Log } from "@vivarium/kit/log";
 import { UndoStack } from "@vivarium/kit/undo-stack";
+import { shareFile } from "../disks/clone.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { removeCgroup } from "../host/cgroup.ts";
@@ -24,7 +25,8 @@ import {
   type MachineShape,
 } from "../qemu/arguments.ts";
 import { Qmp } from "../qemu/qmp.ts";
-import { describeFiles, publishManifest, syncPath } from "./manifest.ts";
+import { describeFiles, publishManifest, SNAPSHOT_FILES, syncPath } from "./manifest.ts";
+import { sumMemory } from "./page-sums.ts";
 
 const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
@@ -114,11 +116,12 @@ async function makeFiles(
     path.join(version, "root.ext4"),
     "-F",
     "raw",
-    path.join(dir, "disk.qcow2"),
+    path.join(dir, "layer.qcow2"),
     bytes,
   ]);
   // No backing name in the header: the command line alone says what an overlay stands on.
-  await run("qemu-img", [...blank, path.join(dir, "empty.qcow2"), bytes]);
+  await run("qemu-img", [...blank, path.join(dir, "disk.qcow2"), bytes]);
+  await shareFile(path.join(version, "root.ext4"), path.join(dir, "base.raw"));
 }
 
 async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
@@ -148,7 +151,7 @@ async function boot(
   undo: UndoStack,
 ): Promise<BakedMachine> {
   const { dir, slot, version } = place;
-  const writable = ["mem", "disk.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
+  const writable = ["mem", "layer.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
   for (const file of writable) await chown(file, slot.uid, slot.uid);
   input.progress(`booting ${input.template} in size ${input.size} with ${shape.accelerator}`);
   const kernel = path.join(input.imagesDir, "kernel");
@@ -162,7 +165,7 @@ async function boot(
     binds: [
       { source: path.join(dir, "mem"), target: JAIL_PATHS.memory, writable: true },
       { source: path.join(version, "root.ext4"), target: JAIL_PATHS.base, writable: false },
-      { source: path.join(dir, "disk.qcow2"), target: JAIL_PATHS.disk, writable: true },
+      { source: path.join(dir, "layer.qcow2"), target: JAIL_PATHS.disk, writable: true },
       { source: path.join(kernel, "vmlinuz"), target: JAIL_PATHS.kernel, writable: false },
       { source: path.join(kernel, "initramfs.cpio.gz"), target: JAIL_PATHS.initramfs, writable: false },
       { source: path.join(dir, "run"), target: JAIL_PATHS.run, writable: true },
@@ -239,13 +242,17 @@ async function finish(
   made: { template: string; size: Size; version: string; shape: MachineShape; qemu: QemuRoot },
 ): Promise<void> {
   for (const name of ["run", "tun", "kvm"]) await rm(path.join(dir, name), { recursive: true, force: true });
-  for (const name of ["mem", "state", "disk.qcow2", "empty.qcow2"]) {
+  const tier = SIZES[made.size];
+  const sums = await sumMemory(path.join(dir, "mem"), tier.mem_mb * MIB);
+  await writeFile(path.join(dir, "mem.sums"), sums.toBytes());
+  for (const name of SNAPSHOT_FILES.filter((each) => each !== "base.raw")) {
     await chown(path.join(dir, name), 0, 0);
     await chmod(path.join(dir, name), 0o444);
+    await syncPath(path.join(dir, name));
   }
-  const tier = SIZES[made.size];
   await publishManifest(dir, {
-    format: 1,
+    format: 2,
+    kind: "baseline",
     template: made.template,
     version: made.version,
     size: made.size,
@@ -256,6 +263,7 @@ async function finish(
     qemu_build: made.qemu.buildId,
     device_arguments: deviceArgumentsHash(made.shape),
     created_at: new Date().toISOString(),
+    own_bytes: 0,
     files: await describeFiles(dir),
   });
   await rm(target, { recursive: true, force: true });

@@ -3,21 +3,14 @@ import { readdir, realpath } from "node:fs/promises";
 import path from "node:path";
 import type { Log } from "@vivarium/kit/log";
 import type { QemuRoot } from "../host/qemu-root.ts";
-import { type Manifest, readManifest, verifySnapshot } from "./manifest.ts";
-
-export interface Baseline {
-  dir: string;
-  /** Raw base disk that the snapshot's layer stands on. */
-  base: string;
-  manifest: Manifest;
-}
+import { type Loadable, readManifest, verifyLoadable } from "./manifest.ts";
 
 export async function findBaselines(deps: {
   imagesDir: string;
   qemu: QemuRoot;
   log: Log;
-}): Promise<Map<string, Baseline>> {
-  const found = new Map<string, Baseline>();
+}): Promise<Map<string, Loadable>> {
+  const found = new Map<string, Loadable>();
   const templates = path.join(deps.imagesDir, "templates");
   for (const template of await list(templates)) {
     const version = await realpath(path.join(templates, template, "current")).catch(() => null);
@@ -27,8 +20,8 @@ export async function findBaselines(deps: {
       const manifest = await readManifest(dir).catch(() => null);
       if (manifest === null) continue;
       try {
-        await verifySnapshot(dir, manifest, deps.qemu);
-        found.set(baselineKey(template, size), { dir, base: path.join(version, "root.ext4"), manifest });
+        await verifyLoadable({ dir, manifest }, deps.qemu);
+        found.set(baselineKey(template, size), { dir, manifest });
       } catch (error) {
         deps.log.error({ template, size, reason: (error as Error).message }, "baseline refused");
       }

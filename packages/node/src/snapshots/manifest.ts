@@ -1,19 +1,40 @@
 /**
- * A snapshot is a folder: device state, memory, disk layer, and a manifest that is renamed into place after everything
- * else is on disk. QEMU accepts damaged state silently, so the manifest carries the hash of each file and they are
- * verified before the first load (security.md finding 2).
+ * A snapshot is a folder that stands for itself: device state, memory, disk, the layers below it, and a manifest that
+ * is renamed into place after everything else is on disk. Baselines and saved sessions have the same form. QEMU accepts
+ * damaged state silently, so the manifest says what each file must be and that is verified before every load
+ * (security.md finding 2).
  */
+import { createReadStream } from "node:fs";
 import { open, readFile, rename, stat } from "node:fs/promises";
 import path from "node:path";
+import { crc32 } from "node:zlib";
+import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
 import { z } from "zod";
 import { hashFile, type QemuRoot } from "../host/qemu-root.ts";
 import { deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
+import { PageSums, verifyMemory } from "./page-sums.ts";
 
-const SNAPSHOT_FILES = ["state", "mem", "disk.qcow2", "empty.qcow2"] as const;
+/**
+ * `mem` is covered page by page by `mem.sums`, and `disk.qcow2` by a CRC, since both may be large; `base.raw` is shared
+ * by all and known by its identity.
+ */
+export const SNAPSHOT_FILES = ["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2", "base.raw"] as const;
+export type SnapshotFile = (typeof SNAPSHOT_FILES)[number];
+const HASHED = ["state", "mem.sums", "layer.qcow2"] as const satisfies readonly SnapshotFile[];
 
-const FileEntry = z.object({ bytes: z.int(), sha256: z.string() });
+const FileEntry = z.object({
+  bytes: z.int(),
+  /** Nanoseconds since 1970, as text. A file that nobody wrote since has the same. */
+  mtime: z.string(),
+  blocks: z.int(),
+  sha256: z.string().optional(),
+  crc32: z.int().optional(),
+});
+type FileEntry = z.infer<typeof FileEntry>;
+
 export const Manifest = z.object({
-  format: z.literal(1),
+  format: z.literal(2),
+  kind: z.enum(["baseline", "snapshot"]),
   template: z.string(),
   version: z.string(),
   size: z.string(),
@@ -24,9 +45,22 @@ export const Manifest = z.object({
   qemu_build: z.string(),
   device_arguments: z.string(),
   created_at: z.string(),
+  /** Bytes that exist for this snapshot alone. */
+  own_bytes: z.int(),
+  /** What it was made from; absent in baselines. */
+  spec: SnapshotSpec.optional(),
+  timings: CaptureTimings.optional(),
   files: z.record(z.enum(SNAPSHOT_FILES), FileEntry),
 });
 export type Manifest = z.infer<typeof Manifest>;
+
+/** A folder that machines are loaded from. */
+export interface Loadable {
+  dir: string;
+  manifest: Manifest;
+}
+
+const MANIFEST = "manifest.json";
 
 export const shapeOf = (manifest: Manifest): MachineShape => ({
   accelerator: manifest.accelerator,
@@ -34,41 +68,86 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
   memMb: manifest.mem_mb,
 });
 
-export async function describeFiles(dir: string): Promise<Manifest["files"]> {
+/** Files that came unchanged from a parent keep its entries: `known`. */
+export async function describeFiles(
+  dir: string,
+  known: Partial<Manifest["files"]> = {},
+): Promise<Manifest["files"]> {
   const entries = await Promise.all(
-    SNAPSHOT_FILES.map(async (name) => {
-      const file = path.join(dir, name);
-      return [name, { bytes: (await stat(file)).size, sha256: await hashFile(file) }] as const;
-    }),
+    SNAPSHOT_FILES.map(async (name) => [name, known[name] ?? (await describe(dir, name))] as const),
   );
   return Object.fromEntries(entries) as Manifest["files"];
 }
 
+async function describe(dir: string, name: SnapshotFile): Promise<FileEntry> {
+  const file = path.join(dir, name);
+  return {
+    ...(await identityOf(file)),
+    ...(isHashed(name) && { sha256: await hashFile(file) }),
+    ...(name === "disk.qcow2" && { crc32: await crcOfFile(file) }),
+  };
+}
+
+async function identityOf(file: string): Promise<Pick<FileEntry, "bytes" | "mtime" | "blocks">> {
+  const { size, mtimeNs, blocks } = await stat(file, { bigint: true });
+  return { bytes: Number(size), mtime: String(mtimeNs), blocks: Number(blocks) };
+}
+
+const isHashed = (name: SnapshotFile) => (HASHED as readonly string[]).includes(name);
+
+async function crcOfFile(file: string): Promise<number> {
+  let sum = 0;
+  for await (const chunk of createReadStream(file, { highWaterMark: 1024 * 1024 }))
+    sum = crc32(chunk as Buffer, sum);
+  return sum;
+}
+
 /** Content first, then the manifest under another name, then the rename: the rename is the durability point. */
 export async function publishManifest(dir: string, manifest: Manifest): Promise<void> {
-  for (const name of SNAPSHOT_FILES) await syncPath(path.join(dir, name));
-  const partial = path.join(dir, "manifest.json.tmp");
+  const partial = path.join(dir, `${MANIFEST}.tmp`);
   const file = await open(partial, "w", 0o444);
-  await file.writeFile(`${JSON.stringify(manifest, null, 2)}\n`);
-  await file.sync();
-  await file.close();
-  await rename(partial, path.join(dir, "manifest.json"));
+  try {
+    await file.writeFile(`${JSON.stringify(manifest, null, 2)}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(partial, path.join(dir, MANIFEST));
   await syncPath(dir);
+  await syncPath(path.dirname(dir));
 }
 
 export async function readManifest(dir: string): Promise<Manifest> {
-  return Manifest.parse(JSON.parse(await readFile(path.join(dir, "manifest.json"), "utf8")));
+  return Manifest.parse(JSON.parse(await readFile(path.join(dir, MANIFEST), "utf8")));
 }
 
-/** Throws with the reason when this snapshot must not be loaded here. */
-export async function verifySnapshot(dir: string, manifest: Manifest, qemu: QemuRoot): Promise<void> {
-  if (manifest.qemu_build !== qemu.buildId) throw new Error("it was made by another QEMU build; bake again");
-  if (manifest.device_arguments !== deviceArgumentsHash(shapeOf(manifest))) {
-    throw new Error("it was made with other devices; bake again");
-  }
-  const found = await describeFiles(dir);
-  for (const name of SNAPSHOT_FILES) {
-    if (found[name].sha256 !== manifest.files[name].sha256) throw new Error(`${name} is damaged; bake again`);
+export const manifestPath = (dir: string) => path.join(dir, MANIFEST);
+
+/**
+ * Throws with the reason when this folder must not be loaded here. Memory pages that a saved session shares with its
+ * baseline were verified with the baseline; they are read again only when the file is not the one that was saved.
+ */
+export async function verifyLoadable({ dir, manifest }: Loadable, qemu: QemuRoot): Promise<void> {
+  if (manifest.qemu_build !== qemu.buildId) throw new Error("it was made by another QEMU build");
+  if (manifest.device_arguments !== deviceArgumentsHash(shapeOf(manifest)))
+    throw new Error("it was made with other devices");
+  await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(dir, name, manifest)));
+}
+
+async function verifyFile(dir: string, name: SnapshotFile, manifest: Manifest): Promise<void> {
+  const file = path.join(dir, name);
+  const expected = manifest.files[name];
+  const found = await identityOf(file);
+  if (found.bytes !== expected.bytes)
+    throw new Error(`${name} has ${found.bytes} bytes of ${expected.bytes}`);
+  const isUntouched = found.mtime === expected.mtime && found.blocks <= expected.blocks;
+  if (name === "base.raw" && !isUntouched) throw new Error(`${name} was altered`);
+  if (isHashed(name) && (await hashFile(file)) !== expected.sha256) throw new Error(`${name} is damaged`);
+  if (name === "disk.qcow2" && (await crcOfFile(file)) !== expected.crc32)
+    throw new Error(`${name} is damaged`);
+  if (name === "mem") {
+    const sums = await PageSums.read(path.join(dir, "mem.sums"));
+    await verifyMemory(file, sums, isUntouched && manifest.kind === "snapshot" ? "own" : "all");
   }
 }
 

@@ -1,0 +1,46 @@
+/** Lets a machine's guest run, or makes it stand still, and keeps the journal's word for it. */
+import { createHash, randomBytes } from "node:crypto";
+import type { NodeConfig } from "../config.ts";
+import { assertGeneration } from "../guest/client.ts";
+import { writeEntry } from "./journal.ts";
+import type { Machine } from "./machine.ts";
+
+/**
+ * Reseed and clock, and unless the machine goes on as the one that was saved, an identity of its own; user processes
+ * run only after that. A machine that does not confirm is not handed out (architecture.md invariant 7).
+ */
+export async function introduce(machine: Machine): Promise<void> {
+  const { hostname, no_sudo, resume } = machine.spec;
+  const ack = await machine.agent.resumed({
+    entropy: randomBytes(64).toString("base64"),
+    wall_clock_ns: String(BigInt(Date.now()) * 1_000_000n),
+    ...(!resume && { identity: { hostname, machine_id: machineIdOf(hostname), no_sudo } }),
+  });
+  if (!ack.reseeded) throw new Error("the agent did not confirm the reseed");
+  assertGeneration(await machine.agent.health());
+}
+
+/** The same for every machine of a session, and no other's. */
+function machineIdOf(hostname: string): string {
+  return createHash("sha256").update(`machine-id\0${hostname}`).digest("hex").slice(0, 32);
+}
+
+/** A guest that was stopped or frozen for a capture goes on as if nothing had been. */
+export async function letGo(machine: Machine): Promise<void> {
+  await machine.qmp.execute("cont");
+  await machine.agent.command("/v1/thaw");
+}
+
+export async function markHeld(config: NodeConfig, machine: Machine): Promise<void> {
+  await writeState(config, machine, "held");
+}
+
+export async function markRunning(config: NodeConfig, machine: Machine): Promise<void> {
+  await writeState(config, machine, "running");
+}
+
+async function writeState(config: NodeConfig, machine: Machine, state: "held" | "running"): Promise<void> {
+  const entry = { ...machine.entry, state, holding_for: undefined };
+  await writeEntry(config.dataDir, entry);
+  machine.entry = entry;
+}

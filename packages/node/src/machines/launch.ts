@@ -1,0 +1,97 @@
+/** A machine's files and its QEMU process, up to the device state being loaded: everything but letting the guest run. */
+import { chmod, chown, mkdir } from "node:fs/promises";
+import path from "node:path";
+import type { UndoStack } from "@vivarium/kit/undo-stack";
+import { cloneFile, shareFile } from "../disks/clone.ts";
+import { removeCgroup } from "../host/cgroup.ts";
+import { makeDevices } from "../host/devices.ts";
+import { type Bind, startJailed } from "../host/jail.ts";
+import { isAlive, killAndWait, type ProcessIdentity } from "../host/process.ts";
+import type { QemuRoot } from "../host/qemu-root.ts";
+import type { Slot } from "../host/slots.ts";
+import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
+import { loadDeviceState, Qmp } from "../qemu/qmp.ts";
+import {
+  type Loadable,
+  manifestPath,
+  SNAPSHOT_FILES,
+  shapeOf,
+  verifyLoadable,
+} from "../snapshots/manifest.ts";
+
+const QMP_LIMIT_MS = 15_000;
+const MIB = 1024 * 1024;
+const GIB = 1024 * MIB;
+
+/**
+ * The parent's files, linked so that they live as long as the machine, and a disk of its own: a clone of the parent's.
+ * Backing files are named on the command line, not in its header.
+ */
+export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): Promise<Loadable> {
+  const own = path.join(dir, "parent");
+  await mkdir(own, { mode: 0o711 });
+  for (const name of SNAPSHOT_FILES) await shareFile(path.join(parent.dir, name), path.join(own, name));
+  await shareFile(manifestPath(parent.dir), manifestPath(own));
+  const disk = path.join(dir, "disk.qcow2");
+  await cloneFile(path.join(own, "disk.qcow2"), disk);
+  await chmod(disk, 0o600);
+  await chown(disk, slot.uid, slot.uid);
+  await mkdir(path.join(dir, "run"), { mode: 0o700 });
+  await chown(path.join(dir, "run"), slot.uid, slot.uid);
+  return { dir: own, manifest: parent.manifest };
+}
+
+/** What was verified once since this daemon started is not verified again: baselines. */
+export async function launch(
+  deps: { qemu: QemuRoot },
+  undo: UndoStack,
+  input: { dir: string; slot: Slot; parent: Loadable; isVerified: boolean },
+): Promise<{ process: ProcessIdentity; qmp: Qmp }> {
+  const { dir, slot, parent } = input;
+  const verified = input.isVerified ? Promise.resolve() : verifyLoadable(parent, deps.qemu);
+  // Looked at only after QEMU has started; a failure until then must not count as nobody's.
+  verified.catch(() => {});
+  const { identity: process, lastWords } = await startQemu(deps, dir, slot, parent);
+  undo.push("cgroup", () => removeCgroup(slot));
+  undo.push("process", () => killAndWait(process));
+  const qmp = await Qmp.connect(path.join(dir, "run/qmp.sock"), {
+    limitMs: QMP_LIMIT_MS,
+    alive: () => isAlive(process),
+  }).catch((cause) => {
+    throw new Error(`QEMU did not start: ${lastWords()}`, { cause });
+  });
+  undo.push("monitor", () => qmp.close());
+  await sealRunDir(dir);
+  await verified;
+  await loadDeviceState(qmp, JAIL_PATHS.state);
+  return { process, qmp };
+}
+
+/** Once QEMU has made its sockets it may not replace them: what the daemon connects to later is what it made now. */
+async function sealRunDir(dir: string): Promise<void> {
+  await chown(path.join(dir, "run"), 0, 0);
+  await chmod(path.join(dir, "run"), 0o711);
+}
+
+async function startQemu(deps: { qemu: QemuRoot }, dir: string, slot: Slot, parent: Loadable) {
+  const { manifest } = parent;
+  const from = (name: string) => path.join(parent.dir, name);
+  const binds: Bind[] = [
+    { source: from("mem"), target: JAIL_PATHS.memory, writable: false },
+    { source: from("state"), target: JAIL_PATHS.state, writable: false },
+    { source: from("layer.qcow2"), target: JAIL_PATHS.layer, writable: false },
+    { source: from("base.raw"), target: JAIL_PATHS.base, writable: false },
+    { source: path.join(dir, "disk.qcow2"), target: JAIL_PATHS.disk, writable: true },
+    { source: path.join(dir, "run"), target: JAIL_PATHS.run, writable: true },
+  ];
+  return startJailed({
+    slot,
+    qemuRoot: deps.qemu,
+    binds,
+    devices: await makeDevices(dir, slot, manifest.accelerator === "kvm" ? ["tun", "kvm"] : ["tun"]),
+    fileBytes: 2 * manifest.disk_gb * GIB,
+    memoryBytes: manifest.mem_mb * MIB,
+    vcpus: manifest.vcpus,
+    arguments: loadArguments(shapeOf(manifest)),
+  });
+}

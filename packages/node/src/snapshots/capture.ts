@@ -1,0 +1,175 @@
+/**
+ * Captures a machine: freeze the user's processes, stop the guest, and keep device state, changed pages and disk as of
+ * that one instant; then make them durable and publish (architecture.md section 3, security.md C8). The machine is
+ * never hurt: whatever fails before the snapshot is durable, the guest goes on.
+ */
+import { chmod, chown, mkdir, open, rm, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
+import type { CaptureTimings } from "@vivarium/contract/node";
+import { stopwatch } from "@vivarium/kit/clock";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import { cloneFile, shareFile } from "../disks/clone.ts";
+import type { DiskGate } from "../disks/gate.ts";
+import { letGo } from "../machines/guest-state.ts";
+import type { Machine } from "../machines/machine.ts";
+import { NodeError } from "../node-error.ts";
+import { JAIL_PATHS } from "../qemu/arguments.ts";
+import { changedRuns, mappingsOf } from "./changed-pages.ts";
+import { describeFiles, type Loadable, type Manifest, publishManifest, syncPath } from "./manifest.ts";
+import { writeChangedPages } from "./memory.ts";
+import { PageSums } from "./page-sums.ts";
+
+const MIB = 1024 * 1024;
+/** Device state of a microvm is some tens of KiB; a QEMU that writes much more is not ours any more. */
+const STATE_LIMIT_BYTES = 64 * MIB;
+const SHARED = ["layer.qcow2", "base.raw"] as const;
+
+export interface CaptureInput {
+  machine: Machine;
+  /** The machine's folder. */
+  machineDir: string;
+  /** What it was loaded from, as linked into its folder. */
+  parent: Loadable;
+  /** Folder of the snapshot to make. */
+  target: string;
+  spec: NonNullable<Manifest["spec"]>;
+  /** The guest stays stopped and frozen once the snapshot is durable. */
+  hold: boolean;
+}
+
+/** Stages in ms; filled as they end. */
+type Stages = Omit<CaptureTimings, "publish">;
+
+export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Promise<Loadable> {
+  const { machine, target } = input;
+  const sums = await makeTarget(input);
+  const watch = stopwatch();
+  let isStill = true;
+  try {
+    await freezeGuest(machine);
+    crashPoint("capture.freeze");
+    const freeze = watch();
+    const { stages, ownBytes, release } = await takeInstant(deps, input, sums, freeze);
+    try {
+      if (!input.hold) {
+        isStill = false;
+        await letGo(machine);
+      }
+      crashPoint("capture.instant");
+      watch();
+      const manifest = await makeDurable(input, ownBytes, stages, watch);
+      return { dir: target, manifest };
+    } finally {
+      release();
+    }
+  } catch (error) {
+    await rm(target, { recursive: true, force: true });
+    // An agent that does not answer is thawed when it does: by the next resume, or never, which its user sees.
+    if (isStill && machine.isRunning) await letGo(machine).catch(() => {});
+    throw error;
+  }
+}
+
+async function freezeGuest(machine: Machine): Promise<void> {
+  await machine.agent.command("/v1/freeze").catch((cause: NodeError) => {
+    if (cause.code !== "invalid") throw cause;
+    throw new NodeError("capture_failed", `the guest could not be frozen: ${cause.message}`, { cause });
+  });
+}
+
+/** What does not depend on the instant is done before it. Returns the table of the memory as the parent has it. */
+async function makeTarget({ machine, machineDir, parent, target }: CaptureInput): Promise<PageSums> {
+  await rm(target, { recursive: true, force: true });
+  await mkdir(target, { recursive: true, mode: 0o711 });
+  for (const name of SHARED) await shareFile(path.join(parent.dir, name), path.join(target, name));
+  // The folder is sealed: QEMU may fill this file and make no other.
+  const state = await open(stateFile(machineDir), "w", 0o600);
+  await state.close();
+  await chown(stateFile(machineDir), machine.slot.uid, machine.slot.uid);
+  await cloneFile(path.join(parent.dir, "mem"), path.join(target, "mem"));
+  await chmod(path.join(target, "mem"), 0o600);
+  const table = await PageSums.read(path.join(parent.dir, "mem.sums"));
+  return table.child(parent.manifest.kind === "baseline");
+}
+
+const stateFile = (machineDir: string) => path.join(machineDir, "run/state");
+
+/** Everything between stop and continue. Disk and memory are clones, so that what follows needs no standing still. */
+async function takeInstant(
+  deps: { gate: DiskGate },
+  { machine, machineDir, parent, target }: CaptureInput,
+  sums: PageSums,
+  freeze: number,
+) {
+  const whole = stopwatch();
+  await machine.qmp.execute("stop");
+  crashPoint("capture.stop");
+  const watch = stopwatch();
+  const state = machine.qmp
+    .execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` })
+    .then(() => watch());
+  const { ino } = await stat(path.join(parent.dir, "mem"), { bigint: true });
+  const mappings = mappingsOf(machine.process.pid, ino);
+  if (mappings.length === 0) throw new Error("the process does not map its memory file any more");
+  const runs = changedRuns(machine.process.pid, mappings);
+  const changedBytes = runs.reduce((sum, run) => sum + run.bytes, 0);
+  const release = await deps.gate.reserve(changedBytes + 4 * MIB);
+  try {
+    await cloneFile(path.join(machineDir, "disk.qcow2"), path.join(target, "disk.qcow2"));
+    const disk = watch();
+    const written = await writeChangedPages(
+      { pid: machine.process.pid, runs },
+      { file: path.join(target, "mem"), sums },
+    );
+    const memory = watch();
+    const stages: Stages = { freeze, disk, memory, state: await state, stopped: whole() };
+    await keepState(machineDir, target);
+    await writeFile(path.join(target, "mem.sums"), sums.toBytes());
+    return { stages, ownBytes: written, release };
+  } catch (error) {
+    release();
+    await state.catch(() => {});
+    throw error;
+  }
+}
+
+/** QEMU wrote it and cannot be trusted with what it is: a plain file of bounded size. */
+async function keepState(machineDir: string, target: string): Promise<void> {
+  const file = stateFile(machineDir);
+  const { size } = await stat(file);
+  if (size === 0 || size > STATE_LIMIT_BYTES) throw new Error(`the device state has ${size} bytes`);
+  await cloneFile(file, path.join(target, "state"));
+  await rm(file);
+}
+
+async function makeDurable(
+  { parent, target, spec }: CaptureInput,
+  writtenBytes: number,
+  stages: Stages,
+  watch: () => number,
+): Promise<Manifest> {
+  for (const name of ["state", "mem", "mem.sums", "disk.qcow2"]) {
+    const file = path.join(target, name);
+    await chown(file, 0, 0);
+    await chmod(file, 0o444);
+    await syncPath(file);
+  }
+  crashPoint("capture.synced");
+  const { base, layer } = {
+    base: parent.manifest.files["base.raw"],
+    layer: parent.manifest.files["layer.qcow2"],
+  };
+  const files = await describeFiles(target, { "base.raw": base, "layer.qcow2": layer });
+  const manifest: Manifest = {
+    ...parent.manifest,
+    kind: "snapshot",
+    created_at: new Date().toISOString(),
+    own_bytes: writtenBytes + files.state.bytes + files["mem.sums"].bytes + files["disk.qcow2"].blocks * 512,
+    spec,
+    timings: { ...stages, publish: watch() },
+    files,
+  };
+  crashPoint("capture.manifest");
+  await publishManifest(target, manifest);
+  return manifest;
+}

@@ -1,0 +1,81 @@
+/** Memory of a stopped machine → the snapshot's memory file: the parent's file cloned, plus the pages that changed. */
+import { closeSync, openSync, readSync, writeSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
+import { crc32 } from "node:zlib";
+import type { ChangedRun } from "./changed-pages.ts";
+import { PAGE_BYTES, type PageSums } from "./page-sums.ts";
+
+const CHUNK_BYTES = 1024 * 1024;
+/** After so many bytes the daemon looks after its other work. */
+const TURN_BYTES = 4 * CHUNK_BYTES;
+
+/** Returns how many bytes the child differs in from its parent. `sums` starts as the parent's table. */
+export async function writeChangedPages(
+  source: { pid: number; runs: ChangedRun[] },
+  target: { file: string; sums: PageSums },
+): Promise<number> {
+  const memory = openSync(`/proc/${source.pid}/mem`, "r");
+  const file = openSync(target.file, "r+");
+  const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
+  let written = 0;
+  let sinceTurn = 0;
+  try {
+    for (const run of source.runs) {
+      for (let done = 0; done < run.bytes; done += CHUNK_BYTES) {
+        const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, run.bytes - done));
+        readFully(memory, chunk, run.address + done);
+        written += writeChanged(file, chunk, run.fileOffset + done, target.sums);
+        sinceTurn += chunk.length;
+      }
+      if (sinceTurn < TURN_BYTES) continue;
+      sinceTurn = 0;
+      await setImmediate();
+    }
+    return written;
+  } finally {
+    closeSync(memory);
+    closeSync(file);
+  }
+}
+
+/** A page that was written with what it held before stays shared with the parent. Equal sums alone prove nothing. */
+function writeChanged(file: number, chunk: Buffer, offset: number, sums: PageSums): number {
+  const old = Buffer.allocUnsafe(PAGE_BYTES);
+  let written = 0;
+  let from = 0;
+  const flush = (to: number) => {
+    if (to > from) writeFully(file, chunk.subarray(from, to), offset + from);
+    written += to - from;
+  };
+  for (let at = 0; at < chunk.length; at += PAGE_BYTES) {
+    const content = chunk.subarray(at, at + PAGE_BYTES);
+    const page = (offset + at) / PAGE_BYTES;
+    const sum = crc32(content);
+    if (sum === sums.sums[page] && isSame(file, content, offset + at, old)) {
+      flush(at);
+      from = at + PAGE_BYTES;
+    } else {
+      sums.set(page, sum);
+    }
+  }
+  flush(chunk.length);
+  return written;
+}
+
+function isSame(file: number, content: Buffer, offset: number, old: Buffer): boolean {
+  readFully(file, old, offset);
+  return old.equals(content);
+}
+
+function readFully(fd: number, buffer: Buffer, position: number): void {
+  for (let done = 0; done < buffer.length; ) {
+    const got = readSync(fd, buffer, done, buffer.length - done, position + done);
+    if (got === 0) throw new Error("memory ends early");
+    done += got;
+  }
+}
+
+function writeFully(fd: number, buffer: Buffer, position: number): void {
+  for (let done = 0; done < buffer.length; )
+    done += writeSync(fd, buffer, done, buffer.length - done, position + done);
+}

@@ -1,0 +1,113 @@
+/** `PUT /v1/snapshots/{id}`: makes a snapshot of a machine, or another name for one that exists. */
+import { mkdir, rm } from "node:fs/promises";
+import path from "node:path";
+import type { SnapshotSpec } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Log } from "@vivarium/kit/log";
+import type { NodeConfig } from "../config.ts";
+import { shareFile } from "../disks/clone.ts";
+import type { DiskGate } from "../disks/gate.ts";
+import { markHeld, markRunning } from "../machines/guest-state.ts";
+import { machineDir, parentDir, writeEntry } from "../machines/journal.ts";
+import type { Machine } from "../machines/machine.ts";
+import type { MachineTable } from "../machines/table.ts";
+import { NodeError } from "../node-error.ts";
+import { capture } from "./capture.ts";
+import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import type { SnapshotTable } from "./table.ts";
+
+export interface SaveDeps {
+  config: NodeConfig;
+  snapshots: SnapshotTable;
+  table: MachineTable;
+  gate: DiskGate;
+  log: Log;
+}
+
+/** The same call again answers with the same snapshot, also while it is being made. */
+export async function saveSnapshot(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
+  const { snapshots } = deps;
+  const known = snapshots.saving.get(id);
+  const knownSpec = known?.spec ?? (await snapshots.get(id))?.manifest.spec;
+  if (knownSpec !== undefined) {
+    if (JSON.stringify(knownSpec) !== JSON.stringify(spec))
+      throw new NodeError("snapshot_conflict", `snapshot ${id} exists with other parameters`);
+    return known ? await known.done : await snapshots.find(id);
+  }
+  const underWay = snapshots.saving.get(id);
+  if (underWay) return await underWay.done;
+  const done = save(deps, id, spec).finally(() => snapshots.saving.delete(id));
+  snapshots.saving.set(id, { spec, done });
+  return await done;
+}
+
+async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
+  try {
+    if ("snapshot_id" in spec) return await copy(deps, id, spec);
+    const machine = deps.table.get(spec.machine_id);
+    return await machine.exclusive(() => captureInTurn(deps, id, spec, machine));
+  } catch (error) {
+    if (error instanceof NodeError) throw error;
+    deps.log.error({ snapshot: id, err: error }, "capture failed");
+    const reason = isFull(error) ? "disk_pressure" : "capture_failed";
+    throw new NodeError(reason, `the state could not be saved: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+const isFull = (error: unknown) => ["ENOSPC", "EDQUOT"].includes((error as NodeJS.ErrnoException).code ?? "");
+
+async function captureInTurn(
+  deps: SaveDeps,
+  id: string,
+  spec: Extract<SnapshotSpec, { machine_id: string }>,
+  machine: Machine,
+): Promise<Loadable> {
+  const { config } = deps;
+  if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
+  const parent = parentDir(config.dataDir, machine.id);
+  const hold = spec.after === "hold";
+  if (hold) await announceHold(config, machine, id);
+  crashPoint("capture.journal");
+  const made = await capture(deps, {
+    machine,
+    machineDir: machineDir(config.dataDir, machine.id),
+    parent: { dir: parent, manifest: await readManifest(parent) },
+    target: deps.snapshots.dirOf(id),
+    spec,
+    hold,
+  }).catch(async (error) => {
+    if (hold && machine.isRunning) await markRunning(config, machine);
+    throw error;
+  });
+  crashPoint("capture.published");
+  if (hold) await markHeld(config, machine);
+  deps.log.info({ machine: machine.id, snapshot: id, ...made.manifest.timings }, "machine captured");
+  return made;
+}
+
+/** A restarted daemon that finds the snapshot whole keeps the machine still: what it did after that would be lost. */
+async function announceHold(config: NodeConfig, machine: Machine, id: string): Promise<void> {
+  const entry = { ...machine.entry, holding_for: id };
+  await writeEntry(config.dataDir, entry);
+  machine.entry = entry;
+}
+
+/** All files are immutable, so the copy shares them. */
+async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
+  const source = await deps.snapshots.find(spec.snapshot_id);
+  const dir = deps.snapshots.dirOf(id);
+  try {
+    await rm(dir, { recursive: true, force: true });
+    await mkdir(dir, { recursive: true, mode: 0o711 });
+    for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
+    const manifest = { ...source.manifest, spec, created_at: new Date().toISOString() };
+    await publishManifest(dir, manifest);
+    return { dir, manifest };
+  } catch (error) {
+    await rm(dir, { recursive: true, force: true });
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") throw deps.snapshots.gone(source, error as Error);
+    throw error;
+  }
+}
