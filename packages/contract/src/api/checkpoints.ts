@@ -3,7 +3,7 @@ import { LIMITS } from "./limits.ts";
 import { SessionCreate } from "./sessions.ts";
 import { timestamp, wholeNumber } from "./wire-types.ts";
 
-const CHECKPOINT_NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+export const CHECKPOINT_NAME_PATTERN = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
 /** Body of `POST /v1/sessions/{id}/checkpoints` (part 2, 7). Unknown fields are ignored. */
 export const CheckpointCreate = z
@@ -11,7 +11,7 @@ export const CheckpointCreate = z
     name: z
       .string()
       .regex(
-        CHECKPOINT_NAME,
+        CHECKPOINT_NAME_PATTERN,
         "must be 1 to 63 of a-z, 0-9 and hyphens, beginning and ending with a letter or digit",
       )
       .nullish(),

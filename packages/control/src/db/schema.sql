@@ -19,6 +19,31 @@ create table api_keys (
   constraint api_keys_scoped_project_id_fkey FOREIGN KEY (scoped_project_id) REFERENCES projects(id)
 );
 
+create table checkpoints (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  session_id text not null,
+  name text,
+  labels jsonb,
+  size_bytes bigint not null,
+  created_at timestamp(3) with time zone not null default now(),
+  size text not null,
+  template text not null,
+  template_version text,
+  baseline text,
+  env jsonb,
+  egress jsonb not null,
+  no_sudo boolean not null,
+  constraint checkpoints_id_check CHECK ((id ~ '^chk_[a-z0-9]{21}$'::text)),
+  constraint checkpoints_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint checkpoints_pkey PRIMARY KEY (id),
+  constraint checkpoints_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id)
+);
+CREATE INDEX checkpoints_org ON public.checkpoints USING btree (org_id, created_at DESC, id DESC);
+CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, created_at DESC, id DESC);
+CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
+
 create table idempotency_keys (
   org_id text not null,
   key text not null,
@@ -118,6 +143,7 @@ create table sessions (
   origin_checkpoint_id text,
   parent_session_id text,
   template_version text,
+  baseline text,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
@@ -143,3 +169,33 @@ CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id
 CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);
 CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
 CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));
+
+create table template_names (
+  org_id text not null,
+  name text not null,
+  last_version integer not null,
+  constraint template_names_last_version_check CHECK ((last_version >= 1)),
+  constraint template_names_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint template_names_pkey PRIMARY KEY (org_id, name)
+);
+
+create table templates (
+  id text not null,
+  org_id text not null,
+  project_id text,
+  name text not null,
+  version integer not null,
+  description text,
+  session_id text not null,
+  has_memory boolean not null,
+  created_at timestamp(3) with time zone not null default now(),
+  size text not null,
+  baseline text,
+  no_sudo boolean not null,
+  constraint templates_id_check CHECK ((id ~ '^tpl_[a-z0-9]{21}$'::text)),
+  constraint templates_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id) ON DELETE CASCADE,
+  constraint templates_org_id_name_version_key UNIQUE (org_id, name, version),
+  constraint templates_pkey PRIMARY KEY (id),
+  constraint templates_project_id_fkey FOREIGN KEY (project_id) REFERENCES projects(id),
+  constraint templates_version_check CHECK ((version >= 1))
+);

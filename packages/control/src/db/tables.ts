@@ -10,6 +10,9 @@ export interface Tables {
   api_keys: ApiKeyTable;
   sessions: SessionTable;
   idempotency_keys: IdempotencyKeyTable;
+  checkpoints: CheckpointTable;
+  template_names: TemplateNameTable;
+  templates: TemplateTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
@@ -100,6 +103,46 @@ export interface SessionTable {
   origin_checkpoint_id: string | null;
   parent_session_id: string | null;
   template_version: string | null;
+  baseline: string | null;
+}
+
+export interface CheckpointTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  session_id: string;
+  name: string | null;
+  labels: Json<Record<string, string> | null> | null;
+  size_bytes: number;
+  created_at: Generated<Date>;
+  size: string;
+  template: string;
+  template_version: string | null;
+  baseline: string | null;
+  env: Json<Record<string, string> | null> | null;
+  egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
+  no_sudo: boolean;
+}
+
+interface TemplateNameTable {
+  org_id: string;
+  name: string;
+  last_version: number;
+}
+
+export interface TemplateTable {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  name: string;
+  version: number;
+  description: string | null;
+  session_id: string;
+  has_memory: boolean;
+  created_at: Generated<Date>;
+  size: string;
+  baseline: string | null;
+  no_sudo: boolean;
 }
 
 interface IdempotencyKeyTable {

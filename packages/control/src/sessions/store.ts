@@ -4,7 +4,15 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
 import type { SessionTable } from "../db/tables.ts";
-import { ACTIVE_STATES, entersLife, entersRest, hasClocks, isAwaited, type Move } from "./state.ts";
+import {
+  ACTIVE_STATES,
+  entersLife,
+  entersRest,
+  FIRST_STATE,
+  hasClocks,
+  isAwaited,
+  type Move,
+} from "./state.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
 type NewSession = Insertable<SessionTable>;
@@ -187,6 +195,17 @@ export async function claimOrphanedProvisions(db: Queries, leaseMs: number): Pro
     .returningAll()
     .execute();
   return rows as SessionRow[];
+}
+
+/** Whether a session is being started from the snapshot. */
+export async function isOriginInUse(db: Queries, snapshotId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom("sessions")
+    .select("id")
+    .where("origin_snapshot_id", "=", snapshotId)
+    .where("state", "=", FIRST_STATE)
+    .executeTakeFirst();
+  return row !== undefined;
 }
 
 export async function listLiveMachines(db: Queries): Promise<SessionRow[]> {

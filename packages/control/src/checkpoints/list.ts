@@ -1,0 +1,58 @@
+import { CHECKPOINT_ID_PATTERN, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
+import { z } from "zod";
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { type CheckpointRow, listCheckpointRows } from "./store.ts";
+
+const ONCE = { error: "must be given once" };
+const WHOLE = "must be a whole number of at least 1";
+
+/** Query of `GET /v1/checkpoints` (part 2, 7). */
+export const CheckpointQuery = z.object({
+  limit: z
+    .string(ONCE)
+    .regex(/^[0-9]{1,15}$/, WHOLE)
+    .transform(Number)
+    .refine((limit) => limit >= 1, WHOLE)
+    .optional(),
+  cursor: z.string(ONCE).optional(),
+  session_id: z.string(ONCE).optional(),
+});
+
+export interface CheckpointPage {
+  checkpoints: CheckpointRow[];
+  nextCursor?: string;
+}
+
+/** Checkpoints of the whole organisation, also those whose session has ended. */
+export async function listCheckpoints(
+  db: Queries,
+  scope: Scope,
+  query: z.output<typeof CheckpointQuery>,
+): Promise<CheckpointPage> {
+  // What is no session's id is the id of none.
+  if (query.session_id !== undefined && !SESSION_ID_PATTERN.test(query.session_id))
+    return { checkpoints: [] };
+  const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
+  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, CHECKPOINT_ID_PATTERN);
+  // One row more than asked for tells whether another page follows.
+  const rows = await listCheckpointRows(db, scope, {
+    sessionId: query.session_id,
+    after,
+    limit: limit + 1,
+  });
+  const checkpoints = rows.slice(0, limit);
+  const last = checkpoints.at(-1);
+  if (rows.length <= limit || !last) return { checkpoints };
+  return { checkpoints, nextCursor: encodeCursor({ at: last.created_at, id: last.id }) };
+}
+
+/** All checkpoints of one session. */
+export async function listCheckpointsOf(
+  db: Queries,
+  scope: Scope,
+  sessionId: string,
+): Promise<CheckpointRow[]> {
+  return await listCheckpointRows(db, scope, { sessionId });
+}

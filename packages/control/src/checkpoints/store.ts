@@ -1,0 +1,85 @@
+import { type Insertable, type Selectable, sql } from "kysely";
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { isUniqueViolation } from "../db/postgres-errors.ts";
+import type { CheckpointTable } from "../db/tables.ts";
+import type { Cursor } from "../http/cursor.ts";
+
+export type CheckpointRow = Selectable<CheckpointTable>;
+type NewCheckpoint = Insertable<CheckpointTable>;
+
+export async function insertCheckpoint(
+  db: Queries,
+  checkpoint: NewCheckpoint,
+): Promise<CheckpointRow | "name_taken"> {
+  try {
+    return await db.insertInto("checkpoints").values(checkpoint).returningAll().executeTakeFirstOrThrow();
+  } catch (error) {
+    if (isUniqueViolation(error, "checkpoints_name")) return "name_taken";
+    throw error;
+  }
+}
+
+export async function findCheckpoint(
+  db: Queries,
+  scope: Scope,
+  id: string,
+): Promise<CheckpointRow | undefined> {
+  return await visible(db, scope).where("id", "=", id).executeTakeFirst();
+}
+
+/** The same, and it cannot be deleted before the transaction ends. */
+export async function holdCheckpoint(
+  tx: Queries,
+  scope: Scope,
+  id: string,
+): Promise<CheckpointRow | undefined> {
+  return await visible(tx, scope).where("id", "=", id).forShare().executeTakeFirst();
+}
+
+export async function findCheckpointByName(
+  db: Queries,
+  sessionId: string,
+  name: string,
+): Promise<CheckpointRow | undefined> {
+  return await db
+    .selectFrom("checkpoints")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .where("name", "=", name)
+    .executeTakeFirst();
+}
+
+export async function countCheckpoints(db: Queries, orgId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom("checkpoints")
+    .select(sql<number>`count(*)::int`.as("count"))
+    .where("org_id", "=", orgId)
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
+/** Newest first. */
+export async function listCheckpointRows(
+  db: Queries,
+  scope: Scope,
+  { sessionId, after, limit }: { sessionId?: string; after?: Cursor; limit?: number },
+): Promise<CheckpointRow[]> {
+  let query = visible(db, scope).orderBy("created_at", "desc").orderBy("id", "desc");
+  if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
+  if (after) query = query.where(sql<boolean>`(created_at, id) < (${after.at}, ${after.id})`);
+  if (limit !== undefined) query = query.limit(limit);
+  return await query.execute();
+}
+
+/** False when the caller has no such checkpoint. */
+export async function removeCheckpoint(db: Queries, scope: Scope, id: string): Promise<boolean> {
+  let query = db.deleteFrom("checkpoints").where("id", "=", id).where("org_id", "=", scope.orgId);
+  if (scope.projectId !== null) query = query.where("project_id", "=", scope.projectId);
+  return (await query.returning("id").executeTakeFirst()) !== undefined;
+}
+
+function visible(db: Queries, scope: Scope) {
+  const query = db.selectFrom("checkpoints").selectAll().where("org_id", "=", scope.orgId);
+  return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
+}

@@ -1,0 +1,36 @@
+import type { Template } from "@vivarium/contract/api";
+import type { Scope } from "../access/principal.ts";
+import type { Database } from "../db/pool.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { ApiError } from "../http/api-error.ts";
+import { isOfficial, officialTemplate, officialVersions } from "./official.ts";
+import { toTemplate } from "./record.ts";
+import { readReference } from "./reference.ts";
+import { listVersions } from "./store.ts";
+
+/** A template by `name`, or one of its versions by `name@version`. */
+export async function getTemplate(
+  { db, node }: { db: Database; node: NodeState },
+  scope: Scope,
+  text: string,
+): Promise<Template> {
+  const reference = readReference(text);
+  if (!reference) throw templateNotFound();
+  const { name, version } = reference;
+  const info = await node.current();
+  if (isOfficial(info, name)) {
+    if (version !== undefined && !officialVersions(info, name).includes(version)) throw templateNotFound();
+    return officialTemplate(info, name, version);
+  }
+  const rows = await listVersions(db, scope, name);
+  const shown = version === undefined ? rows[0] : rows.find((row) => String(row.version) === version);
+  if (!shown) throw templateNotFound();
+  return toTemplate(shown, rows);
+}
+
+export function templateNotFound(): ApiError {
+  return new ApiError(
+    "not_found",
+    "template not found: neither an official one nor one of your organisation has this name and version",
+  );
+}

@@ -1,0 +1,62 @@
+import { type Insertable, type Selectable, sql } from "kysely";
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import type { TemplateTable } from "../db/tables.ts";
+
+/** One version of a template that its organisation saved. */
+export type TemplateRow = Selectable<TemplateTable>;
+type NewTemplate = Insertable<TemplateTable>;
+
+/** The number of the next version of a name: counted up for good, and held until the transaction ends. */
+export async function takeNextVersion(tx: Queries, orgId: string, name: string): Promise<number> {
+  const row = await tx
+    .insertInto("template_names")
+    .values({ org_id: orgId, name, last_version: 1 })
+    .onConflict((at) =>
+      at
+        .columns(["org_id", "name"])
+        .doUpdateSet({ last_version: sql<number>`template_names.last_version + 1` }),
+    )
+    .returning("last_version")
+    .executeTakeFirstOrThrow();
+  return row.last_version;
+}
+
+export async function insertTemplate(db: Queries, template: NewTemplate): Promise<TemplateRow> {
+  return await db.insertInto("templates").values(template).returningAll().executeTakeFirstOrThrow();
+}
+
+/** By name, newest version first; of one name where it is given. */
+export async function listVersions(db: Queries, scope: Scope, name?: string): Promise<TemplateRow[]> {
+  let query = visible(db, scope).orderBy("name").orderBy("version", "desc");
+  if (name !== undefined) query = query.where("name", "=", name);
+  return await query.execute();
+}
+
+/** A version that is about to be used, the newest where none is named: it cannot be deleted before the transaction ends. */
+export async function holdVersion(
+  tx: Queries,
+  scope: Scope,
+  { name, version }: { name: string; version?: number },
+): Promise<TemplateRow | undefined> {
+  let query = visible(tx, scope).where("name", "=", name).orderBy("version", "desc").limit(1).forShare();
+  if (version !== undefined) query = query.where("version", "=", version);
+  return await query.executeTakeFirst();
+}
+
+/** The versions that are gone by this; none when the caller has no such template. */
+export async function removeVersions(
+  db: Queries,
+  scope: Scope,
+  { name, version }: { name: string; version?: number },
+): Promise<TemplateRow[]> {
+  let query = db.deleteFrom("templates").where("org_id", "=", scope.orgId).where("name", "=", name);
+  if (scope.projectId !== null) query = query.where("project_id", "=", scope.projectId);
+  if (version !== undefined) query = query.where("version", "=", version);
+  return await query.returningAll().execute();
+}
+
+function visible(db: Queries, scope: Scope) {
+  const query = db.selectFrom("templates").selectAll().where("org_id", "=", scope.orgId);
+  return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
+}
