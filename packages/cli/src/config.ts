@@ -14,6 +14,8 @@ export interface CliConfig {
   imagesDir: string | undefined;
   /** A PostgreSQL of the operator's own; without it `viv up` runs one. */
   databaseUrl: string | undefined;
+  /** False where the human has declined colours (NO_COLOR) or the terminal has none. */
+  wantsColour: boolean;
   /** Environment for the processes of the service. */
   childEnv: Record<string, string>;
 }
@@ -28,6 +30,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
     dataDir: path.resolve(env.VIV_DATA_DIR || DEFAULT_DATA_DIR),
     imagesDir: env.VIV_IMAGES_DIR ? path.resolve(env.VIV_IMAGES_DIR) : undefined,
     databaseUrl: env.DATABASE_URL || undefined,
+    wantsColour: !env.NO_COLOR && env.TERM !== "dumb",
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };
 }

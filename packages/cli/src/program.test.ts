@@ -1,80 +1,7 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import path from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
-import { readConfig } from "./config.ts";
-import { runCommandLine } from "./program.ts";
-
-interface Seen {
-  method: string | undefined;
-  url: string | undefined;
-  key: string | undefined;
-  body: unknown;
-}
-type Answer = (request: Seen, response: ServerResponse) => void;
-
-let dir: string;
-let cleanups: (() => void)[] = [];
-beforeEach(async () => {
-  dir = await mkdtemp(path.join(tmpdir(), "viv-cli-"));
-  await mkdir(path.join(dir, "control"));
-  await writeFile(path.join(dir, "control", "bootstrap.key"), "viv_local\n");
-});
-afterEach(async () => {
-  for (const cleanup of cleanups) cleanup();
-  cleanups = [];
-  await rm(dir, { recursive: true, force: true });
-});
-
-async function serve(answer: Answer) {
-  const seen: Seen[] = [];
-  const server = createServer(async (request: IncomingMessage, response) => {
-    let body = "";
-    for await (const chunk of request) body += chunk;
-    const { method, url } = request;
-    const entry = { method, url, key: request.headers.authorization, body: body && JSON.parse(body) };
-    if (url === "/v1/healthz") return respond(response, 200, { status: "ok", isolation: "kvm" });
-    seen.push(entry);
-    answer(entry, response);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  cleanups.push(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
-}
-
-/** One command line against the server, with everything it printed. */
-async function viv(url: string, argv: string[], env: Record<string, string> = {}) {
-  const printed = { out: "", err: "" };
-  const terminal = {
-    isInteractive: false,
-    out: (line: string) => {
-      printed.out += `${line}\n`;
-    },
-    note: (line: string) => {
-      printed.err += `${line}\n`;
-    },
-    write: async (stream: "stdout" | "stderr", data: Uint8Array) => {
-      printed[stream === "stdout" ? "out" : "err"] += Buffer.from(data).toString();
-    },
-  };
-  const config = readConfig({ VIV_URL: url, VIV_DATA_DIR: dir, ...env });
-  return { code: await runCommandLine(argv, { config, terminal }), ...printed };
-}
-
-function respond(response: ServerResponse, status: number, body: unknown, headers = {}) {
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
-}
-
-function stream(response: ServerResponse, output: string, exit: object) {
-  response.writeHead(200, { "content-type": "text/event-stream" });
-  response.write(`event: stdout\ndata: ${Buffer.from(output).toString("base64")}\n\n`);
-  response.end(`event: exit\ndata: ${JSON.stringify({ timed_out: false, duration_ms: 5, ...exit })}\n\n`);
-}
+import { expect, test } from "vitest";
+import { dir, respond, serve, stopServing, stream, viv } from "./program.test-support.ts";
 
 const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
 
@@ -154,7 +81,7 @@ test("run does not start a service when told so, and says how to", async () => {
   const file = path.join(dir, "a.py");
   await writeFile(file, "");
   const { url } = await serve(() => {});
-  for (const cleanup of cleanups.splice(0)) cleanup();
+  stopServing();
   expect(await viv(url, ["run", "--no-start", file])).toMatchObject({
     code: 125,
     err: expect.stringContaining("viv up"),

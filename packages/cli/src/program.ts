@@ -4,8 +4,12 @@ import { createCommand } from "./commands/create.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { downCommand } from "./commands/down.ts";
 import { execCommand } from "./commands/exec.ts";
+import { forkCommand } from "./commands/fork.ts";
 import { getCommand } from "./commands/get.ts";
 import { lsCommand } from "./commands/ls.ts";
+import { pauseCommand } from "./commands/pause.ts";
+import { restoreCommand } from "./commands/restore.ts";
+import { resumeCommand } from "./commands/resume.ts";
 import { rmCommand } from "./commands/rm.ts";
 import { runCommand } from "./commands/run.ts";
 import { upCommand } from "./commands/up.ts";
@@ -60,6 +64,10 @@ function buildProgram(run: (code: Promise<number>) => Promise<void>, context: Co
     lsCommand,
     getCommand,
     execCommand,
+    pauseCommand,
+    resumeCommand,
+    forkCommand,
+    restoreCommand,
     rmCommand,
     doctorCommand,
   ];

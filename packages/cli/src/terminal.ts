@@ -4,6 +4,8 @@ import { once } from "node:events";
 export interface Terminal {
   /** Whether a human looks at standard output. */
   readonly isInteractive: boolean;
+  /** Room on the screen now; it changes when the human resizes the window. */
+  size(): { columns: number; rows: number };
   out(line: string): void;
   note(line: string): void;
   /** Raw bytes of a program's output; resolves when the reader has room for more. */
@@ -12,6 +14,7 @@ export interface Terminal {
 
 export const processTerminal: Terminal = {
   isInteractive: process.stdout.isTTY === true,
+  size: () => ({ columns: process.stdout.columns || 80, rows: process.stdout.rows || 24 }),
   out: (line) => void process.stdout.write(`${line}\n`),
   note: (line) => void process.stderr.write(`${line}\n`),
   write: async (stream, data) => {

@@ -6,6 +6,11 @@ export interface ConnectionOptions {
   json?: boolean;
 }
 
+/** Options of verbs that start, stop or save a machine. */
+export interface TimedOptions extends ConnectionOptions {
+  timing?: boolean;
+}
+
 /** A verb that talks to the service: all of them take these options, in this order. */
 export function clientCommand(name: string, examples: string[]): Command {
   return new Command(name)

@@ -1,5 +1,14 @@
 import { expect, test } from "vitest";
-import { collectList, collectPair, parseCount, parseDuration, parseListen } from "./values.ts";
+import {
+  collectList,
+  collectPair,
+  parseCount,
+  parseDuration,
+  parseInstant,
+  parseListen,
+  parseLongDuration,
+  parsePausedTtl,
+} from "./values.ts";
 
 test("durations take units, and seconds without one", () => {
   expect(["500ms", "30s", "1.5m", "1h", "2"].map(parseDuration)).toEqual([
@@ -32,3 +41,28 @@ test("counts start at 1", () => {
   expect(parseCount("20")).toBe(20);
   for (const text of ["0", "1.5", "x"]) expect(() => parseCount(text)).toThrow("whole number");
 });
+
+test("long durations take days as well", () => {
+  expect(["90s", "12h", "1.5d"].map(parseLongDuration)).toEqual([90_000, 43_200_000, 129_600_000]);
+  for (const text of ["0d", "d", "2w"]) expect(() => parseLongDuration(text)).toThrow("30d");
+});
+
+test("a paused session may be kept for good", () => {
+  expect(parsePausedTtl("never")).toBe(-1);
+  expect(parsePausedTtl("7d")).toBe(604_800_000);
+});
+
+test("an instant is given with its zone, or as a time from now", () => {
+  expect(parseInstant("2027-03-01T10:30:00+01:00").toISOString()).toBe("2027-03-01T09:30:00.000Z");
+  const before = Date.now() + 7_200_000;
+  const ahead = parseInstant("2h").getTime();
+  expect(ahead).toBeGreaterThanOrEqual(before);
+  expect(ahead).toBeLessThanOrEqual(Date.now() + 7_200_000);
+});
+
+test.each(["tomorrow", "2027-03-01", "2027-03-01T09:30:00", "2027-13-01T09:30:00Z", "-2h"])(
+  "%j is no instant",
+  (text) => {
+    expect(() => parseInstant(text)).toThrow("with its zone");
+  },
+);

@@ -1,16 +1,17 @@
 import type { SessionCreate } from "@vivarium/sdk";
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
-import { collectPair, parseDuration } from "../args/values.ts";
+import { clientCommand, type TimedOptions } from "../args/shared-options.ts";
+import { collectPair, parseDuration, parsePausedTtl } from "../args/values.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
-import { renderSession } from "../print/session.ts";
+import { showSession } from "../print/show-session.ts";
 
-interface CreateOptions extends ConnectionOptions {
+interface CreateOptions extends TimedOptions {
   size?: string;
   template?: string;
+  fromCheckpoint?: string;
   name?: string;
   externalId?: string;
   env?: Record<string, string>;
@@ -18,6 +19,7 @@ interface CreateOptions extends ConnectionOptions {
   sudo: boolean;
   idleTimeout?: number;
   maxLifetime?: number;
+  pausedTtl?: number;
   wait?: boolean;
 }
 
@@ -25,6 +27,8 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
   return clientCommand("create", [
     "viv create",
     "viv create --size medium --env GREETING=hello --wait",
+    "viv create --idle-timeout 10m --paused-ttl 7d",
+    "viv create --from-checkpoint chk_4x7k2m9q0a1b2c3d4e5f6",
     "id=$(viv create) && viv exec $id -- uname -r",
   ])
     .summary("create a session")
@@ -33,6 +37,7 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
     )
     .option("--size <size>", "small, medium or large")
     .option("--template <name>", "what it starts from, NAME or NAME@VERSION (default: base)")
+    .option("--from-checkpoint <id>", "start from a checkpoint; size and template are then settled")
     .option("--name <name>", "a name, unique among sessions that have not ended")
     .option("--external-id <id>", "your own index key")
     .option("--env <NAME=value>", "variable for every process; repeatable", collectPair)
@@ -40,17 +45,21 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
     .option("--no-sudo", "take passwordless sudo away from the default user")
     .option("--idle-timeout <time>", "pause after this long without activity, at most 1h", parseDuration)
     .option("--max-lifetime <time>", "end of its life at the latest, at most 24h", parseDuration)
+    .option("--paused-ttl <time>", "end once paused this long, or never (default: 30d)", parsePausedTtl)
     .option("--wait", "return only when it is live")
+    .option("--timing", "wait until it is live, then say how long each stage took")
     .option("--json", "print the record as JSON")
     .action((options: CreateOptions) => run(createSession(context, options)));
 }
 
-async function createSession({ config, terminal }: Context, options: CreateOptions): Promise<number> {
-  const client = await connect(withOptions(config, options));
-  const created = await client.sessions.create(toRequest(options));
-  const record = options.wait ? await client.sessions.waitUntilLive(created.session_id) : created;
-  if (options.json) terminal.out(JSON.stringify(record));
-  else terminal.out(terminal.isInteractive ? renderSession(record) : record.session_id);
+async function createSession(context: Context, options: CreateOptions): Promise<number> {
+  const client = await connect(withOptions(context.config, options));
+  const { timing, wait } = options;
+  const created = await client.sessions.create(toRequest(options), { timing });
+  // A create answers before its machine is there, so its timings are only known afterwards.
+  const record =
+    wait || timing ? await client.sessions.waitUntilLive(created.session_id, { timing }) : created;
+  showSession(context, record, options);
   return EXIT.ok;
 }
 
@@ -58,6 +67,7 @@ function toRequest(options: CreateOptions): SessionCreate {
   return {
     size: options.size,
     template: options.template,
+    from_checkpoint: options.fromCheckpoint,
     name: options.name,
     external_id: options.externalId,
     env: options.env,
@@ -65,5 +75,6 @@ function toRequest(options: CreateOptions): SessionCreate {
     no_sudo: options.sudo ? undefined : true,
     idle_timeout_ms: options.idleTimeout,
     max_lifetime_ms: options.maxLifetime,
+    paused_ttl_ms: options.pausedTtl,
   };
 }

@@ -4,6 +4,7 @@ import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { paintFor } from "../print/paint.ts";
 import { renderSession } from "../print/session.ts";
 
 export function getCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
@@ -15,12 +16,9 @@ export function getCommand(run: (code: Promise<number>) => Promise<void>, contex
     .action((id: string, options: ConnectionOptions) => run(getSession(context, id, options)));
 }
 
-async function getSession(
-  { config, terminal }: Context,
-  id: string,
-  options: ConnectionOptions,
-): Promise<number> {
+async function getSession(context: Context, id: string, options: ConnectionOptions): Promise<number> {
+  const { config, terminal } = context;
   const record = await (await connect(withOptions(config, options))).sessions.get(id);
-  terminal.out(options.json ? JSON.stringify(record) : renderSession(record));
+  terminal.out(options.json ? JSON.stringify(record) : renderSession(record, paintFor(context)));
   return EXIT.ok;
 }

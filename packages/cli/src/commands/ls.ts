@@ -6,6 +6,7 @@ import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { paintFor } from "../print/paint.ts";
 import { renderSessions } from "../print/session.ts";
 
 const LIST_STATES = ["live", "paused", "creating", "ended"] as const;
@@ -29,13 +30,17 @@ export function lsCommand(run: (code: Promise<number>) => Promise<void>, context
     .action((options: LsOptions) => run(listSessions(context, options)));
 }
 
-async function listSessions({ config, terminal }: Context, options: LsOptions): Promise<number> {
+async function listSessions(context: Context, options: LsOptions): Promise<number> {
+  const { config, terminal } = context;
   const client = await connect(withOptions(config, options));
   const sessions =
     options.state === "ended" && options.externalId === undefined
       ? await takeHistory(client, options.limit ?? 20)
       : (await client.sessions.list(options)).sessions;
-  terminal.out(options.json ? JSON.stringify({ sessions }) : renderSessions(sessions, new Date()));
+  const text = options.json
+    ? JSON.stringify({ sessions })
+    : renderSessions(sessions, new Date(), paintFor(context));
+  terminal.out(text);
   return EXIT.ok;
 }
 

@@ -1,8 +1,9 @@
 import type { SessionRecord } from "@vivarium/sdk";
+import { noPaint, type Paint, paintState } from "./paint.ts";
 import { renderFields, renderTable } from "./table.ts";
 import { formatAge } from "./time.ts";
 
-export function renderSessions(sessions: SessionRecord[], now: Date): string {
+export function renderSessions(sessions: SessionRecord[], now: Date, paint: Paint = noPaint): string {
   if (sessions.length === 0) return "No sessions. Create one with: viv create";
   const rows = sessions.map((session) => [
     session.session_id,
@@ -11,17 +12,29 @@ export function renderSessions(sessions: SessionRecord[], now: Date): string {
     session.template ?? "base",
     formatAge(now.getTime() - Date.parse(session.created_at)),
     session.name ?? "",
-    session.end_reason ?? session.status_reason ?? session.status_detail ?? "",
+    detailOf(session, now),
   ]);
   const headings = ["ID", "STATE", "SIZE", "TEMPLATE", "AGE", "NAME", "DETAIL"];
   // An empty last column is noise: most lists have nothing to tell there.
   const columns = headings.map((_, i) => i).filter((i) => i < 5 || rows.some((row) => row[i] !== ""));
   const pick = (line: string[]) => columns.map((i) => line[i] ?? "");
-  return renderTable(pick(headings), rows.map(pick));
+  return renderTable(pick(headings), rows.map(pick), (padded, { row, heading }) => {
+    if (row === 0) return paint("dim", padded);
+    return heading === "STATE" ? paintState(paint, sessions[row - 1]?.state ?? "", padded) : padded;
+  });
 }
 
-export function renderSession(session: SessionRecord): string {
-  return renderFields([
+/** What a list says about a session beside its state. */
+export function detailOf(session: SessionRecord, now: Date): string {
+  const told = session.end_reason ?? session.status_reason ?? session.status_detail;
+  if (told !== undefined) return told;
+  const since = session.paused_at && `for ${formatAge(now.getTime() - Date.parse(session.paused_at))}`;
+  const until = session.wake_at && `wakes in ${formatAge(Date.parse(session.wake_at) - now.getTime())}`;
+  return [since, until].filter(Boolean).join(", ");
+}
+
+export function renderSession(session: SessionRecord, paint: Paint = noPaint): string {
+  const fields: [string, string | undefined][] = [
     ["id", session.session_id],
     ["state", session.state],
     ["detail", session.status_reason ?? session.status_detail],
@@ -29,14 +42,30 @@ export function renderSession(session: SessionRecord): string {
     ["external id", session.external_id],
     ["size", `${session.size} (${session.vcpus} vCPU, ${session.mem_mb} MB)`],
     ["template", session.template ?? "base"],
+    ["parent", session.parent_session_id],
+    ["from checkpoint", session.from_checkpoint],
     ["created", session.created_at],
     ["last active", session.last_active_at],
+    ["paused", session.paused_at],
+    ["wakes at", session.wake_at],
+    ["saved state", session.snapshot_tier],
+    [
+      "archive",
+      session.archive && [session.archive.status, session.archive.detail].filter(Boolean).join(": "),
+    ],
+    ["idle timeout", renderLimit(session.idle_timeout_ms)],
+    ["max lifetime", renderLimit(session.max_lifetime_ms)],
     ["ended", session.ended_at],
     ["end reason", session.end_reason],
     ["labels", renderPairs(session.labels)],
     ["env", renderPairs(session.env)],
     ["egress", session.egress && [session.egress.mode, ...session.egress.allow].join(" ")],
-  ]);
+  ];
+  return renderFields(fields, (value, name) => (name === "state" ? paintState(paint, value) : value));
+}
+
+function renderLimit(ms: number | undefined): string | undefined {
+  return ms === undefined ? undefined : `${ms / 1000} s`;
 }
 
 function renderPairs(pairs: Record<string, string> | undefined): string | undefined {

@@ -1,24 +1,39 @@
 import { stripVTControlCharacters } from "node:util";
 
+/** Adds colour to a cell that is already as wide as its column. Row 0 is the heading. */
+export type PaintCell = (padded: string, at: { row: number; heading: string }) => string;
+
 /** Left-aligned columns, two spaces apart, with a heading. Cells are one line and cannot steer the terminal. */
-export function renderTable(headings: string[], rows: string[][]): string {
+export function renderTable(headings: string[], rows: string[][], paintCell: PaintCell = plain): string {
   const lines = [headings, ...rows.map((row) => row.map(plainCell))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? "").length)));
   return lines
-    .map((line) =>
-      line
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
+    .map((line, row) => {
+      // Blanks at the end go before colours come: a painted blank would stay.
+      const lastFilled = line.findLastIndex((cell) => cell.trim() !== "");
+      return line
+        .slice(0, lastFilled + 1)
+        .map((cell, column) => (column === lastFilled ? cell.trimEnd() : cell.padEnd(widths[column] ?? 0)))
+        .map((cell, column) => paintCell(cell, { row, heading: headings[column] ?? "" }))
+        .join("  ");
+    })
     .join("\n");
 }
 
 /** `name  value` lines; what is unset is left out. */
-export function renderFields(fields: [name: string, value: string | undefined][]): string {
+export function renderFields(
+  fields: [name: string, value: string | undefined][],
+  paintValue: (value: string, name: string) => string = plain,
+): string {
   const present = fields.filter((field): field is [string, string] => field[1] !== undefined);
   const width = Math.max(...present.map(([name]) => name.length));
-  return present.map(([name, value]) => `${name.padEnd(width)}  ${plainCell(value)}`).join("\n");
+  return present
+    .map(([name, value]) => `${name.padEnd(width)}  ${paintValue(plainCell(value), name)}`)
+    .join("\n");
+}
+
+function plain(text: string): string {
+  return text;
 }
 
 function plainCell(text: string): string {

@@ -1,0 +1,31 @@
+import type { Terminal } from "../terminal.ts";
+
+/** Stages in the order in which they happen; what else the service sends comes after them, the total last. */
+const STAGES = ["queue", "place", "freeze", "state", "memory", "disk", "publish", "load", "handshake"];
+
+type Timing = Readonly<Record<string, number | undefined>>;
+
+/** `queue 1 ms, load 40 ms, total 60 ms` */
+export function renderTiming(timing: Timing): string {
+  const rank = (stage: string) => {
+    if (stage === "total") return STAGES.length + 1;
+    const place = STAGES.indexOf(stage);
+    return place < 0 ? STAGES.length : place;
+  };
+  return Object.entries(timing)
+    .filter((entry): entry is [string, number] => typeof entry[1] === "number")
+    .sort(([a], [b]) => rank(a) - rank(b))
+    .map(([stage, ms]) => `${stage} ${ms} ms`)
+    .join(", ");
+}
+
+/** Says beside the result where the time went, to who has asked for it. */
+export function noteTiming(
+  terminal: Terminal,
+  options: { timing?: boolean; json?: boolean },
+  answer: { timing?: Timing },
+): void {
+  if (!options.timing || options.json) return;
+  const stages = answer.timing && renderTiming(answer.timing);
+  terminal.note(stages ? `viv: ${stages}` : "viv: the service sent no stage timings for this");
+}
