@@ -48,6 +48,7 @@ async fn run(
     frames: mpsc::Sender<Bytes>,
     started: Started,
 ) {
+    let _member = machine.burst.join();
     let leaf = match machine.cgroups.create_leaf() {
         Ok(leaf) => leaf,
         Err(error) => return drop(started.send(Err(not_spawned(error)))),

@@ -14,6 +14,7 @@ mod identity;
 mod launch;
 mod log;
 mod machine;
+mod memory;
 mod network;
 mod output;
 mod power;
@@ -29,6 +30,7 @@ use std::rc::Rc;
 use log::or_die;
 
 fn main() {
+    sys::keep_one_heap();
     or_die("mount the first file systems", boot::mount_first());
     boot::load_modules();
     let disk = or_die("find the root disk", boot::wait_for_disk());

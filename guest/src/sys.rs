@@ -208,6 +208,18 @@ pub fn add_entropy(bytes: &[u8; 64]) -> io::Result<()> {
     Ok(check(unsafe { libc::ioctl(fd, RNDRESEEDCRNG) }).map(drop)?)
 }
 
+/// One heap for all threads: each of its own would stay with the process.
+pub fn keep_one_heap() {
+    // SAFETY: sets a number.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// Gives the heap's free pages back to the kernel, also those between pages in use.
+pub fn trim_heap() {
+    // SAFETY: touches free memory alone.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Registers a descriptor with the event loop.
 pub fn watch(fd: Rc<OwnedFd>) -> io::Result<AsyncFd<Rc<OwnedFd>>> {
     // SAFETY: the shared owner keeps the descriptor open for as long as it is registered.
