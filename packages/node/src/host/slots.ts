@@ -3,8 +3,9 @@
  * made exclusively under /run, so that several services on one host never share one; it names the data directory
  * that owns it.
  */
-import { mkdir, open, readdir, readFile, rm } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { randomId } from "@vivarium/kit/id";
 import { NodeError } from "../node-error.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
@@ -34,17 +35,22 @@ export function slotOf(number: number): Slot {
   };
 }
 
+/** The owner stands in the file before it has its name: a crash in between leaves no slot that nobody owns. */
 export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   await mkdir(SLOTS_DIR, { recursive: true, mode: 0o700 });
-  for (let number = 1; number <= limit; number++) {
-    try {
-      const file = await open(path.join(SLOTS_DIR, String(number)), "wx", 0o600);
-      await file.writeFile(owner);
-      await file.close();
-      return slotOf(number);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  const unnamed = path.join(SLOTS_DIR, `.${process.pid}-${randomId(8)}`);
+  await writeFile(unnamed, owner, { mode: 0o600 });
+  try {
+    for (let number = 1; number <= limit; number++) {
+      try {
+        await link(unnamed, path.join(SLOTS_DIR, String(number)));
+        return slotOf(number);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      }
     }
+  } finally {
+    await rm(unnamed, { force: true });
   }
   throw new NodeError("no_capacity", `all ${limit} machine slots of this node are taken; try again later`);
 }
