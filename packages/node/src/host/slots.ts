@@ -64,6 +64,7 @@ export async function slotsOf(owner: string): Promise<Slot[]> {
   const names = await readdir(SLOTS_DIR).catch(() => []);
   const slots: Slot[] = [];
   for (const name of names) {
+    if (!/^\d+$/.test(name)) continue;
     const holder = await readFile(path.join(SLOTS_DIR, name), "utf8").catch(() => "");
     if (holder === owner) slots.push(slotOf(Number(name)));
   }
