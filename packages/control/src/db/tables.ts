@@ -141,7 +141,7 @@ export interface TemplateTable {
   has_memory: boolean;
   created_at: Generated<Date>;
   size: string;
-  baseline: string | null;
+  baseline: string;
   no_sudo: boolean;
 }
 

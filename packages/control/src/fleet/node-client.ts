@@ -69,6 +69,16 @@ export class NodeClient {
     return fit(SnapshotList, await this.#read("/v1/snapshots")).snapshots;
   }
 
+  async hasSnapshot(snapshotId: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#read(`/v1/snapshots/${snapshotId}`, signal);
+      return true;
+    } catch (error) {
+      if (error instanceof NodeError && error.code === "snapshot_not_found") return false;
+      throw error;
+    }
+  }
+
   /** Answers once the snapshot is durable; the same call again gives the same answer. */
   async putSnapshot(snapshotId: string, spec: SnapshotSpec, signal: AbortSignal): Promise<SnapshotStatus> {
     const path = `/v1/snapshots/${snapshotId}`;

@@ -3,13 +3,11 @@
  * when this process dies, the sweep destroys the session as soon as the lease runs out.
  */
 import {
-  DEFAULT_SIZE,
   type Language,
   LIMITS,
   type RunPhase,
   type RunRequest,
   type RunResult,
-  type Size,
 } from "@vivarium/contract/api";
 import type { ExecCall } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
@@ -22,10 +20,11 @@ import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
-import { admitSession, BASE_TEMPLATE, checkReferences, type SessionSettings } from "../sessions/admit.ts";
+import { admitSession, checkReferences, type SessionSettings } from "../sessions/admit.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
 import { rereadSession } from "../sessions/get.ts";
 import { leaseSession } from "../sessions/lease.ts";
+import { type StartSettings, startFrom } from "../sessions/start-from.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
@@ -69,7 +68,8 @@ async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): P
   return await deps.db.transaction().execute(async (tx) => {
     checkReferences(body);
     const projectId = await resolveProject(tx, principal, body.project_id);
-    return await admitSession(deps, tx, principal, settingsOf(body, projectId));
+    const start = await startFrom(deps, tx, scopeOf(principal), body);
+    return await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
   });
 }
 
@@ -175,14 +175,11 @@ async function keepLease({ db }: RunDeps, sessionId: string, over: AbortSignal):
   }
 }
 
-function settingsOf(body: ParsedRun, projectId: string | null): SessionSettings {
+function settingsOf(body: ParsedRun, projectId: string | null, start: StartSettings): SessionSettings {
   return {
+    ...start,
     origin: "run",
     project_id: projectId,
-    size: (body.size as Size | null | undefined) ?? DEFAULT_SIZE,
-    template: BASE_TEMPLATE,
-    egress: JSON.stringify({ mode: "allow", allow: [] }),
-    no_sudo: body.no_sudo ?? false,
     on_pty_detach: "pause",
     paused_ttl_ms: LIMITS.pausedTtlDefaultMs,
     destroy_on_completion: true,

@@ -1,5 +1,6 @@
 /** Lets a new session in: name, ceilings, capacity and the insert, in one transaction that holds the org's row. */
 import type { Size } from "@vivarium/contract/api";
+import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import type { Insertable } from "kysely";
 import { takeOrgTurn } from "../access/orgs.ts";
@@ -44,20 +45,10 @@ export async function admitSession(
   return row;
 }
 
-/** Templates, volumes and checkpoints other than the base template do not exist in this version. */
-export function checkReferences(refs: {
-  volume_id?: string | null;
-  from_checkpoint?: string | null;
-  template?: string | null;
-}): void {
-  if (refs.volume_id != null)
+/** Volumes do not exist in this version. */
+export function checkReferences({ volume_id: volumeId }: { volume_id?: string | null }): void {
+  if (volumeId != null)
     throw new ApiError("not_found", "volume_id: no volume of your organisation has this id");
-  if (refs.from_checkpoint != null) {
-    throw new ApiError("not_found", "from_checkpoint: no checkpoint of your organisation has this id");
-  }
-  if (refs.template && refs.template !== BASE_TEMPLATE) {
-    throw new ApiError("not_found", `template: no such template; this version has ${BASE_TEMPLATE} only`);
-  }
 }
 
 async function checkCeilings(tx: Queries, principal: Principal, orgCeiling: number): Promise<void> {
@@ -77,18 +68,23 @@ async function checkCeilings(tx: Queries, principal: Principal, orgCeiling: numb
   }
 }
 
-/** A node that was never reached is not held against a size: provisioning waits for it. */
-async function checkSize(node: NodeState, { size, template }: SessionSettings): Promise<void> {
+/**
+ * A node that was never reached is not held against a size: provisioning waits for it. What is loaded from a snapshot
+ * needs no baseline.
+ */
+async function checkSize(node: NodeState, settings: SessionSettings): Promise<void> {
+  if (settings.origin_snapshot_id) return;
   const info = await node.current();
-  if (!info || info.baselines.some((baseline) => baseline.template === template && baseline.size === size))
-    return;
-  const sizes = info.baselines
-    .filter((baseline) => baseline.template === template)
-    .map((baseline) => baseline.size);
+  const baselines = info?.baselines.filter((baseline) => isOf(baseline, settings.template));
+  if (!baselines || baselines.some(({ size }) => size === settings.size)) return;
   throw new ApiError(
     "size_unavailable",
-    `size: ${size} can be started on no node; available: ${sizes.join(", ") || "none yet"}`,
+    `size: ${settings.size} can be started on no node; available: ${baselines.map(({ size }) => size).join(", ") || "none yet"}`,
   );
+}
+
+function isOf({ template, version }: NodeInfo["baselines"][number], asked: string): boolean {
+  return asked === template || asked === `${template}@${version}`;
 }
 
 function nameTaken(name: string): ApiError {

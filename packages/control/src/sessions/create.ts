@@ -1,19 +1,22 @@
-import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
-import type { Principal } from "../access/principal.ts";
+import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { admitSession, BASE_TEMPLATE, checkReferences, type SessionSettings } from "./admit.ts";
+import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
 import { checkCreate } from "./create-rules.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";
 import type { Provisioner } from "./provision.ts";
+import { mapOrNull, type StartSettings, startFrom } from "./start-from.ts";
 import { findAnySession, type SessionRow } from "./store.ts";
 
 export interface CreateDeps {
   db: Database;
   pepper: Buffer;
   node: NodeState;
+  nodes: NodeClient;
   provisioner: Provisioner;
 }
 
@@ -39,7 +42,8 @@ export async function createSession(
     }
     checkReferences(body);
     const projectId = await resolveProject(tx, principal, body.project_id);
-    const session = await admitSession(deps, tx, principal, settingsOf(body, projectId));
+    const start = await startFrom(deps, tx, scopeOf(principal), body);
+    const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };
   });
@@ -47,18 +51,18 @@ export async function createSession(
   return created;
 }
 
-function settingsOf(body: ParsedSessionCreate, projectId: string | null): SessionSettings {
+export function settingsOf(
+  body: ParsedSessionCreate,
+  projectId: string | null,
+  start: StartSettings,
+): SessionSettings {
   return {
+    ...start,
     origin: "api",
     project_id: projectId,
-    size: (body.size as Size | null | undefined) ?? DEFAULT_SIZE,
-    template: body.template || BASE_TEMPLATE,
     name: body.name ?? null,
-    labels: jsonOrNull(body.labels),
+    labels: mapOrNull(body.labels),
     external_id: body.external_id ?? null,
-    env: jsonOrNull(body.env),
-    egress: JSON.stringify({ mode: body.egress?.mode ?? "allow", allow: body.egress?.allow ?? [] }),
-    no_sudo: body.no_sudo ?? false,
     on_pty_detach: body.on_pty_detach ?? body.on_detach ?? "pause",
     paused_ttl_ms: body.paused_ttl_ms || LIMITS.pausedTtlDefaultMs,
     idle_timeout_ms: body.idle_timeout_ms ?? null,
@@ -67,8 +71,4 @@ function settingsOf(body: ParsedSessionCreate, projectId: string | null): Sessio
     command_capture: body.command_capture ?? "executable",
     wake_on_http: body.wake_on_http ?? true,
   };
-}
-
-function jsonOrNull(map: Record<string, string> | null | undefined): string | null {
-  return map && Object.keys(map).length > 0 ? JSON.stringify(map) : null;
 }

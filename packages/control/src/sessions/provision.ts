@@ -4,7 +4,7 @@
  * same machine, so nothing is started twice.
  */
 import { LIMITS } from "@vivarium/contract/api";
-import type { MachineStatus } from "@vivarium/contract/node";
+import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
@@ -143,8 +143,15 @@ function ageMs({ created_at: createdAt }: SessionRow): number {
   return Math.max(0, Date.now() - createdAt.getTime());
 }
 
-function startSpec(session: SessionRow) {
-  return { template: session.template, size: session.size, hostname: session.id, no_sudo: session.no_sudo };
+/** What the node is asked for as the first machine of a session. */
+export function startSpec(session: SessionRow): StartSpec {
+  return {
+    template: session.baseline ?? session.template,
+    size: session.size,
+    hostname: session.id,
+    no_sudo: session.no_sudo,
+    ...(session.origin_snapshot_id !== null && { snapshot_id: session.origin_snapshot_id }),
+  };
 }
 
 function isWorthWaiting(error: NodeError): boolean {
@@ -158,6 +165,10 @@ function failureReason(error: NodeError, log: Log, sessionId: string): string {
       return "the node has too little free disk for another machine";
     case "template_unavailable":
       return "the node has no baseline for this template and size";
+    case "snapshot_not_found":
+      return "the saved state that the session starts from is gone";
+    case "snapshot_damaged":
+      return "the saved state that the session starts from is damaged";
     case "agent_unavailable":
       return "the machine started, but its agent does not answer";
     default:

@@ -48,7 +48,7 @@ create table templates (
 
   -- What a session that is started from it takes over.
   size text not null,
-  baseline text,
+  baseline text not null,
   no_sudo boolean not null,
 
   unique (org_id, name, version)

@@ -1,0 +1,70 @@
+/** Which template a create means. */
+import type { Size } from "@vivarium/contract/api";
+import type { NodeInfo } from "@vivarium/contract/node";
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { ApiError } from "../http/api-error.ts";
+import { isOfficial, officialVersions } from "./official.ts";
+import { readReference, type TemplateReference, versionNumber } from "./reference.ts";
+import { holdVersion, type TemplateRow } from "./store.ts";
+
+export interface ResolvedTemplate {
+  version: string | null;
+  /** Set for a template that a caller saved: what a session is loaded from. */
+  saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean } | null;
+}
+
+/** Known to this node for at most so long; a node that is away is waited for by whoever starts the machine. */
+const NODE_CHECK_MS = 500;
+
+export async function resolveTemplate(
+  { node, nodes }: { node: NodeState; nodes: NodeClient },
+  tx: Queries,
+  scope: Scope,
+  text: string,
+): Promise<ResolvedTemplate> {
+  const reference = readReference(text);
+  if (!reference) throw noSuchTemplate(text);
+  const info = await node.current();
+  if (isOfficial(info, reference.name)) return resolveOfficial(info, reference);
+  const row = await findOwn(tx, scope, reference);
+  if (!row) throw noSuchTemplate(text);
+  if (!(await isOnNode(nodes, row.id))) {
+    throw unavailable(`template: the node does not have version ${row.version} of ${row.name} at the moment`);
+  }
+  const { id: snapshotId, baseline, no_sudo: noSudo } = row;
+  return { version: String(row.version), saved: { snapshotId, size: row.size as Size, baseline, noSudo } };
+}
+
+/** A version that is named is the one that is used, or none is. */
+function resolveOfficial(info: NodeInfo | undefined, { name, version }: TemplateReference): ResolvedTemplate {
+  if (version === undefined) return { version: null, saved: null };
+  if (!info) throw unavailable("template: the node that knows its versions does not answer at the moment");
+  if (!officialVersions(info, name).includes(version)) throw noSuchTemplate(`${name}@${version}`);
+  return { version, saved: null };
+}
+
+async function findOwn(
+  tx: Queries,
+  scope: Scope,
+  { name, version }: TemplateReference,
+): Promise<TemplateRow | undefined> {
+  if (version === undefined) return await holdVersion(tx, scope, { name });
+  const number = versionNumber(version);
+  return number === undefined ? undefined : await holdVersion(tx, scope, { name, version: number });
+}
+
+async function isOnNode(nodes: NodeClient, snapshotId: string): Promise<boolean> {
+  return await nodes.hasSnapshot(snapshotId, AbortSignal.timeout(NODE_CHECK_MS)).catch(() => true);
+}
+
+function noSuchTemplate(text: string): ApiError {
+  const shown = text.length > 100 ? `${text.slice(0, 100)}…` : text;
+  return new ApiError("not_found", `template: no template or version is called ${JSON.stringify(shown)}`);
+}
+
+function unavailable(message: string): ApiError {
+  return new ApiError("template_version_unavailable", message);
+}
