@@ -68,6 +68,8 @@ export const ResumedAck = z.object({
   reseeded: z.literal(true),
   /** Counter in /run/vivarium/generation after this call. */
   generation: z.int().min(1),
+  /** As GET /v1/health: spares a fresh machine the second question. */
+  health: AgentHealth,
 });
 export type ResumedAck = z.infer<typeof ResumedAck>;
 

@@ -17,7 +17,7 @@ export async function introduce(machine: Machine): Promise<void> {
     ...(!resume && { identity: { hostname, machine_id: machineIdOf(hostname), no_sudo } }),
   });
   if (!ack.reseeded) throw new Error("the agent did not confirm the reseed");
-  assertGeneration(await machine.agent.health());
+  assertGeneration(ack.health);
 }
 
 /** The same for every machine of a session, and no other's. */
