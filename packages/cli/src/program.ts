@@ -1,5 +1,6 @@
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
 import { createCommand } from "./commands/create.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { downCommand } from "./commands/down.ts";
@@ -12,6 +13,8 @@ import { restoreCommand } from "./commands/restore.ts";
 import { resumeCommand } from "./commands/resume.ts";
 import { rmCommand } from "./commands/rm.ts";
 import { runCommand } from "./commands/run.ts";
+import { templateCommand } from "./commands/template/template.ts";
+import { treeCommand } from "./commands/tree.ts";
 import { upCommand } from "./commands/up.ts";
 import { type CliConfig, withOptions } from "./config.ts";
 import type { Context } from "./context.ts";
@@ -67,20 +70,26 @@ function buildProgram(run: (code: Promise<number>) => Promise<void>, context: Co
     pauseCommand,
     resumeCommand,
     forkCommand,
+    checkpointCommand,
     restoreCommand,
+    templateCommand,
+    treeCommand,
     rmCommand,
     doctorCommand,
   ];
-  for (const verb of verbs) {
-    program.addCommand(verb(run, context).showHelpAfterError("(add --help to see what is possible)"));
-  }
-  for (const command of [program, ...program.commands]) {
+  for (const verb of verbs) program.addCommand(verb(run, context));
+  for (const command of withSubcommands(program)) {
+    if (command !== program) command.showHelpAfterError("(add --help to see what is possible)");
     command.exitOverride().configureOutput({
       writeOut: (text) => context.terminal.out(text.trimEnd()),
       writeErr: (text) => context.terminal.note(text.trimEnd()),
     });
   }
   return program;
+}
+
+function withSubcommands(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(withSubcommands)];
 }
 
 function exitCodeOfFailure(

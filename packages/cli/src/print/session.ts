@@ -1,5 +1,6 @@
 import type { SessionRecord } from "@vivarium/sdk";
 import { noPaint, type Paint, paintState } from "./paint.ts";
+import { renderPairs } from "./pairs.ts";
 import { renderFields, renderTable } from "./table.ts";
 import { formatAge } from "./time.ts";
 
@@ -66,13 +67,4 @@ export function renderSession(session: SessionRecord, paint: Paint = noPaint): s
 
 function renderLimit(ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : `${ms / 1000} s`;
-}
-
-function renderPairs(pairs: Record<string, string> | undefined): string | undefined {
-  return (
-    pairs &&
-    Object.entries(pairs)
-      .map(([key, value]) => `${key}=${value}`)
-      .join(" ")
-  );
 }

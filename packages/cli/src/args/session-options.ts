@@ -1,0 +1,37 @@
+import type { SessionCreate } from "@vivarium/sdk";
+import type { Command } from "commander";
+import { collectPair, parseDuration, parsePausedTtl } from "./values.ts";
+
+/** What a new session is told, wherever it starts from. */
+export interface SessionOptions {
+  name?: string;
+  externalId?: string;
+  env?: Record<string, string>;
+  label?: Record<string, string>;
+  idleTimeout?: number;
+  maxLifetime?: number;
+  pausedTtl?: number;
+}
+
+export function addSessionOptions(command: Command): Command {
+  return command
+    .option("--name <name>", "a name, unique among sessions that have not ended")
+    .option("--external-id <id>", "your own index key")
+    .option("--env <NAME=value>", "variable for every process; repeatable", collectPair)
+    .option("--label <key=value>", "label; repeatable", collectPair)
+    .option("--idle-timeout <time>", "pause after this long without activity, at most 1h", parseDuration)
+    .option("--max-lifetime <time>", "pause for good after this long, at most 24h", parseDuration)
+    .option("--paused-ttl <time>", "end once paused this long, or never (default: 30d)", parsePausedTtl);
+}
+
+export function toSessionFields(options: SessionOptions) {
+  return {
+    name: options.name,
+    external_id: options.externalId,
+    env: options.env,
+    labels: options.label,
+    idle_timeout_ms: options.idleTimeout,
+    max_lifetime_ms: options.maxLifetime,
+    paused_ttl_ms: options.pausedTtl,
+  } satisfies SessionCreate;
+}

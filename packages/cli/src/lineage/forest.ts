@@ -1,0 +1,94 @@
+/**
+ * Who came from what: sessions, the checkpoints taken of them, and what was forked or started from either. Records
+ * name their parents only, and a parent may be gone, so the trees are put together here.
+ */
+import type { Checkpoint, SessionRecord } from "@vivarium/sdk";
+
+export type LineageNode = SessionNode | CheckpointNode | GoneNode;
+
+interface Descent {
+  children: LineageNode[];
+}
+export interface SessionNode extends Descent {
+  kind: "session";
+  /** How it began. */
+  origin: "create" | "fork" | "checkpoint";
+  session: SessionRecord;
+}
+export interface CheckpointNode extends Descent {
+  kind: "checkpoint";
+  checkpoint: Checkpoint;
+}
+/** Something that others come from and of which no record is left. */
+export interface GoneNode extends Descent {
+  kind: "gone";
+  id: string;
+}
+
+/** Ids that records name as parents and that no record describes. */
+export function missingParents(sessions: SessionRecord[], checkpoints: Checkpoint[]): string[] {
+  const known = new Set([...sessions.map(idOf), ...checkpoints.map(idOf)]);
+  const named = [...sessions, ...checkpoints].map(parentOf).filter((id) => id !== undefined);
+  return [...new Set(named)].filter((id) => !known.has(id));
+}
+
+/** The trees, oldest first on every level. Each record is in exactly one place. */
+export function buildForest(sessions: SessionRecord[], checkpoints: Checkpoint[]): LineageNode[] {
+  const records = [...sessions, ...checkpoints].sort(byAge);
+  const gone = missingParents(sessions, checkpoints).map(
+    (id): GoneNode => ({ kind: "gone", id, children: [] }),
+  );
+  const nodes = new Map<string, LineageNode>(records.map((record) => [idOf(record), toNode(record)]));
+  for (const node of gone) nodes.set(node.id, node);
+  const roots: LineageNode[] = [];
+  for (const record of records) {
+    const node = nodes.get(idOf(record)) as LineageNode;
+    const parentId = parentOf(record);
+    const parent = parentId === undefined ? undefined : nodes.get(parentId);
+    if (parent === undefined) roots.push(node);
+    // What is gone appears where its oldest descendant would.
+    else if (parent.kind === "gone" && parent.children.length === 0) roots.push(parent);
+    parent?.children.push(node);
+  }
+  return roots;
+}
+
+export function idOfNode(node: LineageNode): string {
+  if (node.kind === "gone") return node.id;
+  return idOf(node.kind === "session" ? node.session : node.checkpoint);
+}
+
+/** The tree that an id is in. */
+export function treeOf(roots: LineageNode[], id: string): LineageNode | undefined {
+  const holds = (node: LineageNode): boolean => idOfNode(node) === id || node.children.some(holds);
+  return roots.find(holds);
+}
+
+function toNode(record: SessionRecord | Checkpoint): LineageNode {
+  if (isCheckpoint(record)) return { kind: "checkpoint", checkpoint: record, children: [] };
+  return { kind: "session", origin: originOf(record), session: record, children: [] };
+}
+
+function originOf(session: SessionRecord): SessionNode["origin"] {
+  if (session.from_checkpoint !== undefined) return "checkpoint";
+  return session.parent_session_id === undefined ? "create" : "fork";
+}
+
+function parentOf(record: SessionRecord | Checkpoint): string | undefined {
+  return isCheckpoint(record)
+    ? record.parent_session_id
+    : (record.from_checkpoint ?? record.parent_session_id);
+}
+
+function idOf(record: SessionRecord | Checkpoint): string {
+  return isCheckpoint(record) ? record.checkpoint_id : record.session_id;
+}
+
+function isCheckpoint(record: SessionRecord | Checkpoint): record is Checkpoint {
+  return "checkpoint_id" in record;
+}
+
+/** A parent and its child may be of the same millisecond; ids then keep the order from changing between calls. */
+function byAge(a: SessionRecord | Checkpoint, b: SessionRecord | Checkpoint): number {
+  return Date.parse(a.created_at) - Date.parse(b.created_at) || (idOf(a) < idOf(b) ? -1 : 1);
+}

@@ -1,0 +1,31 @@
+import type { Checkpoint, Client, SessionRecord } from "@vivarium/sdk";
+import { missingParents } from "./forest.ts";
+
+/** What one answer of the service holds at most. */
+const LARGEST_LIST = 500;
+/** How far back in the history ended parents are looked for: beyond it they are shown as gone. */
+const HISTORY_DEPTH = 1000;
+
+/** Every session that has not ended, every checkpoint, and the ended sessions that these come from. */
+export async function gatherLineage(
+  client: Client,
+): Promise<{ sessions: SessionRecord[]; checkpoints: Checkpoint[]; isCut: boolean }> {
+  const [{ sessions }, checkpoints] = await Promise.all([
+    client.sessions.list({ limit: LARGEST_LIST }),
+    Array.fromAsync(client.checkpoints.all({ pageSize: 200 })),
+  ]);
+  const ended = await findEnded(client, missingParents(sessions, checkpoints));
+  return { sessions: [...sessions, ...ended], checkpoints, isCut: sessions.length === LARGEST_LIST };
+}
+
+async function findEnded(client: Client, ids: string[]): Promise<SessionRecord[]> {
+  const wanted = new Set(ids.filter((id) => !id.startsWith("chk_")));
+  const found: SessionRecord[] = [];
+  let looked = 0;
+  if (wanted.size === 0) return found;
+  for await (const record of client.sessions.history({ pageSize: LARGEST_LIST })) {
+    if (wanted.delete(record.session_id)) found.push(record);
+    if (wanted.size === 0 || ++looked === HISTORY_DEPTH) break;
+  }
+  return found;
+}

@@ -1,0 +1,39 @@
+import type { Template } from "@vivarium/sdk";
+import { noPaint, type Paint } from "./paint.ts";
+import { renderFields, renderTable } from "./table.ts";
+import { formatAge } from "./time.ts";
+
+const STATUS_STYLES = { queued: "yellow", building: "yellow", ready: "green", failed: "red" } as const;
+
+export function renderTemplates(templates: Template[], now: Date, paint: Paint = noPaint): string {
+  const rows = templates.map((template) => [
+    template.name,
+    template.kind,
+    template.status,
+    template.versions.join(" "),
+    template.memory ? "yes" : "no",
+    // Of a template that came with the service nobody may know.
+    template.created_at ? formatAge(now.getTime() - Date.parse(template.created_at)) : "",
+    template.description ?? "",
+  ]);
+  const headings = ["NAME", "KIND", "STATUS", "VERSIONS", "MEMORY", "AGE", "DESCRIPTION"];
+  return renderTable(headings, rows, (padded, { row, heading }) => {
+    if (row === 0) return paint("dim", padded);
+    const template = templates[row - 1];
+    return heading === "STATUS" && template ? paint(STATUS_STYLES[template.status], padded) : padded;
+  });
+}
+
+export function renderTemplate(template: Template): string {
+  return renderFields([
+    ["name", template.name],
+    ["kind", template.kind],
+    ["description", template.description],
+    ["status", template.status],
+    ["version", template.version],
+    ["versions", template.versions.join(" ")],
+    ["memory", template.memory ? "saved" : "not saved: sessions boot from the disk alone"],
+    ["smallest size", template.size],
+    ["created", template.created_at],
+  ]);
+}
