@@ -51,21 +51,37 @@ export function checkReferences({ volume_id: volumeId }: { volume_id?: string | 
     throw new ApiError("not_found", "volume_id: no volume of your organisation has this id");
 }
 
-async function checkCeilings(tx: Queries, principal: Principal, orgCeiling: number): Promise<void> {
-  const active = await countActiveSessions(tx, principal);
-  if (active.org >= orgCeiling) {
+/**
+ * Room under the ceilings for `count` more sessions. Until the transaction ends nobody else counts or adds sessions of
+ * the organisation.
+ */
+export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
+  const { concurrentSessions } = await takeOrgTurn(tx, owner.orgId);
+  await checkCeilings(tx, owner, concurrentSessions, count);
+}
+
+type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions">;
+
+async function checkCeilings(tx: Queries, owner: SlotOwner, orgCeiling: number, count = 1): Promise<void> {
+  const active = await countActiveSessions(tx, owner);
+  if (active.org + count > orgCeiling) {
     throw new ApiError(
       "account_concurrency_exceeded",
-      `your organisation may have ${orgCeiling} sessions creating or live at once and has ${active.org}; destroy one first`,
+      `your organisation may have ${orgCeiling} sessions creating or live at once and has ${active.org}${wayOut(count)}`,
     );
   }
-  const keyCeiling = principal.concurrentSessions;
-  if (keyCeiling !== null && active.key >= keyCeiling) {
+  const keyCeiling = owner.concurrentSessions;
+  if (keyCeiling !== null && active.key + count > keyCeiling) {
     throw new ApiError(
       "key_concurrency_exceeded",
-      `this API key may have ${keyCeiling} sessions creating or live at once and has ${active.key}; destroy one first`,
+      `this API key may have ${keyCeiling} sessions creating or live at once and has ${active.key}${wayOut(count)}`,
     );
   }
+}
+
+function wayOut(count: number): string {
+  const asked = count === 1 ? "" : `, and this asks for ${count} more`;
+  return `${asked}; pause or destroy one first`;
 }
 
 /**
