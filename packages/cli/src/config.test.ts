@@ -19,3 +19,9 @@ test("children get our settings, but neither the key nor what is none of their b
   const env = { VIV_API_KEY: "viv_x", VIV_ACCEL: "tcg", PATH: "/bin", AWS_SECRET: "s", DATABASE_URL: "p" };
   expect(readConfig(env).childEnv).toEqual({ VIV_ACCEL: "tcg", PATH: "/bin" });
 });
+
+test("colours can be declined, and a dumb terminal has neither colours nor a screen", () => {
+  expect(readConfig({ TERM: "xterm" })).toMatchObject({ wantsColour: true, canDraw: true });
+  expect(readConfig({ TERM: "xterm", NO_COLOR: "1" })).toMatchObject({ wantsColour: false, canDraw: true });
+  expect(readConfig({ TERM: "dumb" })).toMatchObject({ wantsColour: false, canDraw: false });
+});

@@ -16,6 +16,8 @@ export interface CliConfig {
   databaseUrl: string | undefined;
   /** False where the human has declined colours (NO_COLOR) or the terminal has none. */
   wantsColour: boolean;
+  /** Whether the terminal can be drawn on, as opposed to written to line by line. */
+  canDraw: boolean;
   /** Environment for the processes of the service. */
   childEnv: Record<string, string>;
 }
@@ -30,6 +32,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
     dataDir: path.resolve(env.VIV_DATA_DIR || DEFAULT_DATA_DIR),
     imagesDir: env.VIV_IMAGES_DIR ? path.resolve(env.VIV_IMAGES_DIR) : undefined,
     databaseUrl: env.DATABASE_URL || undefined,
+    canDraw: env.TERM !== "dumb",
     wantsColour: !env.NO_COLOR && env.TERM !== "dumb",
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };

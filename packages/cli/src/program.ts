@@ -16,6 +16,7 @@ import { runCommand } from "./commands/run.ts";
 import { templateCommand } from "./commands/template/template.ts";
 import { treeCommand } from "./commands/tree.ts";
 import { upCommand } from "./commands/up.ts";
+import { watchCommand } from "./commands/watch.ts";
 import { type CliConfig, withOptions } from "./config.ts";
 import type { Context } from "./context.ts";
 import { EXIT, EXIT_CODES_HELP } from "./exit-codes.ts";
@@ -74,6 +75,7 @@ function buildProgram(run: (code: Promise<number>) => Promise<void>, context: Co
     restoreCommand,
     templateCommand,
     treeCommand,
+    watchCommand,
     rmCommand,
     doctorCommand,
   ];

@@ -5,7 +5,7 @@ export type PaintCell = (padded: string, at: { row: number; heading: string }) =
 
 /** Left-aligned columns, two spaces apart, with a heading. Cells are one line and cannot steer the terminal. */
 export function renderTable(headings: string[], rows: string[][], paintCell: PaintCell = plain): string {
-  const lines = [headings, ...rows.map((row) => row.map(plainCell))];
+  const lines = [headings, ...rows.map((row) => row.map(plainText))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? "").length)));
   return lines
     .map((line, row) => {
@@ -28,7 +28,7 @@ export function renderFields(
   const present = fields.filter((field): field is [string, string] => field[1] !== undefined);
   const width = Math.max(...present.map(([name]) => name.length));
   return present
-    .map(([name, value]) => `${name.padEnd(width)}  ${paintValue(plainCell(value), name)}`)
+    .map(([name, value]) => `${name.padEnd(width)}  ${paintValue(plainText(value), name)}`)
     .join("\n");
 }
 
@@ -36,7 +36,8 @@ function plain(text: string): string {
   return text;
 }
 
-function plainCell(text: string): string {
+/** One line that cannot steer the terminal, whatever it is made from. */
+export function plainText(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this removes
   return stripVTControlCharacters(text).replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ");
 }

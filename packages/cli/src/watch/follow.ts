@@ -1,0 +1,63 @@
+import { type Client, type SessionRecord, VivariumError } from "@vivarium/sdk";
+import { type Change, findChanges } from "./changes.ts";
+
+const LARGEST_LIST = 500;
+
+/** What one look at the service has brought. */
+export interface Look {
+  at: Date;
+  sessions: SessionRecord[];
+  /** Since the look before; none at the first. */
+  changes: Change[];
+  /** Why this look brought nothing; the sessions are then those of the look before. */
+  failure?: VivariumError;
+}
+
+/**
+ * Looks at all sessions again and again, until the signal aborts. A service that cannot be reached for a while does not
+ * end it; one that cannot be reached at the first look, or that refuses the key, does.
+ */
+export async function* followSessions(
+  deps: { client: Client; sleep: (ms: number, signal: AbortSignal) => Promise<void> },
+  { intervalMs, signal }: { intervalMs: number; signal: AbortSignal },
+): AsyncGenerator<Look, void, void> {
+  let known: Map<string, SessionRecord> | undefined;
+  let last: SessionRecord[] = [];
+  while (!signal.aborted) {
+    try {
+      const { sessions } = await deps.client.sessions.list({ limit: LARGEST_LIST }, { signal });
+      const at = new Date();
+      const ended = known ? await describeEnded(deps.client, known, sessions, signal) : new Map();
+      const changes = known ? findChanges(known, sessions, ended, at) : [];
+      known = new Map(sessions.map((session) => [session.session_id, session]));
+      last = sessions;
+      yield { at, sessions, changes };
+    } catch (error) {
+      if (signal.aborted) return;
+      if (known === undefined || !isPassing(error)) throw error;
+      yield { at: new Date(), sessions: last, changes: [], failure: error };
+    }
+    await deps.sleep(intervalMs, signal);
+  }
+}
+
+/** The history is only asked when a session has gone from the list. */
+async function describeEnded(
+  client: Client,
+  known: ReadonlyMap<string, SessionRecord>,
+  sessions: readonly SessionRecord[],
+  signal: AbortSignal,
+): Promise<Map<string, SessionRecord>> {
+  const present = new Set(sessions.map(({ session_id }) => session_id));
+  const missing = [...known.keys()].filter((id) => !present.has(id));
+  if (missing.length === 0) return new Map();
+  const page = await client.sessions.list({ state: "ended", limit: LARGEST_LIST }, { signal });
+  return new Map(page.sessions.map((session) => [session.session_id, session]));
+}
+
+/** Without an answer, or with a server's fault, the next look may succeed. */
+function isPassing(error: unknown): error is VivariumError {
+  return (
+    error instanceof VivariumError && (error.status === 0 || error.status === 429 || error.status >= 500)
+  );
+}
