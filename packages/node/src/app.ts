@@ -1,6 +1,7 @@
 /** The only place of the node daemon that constructs things. */
 import { chmod, chown, mkdir, rm } from "node:fs/promises";
 import path from "node:path";
+import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
 import type { Log } from "@vivarium/kit/log";
 import { type FastifyBaseLogger, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
@@ -15,10 +16,13 @@ import { reconcile } from "./machines/reconcile.ts";
 import { continueWhenThereIsRoom } from "./machines/space.ts";
 import type { StartDeps } from "./machines/start.ts";
 import { MachineTable } from "./machines/table.ts";
+import { WarmPool } from "./machines/warm-pool.ts";
 import { registerRoutes } from "./server/routes.ts";
-import { findBaselines } from "./snapshots/baselines.ts";
+import { baselineKey, findBaselines } from "./snapshots/baselines.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
 
+/** What a create without a template and a size starts. */
+const HOT = baselineKey("base", DEFAULT_SIZE);
 const BODY_BYTES = 4 * 1024 * 1024;
 
 export interface NodeApp {
@@ -38,10 +42,11 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const baselines = await findBaselines({ imagesDir: config.imagesDir, qemu, log });
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
-  const deps: StartDeps = { config, qemu, baselines, snapshots, namespaces, gate, table, log };
+  const pool = new WarmPool({ config, qemu, baselines, namespaces, gate, log }, [HOT]);
+  const deps: StartDeps = { config, qemu, baselines, snapshots, pool, namespaces, gate, table, log };
   await reconcile(deps);
   const stopping = new AbortController();
-  const watching = continueWhenThereIsRoom(deps, stopping.signal);
+  const background = [continueWhenThereIsRoom(deps, stopping.signal), pool.run(stopping.signal)];
 
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -56,7 +61,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     async close() {
       stopping.abort();
       await server.close();
-      await watching;
+      await Promise.all(background);
       await namespaces.close();
     },
   };

@@ -14,6 +14,8 @@ export interface NodeConfig {
   supervised: boolean;
   /** Upper bound on machines, whatever the memory. */
   maxMachines: number;
+  /** Machines kept ready per hot template and size; 0: none. */
+  warmMachines: number;
   /** Free disk below which nothing new is taken in; unset: a tenth of the disk, at most 5 GiB. */
   diskFloorBytes: number | undefined;
   /** A named place at which a test lets this process die once. */
@@ -31,6 +33,7 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
     maxMachines: Number(env.VIV_MAX_MACHINES ?? 128),
+    warmMachines: Number(env.VIV_WARM_MACHINES ?? 1),
     diskFloorBytes: env.VIV_DISK_FLOOR_BYTES === undefined ? undefined : Number(env.VIV_DISK_FLOOR_BYTES),
     crashAt: env.VIV_CRASH_AT,
   };

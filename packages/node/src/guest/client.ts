@@ -33,12 +33,17 @@ export interface AgentAnswer {
 }
 
 export class AgentClient {
-  readonly #socketPath: string;
+  #socketPath: string;
   #session: Promise<ClientHttp2Session> | null = null;
   #heardAt = 0;
   #closed = false;
 
   constructor(socketPath: string) {
+    this.#socketPath = socketPath;
+  }
+
+  /** The machine's folder was renamed: where to connect again, should the connection break. */
+  moveTo(socketPath: string): void {
     this.#socketPath = socketPath;
   }
 

@@ -1,7 +1,7 @@
 /** Lets a machine's guest run, or makes it stand still, and keeps the journal's word for it. */
 import { createHash, randomBytes } from "node:crypto";
 import type { NodeConfig } from "../config.ts";
-import { assertGeneration } from "../guest/client.ts";
+import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { writeEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
@@ -11,10 +11,17 @@ import type { Machine } from "./machine.ts";
  */
 export async function introduce(machine: Machine): Promise<void> {
   const { hostname, no_sudo, resume } = machine.spec;
-  const ack = await machine.agent.resumed({
+  await resumeAs(machine.agent, resume ? undefined : { hostname, no_sudo });
+}
+
+export async function resumeAs(
+  agent: AgentClient,
+  identity?: { hostname: string; no_sudo: boolean },
+): Promise<void> {
+  const ack = await agent.resumed({
     entropy: randomBytes(64).toString("base64"),
     wall_clock_ns: String(BigInt(Date.now()) * 1_000_000n),
-    ...(!resume && { identity: { hostname, machine_id: machineIdOf(hostname), no_sudo } }),
+    ...(identity && { identity: { ...identity, machine_id: machineIdOf(identity.hostname) } }),
   });
   if (!ack.reseeded) throw new Error("the agent did not confirm the reseed");
   assertGeneration(ack.health);

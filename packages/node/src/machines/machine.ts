@@ -1,6 +1,6 @@
 /** One machine: its process, its monitor, its agent. It learns of QEMU's end through the monitor. */
 import type { MachineStatus } from "@vivarium/contract/node";
-import { AgentClient } from "../guest/client.ts";
+import type { AgentClient } from "../guest/client.ts";
 import { isAlive, type ProcessIdentity } from "../host/process.ts";
 import { type Slot, slotOf } from "../host/slots.ts";
 import type { Qmp } from "../qemu/qmp.ts";
@@ -21,13 +21,13 @@ export class Machine {
   #shutdownReason: unknown;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(init: { entry: JournalEntry; process: ProcessIdentity; qmp: Qmp; agentSocket: string }) {
+  constructor(init: { entry: JournalEntry; process: ProcessIdentity; qmp: Qmp; agent: AgentClient }) {
     this.id = init.entry.machine_id;
     this.slot = slotOf(init.entry.slot);
     this.entry = init.entry;
     this.process = init.process;
     this.qmp = init.qmp;
-    this.agent = new AgentClient(init.agentSocket);
+    this.agent = init.agent;
     this.qmp.onEvent((event, data) => {
       if (event === "SHUTDOWN") this.#shutdownReason = data.reason;
       if (event === "BLOCK_IO_ERROR" && data.nospace === true) this.isOutOfSpace = true;

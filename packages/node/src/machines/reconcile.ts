@@ -4,6 +4,7 @@
  */
 import { rm } from "node:fs/promises";
 import path from "node:path";
+import { AgentClient } from "../guest/client.ts";
 import { isAlive } from "../host/process.ts";
 import { slotsOf } from "../host/slots.ts";
 import { Qmp } from "../qemu/qmp.ts";
@@ -23,14 +24,16 @@ export async function reconcile(deps: ReconcileDeps): Promise<void> {
   await Promise.all(
     journal.map(({ machineId, entry }) =>
       entry
-        ? settle(deps, entry)
+        ? settle(deps, entry, machineId)
         : rm(machineDir(deps.config.dataDir, machineId), { recursive: true, force: true }),
     ),
   );
   await removeUnownedSlots(deps);
 }
 
-async function settle(deps: ReconcileDeps, entry: JournalEntry): Promise<void> {
+async function settle(deps: ReconcileDeps, entry: JournalEntry, folder: string): Promise<void> {
+  // A warm machine that was being handed out: its folder has the new name, its entry the old one.
+  if (folder !== entry.machine_id) return clean(deps, { ...entry, machine_id: folder });
   if (entry.state === "starting" || entry.state === "ended") return clean(deps, entry);
   const machine = await adopt(deps, entry).catch((error) => {
     deps.log.warn({ machine: entry.machine_id, err: error }, "machine could not be adopted");
@@ -51,7 +54,12 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
     limitMs: QMP_LIMIT_MS,
     alive: () => isAlive(process),
   });
-  const machine = new Machine({ entry, process, qmp, agentSocket: path.join(dir, "run/agent.sock") });
+  const machine = new Machine({
+    entry,
+    process,
+    qmp,
+    agent: new AgentClient(path.join(dir, "run/agent.sock")),
+  });
   if (!machine.isHeld) await settleCapture(deps, machine);
   deps.table.add(machine);
   return machine;

@@ -2,6 +2,7 @@
  * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load, continue,
  * handshake. Each acquisition pushes its release; a failure at any step leaves nothing behind.
  */
+import { rename } from "node:fs/promises";
 import { freemem } from "node:os";
 import path from "node:path";
 import type { StartSpec } from "@vivarium/contract/node";
@@ -11,6 +12,7 @@ import type { Log } from "@vivarium/kit/log";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import type { NodeConfig } from "../config.ts";
 import type { DiskGate } from "../disks/gate.ts";
+import { AgentClient } from "../guest/client.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { NodeError } from "../node-error.ts";
@@ -22,6 +24,7 @@ import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journa
 import { launch, prepareFiles } from "./launch.ts";
 import { Machine } from "./machine.ts";
 import type { MachineTable } from "./table.ts";
+import type { WarmMachine, WarmPool } from "./warm-pool.ts";
 
 const MIB = 1024 * 1024;
 /** Memory that stays free for everybody else when a machine is admitted. */
@@ -34,6 +37,7 @@ export interface StartDeps {
   qemu: QemuRoot;
   baselines: Map<string, Loadable>;
   snapshots: SnapshotTable;
+  pool: WarmPool;
   namespaces: NamespacePool;
   gate: DiskGate;
   table: MachineTable;
@@ -110,12 +114,70 @@ async function start(
   spec: StartSpec,
   source: Loadable,
 ): Promise<Machine> {
+  const isBaseline = spec.snapshot_id === undefined;
+  const warm = isBaseline && !spec.hold ? deps.pool.take(baselineKey(spec.template, spec.size)) : undefined;
+  const machine = warm && (await startWarm(deps, undo, warm, id, spec));
+  if (machine) return machine;
+  const loaded = await load(deps, undo, { id, spec, source, isVerified: isBaseline });
+  return await letRun(deps, undo, loaded);
+}
+
+/** A warm machine that does not come to life is thrown away, and the start goes the long way. */
+async function startWarm(
+  deps: StartDeps,
+  undo: UndoStack,
+  warm: WarmMachine,
+  id: string,
+  spec: StartSpec,
+): Promise<Machine | undefined> {
+  const own = new UndoStack();
+  try {
+    const machine = await letRun(deps, own, await nameWarm(deps, own, warm, id, spec));
+    undo.push("warm machine", () => own.unwind());
+    return machine;
+  } catch (err) {
+    deps.log.warn({ machine: id, err }, "a warm machine did not come to life");
+    await own.unwind();
+    return undefined;
+  }
+}
+
+async function letRun(deps: StartDeps, undo: UndoStack, loaded: Loaded): Promise<Machine> {
+  const { machine, queue, disk, watch } = loaded;
+  const { hold } = machine.spec;
+  crashPoint("start.load");
+  undo.push("agent", () => machine.agent.close());
+  if (!hold) await machine.qmp.execute("cont");
+  const loadMs = watch();
+  if (!hold) await introduce(machine);
+  crashPoint("start.handshake");
+  const timings = { queue, disk, load: loadMs, handshake: watch() };
+  machine.entry = { ...machine.entry, state: hold ? "held" : "running", timings };
+  await writeEntry(deps.config.dataDir, machine.entry);
+  deps.log.info({ machine: machine.id, held: machine.isHeld, ...timings }, "machine started");
+  return machine;
+}
+
+interface Loaded {
+  machine: Machine;
+  /** Milliseconds of the stages so far. */
+  queue: number;
+  disk: number;
+  /** Runs on from there. */
+  watch: () => number;
+}
+
+async function load(
+  deps: StartDeps,
+  undo: UndoStack,
+  { id, spec, source, isVerified }: { id: string; spec: StartSpec; source: Loadable; isVerified: boolean },
+): Promise<Loaded> {
   const { config } = deps;
   const watch = stopwatch();
   const slot = await deps.namespaces.take();
   undo.push("slot", () => deps.namespaces.discard(slot));
-  const begun: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number };
-  await writeEntry(config.dataDir, begun);
+  const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number };
+  await writeEntry(config.dataDir, entry);
   undo.push("journal", () => removeEntry(config.dataDir, id));
   crashPoint("start.journal");
   const queue = watch();
@@ -126,22 +188,30 @@ async function start(
   });
   const disk = watch();
 
-  const isVerified = source.manifest.kind === "baseline";
   const { process, qmp } = await launch(deps, undo, { dir, slot, parent, isVerified }).catch((cause) => {
     throw isVerified ? cause : deps.snapshots.unloadable(source, cause);
   });
-  crashPoint("start.load");
-  const agentSocket = path.join(dir, "run/agent.sock");
-  const machine = new Machine({ entry: { ...begun, process }, process, qmp, agentSocket });
-  undo.push("agent", () => machine.agent.close());
-  if (!spec.hold) await qmp.execute("cont");
-  const load = watch();
+  const agent = new AgentClient(path.join(dir, "run/agent.sock"));
+  return { machine: new Machine({ entry: { ...entry, process }, process, qmp, agent }), queue, disk, watch };
+}
 
-  if (!spec.hold) await introduce(machine);
-  crashPoint("start.handshake");
-  const timings = { queue, disk, load, handshake: watch() };
-  machine.entry = { ...machine.entry, state: spec.hold ? "held" : "running", timings };
-  await writeEntry(config.dataDir, machine.entry);
-  deps.log.info({ machine: id, held: machine.isHeld, ...timings }, "machine started");
-  return machine;
+/** A machine of the pool gets its name: the folder first, so that whatever is left of a crash has one owner. */
+async function nameWarm(
+  deps: StartDeps,
+  undo: UndoStack,
+  warm: WarmMachine,
+  id: string,
+  spec: StartSpec,
+): Promise<Loaded> {
+  const { config } = deps;
+  const watch = stopwatch();
+  undo.push("warm machine", () => warm.undo.unwind());
+  const dir = machineDir(config.dataDir, id);
+  await rename(machineDir(config.dataDir, warm.id), dir);
+  undo.push("folder", () => removeEntry(config.dataDir, id));
+  warm.agent.moveTo(path.join(dir, "run/agent.sock"));
+  const { slot, process, qmp, agent } = warm;
+  const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, process };
+  await writeEntry(config.dataDir, entry);
+  return { machine: new Machine({ entry, process, qmp, agent }), queue: watch(), disk: 0, watch };
 }

@@ -27,6 +27,7 @@ export class Qmp {
   readonly #waiting = new Map<number, Waiting>();
   readonly #listeners = new Set<(event: string, data: Record<string, unknown>) => void>();
   #nextId = 1;
+  #isClosed = false;
   /** Settles when the monitor is gone, which is when QEMU is. */
   readonly closed: Promise<void>;
 
@@ -37,6 +38,7 @@ export class Qmp {
     lines.on("error", () => {});
     this.closed = new Promise((resolve) => {
       socket.on("close", () => {
+        this.#isClosed = true;
         for (const waiting of this.#waiting.values()) waiting.reject(new Error("QEMU closed its monitor"));
         this.#waiting.clear();
         resolve();
@@ -63,6 +65,7 @@ export class Qmp {
   }
 
   execute(command: QmpCommand, args?: Record<string, unknown>): Promise<unknown> {
+    if (this.#isClosed) return Promise.reject(new Error("QEMU closed its monitor"));
     const id = this.#nextId++;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     const timer = setTimeout(() => {
@@ -72,6 +75,10 @@ export class Qmp {
     this.#waiting.set(id, { resolve, reject });
     this.#socket.write(`${JSON.stringify({ execute: command, arguments: args, id })}\n`);
     return promise.finally(() => clearTimeout(timer));
+  }
+
+  get isClosed(): boolean {
+    return this.#socket.destroyed;
   }
 
   onEvent(listener: (event: string, data: Record<string, unknown>) => void): () => void {
