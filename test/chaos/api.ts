@@ -1,0 +1,58 @@
+/** The interface as a client without retries or opinions sees it: a status, or nothing when the connection broke. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { ServiceFacts } from "../support/service.ts";
+
+const LIMIT_MS = 30_000;
+
+export interface Reply {
+  /** 0: no answer, so what became of the request is unknown. */
+  status: number;
+  // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
+  body: any;
+}
+
+export class Api {
+  readonly #facts: ServiceFacts;
+
+  constructor(facts: ServiceFacts) {
+    this.#facts = facts;
+  }
+
+  async call(method: string, path: string, body?: object): Promise<Reply> {
+    try {
+      const response = await fetch(this.#facts.url + path, {
+        method,
+        headers: {
+          authorization: `Bearer ${this.#facts.apiKey}`,
+          ...(body && { "content-type": "application/json" }),
+        },
+        ...(body && { body: JSON.stringify(body) }),
+        signal: AbortSignal.timeout(LIMIT_MS),
+      });
+      const text = await response.text();
+      return { status: response.status, body: text === "" ? undefined : JSON.parse(text) };
+    } catch {
+      return { status: 0, body: undefined };
+    }
+  }
+
+  sh(id: string, script: string): Promise<Reply> {
+    const command = ["sh", "-c", script];
+    return this.call("POST", `/v1/sessions/${id}/exec`, { command, timeout_ms: 20_000 });
+  }
+
+  async deleteAll(): Promise<void> {
+    const { body } = await this.call("GET", "/v1/sessions?limit=500");
+    for (const { session_id } of body?.sessions ?? [])
+      await this.call("DELETE", `/v1/sessions/${session_id}`);
+    const kept = await this.call("GET", "/v1/checkpoints?limit=500");
+    for (const { checkpoint_id } of kept.body?.checkpoints ?? [])
+      await this.call("DELETE", `/v1/checkpoints/${checkpoint_id}`);
+  }
+
+  hasCrashed(point: string): boolean {
+    const name = `crashed-at-${point}`;
+    return ["", "control"].some((folder) => existsSync(join(this.#facts.dataDir, folder, name)));
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * The load and what was acknowledged to it. A session writes numbered marks to a file; what is certain after an answer
+ * is kept per session: marks that must be there, marks that may be.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Api } from "./api.ts";
+import type { Random } from "./random.ts";
+
+const WORKERS = 3;
+const SESSIONS_MAX = 5;
+const COUNTER =
+  "(i=0; while :; do i=$((i+1)); echo $i >> /workspace/counter; sleep 0.3; done) > /dev/null 2>&1 & echo ok";
+
+export interface Known {
+  id: string;
+  /** `unknown`: a request that would change it was not answered. */
+  state: "there" | "gone" | "unknown";
+  /** Acknowledged, in order. */
+  marks: number[];
+  /** Sent, but not acknowledged: may be there or not. */
+  maybe: Set<number>;
+  /** Whether marks may have been rewound by a restore that was not answered: then only their order is certain. */
+  isRewound: boolean;
+  checkpoints: { id: string; marks: number[]; maybe: Set<number> }[];
+  hasCounter: boolean;
+  isBusy: boolean;
+}
+
+export class Load {
+  readonly sessions = new Map<string, Known>();
+  readonly #api: Api;
+  readonly #random: Random;
+  #nextMark = 1;
+  #isOn = false;
+  #workers: Promise<void>[] = [];
+
+  constructor(api: Api, random: Random) {
+    this.#api = api;
+    this.#random = random;
+  }
+
+  start(): void {
+    this.#isOn = true;
+    this.#workers = Array.from({ length: WORKERS }, () => this.#work());
+  }
+
+  async rest(): Promise<void> {
+    this.#isOn = false;
+    await Promise.all(this.#workers.splice(0));
+  }
+
+  /** Each operation once, in an order that reaches every crash point; repeated after the crash that interrupts it. */
+  async each(): Promise<void> {
+    const again = async (step: () => Promise<boolean>) => {
+      for (let i = 0; i < 40 && !(await step()); i++) await sleep(500);
+    };
+    await again(() => this.#create());
+    await again(() => this.#create());
+    const session = () => [...this.sessions.values()].find(({ state }) => state === "there");
+    const on = (step: (known: Known) => Promise<boolean>) =>
+      again(async () => {
+        const known = session();
+        return known !== undefined && (await step(known));
+      });
+    await on((known) => this.#mark(known));
+    await on((known) => this.#checkpoint(known));
+    await on((known) => this.#mark(known));
+    await on((known) => this.#pause(known));
+    await on((known) => this.#mark(known));
+    await on((known) => this.#fork(known));
+    await on((known) => this.#restore(known));
+    await on((known) => this.#mark(known));
+    await on((known) => this.#destroy(known));
+  }
+
+  get #there(): Known[] {
+    return [...this.sessions.values()].filter(({ state, isBusy }) => state === "there" && !isBusy);
+  }
+
+  async #work(): Promise<void> {
+    while (this.#isOn) {
+      const there = this.#there;
+      if (there.length === 0 || (there.length < SESSIONS_MAX && this.#random.below(5) === 0)) {
+        if (!(await this.#create())) await sleep(300);
+        continue;
+      }
+      const known = this.#random.pick(there);
+      known.isBusy = true;
+      const verbs = [
+        this.#mark,
+        this.#mark,
+        this.#mark,
+        this.#pause,
+        this.#pause,
+        this.#checkpoint,
+        this.#restore,
+        ...(there.length < SESSIONS_MAX ? [this.#fork] : [this.#destroy]),
+      ];
+      const isDone = await this.#random.pick(verbs).call(this, known);
+      known.isBusy = false;
+      if (!isDone) await sleep(200);
+    }
+  }
+
+  async #create(): Promise<boolean> {
+    const { status, body } = await this.#api.call("POST", "/v1/sessions", {});
+    if (status !== 200) return false;
+    const known = this.#add(body.session_id, [], new Set());
+    known.isBusy = true;
+    const counter = await this.#api.sh(known.id, COUNTER);
+    known.hasCounter = counter.status === 200;
+    known.isBusy = false;
+    return true;
+  }
+
+  async #mark(known: Known): Promise<boolean> {
+    const mark = this.#nextMark++;
+    known.maybe.add(mark);
+    const { status, body } = await this.#api.sh(
+      known.id,
+      `echo ${mark} >> /workspace/marks && sync && echo kept`,
+    );
+    if (status !== 200 || body.exit_code !== 0) return false;
+    known.maybe.delete(mark);
+    known.marks.push(mark);
+    return true;
+  }
+
+  async #pause(known: Known): Promise<boolean> {
+    const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/pause`);
+    return status === 200;
+  }
+
+  async #checkpoint(known: Known): Promise<boolean> {
+    const before = { marks: [...known.marks], maybe: new Set(known.maybe) };
+    const { status, body } = await this.#api.call("POST", `/v1/sessions/${known.id}/checkpoints`, {});
+    if (status !== 200) return false;
+    known.checkpoints.push({ id: body.checkpoint_id, ...before });
+    return true;
+  }
+
+  async #restore(known: Known): Promise<boolean> {
+    if (known.checkpoints.length === 0) return true;
+    const checkpoint = this.#random.pick(known.checkpoints);
+    const body = { checkpoint_id: checkpoint.id };
+    const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/restore`, body);
+    if (status === 200) {
+      known.marks = [...checkpoint.marks];
+      known.maybe = new Set(checkpoint.maybe);
+      known.isRewound = false;
+      return true;
+    }
+    // Refused or unanswered: it stands before the restore or after it, and which is unknown.
+    if (status === 0 || status >= 500) known.isRewound = true;
+    return false;
+  }
+
+  async #fork(known: Known): Promise<boolean> {
+    if (known.isRewound) return true;
+    const before = { marks: [...known.marks], maybe: new Set(known.maybe) };
+    const { status, body } = await this.#api.call("POST", `/v1/sessions/${known.id}/fork`, { count: 2 });
+    if (status !== 200) return false;
+    for (const id of body.children) {
+      const child = this.#add(id, [...before.marks], new Set(before.maybe));
+      child.hasCounter = known.hasCounter;
+    }
+    return true;
+  }
+
+  async #destroy(known: Known): Promise<boolean> {
+    const { status } = await this.#api.call("DELETE", `/v1/sessions/${known.id}`);
+    if (status === 204 || status === 404) known.state = "gone";
+    else known.state = "unknown";
+    return status === 204;
+  }
+
+  #add(id: string, marks: number[], maybe: Set<number>): Known {
+    const known: Known = {
+      id,
+      state: "there",
+      marks,
+      maybe,
+      isRewound: false,
+      checkpoints: [],
+      hasCounter: false,
+      isBusy: false,
+    };
+    this.sessions.set(id, known);
+    return known;
+  }
+}

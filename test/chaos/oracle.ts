@@ -1,0 +1,107 @@
+/** What must hold once the load rests: nothing acknowledged is lost, nothing is there twice, nothing is left over. */
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { MachineList, SnapshotList } from "@vivarium/contract/node";
+import { eventually } from "../support/eventually.ts";
+import { machineTraces } from "../support/machine-traces.ts";
+import { nodeCaller } from "../support/node-caller.ts";
+import type { ServiceFacts } from "../support/service.ts";
+import type { Api } from "./api.ts";
+import type { Known, Load } from "./load.ts";
+
+const SETTLED_WITHIN_MS = 10_000;
+
+/** Returns one line about what was seen; throws at the first finding. */
+export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise<string> {
+  await eventually(() => checkStates(api, load), SETTLED_WITHIN_MS);
+  await removeUnacknowledged(api, load);
+  let marks = 0;
+  for (const known of load.sessions.values())
+    if (known.state === "there") marks += await checkContent(api, known);
+  await eventually(() => checkHost(facts, api), SETTLED_WITHIN_MS);
+  const there = [...load.sessions.values()].filter(({ state }) => state === "there").length;
+  return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, host clean`;
+}
+
+async function checkStates(api: Api, load: Load): Promise<void> {
+  for (const known of load.sessions.values()) {
+    const { status, body } = await api.call("GET", `/v1/sessions/${known.id}`);
+    if (known.state === "unknown" && (status === 200 || status === 404)) {
+      if (status === 200) await api.call("DELETE", `/v1/sessions/${known.id}`);
+      known.state = "gone";
+      continue;
+    }
+    if (known.state === "gone" && status !== 404)
+      throw new Error(`${known.id} was destroyed and answers ${status}`);
+    if (known.state !== "there") continue;
+    if (status !== 200) throw new Error(`${known.id} was acknowledged and answers ${status}`);
+    if (body.state !== "live" && body.state !== "paused")
+      throw new Error(`${known.id} is ${body.state} (${body.status_reason ?? body.status_detail ?? ""})`);
+  }
+}
+
+/** What a broken connection hid from the load: nobody was told of it, so it may be there or not. */
+async function removeUnacknowledged(api: Api, load: Load): Promise<void> {
+  const { body } = await api.call("GET", "/v1/sessions?limit=500");
+  for (const { session_id } of body.sessions)
+    if (!load.sessions.has(session_id)) await api.call("DELETE", `/v1/sessions/${session_id}`);
+}
+
+async function checkContent(api: Api, known: Known): Promise<number> {
+  const read = "cat /workspace/marks 2>/dev/null; echo --; cat /workspace/counter 2>/dev/null";
+  const { status, body } = await api.sh(known.id, read);
+  if (status !== 200) throw new Error(`${known.id} cannot be read: ${status} ${JSON.stringify(body)}`);
+  const [marks = "", counter = ""] = (body.stdout as string).split("--\n");
+  checkMarks(known, numbers(marks));
+  checkCounter(known, numbers(counter));
+  return known.marks.length;
+}
+
+function checkMarks(known: Known, found: number[]): void {
+  if (new Set(found).size !== found.length) throw new Error(`${known.id} holds a mark twice: ${found}`);
+  const inOrder = found.filter((mark) => known.marks.includes(mark));
+  if (inOrder.some((mark, i) => i > 0 && mark < (inOrder[i - 1] as number)))
+    throw new Error(`${known.id} holds acknowledged marks out of order: ${found}`);
+  if (!known.isRewound) {
+    const lost = known.marks.filter((mark) => !found.includes(mark));
+    if (lost.length > 0) throw new Error(`${known.id} lost acknowledged marks ${lost}; it holds ${found}`);
+    const alien = found.filter((mark) => !known.marks.includes(mark) && !known.maybe.has(mark));
+    if (alien.length > 0) throw new Error(`${known.id} holds marks that it should not: ${alien}`);
+  }
+  // From here on what was read is certain. A command that was frozen with its session may still write later.
+  known.marks = found.toSorted((a, b) => a - b);
+  for (const mark of found) known.maybe.delete(mark);
+  known.isRewound = false;
+}
+
+/** A process that counts in memory and writes what it counts: no gap, no repeat, whatever was loaded over what. */
+function checkCounter(known: Known, found: number[]): void {
+  const wrong = found.findIndex((value, i) => value !== i + 1);
+  if (wrong >= 0)
+    throw new Error(`${known.id}: counter has ${found[wrong]} at ${wrong + 1} of ${found.length}`);
+  if (known.hasCounter && found.length === 0) throw new Error(`${known.id}: the counter's file is empty`);
+}
+
+async function checkHost(facts: ServiceFacts, api: Api): Promise<void> {
+  const { body } = await api.call("GET", "/v1/sessions?limit=500");
+  const live = body.sessions
+    .filter((s: { state: string }) => s.state === "live")
+    .map((s: Id) => s.session_id);
+  const node = nodeCaller(facts.nodeSocket);
+  const { machines } = MachineList.parse((await node.call("GET", "/v1/machines")).body);
+  const owners = machines.map(({ machine_id }) => machine_id.split("-")[0] as string).toSorted();
+  if (owners.join() !== live.toSorted().join()) throw new Error(`live: ${live}; machines: ${owners}`);
+  if (machines.some(({ state }) => state !== "running"))
+    throw new Error(`not running: ${JSON.stringify(machines)}`);
+  const traces = machineTraces(facts.dataDir);
+  if (traces.folders.length !== machines.length) throw new Error(`machine folders: ${traces.folders}`);
+  const { snapshots } = SnapshotList.parse((await node.call("GET", "/v1/snapshots")).body);
+  const folders = readdirSync(join(facts.dataDir, "pool/s"));
+  if (folders.length !== snapshots.length) throw new Error(`unpublished snapshots among ${folders}`);
+}
+
+interface Id {
+  session_id: string;
+}
+
+const numbers = (text: string) => text.split("\n").filter(Boolean).map(Number);
