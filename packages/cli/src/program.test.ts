@@ -169,16 +169,43 @@ test.each([
   [["ls", "--state", "asleep"]],
   [["create", "--env", "x"]],
   [["run", "a.rb"]],
+  [["pause", "--wake-at", "noon", "s1"]],
+  [["fork", "--count", "0", "s1"]],
+  [["restore", "s1"]],
+  [["checkpoint"]],
+  [["checkpoint", "frob"]],
+  [["template", "save", "s1"]],
+  [["create", "--paused-ttl", "0"]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
   expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });
 });
 
-test.each(["up", "down", "run", "create", "ls", "get", "exec", "rm", "doctor"])(
-  "%s --help has examples",
-  async (verb) => {
-    const { code, out } = await viv("http://127.0.0.1:1", [verb, "--help"]);
-    expect(code).toBe(0);
-    expect(out).toContain(`Examples:\n  $ `);
-  },
-);
+test.each([
+  ["up"],
+  ["down"],
+  ["run"],
+  ["create"],
+  ["ls"],
+  ["get"],
+  ["exec"],
+  ["pause"],
+  ["resume"],
+  ["fork"],
+  ["checkpoint create"],
+  ["checkpoint ls"],
+  ["checkpoint start"],
+  ["checkpoint rm"],
+  ["restore"],
+  ["template save"],
+  ["template ls"],
+  ["template rm"],
+  ["tree"],
+  ["watch"],
+  ["rm"],
+  ["doctor"],
+])("%s --help has examples", async (verb) => {
+  const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
+  expect(code).toBe(0);
+  expect(out).toContain(`Examples:\n  $ `);
+});

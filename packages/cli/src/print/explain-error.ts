@@ -24,7 +24,17 @@ function hintFor(error: VivariumError, config: CliConfig): string | undefined {
     case "unauthenticated":
       return keyHint(config);
     case "not_found":
-      return "Ids are case-sensitive; sessions that have not ended: viv ls. Ended ones: viv ls --state ended";
+      return "Ids are case-sensitive. What there is: viv ls, viv checkpoint ls, viv template ls; ended sessions: viv ls --state ended";
+    case "session_ended":
+      return "It cannot be woken any more. What its checkpoints hold can be: viv checkpoint ls, then viv checkpoint start ID";
+    case "session_node_lost":
+      return "Its host is gone for good. What checkpoints elsewhere hold: viv checkpoint ls; to forget it: viv rm ID";
+    case "node_disk_pressure":
+      return "The host's disk is nearly full. What takes room: viv tree; then viv rm ID or viv checkpoint rm ID";
+    case "archive_unavailable":
+      return "The session runs on. This service pauses only what it can store elsewhere too, and has no such store now.";
+    case "size_unavailable":
+      return "No host has room for this size: choose a smaller one with --size";
     case "account_concurrency_exceeded":
     case "key_concurrency_exceeded":
       return "End a session that is no longer needed: viv ls, then viv rm ID";
