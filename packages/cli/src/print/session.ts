@@ -1,8 +1,10 @@
 import type { SessionRecord } from "@vivarium/sdk";
 import { noPaint, type Paint, paintState } from "./paint.ts";
 import { renderPairs } from "./pairs.ts";
-import { renderFields, renderTable } from "./table.ts";
+import { renderFields, renderTable, withoutEmptyColumns } from "./table.ts";
 import { formatAge } from "./time.ts";
+
+const HEADINGS = ["ID", "STATE", "SIZE", "TEMPLATE", "AGE", "NAME", "DETAIL"];
 
 export function renderSessions(sessions: SessionRecord[], now: Date, paint: Paint = noPaint): string {
   if (sessions.length === 0) return "No sessions. Create one with: viv create";
@@ -15,11 +17,8 @@ export function renderSessions(sessions: SessionRecord[], now: Date, paint: Pain
     session.name ?? "",
     detailOf(session, now),
   ]);
-  const headings = ["ID", "STATE", "SIZE", "TEMPLATE", "AGE", "NAME", "DETAIL"];
-  // An empty last column is noise: most lists have nothing to tell there.
-  const columns = headings.map((_, i) => i).filter((i) => i < 5 || rows.some((row) => row[i] !== ""));
-  const pick = (line: string[]) => columns.map((i) => line[i] ?? "");
-  return renderTable(pick(headings), rows.map(pick), (padded, { row, heading }) => {
+  const columns = withoutEmptyColumns(HEADINGS, rows, HEADINGS.indexOf("NAME"));
+  return renderTable(...columns, (padded, { row, heading }) => {
     if (row === 0) return paint("dim", padded);
     return heading === "STATE" ? paintState(paint, sessions[row - 1]?.state ?? "", padded) : padded;
   });

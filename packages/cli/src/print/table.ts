@@ -20,6 +20,17 @@ export function renderTable(headings: string[], rows: string[][], paintCell: Pai
     .join("\n");
 }
 
+/** Without the columns from `firstOptional` on that have nothing to tell: an empty column is noise. */
+export function withoutEmptyColumns(
+  headings: string[],
+  rows: string[][],
+  firstOptional: number,
+): [headings: string[], rows: string[][]] {
+  const isKept = (_: string, i: number) => i < firstOptional || rows.some((row) => row[i] !== "");
+  const pick = (line: string[]) => line.filter((cell, i) => isKept(cell, i));
+  return [pick(headings), rows.map(pick)];
+}
+
 /** `name  value` lines; what is unset is left out. */
 export function renderFields(
   fields: [name: string, value: string | undefined][],

@@ -2,7 +2,7 @@ import { idOfNode, type LineageNode } from "../lineage/forest.ts";
 import { formatBytes } from "./bytes.ts";
 import { noPaint, type Paint, paintState } from "./paint.ts";
 import { detailOf } from "./session.ts";
-import { renderTable } from "./table.ts";
+import { renderTable, withoutEmptyColumns } from "./table.ts";
 import { formatAge } from "./time.ts";
 
 const HEADINGS = ["ID", "KIND", "STATE", "SIZE", "AGE", "NAME", "DETAIL"];
@@ -19,7 +19,8 @@ export function renderForest(roots: LineageNode[], now: Date, paint: Paint = noP
   if (roots.length === 0) return "No sessions and no checkpoints. Create a session with: viv create";
   const lines = roots.flatMap((root) => [{ branch: "", node: root }, ...branches(root, "")]);
   const rows = lines.map(({ branch, node }) => [branch + idOfNode(node), ...describe(node, now)]);
-  return renderTable(HEADINGS, rows, (padded, { row, heading }) => {
+  const columns = withoutEmptyColumns(HEADINGS, rows, HEADINGS.indexOf("NAME"));
+  return renderTable(...columns, (padded, { row, heading }) => {
     const line = lines[row - 1];
     if (line === undefined) return paint("dim", padded);
     return paintCell(paint, line, heading, padded);
