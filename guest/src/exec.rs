@@ -60,12 +60,12 @@ async fn run(
             let ended = machine.reaper.watch(child.pid);
             let failure = tokio::select! {
                 failure = read_report(&mut child) => failure,
-                () = frames.closed() => None,
+                () = unwanted(&machine, &frames) => None,
             };
             match failure {
                 None => {
                     let _ = started.send(Ok(()));
-                    let last = follow(&spec, began, child, ended, &leaf, &frames).await;
+                    let last = follow(&machine, &spec, began, child, ended, &leaf, &frames).await;
                     let _ = frames.send(last).await;
                 }
                 Some(failure) => {
@@ -91,6 +91,7 @@ async fn read_report(child: &mut Child) -> Option<sys::Failure> {
 }
 
 async fn follow(
+    machine: &Machine,
     spec: &ExecSpec,
     began: Instant,
     child: Child,
@@ -107,7 +108,7 @@ async fn follow(
     let mut outputs = pin!(async {
         tokio::join!(forward(child.stdout, FrameType::Stdout), forward(child.stderr, FrameType::Stderr))
     });
-    let mut end = pin!(wait_for_end(spec, began, ended, leaf, frames));
+    let mut end = pin!(wait_for_end(machine, spec, began, ended, leaf, frames));
     let mut truncated = None;
     let end = loop {
         tokio::select! {
@@ -133,6 +134,7 @@ async fn follow(
 
 /// The command's own end, or the end it is brought to when its time is up or nobody listens any more.
 async fn wait_for_end(
+    machine: &Machine,
     spec: &ExecSpec,
     began: Instant,
     mut ended: oneshot::Receiver<i32>,
@@ -148,7 +150,7 @@ async fn wait_for_end(
             leaf.kill();
             ended.await
         }
-        () = frames.closed() => {
+        () = unwanted(machine, frames) => {
             leaf.kill();
             ended.await
         }
@@ -159,6 +161,15 @@ async fn wait_for_end(
         duration_us: began.elapsed().as_micros() as u64,
         ..Default::default()
     })
+}
+
+/// Nobody listens any more because the host went away. A machine that is frozen is being saved, or is a copy that was just
+/// loaded: there the listener stayed behind in another life, and the command goes on without one.
+async fn unwanted(machine: &Machine, frames: &mpsc::Sender<Bytes>) {
+    frames.closed().await;
+    if machine.is_frozen.get() {
+        std::future::pending().await
+    }
 }
 
 async fn time_is_up(timeout_ms: u64) {

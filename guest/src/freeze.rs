@@ -12,6 +12,7 @@ use crate::refusal::Refusal;
 const FROZEN_WITHIN: Duration = Duration::from_secs(5);
 
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
+    machine.is_frozen.set(true);
     let frozen =
         machine.cgroups.freeze_user(FROZEN_WITHIN).await.map_err(|e| Refusal::internal("freeze", e))?;
     if !frozen {
@@ -29,5 +30,6 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
 
 pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
+    machine.is_frozen.set(false);
     body::json(&json!({}))
 }

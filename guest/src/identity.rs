@@ -61,6 +61,7 @@ pub async fn resumed(machine: &Machine, body: Incoming) -> Result<Response<Body>
     }
     let generation = raise_generation(machine).map_err(|e| Refusal::internal("count", e))?;
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
+    machine.is_frozen.set(false);
     body::json(&json!({ "reseeded": true, "generation": generation, "health": health() }))
 }
 

@@ -43,7 +43,8 @@ pub async fn forward(
         allowed -= kept as u64;
         truncated |= kept < count;
         if kept > 0 && frames.send(frames::encode(output.kind, &buffer[..kept])).await.is_err() {
-            return truncated;
+            // Nobody listens any more; a command that goes on all the same must not die of a closed pipe.
+            break;
         }
     }
     tokio::task::spawn_local(drain(output.pipe, buffer));
