@@ -53,7 +53,8 @@ export async function teardown(): Promise<void> {
   await service?.stop();
 }
 
-export async function startService(): Promise<Service> {
+/** `env`: settings of this service beside the tests' own. No machines are kept warm unless they say so: tests count. */
+export async function startService({ env = {} }: { env?: Record<string, string> } = {}): Promise<Service> {
   if (!existsSync(join(IMAGES, "templates/base/current")))
     throw new Error(`no base template in ${IMAGES}: run ./setup first`);
   const dataDir = join(POOL, "tests", randomId(8));
@@ -67,7 +68,7 @@ export async function startService(): Promise<Service> {
       ...[join(ROOT, "packages/cli/src/main.ts"), "up"],
       ...["--data-dir", dataDir, "--images-dir", IMAGES, "--listen", `127.0.0.1:${port}`],
     ],
-    { cwd: ROOT, stdio: ["pipe", log, log], env: ownEnvironment(), detached: true },
+    { cwd: ROOT, stdio: ["pipe", log, log], env: { ...ownEnvironment(), VIV_WARM_MACHINES: "0", ...env }, detached: true },
   );
   const url = `http://127.0.0.1:${port}`;
   try {
