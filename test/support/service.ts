@@ -68,7 +68,12 @@ export async function startService({ env = {} }: { env?: Record<string, string> 
       ...[join(ROOT, "packages/cli/src/main.ts"), "up"],
       ...["--data-dir", dataDir, "--images-dir", IMAGES, "--listen", `127.0.0.1:${port}`],
     ],
-    { cwd: ROOT, stdio: ["pipe", log, log], env: { ...ownEnvironment(), VIV_WARM_MACHINES: "0", ...env }, detached: true },
+    {
+      cwd: ROOT,
+      stdio: ["pipe", log, log],
+      env: { ...ownEnvironment(), VIV_WARM_MACHINES: "0", ...env },
+      detached: true,
+    },
   );
   const url = `http://127.0.0.1:${port}`;
   try {
