@@ -11,13 +11,16 @@ export async function cloneFile(source: string, target: string): Promise<void> {
   }
 }
 
-/** The same file under another name, so that it lives as long as either; across file systems a clone. */
+/**
+ * The same file under another name, so that it lives as long as either; across file systems a copy of the same age,
+ * because a file that nobody wrote is known by its age.
+ */
 export async function shareFile(source: string, target: string): Promise<void> {
   try {
     await link(source, target);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
-    await cloneFile(source, target);
+    await run("cp", ["--sparse=always", "--preserve=timestamps", source, target]);
   }
 }
 

@@ -16,7 +16,10 @@ export async function continueMachine(deps: ContinueDeps, id: string): Promise<M
   return await machine.exclusive(async () => {
     if (!machine.isHeld) return machine;
     await machine.qmp.execute("cont");
-    await introduce(machine);
+    await introduce(machine).catch(async (error) => {
+      await machine.qmp.execute("stop").catch(() => {});
+      throw error;
+    });
     // Last: until then a restarted daemon finds it held, and continuing it again does no harm.
     await markRunning(deps.config, machine);
     deps.log.info({ machine: id }, "machine continued");

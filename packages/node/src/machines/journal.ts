@@ -34,9 +34,12 @@ export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<
   await mkdir(dir, { recursive: true, mode: 0o711 });
   const partial = path.join(dir, `${FILE}.tmp`);
   const file = await open(partial, "w", 0o600);
-  await file.writeFile(JSON.stringify(entry));
-  await file.sync();
-  await file.close();
+  try {
+    await file.writeFile(JSON.stringify(entry));
+    await file.sync();
+  } finally {
+    await file.close();
+  }
   await rename(partial, path.join(dir, FILE));
   await syncPath(dir);
 }

@@ -30,6 +30,11 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   const machine = table.running.get(id);
   table.running.delete(id);
   machine?.agent.close();
+  if (machine) {
+    // What is under way with it fails now, and writes nothing to the journal once that is over.
+    await killAndWait(machine.process);
+    await machine.exclusive(async () => {});
+  }
   const entry = await readEntry(deps.config.dataDir, id);
   if (entry) await clean(deps, entry);
   machine?.qmp.close();

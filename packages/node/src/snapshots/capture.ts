@@ -108,9 +108,10 @@ async function takeInstant(
   const state = machine.qmp
     .execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` })
     .then(() => watch());
-  const { ino } = await stat(path.join(parent.dir, "mem"), { bigint: true });
-  const mappings = mappingsOf(machine.process.pid, ino);
-  if (mappings.length === 0) throw new Error("the process does not map its memory file any more");
+  // Looked at only after the rest; a failure until then, such as the machine's end, must not count as nobody's.
+  state.catch(() => {});
+  const memoryFile = await stat(path.join(parent.dir, "mem"), { bigint: true });
+  const mappings = mappingsOf(machine.process.pid, memoryFile);
   const runs = changedRuns(machine.process.pid, mappings);
   const changedBytes = runs.reduce((sum, run) => sum + run.bytes, 0);
   const release = await deps.gate.reserve(changedBytes + 4 * MIB);

@@ -19,14 +19,31 @@ const PRESENT = 2 ** 31;
 const SWAPPED = 2 ** 30;
 const FILE_BACKED = 2 ** 29;
 
-export function mappingsOf(pid: number, inode: bigint): Mapping[] {
+/**
+ * How a process maps a whole file. A mapping is known by the file's inode number, which files of other file systems may
+ * have too; that the pieces are the file, once each, leaves no doubt.
+ */
+export function mappingsOf(pid: number, file: { ino: bigint; size: bigint }): Mapping[] {
   const lines = readFileSync(`/proc/${pid}/maps`, "utf8").split("\n");
-  return lines.flatMap((line) => {
-    const match = /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+)/.exec(line);
-    if (!match || BigInt(match[4] as string) !== inode) return [];
+  const found = lines.flatMap((line) => {
+    const match = /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) (\S+) (\d+)/.exec(line);
+    if (!match || BigInt(match[5] as string) !== file.ino) return [];
     const [start, end, fileOffset] = match.slice(1, 4).map((hex) => Number.parseInt(hex, 16));
-    return [{ start, end, fileOffset } as Mapping];
+    return [{ start, end, fileOffset, device: match[4] } as Mapping & { device: string }];
   });
+  const devices = Map.groupBy(found, ({ device }) => device);
+  const whole = [...devices.values()].filter((mappings) => isWhole(mappings, Number(file.size)));
+  if (whole.length === 1) return whole[0] as Mapping[];
+  throw new Error("the process does not map its memory file as a whole");
+}
+
+function isWhole(mappings: Mapping[], bytes: number): boolean {
+  let end = 0;
+  for (const mapping of mappings.toSorted((a, b) => a.fileOffset - b.fileOffset)) {
+    if (mapping.fileOffset !== end) return false;
+    end += mapping.end - mapping.start;
+  }
+  return end === bytes;
 }
 
 /** A run of changed pages: where it is in the process and in the file. */

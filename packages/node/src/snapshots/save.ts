@@ -27,15 +27,13 @@ export interface SaveDeps {
 /** The same call again answers with the same snapshot, also while it is being made. */
 export async function saveSnapshot(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
   const { snapshots } = deps;
-  const known = snapshots.saving.get(id);
-  const knownSpec = known?.spec ?? (await snapshots.get(id))?.manifest.spec;
-  if (knownSpec !== undefined) {
-    if (JSON.stringify(knownSpec) !== JSON.stringify(spec))
-      throw new NodeError("snapshot_conflict", `snapshot ${id} exists with other parameters`);
-    return known ? await known.done : await snapshots.find(id);
-  }
+  const published = await snapshots.get(id);
   const underWay = snapshots.saving.get(id);
+  const knownSpec = underWay?.spec ?? published?.manifest.spec;
+  if (knownSpec !== undefined && JSON.stringify(knownSpec) !== JSON.stringify(spec))
+    throw new NodeError("snapshot_conflict", `snapshot ${id} exists with other parameters`);
   if (underWay) return await underWay.done;
+  if (published) return published;
   const done = save(deps, id, spec).finally(() => snapshots.saving.delete(id));
   snapshots.saving.set(id, { spec, done });
   return await done;
@@ -47,6 +45,8 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
     const machine = deps.table.get(spec.machine_id);
     return await machine.exclusive(() => captureInTurn(deps, id, spec, machine));
   } catch (error) {
+    // Its end, by itself or by a delete, is why the capture failed, whatever it failed at.
+    if ("machine_id" in spec) deps.table.get(spec.machine_id);
     if (error instanceof NodeError) throw error;
     deps.log.error({ snapshot: id, err: error }, "capture failed");
     const reason = isFull(error) ? "disk_pressure" : "capture_failed";
@@ -64,7 +64,10 @@ async function captureInTurn(
   spec: Extract<SnapshotSpec, { machine_id: string }>,
   machine: Machine,
 ): Promise<Loadable> {
-  const { config } = deps;
+  const { config, table } = deps;
+  // It may have ended while it waited for its turn, and another of its name may have come.
+  if (table.get(machine.id) !== machine) throw new NodeError("machine_gone", "the machine has ended");
+  if (machine.isOutOfSpace) throw new NodeError("disk_pressure", "the machine waits for free disk itself");
   if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
   const parent = parentDir(config.dataDir, machine.id);
   const hold = spec.after === "hold";
@@ -82,7 +85,7 @@ async function captureInTurn(
     throw error;
   });
   crashPoint("capture.published");
-  if (hold) await markHeld(config, machine);
+  if (hold) await markHeld(config, machine).catch((err) => believeAnnouncement(deps, machine, err));
   deps.log.info({ machine: machine.id, snapshot: id, ...made.manifest.timings }, "machine captured");
   return made;
 }
@@ -92,6 +95,12 @@ async function announceHold(config: NodeConfig, machine: Machine, id: string): P
   const entry = { ...machine.entry, holding_for: id };
   await writeEntry(config.dataDir, entry);
   machine.entry = entry;
+}
+
+/** On a full disk, say. The journal has been told before what this machine is, now that the snapshot is whole. */
+function believeAnnouncement(deps: SaveDeps, machine: Machine, err: unknown): void {
+  deps.log.warn({ machine: machine.id, err }, "the journal of a held machine could not be written");
+  machine.entry = { ...machine.entry, state: "held" };
 }
 
 /** All files are immutable, so the copy shares them. */

@@ -1,4 +1,5 @@
 /** The snapshots of this node: published folders below the pool, and those that are being made. */
+import { existsSync } from "node:fs";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
@@ -24,7 +25,7 @@ export class SnapshotTable {
   async removeUnpublished(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o711 });
     for (const id of await readdir(this.#dir)) {
-      if (await this.#published(id)) continue;
+      if (existsSync(manifestPath(this.dirOf(id)))) continue;
       this.#log.info({ snapshot: id }, "removing a snapshot that was never finished");
       await rm(this.dirOf(id), { recursive: true, force: true });
     }
@@ -42,7 +43,10 @@ export class SnapshotTable {
 
   async list(): Promise<SnapshotStatus[]> {
     const ids = await readdir(this.#dir).catch(() => []);
-    const published = await Promise.all(ids.map(async (id) => ({ id, found: await this.#published(id) })));
+    // One that is damaged is none that could be used; asking for it by its name says what is wrong with it.
+    const published = await Promise.all(
+      ids.map(async (id) => ({ id, found: await this.#published(id).catch(() => undefined) })),
+    );
     return published.flatMap(({ id, found }) => (found ? [statusOf(id, found.manifest)] : []));
   }
 
@@ -53,8 +57,9 @@ export class SnapshotTable {
     await rm(this.dirOf(id), { recursive: true, force: true });
   }
 
-  /** It was deleted while a machine was being loaded from it. */
+  /** A file of it is missing: it was deleted while it was being used, manifest first, or else it is damaged. */
   gone(source: Loadable, cause: Error): NodeError {
+    if (existsSync(manifestPath(source.dir))) return this.unloadable(source, cause);
     return new NodeError("snapshot_not_found", `no snapshot ${path.basename(source.dir)} on this node`, {
       cause,
     });
@@ -69,8 +74,16 @@ export class SnapshotTable {
 
   async #published(id: string): Promise<Loadable | undefined> {
     const dir = this.dirOf(id);
-    const manifest = await readManifest(dir).catch(() => undefined);
-    return manifest && { dir, manifest };
+    try {
+      return { dir, manifest: await readManifest(dir) };
+    } catch (cause) {
+      // Whatever else is wrong with a manifest, it was published once and is not thrown away.
+      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      this.#log.error({ snapshot: id, err: cause }, "a manifest cannot be read");
+      throw new NodeError("snapshot_damaged", "the saved state cannot be used: its manifest is damaged", {
+        cause,
+      });
+    }
   }
 }
 
