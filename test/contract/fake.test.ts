@@ -1,8 +1,12 @@
 import { startFakeNode } from "../support/fake-node.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { nodeContract } from "./node-contract.ts";
+import { snapshotContract } from "./snapshot-contract.ts";
 
-nodeContract(async () => {
+async function fakeNode() {
   const fake = await startFakeNode();
   return { ...nodeCaller(fake.socketPath), close: fake.close };
-});
+}
+
+nodeContract(fakeNode);
+snapshotContract(fakeNode, { hasMemory: false });

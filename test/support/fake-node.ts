@@ -17,20 +17,25 @@ import {
   StartSpec,
 } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
-import { killGroup, runHostCommand } from "./host-command.ts";
-
-export interface FakeMachine {
-  status: MachineStatus;
-  spec: StartSpec;
-  /** Host directory that holds the machine's files; `workspace` in it stands for /workspace. */
-  dir: string;
-  groups: Set<number>;
-  /** Aborted when the machine ends: its running commands die and their answers break off. */
-  life: AbortController;
-  started: Promise<void>;
-  /** Guest path → host path of files that were put outside /workspace. */
-  placed: Map<string, string>;
-}
+import {
+  endMachine,
+  type FakeMachine,
+  type FakeState,
+  found,
+  Refusal,
+  running,
+  valid,
+} from "./fake-machine.ts";
+import {
+  continueMachine,
+  deleteSnapshot,
+  type FakeSnapshot,
+  findSnapshot,
+  listSnapshots,
+  loadSnapshot,
+  saveSnapshot,
+} from "./fake-snapshots.ts";
+import { runHostCommand } from "./host-command.ts";
 
 export interface FakeCall {
   method: string;
@@ -57,21 +62,11 @@ export interface FakeNodeOptions {
   info?: Partial<NodeInfo>;
 }
 
-interface State {
-  dir: string;
+interface State extends FakeState {
   options: FakeNodeOptions;
-  machines: Map<string, FakeMachine>;
   calls: FakeCall[];
   nextStartFailure: Refusal | undefined;
   gate: Promise<void>;
-}
-
-class Refusal extends Error {
-  readonly code: NodeErrorCode;
-  constructor(code: NodeErrorCode, message: string) {
-    super(message);
-    this.code = code;
-  }
 }
 
 export async function startFakeNode(options: FakeNodeOptions = {}): Promise<FakeNode> {
@@ -81,6 +76,7 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
     dir,
     options,
     machines: new Map(),
+    snapshots: new Map(),
     calls: [],
     nextStartFailure: undefined,
     gate: Promise.resolve(),
@@ -111,7 +107,7 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
   };
 }
 
-const MACHINE_PATH = /^\/v1\/machines\/([^/]+)(\/exec|\/files)?$/;
+const ITEM_PATH = /^\/v1\/(machines|snapshots)\/([^/]+)(\/exec|\/files|\/continue)?$/;
 
 async function handle(state: State, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const url = new URL(request.url ?? "/", "http://node");
@@ -120,25 +116,37 @@ async function handle(state: State, request: IncomingMessage, response: ServerRe
   const parsed = isJson ? parseJson(body) : undefined;
   state.calls.push({ method: request.method ?? "", path: url.pathname, body: parsed });
   await state.gate;
-  const [, machineId = "", sub = ""] = MACHINE_PATH.exec(url.pathname) ?? [];
-  const route = `${request.method} ${machineId === "" ? url.pathname : `/v1/machines/:id${sub}`}`;
+  const [, kind = "", id = "", sub = ""] = ITEM_PATH.exec(url.pathname) ?? [];
+  const route = `${request.method} ${id === "" ? url.pathname : `/v1/${kind}/:id${sub}`}`;
   switch (route) {
     case "GET /v1/info":
       return answer(response, 200, nodeInfo(state));
     case "GET /v1/machines":
       return answer(response, 200, { machines: [...state.machines.values()].map((m) => m.status) });
     case "PUT /v1/machines/:id":
-      return answer(response, 200, await startMachine(state, machineId, parsed));
+      return answer(response, 200, await startMachine(state, id, parsed));
     case "GET /v1/machines/:id":
-      return answer(response, 200, found(state, machineId).status);
+      return answer(response, 200, found(state, id).status);
     case "DELETE /v1/machines/:id":
-      await deleteMachine(state, machineId);
+      await deleteMachine(state, id);
       response.writeHead(204).end();
       return;
     case "POST /v1/machines/:id/exec":
-      return exec(running(state, machineId), parsed, response);
+      return exec(running(state, id), parsed, response);
     case "PUT /v1/machines/:id/files":
-      return answer(response, 200, await putFile(running(state, machineId), url, body));
+      return answer(response, 200, await putFile(running(state, id), url, body));
+    case "POST /v1/machines/:id/continue":
+      return answer(response, 200, await continueMachine(state, id));
+    case "GET /v1/snapshots":
+      return answer(response, 200, { snapshots: listSnapshots(state) });
+    case "GET /v1/snapshots/:id":
+      return answer(response, 200, findSnapshot(state, id).status);
+    case "PUT /v1/snapshots/:id":
+      return answer(response, 200, await saveSnapshot(state, id, parsed));
+    case "DELETE /v1/snapshots/:id":
+      await deleteSnapshot(state, id);
+      response.writeHead(204).end();
+      return;
     default:
       throw new Refusal("invalid", `no such call: ${route}`);
   }
@@ -158,8 +166,11 @@ async function startMachine(state: State, machineId: string, body: unknown): Pro
   const failure = state.nextStartFailure;
   state.nextStartFailure = undefined;
   if (failure) throw failure;
+  const snapshot = spec.snapshot_id === undefined ? undefined : findSnapshot(state, spec.snapshot_id);
+  if (snapshot && snapshot.status.size !== spec.size)
+    throw new Refusal("invalid", `size: the snapshot is of size ${snapshot.status.size}`);
   const { baselines } = nodeInfo(state);
-  if (!baselines.some((b) => b.template === spec.template && b.size === spec.size))
+  if (!snapshot && !baselines.some((b) => b.template === spec.template && b.size === spec.size))
     throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
   const machine: FakeMachine = {
     status: { machine_id: machineId, state: "starting" },
@@ -169,36 +180,35 @@ async function startMachine(state: State, machineId: string, body: unknown): Pro
     life: new AbortController(),
     started: Promise.resolve(),
     placed: new Map(),
+    turn: Promise.resolve(),
+    isDeleted: false,
   };
   state.machines.set(machineId, machine);
-  machine.started = bringUp(machine, state.options.startDelayMs ?? 0);
+  machine.started = bringUp(machine, state.options.startDelayMs ?? 0, snapshot);
   await machine.started;
   return machine.status;
 }
 
-async function bringUp(machine: FakeMachine, delayMs: number): Promise<void> {
+async function bringUp(machine: FakeMachine, delayMs: number, snapshot?: FakeSnapshot): Promise<void> {
+  if (snapshot) await loadSnapshot(snapshot, machine);
   await mkdir(join(machine.dir, "workspace"), { recursive: true });
   await mkdir(join(machine.dir, "home"), { recursive: true });
   await sleep(delayMs, machine.life.signal);
   if (machine.life.signal.aborted)
     throw new Refusal("machine_gone", "the machine was deleted while starting");
   const timings = { queue: 0, disk: 0, load: delayMs, handshake: 0 };
-  machine.status = { ...machine.status, state: "running", timings };
+  machine.status = { ...machine.status, state: machine.spec.hold ? "held" : "running", timings };
 }
 
 async function deleteMachine(state: State, machineId: string): Promise<void> {
   const machine = state.machines.get(machineId);
   if (!machine) return;
+  machine.isDeleted = true;
   endMachine(machine, "deleted");
   await machine.started.catch(() => {});
+  await machine.turn;
   await rm(machine.dir, { recursive: true, force: true, maxRetries: 5 });
   state.machines.delete(machineId);
-}
-
-function endMachine(machine: FakeMachine, reason: string): void {
-  machine.status = { machine_id: machine.status.machine_id, state: "ended", reason };
-  machine.life.abort();
-  for (const pgid of machine.groups) killGroup(pgid);
 }
 
 async function exec(machine: FakeMachine, body: unknown, response: ServerResponse): Promise<void> {
@@ -276,30 +286,6 @@ function nodeInfo(state: State): NodeInfo {
     baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
     ...state.options.info,
   };
-}
-
-function found(state: State, machineId: string): FakeMachine {
-  const machine = state.machines.get(machineId);
-  if (machine) return machine;
-  throw new Refusal("machine_not_found", "no such machine on this node");
-}
-
-function running(state: State, machineId: string): FakeMachine {
-  const machine = found(state, machineId);
-  if (machine.status.state === "running") return machine;
-  if (machine.status.state === "starting")
-    throw new Refusal("agent_unavailable", "the machine is still starting");
-  throw new Refusal("machine_gone", machine.status.reason ?? "the machine has ended");
-}
-
-function valid<T>(
-  result:
-    | { success: true; data: T }
-    | { success: false; error: { issues: { path: PropertyKey[]; message: string }[] } },
-): T {
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  throw new Refusal("invalid", `${issue?.path.join(".")}: ${issue?.message}`);
 }
 
 function parseJson(body: Buffer): unknown {
