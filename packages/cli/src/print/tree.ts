@@ -56,5 +56,6 @@ function paintCell(paint: Paint, { branch, node }: Line, heading: string, padded
   if (node.kind === "gone") return paint("dim", padded);
   if (heading !== "ID") return padded;
   const id = padded.slice(branch.length);
-  return paint("dim", branch) + (node.kind === "checkpoint" ? paint("magenta", id) : id);
+  const lines = branch === "" ? "" : paint("dim", branch);
+  return lines + (node.kind === "checkpoint" ? paint("magenta", id) : id);
 }
