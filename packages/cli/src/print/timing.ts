@@ -1,7 +1,18 @@
 import type { Terminal } from "../terminal.ts";
 
 /** Stages in the order in which they happen; what else the service sends comes after them, the total last. */
-const STAGES = ["queue", "place", "freeze", "state", "memory", "disk", "publish", "load", "handshake"];
+const STAGES = [
+  "queue",
+  "place",
+  "freeze",
+  "state",
+  "memory",
+  "disk",
+  "publish",
+  "stopped",
+  "load",
+  "handshake",
+];
 
 type Timing = Readonly<Record<string, number | undefined>>;
 
