@@ -1,0 +1,66 @@
+/** Programs that run inside a session's machine and notice whatever is lost there. */
+
+/**
+ * Counts in memory, sends each count over a TCP connection of its own to itself, and writes what came back. A gap, a repeat, a
+ * broken connection or a wrong echo ends it with a line that begins with "broken". `token` lives in memory alone; a
+ * SIGUSR1 writes it, with the count, to /workspace/memory; a SIGUSR2 makes a new one first.
+ */
+export const COUNTER = `
+import os, signal, socket, sys, threading, time
+token = os.urandom(32).hex()
+listener = socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen()
+def echo(peer):
+    while True:
+        data = peer.recv(64)
+        if not data: return
+        peer.sendall(data)
+def serve():
+    peer, _ = listener.accept()
+    echo(peer)
+threading.Thread(target=serve, daemon=True).start()
+link = socket.create_connection(listener.getsockname())
+log = open("/workspace/counter", "a", buffering=1)
+count = 0
+def tell(*_):
+    with open("/workspace/memory.new", "w") as f: f.write(f"{token} {count}\\n")
+    os.rename("/workspace/memory.new", "/workspace/memory")
+def renew(*_):
+    global token
+    token = os.urandom(32).hex()
+    tell()
+signal.signal(signal.SIGUSR1, tell)
+signal.signal(signal.SIGUSR2, renew)
+try:
+    while True:
+        count += 1
+        message = str(count).encode()
+        link.sendall(message)
+        if link.recv(64) != message: raise Exception("wrong echo")
+        log.write(f"{count}\\n")
+        time.sleep(0.05)
+except BaseException as error:
+    log.write(f"broken: {error!r}\\n")
+`;
+
+/** Starts the counter; it goes on after the command's end. */
+export const START_COUNTER = [
+  "sh",
+  "-c",
+  `cat > /workspace/counter.py << 'END'\n${COUNTER}\nEND\n` +
+    "setsid python3 /workspace/counter.py > /workspace/counter.err 2>&1 & " +
+    "for i in $(seq 100); do [ -s /workspace/counter ] && exit 0; sleep 0.1; done; cat /workspace/counter.err; exit 1",
+];
+
+/** Prints what the counter holds in memory, as "token count". */
+export const TELL_MEMORY = (signal: "USR1" | "USR2" = "USR1") =>
+  `rm -f /workspace/memory; pkill -${signal} -f counter.py; until [ -e /workspace/memory ]; do sleep 0.1; done; cat /workspace/memory`;
+
+/** Whole numbers from 1 without a gap or a repeat; answers with the last one. */
+export function lastCount(log: string): number {
+  const lines = log.trimEnd().split("\n");
+  lines.forEach((line, i) => {
+    if (line !== String(i + 1))
+      throw new Error(`line ${i + 1} of the counter's log is ${JSON.stringify(line)}`);
+  });
+  return lines.length;
+}
