@@ -5,9 +5,10 @@ import { createLog } from "@vivarium/kit/log";
 import { Client } from "@vivarium/sdk";
 import { prepareQemuRoot } from "../../packages/node/src/host/qemu-root.ts";
 import { baselineKey, findBaselines } from "../../packages/node/src/snapshots/baselines.ts";
+import { TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
-import { loadByHand, prepareTap, removeTap } from "./load-by-hand.ts";
+import { loadByHand } from "./load-by-hand.ts";
 import { percentile, type Row, repeated, row, timed } from "./samples.ts";
 
 const STAGES = ["queue", "disk", "load", "handshake"] as const;
@@ -23,11 +24,11 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
   const creates: number[] = [];
   const channel: number[] = [];
   const stages: StartTimings[] = [];
-  await prepareTap();
+  const network = await TapNamespace.make("bench");
   try {
     // Alternating, so that a noisy minute of the host meets both alike. The first round warms up.
     for (let i = 0; i <= n; i++) {
-      const byHand = await loadByHand(baseline, join(facts.dataDir, "pool"));
+      const byHand = await loadByHand(baseline, join(facts.dataDir, "pool"), network);
       const create = await createToFirstExec(facts, client);
       if (i === 0) continue;
       firstAnswers.push(byHand.firstAnswerMs);
@@ -37,7 +38,7 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
       channel.push(...byHand.channelMs);
     }
   } finally {
-    await removeTap();
+    await network.remove();
   }
   const ratio = percentile(creates, 50) / percentile(firstAnswers, 50);
   const execRatio = percentile(creates, 50) / percentile(firstExecs, 50);

@@ -1,0 +1,78 @@
+/** Copies of one memory must not draw the same random numbers (security.md C8; architecture.md section 3). */
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { execInGuest } from "../../packages/node/src/guest/exec.ts";
+import { type Loadable, readManifest } from "../../packages/node/src/snapshots/manifest.ts";
+import { startSpec } from "../contract/node-contract.ts";
+import { service } from "../support/http.ts";
+import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
+import { nodeCaller } from "../support/node-caller.ts";
+
+const CLONES = 8;
+/** 64 numbers of 8 bytes, by getrandom as Python draws them and by the device. */
+const DRAW = [
+  "sh",
+  "-c",
+  `python3 -c 'import os
+for _ in range(64): print(os.getrandom(8).hex())'; head -c 512 /dev/urandom | od -An -v -tx1 -w8 | tr -d ' '`,
+];
+const node = nodeCaller(service.nodeSocket);
+const sourceId = `${randomId()}-1`;
+const snapshotId = `tst_${randomId()}`;
+let snapshot: Loadable;
+
+beforeAll(async () => {
+  await node.call("PUT", `/v1/machines/${sourceId}`, startSpec());
+  const spec = { machine_id: sourceId, after: "continue" };
+  expect(await node.call("PUT", `/v1/snapshots/${snapshotId}`, spec)).toMatchObject({ status: 200 });
+  const dir = `${service.dataDir}/pool/s/${snapshotId}`;
+  snapshot = { dir, manifest: await readManifest(dir) };
+});
+afterAll(async () => {
+  await node.call("DELETE", `/v1/machines/${sourceId}`);
+  await node.call("DELETE", `/v1/snapshots/${snapshotId}`);
+});
+
+test(`${CLONES} copies of one memory share no random number`, async () => {
+  const drawn: string[] = [];
+  for (let i = 0; i < CLONES; i++) {
+    const path = `/v1/machines/${randomId()}-1`;
+    const started = await node.call("PUT", path, startSpec({ hostname: `c${i}`, snapshot_id: snapshotId }));
+    expect(started).toMatchObject({ status: 200 });
+    const { stdout } = await node.exec(path.split("/")[3] as string, { argv: DRAW });
+    drawn.push(...numbersOf(stdout));
+    await node.call("DELETE", path);
+  }
+  expect(drawn).toHaveLength(CLONES * 128);
+  expect(new Set(drawn).size).toBe(drawn.length);
+});
+
+test("without the reseed they do, so the test above can fail", async () => {
+  const network = await TapNamespace.make("rnd");
+  const drawn: string[] = [];
+  try {
+    for (let i = 0; i < 2; i++) {
+      const machine = await startByHand(snapshot, `${service.dataDir}/pool`, network);
+      try {
+        await machine.go();
+        await machine.agent.command("/v1/thaw");
+        const chunks: Buffer[] = [];
+        const frames = await execInGuest(machine.agent, { argv: DRAW, env: {}, timeout_ms: 60_000 });
+        for await (const chunk of frames) chunks.push(chunk as Buffer);
+        drawn.push(
+          ...(Buffer.concat(chunks)
+            .toString("latin1")
+            .match(/[0-9a-f]{16}(?=\n)/g) ?? []),
+        );
+      } finally {
+        await machine.end();
+      }
+    }
+  } finally {
+    await network.remove();
+  }
+  expect(drawn.length).toBeGreaterThanOrEqual(2 * 128);
+  expect(new Set(drawn).size).toBeLessThan(drawn.length);
+});
+
+const numbersOf = (stdout: Buffer) => stdout.toString().trimEnd().split("\n");

@@ -1,0 +1,101 @@
+/**
+ * A machine loaded without the service around it: QEMU is started with a snapshot and the daemon's own arguments, but
+ * by hand: no jail, no journal, no admission, and nothing told to the guest that the caller does not tell it.
+ */
+import { spawn } from "node:child_process";
+import { constants, copyFile, mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { AgentClient } from "../../packages/node/src/guest/client.ts";
+import { run } from "../../packages/node/src/host/run.ts";
+import { JAIL_PATHS, loadArguments, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
+import { loadDeviceState, Qmp } from "../../packages/node/src/qemu/qmp.ts";
+import { type Loadable, shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
+
+const START_LIMIT_MS = 30_000;
+
+export interface MachineByHand {
+  dir: string;
+  pid: number;
+  qmp: Qmp;
+  agent: AgentClient;
+  /** Loads the device state and lets the guest run. */
+  go(): Promise<void>;
+  end(): Promise<void>;
+}
+
+/** A namespace of its own with the tap that the arguments name; one machine at a time may use it. */
+export class TapNamespace {
+  readonly name: string;
+
+  private constructor(name: string) {
+    this.name = name;
+  }
+
+  static async make(label: string): Promise<TapNamespace> {
+    const made = new TapNamespace(`viv-${label}-${process.pid}`);
+    await run("ip", ["netns", "add", made.name]);
+    await run("ip", ["-n", made.name, "tuntap", "add", TAP_NAME, "mode", "tap"]);
+    await run("ip", ["-n", made.name, "link", "set", TAP_NAME, "up"]);
+    return made;
+  }
+
+  async remove(): Promise<void> {
+    await run("ip", ["netns", "del", this.name]).catch(() => {});
+  }
+}
+
+/** Resolves when QEMU waits for the device state. */
+export async function startByHand(
+  source: Loadable,
+  poolDir: string,
+  network: TapNamespace,
+): Promise<MachineByHand> {
+  const dir = await mkdtemp(join(poolDir, "by-hand-"));
+  const disk = join(dir, "disk.qcow2");
+  await copyFile(join(source.dir, "disk.qcow2"), disk, constants.COPYFILE_FICLONE);
+  const qemu = spawn(
+    "nsenter",
+    [`--net=/run/netns/${network.name}`, "qemu-system-x86_64", ...hostArguments(source, dir, disk)],
+    { stdio: "ignore" },
+  );
+  const ended = new Promise((resolve) => qemu.once("exit", resolve));
+  const agent = new AgentClient(join(dir, "agent.sock"));
+  const end = async () => {
+    agent.close();
+    qemu.kill("SIGKILL");
+    await ended;
+    await rm(dir, { recursive: true, force: true });
+  };
+  try {
+    const qmp = await Qmp.connect(join(dir, "qmp.sock"), {
+      limitMs: START_LIMIT_MS,
+      alive: () => qemu.exitCode === null,
+    });
+    const go = async () => {
+      await loadDeviceState(qmp, join(source.dir, "state"));
+      await qmp.execute("cont");
+    };
+    return { dir, pid: qemu.pid as number, qmp, agent, go, end };
+  } catch (error) {
+    await end();
+    throw error;
+  }
+}
+
+/** The daemon's arguments with the files where they lie on the host instead of in the jail. */
+function hostArguments({ dir: source, manifest }: Loadable, dir: string, disk: string): string[] {
+  const places: Record<string, string> = {
+    [JAIL_PATHS.memory]: join(source, "mem"),
+    [JAIL_PATHS.base]: join(source, "base.raw"),
+    [JAIL_PATHS.layer]: join(source, "layer.qcow2"),
+    [JAIL_PATHS.disk]: disk,
+    [JAIL_PATHS.qmp]: join(dir, "qmp.sock"),
+    [JAIL_PATHS.agent]: join(dir, "agent.sock"),
+  };
+  const inPlace = (argument: string) =>
+    Object.entries(places).reduce(
+      (text, [from, to]) => text.replaceAll(new RegExp(`(?<=[=":])${from}(?=[",]|$)`, "g"), to),
+      argument,
+    );
+  return loadArguments(shapeOf(manifest)).map(inPlace);
+}
