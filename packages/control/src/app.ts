@@ -1,10 +1,12 @@
 /** The only place that constructs things. */
+import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { untilStored } from "./db/retry.ts";
@@ -16,12 +18,17 @@ import { Operations } from "./operations/operations.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import { Activity } from "./sessions/activity.ts";
+import { addLifecycleRoutes } from "./sessions/lifecycle-routes.ts";
 import { Provisioner } from "./sessions/provision.ts";
+import { sessionSnapshots } from "./sessions/remove-orphan-snapshots.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
-import { HOURLY_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
+import { CLOCK_PART, HOURLY_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
+import { addTemplateRoutes } from "./templates/routes.ts";
 
 const TICK_MS = 2_000;
+/** Deadlines are kept to this exactness. */
+const CLOCK_MS = 500;
 const FLUSH_MS = 250;
 const HOUR_MS = 3_600_000;
 
@@ -31,6 +38,10 @@ export interface AppSettings {
   controlDir: string;
   /** Pace of the sweeps; 2 s unless a test is in a hurry. */
   tickMs?: number;
+  /** Refuse pauses that no archive makes durable. */
+  requireDurablePause?: boolean;
+  /** Cap on the children of one fork. */
+  forkChildren?: number;
 }
 
 export interface App {
@@ -46,7 +57,8 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const db = openDatabase({ url: settings.databaseUrl, log });
   const { pepper, mintedKey } = await prepareStore(db, settings.controlDir, log);
   const nodes = new NodeClient(settings.nodeSocket);
-  const parts = assemble({ db, nodes, pepper, log });
+  const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
+  const parts = assemble({ db, nodes, pepper, log, forkChildren, requireDurablePause });
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
@@ -62,6 +74,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         ),
         ...Object.entries(HOURLY_PARTS).map(([name, part]) =>
           repeat(HOUR_MS, stopping.signal, () => runPart(parts, name, part)),
+        ),
+        repeat(Math.min(CLOCK_MS, settings.tickMs ?? CLOCK_MS), stopping.signal, () =>
+          runPart(parts, "fire clocks", CLOCK_PART),
         ),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
       ]);
@@ -83,7 +98,14 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
 export async function describeApi(log: Log): Promise<string> {
   const db = openDatabase({ url: "postgresql://localhost/none", log });
   const nodes = new NodeClient("/nonexistent/node.sock");
-  const parts = assemble({ db, nodes, pepper: Buffer.alloc(32), log });
+  const parts = assemble({
+    db,
+    nodes,
+    pepper: Buffer.alloc(32),
+    log,
+    forkChildren: LIMITS.forkChildrenDefault,
+    requireDurablePause: false,
+  });
   const server = await createServer(parts);
   addRoutes(server, parts);
   await server.ready();
@@ -92,7 +114,16 @@ export async function describeApi(log: Log): Promise<string> {
 
 type Parts = ReturnType<typeof assemble>;
 
-function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: Log }) {
+interface Base {
+  db: Database;
+  nodes: NodeClient;
+  pepper: Buffer;
+  log: Log;
+  forkChildren: number;
+  requireDurablePause: boolean;
+}
+
+function assemble(base: Base) {
   const signals = new SessionSignals();
   return {
     ...base,
@@ -104,14 +135,19 @@ function assemble(base: { db: Database; nodes: NodeClient; pepper: Buffer; log: 
     operations: new Operations({ ...base, signals }),
     provisioner: new Provisioner({ ...base, signals }),
     unknownSince: new Map<string, number>(),
+    orphansSince: new Map<string, number>(),
+    snapshotOwners: [sessionSnapshots],
   };
 }
 
 function addRoutes(server: Server, parts: Parts): void {
   addServiceRoutes(server, parts);
   addSessionRoutes(server, parts);
+  addLifecycleRoutes(server, parts);
   addRunRoutes(server, parts);
   addExecRoutes(server, parts);
+  addCheckpointRoutes(server, parts);
+  addTemplateRoutes(server, parts);
 }
 
 async function prepareStore(db: Database, controlDir: string, log: Log) {

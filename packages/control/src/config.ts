@@ -1,8 +1,11 @@
 /** The only reader of the environment. */
 import path from "node:path";
+import { LIMITS } from "@vivarium/contract/api";
 import { z } from "zod";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
+
+const FORK_RANGE = `must be a whole number from 1 to ${LIMITS.forkChildrenHard}`;
 
 const Environment = z.object({
   VIV_DATA_DIR: z.string().startsWith("/", "must be an absolute path").default("/var/lib/vivarium"),
@@ -15,6 +18,14 @@ const Environment = z.object({
   VIV_LOG_LEVEL: z.enum(LOG_LEVELS).default("info"),
   VIV_CONTROL_USER: z.string().default("vivarium"),
   VIV_SUPERVISED: z.string().optional(),
+  VIV_REQUIRE_DURABLE_PAUSE: z.enum(["0", "1"]).default("0"),
+  VIV_CRASH_AT: z.string().optional(),
+  VIV_FORK_CHILDREN: z
+    .string()
+    .regex(/^[0-9]{1,2}$/, FORK_RANGE)
+    .transform(Number)
+    .refine((count) => count >= 1 && count <= LIMITS.forkChildrenHard, FORK_RANGE)
+    .default(LIMITS.forkChildrenDefault),
 });
 
 export interface Config {
@@ -26,6 +37,12 @@ export interface Config {
   /** System user to become when started as root; empty: stay. */
   user: string;
   isSupervised: boolean;
+  /** Cap on the children of one fork. */
+  forkChildren: number;
+  /** Refuse pauses that no archive makes durable. */
+  requireDurablePause: boolean;
+  /** Name of the place at which a test kills this process. */
+  crashAt: string | undefined;
 }
 
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
@@ -43,6 +60,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     logLevel: env.VIV_LOG_LEVEL,
     user: env.VIV_CONTROL_USER,
     isSupervised: env.VIV_SUPERVISED === "1",
+    requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
+    crashAt: env.VIV_CRASH_AT,
+    forkChildren: env.VIV_FORK_CHILDREN,
   };
 }
 

@@ -1,4 +1,5 @@
 /** Control plane process: configuration → app → listen → signals. */
+import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
 import { createApp } from "./app.ts";
@@ -9,6 +10,7 @@ async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog("control", config.logLevel);
   await enterControlDir(config.controlDir, config.user);
+  armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp(config, log);
   // Under a supervisor this stream is a log file, and the supervisor shows the key instead.
   if (app.mintedKey && !config.isSupervised) {

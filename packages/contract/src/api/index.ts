@@ -2,6 +2,7 @@ export * from "./checkpoints.ts";
 export * from "./errors.ts";
 export * from "./exec.ts";
 export * from "./ids.ts";
+export * from "./lifecycle.ts";
 export * from "./limits.ts";
 export * from "./runs.ts";
 export * from "./service.ts";

@@ -83,6 +83,19 @@ export const CreateTiming = z
   .meta({ id: "CreateTiming" });
 export type CreateTiming = z.infer<typeof CreateTiming>;
 
+/** Where the saved state of a paused session lies: instant, to be unpacked, to be fetched. */
+export const SNAPSHOT_TIERS = ["hot", "warm", "cold"] as const;
+export const ARCHIVE_STATUSES = ["pending", "complete", "failed", "unavailable"] as const;
+
+/** Durable upload of a paused session (wire.md 4.9). */
+export const Archive = z
+  .object({
+    status: z.enum(ARCHIVE_STATUSES),
+    uploaded_at: timestamp.optional(),
+    detail: z.string().optional(),
+  })
+  .meta({ id: "Archive" });
+
 /** The session record (interface "Session record", wire.md 4.4). Unset optional fields are omitted, never null. */
 export const SessionRecord = z
   .object({
@@ -112,7 +125,12 @@ export const SessionRecord = z
     status_reason: z.string().optional(),
     active_since: timestamp.optional(),
     max_active_window_ms: z.int().optional(),
+    paused_at: timestamp.optional(),
     resumed_at: timestamp.optional(),
+    wake_at: timestamp.optional(),
+    snapshot_tier: z.enum(SNAPSHOT_TIERS).optional(),
+    archive: Archive.optional(),
+    parent_session_id: z.string().optional(),
     ended_at: timestamp.optional(),
     end_reason: z.enum(END_REASONS).optional(),
     timing: CreateTiming.optional(),

@@ -36,7 +36,7 @@ live             | wake_at_reached             | live             |
 paused           | paused_ttl_exceeded         | destroyed        | paused_ttl
 lifetime_expired | paused_ttl_exceeded         | destroyed        | paused_ttl
 *                | destroy                     | destroyed        | client_destroy
-live             | first_exec_completed        | destroyed        | client_destroy
+*                | first_exec_completed        | destroyed        | client_destroy
 node_lost        | recover                     | live             |
 live             | restore                     | live             |
 `;

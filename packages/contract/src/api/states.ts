@@ -112,7 +112,6 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: "live", event: "wake_at_reached", to: "live" },
   { from: "paused", event: "paused_ttl_exceeded", to: "destroyed", endReason: "paused_ttl" },
   { from: "lifetime_expired", event: "paused_ttl_exceeded", to: "destroyed", endReason: "paused_ttl" },
-  { from: "live", event: "first_exec_completed", to: "destroyed", endReason: "client_destroy" },
   { from: "live", event: "node_declared_lost", to: "node_lost" },
   { from: "paused", event: "node_declared_lost", to: "node_lost" },
   { from: "node_lost", event: "recover", to: "live", newMachine: true },
@@ -120,9 +119,10 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: "paused", event: "restore", to: "live", newMachine: true }, // [D] part 2, 7
   { from: "live", event: "machine_lost", to: "failed" }, // [D] the machine died and nothing can bring its memory back
   { from: "failed", event: "failed_expired", to: "destroyed", endReason: "error" }, // [D] 4.2
-  ...ANY_NOT_DESTROYED.map(
-    (from): Transition => ({ from, event: "destroy", to: "destroyed", endReason: "client_destroy" }),
-  ),
+  ...ANY_NOT_DESTROYED.flatMap((from): Transition[] => [
+    { from, event: "destroy", to: "destroyed", endReason: "client_destroy" },
+    { from, event: "first_exec_completed", to: "destroyed", endReason: "client_destroy" },
+  ]),
 ];
 
 /** The move for (from, event), or undefined when the table refuses it. */

@@ -1,5 +1,5 @@
 import type { Queries } from "../db/pool.ts";
-import { findOrg, lockOrg } from "./store.ts";
+import { findKeyCeiling, findOrg, lockOrg } from "./store.ts";
 
 export interface Org {
   id: string;
@@ -24,4 +24,9 @@ export async function getOrg(db: Queries, orgId: string): Promise<Org> {
 /** Takes a turn: until the transaction ends, nobody else counts or adds sessions of this organisation. */
 export async function takeOrgTurn(tx: Queries, orgId: string): Promise<{ concurrentSessions: number }> {
   return await lockOrg(tx, orgId);
+}
+
+/** A key's own ceiling of sessions; null: it has none, or is gone. */
+export async function keyCeiling(db: Queries, keyId: string): Promise<number | null> {
+  return await findKeyCeiling(db, keyId);
 }

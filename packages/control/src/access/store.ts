@@ -50,6 +50,15 @@ export async function lockOrg(db: Queries, orgId: string): Promise<{ concurrentS
   return { concurrentSessions: row.concurrent_sessions };
 }
 
+export async function findKeyCeiling(db: Queries, keyId: string): Promise<number | null> {
+  const row = await db
+    .selectFrom("api_keys")
+    .select("concurrent_sessions")
+    .where("id", "=", keyId)
+    .executeTakeFirst();
+  return row?.concurrent_sessions ?? null;
+}
+
 export async function findPepperCheck(db: Queries): Promise<Buffer | undefined> {
   const row = await db.selectFrom("installation").select("pepper_check").executeTakeFirst();
   return row?.pepper_check;

@@ -2,14 +2,14 @@ import { type BatchExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { execBuffered, type SessionExecDeps } from "./exec.ts";
-import type { CommandInput } from "./open-exec.ts";
+import { execBuffered } from "./exec.ts";
+import type { CommandInput, StartExecDeps } from "./open-exec.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
 /** One command in several sessions, in parallel. An item that fails says so; the others are not affected. */
 export async function execBatch(
-  deps: SessionExecDeps,
+  deps: StartExecDeps,
   scope: Scope,
   { sessionIds, input }: { sessionIds: string[]; input: CommandInput },
 ): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {

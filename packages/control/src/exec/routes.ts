@@ -8,18 +8,18 @@ import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
+import { getSession } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/routes.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
-import { execBuffered, markCompleted, type SessionExecDeps } from "./exec.ts";
-import { type CommandInput, execCall, openExec } from "./open-exec.ts";
+import { execBuffered, markCompleted } from "./exec.ts";
+import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
 import { streamFrames } from "./stream.ts";
-import { waitForLive } from "./wait-for-live.ts";
 
 const ExecQuery = z.object({ stream: queryFlag.optional() });
 const tags = ["Exec"];
 
-type ExecRouteDeps = SessionExecDeps & DestroyDeps;
+type ExecRouteDeps = StartExecDeps & DestroyDeps;
 
 export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
   server.post(
@@ -80,32 +80,42 @@ async function execStreamed(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
-  const session = await waitForLive(deps, scope, sessionId);
-  const frames = await openExec(deps, session, execCall(session, input), gone).catch(
+  const call = (row: SessionRow) => execCall(row, input);
+  const { session, frames } = await startExec(deps, scope, { sessionId, call, signal: gone }).catch(
     async (error: unknown) => {
       // Who left while the command was being started has had their one command.
-      if (gone.aborted) {
-        await markCompleted(deps, session);
-        destroyOnceAnswered(deps, [session], reply);
-      }
+      if (gone.aborted) await completeUnseen(deps, scope, sessionId);
       throw error;
     },
   );
   const events = new EventStream(reply);
-  destroyOnceAnswered(deps, [session], reply);
+  let isOver = true;
+  destroyOnceAnswered(deps, [session], reply, () => isOver);
   try {
-    await streamFrames(deps, session, frames, events);
+    isOver = await streamFrames(deps, session, frames, events);
   } finally {
-    await markCompleted(deps, session);
+    if (isOver) await markCompleted(deps, session);
     events.end();
   }
   return reply;
 }
 
+async function completeUnseen(deps: ExecRouteDeps, scope: Scope, sessionId: string): Promise<void> {
+  const session = await getSession(deps.db, scope, sessionId);
+  await markCompleted(deps, session);
+  if (session.destroy_on_completion) await destroySession(deps, session, { event: "first_exec_completed" });
+}
+
 /** destroy_on_completion: after the answer is out, or the client is gone. */
-function destroyOnceAnswered(deps: ExecRouteDeps, sessions: SessionRow[], reply: FastifyReply): void {
+function destroyOnceAnswered(
+  deps: ExecRouteDeps,
+  sessions: SessionRow[],
+  reply: FastifyReply,
+  isOver = () => true,
+): void {
   for (const session of sessions.filter((row) => row.destroy_on_completion)) {
     const destroy = () => {
+      if (!isOver()) return;
       destroySession(deps, session, { event: "first_exec_completed" }).catch((err: unknown) =>
         deps.log.warn(
           { err, session_id: session.id },

@@ -4,23 +4,28 @@ import { errorBody, oneLine } from "../http/render-error.ts";
 import type { EventStream } from "../http/sse.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
-import { brokenOff, type ExecDeps } from "./open-exec.ts";
+import { type BrokenOffDeps, brokenOff, goesOn } from "./open-exec.ts";
 
 const ERROR_CHARS = 1000;
 
-/** Passes a running command's frames on as events; ends with exactly one `exit` or `error`. */
+/**
+ * Passes a running command's frames on as events; ends with exactly one `exit` or `error`. False when the command is
+ * not over: its session was paused under it.
+ */
 export async function streamFrames(
-  deps: ExecDeps,
+  deps: BrokenOffDeps,
   session: SessionRow,
   frames: AsyncIterable<Frame>,
   events: EventStream,
-): Promise<void> {
+): Promise<boolean> {
   try {
     await events.send("exit", await relayOutput(frames, events));
+    return true;
   } catch (cause) {
-    if (events.isClosed) return;
-    const { error } = errorBody(await brokenOff(deps, session, cause));
-    await events.send("error", oneLine(error, ERROR_CHARS));
+    if (events.isClosed) return true;
+    const error = await brokenOff(deps, session, cause);
+    await events.send("error", oneLine(errorBody(error).error, ERROR_CHARS));
+    return !goesOn(error);
   }
 }
 

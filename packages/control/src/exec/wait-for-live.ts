@@ -1,55 +1,50 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
-import type { Database } from "../db/pool.ts";
-import { ApiError, sessionNotFound } from "../http/api-error.ts";
+import { ApiError } from "../http/api-error.ts";
+import { stopsGuest } from "../operations/operation.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
+import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { type WakeDeps, wakeSession } from "../sessions/wake.ts";
 
-/** Moves by another process are noticed at this pace; those of this process at once. */
-const POLL_MS = 250;
+export interface LiveSession {
+  session: SessionRow;
+  /** Set when this call had to wake the session. */
+  restoreMs?: number;
+}
 
-/** The session once it can take a guest operation; waits while it is being provisioned (wire.md 4.6). */
+/**
+ * The session once it can take a guest operation (wire.md 4.6): waits while it is being provisioned, captured or
+ * exchanged, and wakes it when it is paused.
+ */
 export async function waitForLive(
-  { db, signals }: { db: Database; signals: SessionSignals },
+  deps: WakeDeps,
   scope: Scope,
   id: string,
   waitMs: number = LIMITS.creatingWaitMs,
-): Promise<SessionRow> {
-  const deadline = Date.now() + waitMs;
-  for (;;) {
-    const session = await getSession(db, scope, id);
-    if (session.state === "live") return session;
-    if (session.state !== "creating") throw notUsable(session);
-    const remainingMs = deadline - Date.now();
-    if (remainingMs <= 0) {
-      throw new ApiError(
-        "session_not_live",
-        `the session is still being created after ${waitMs / 1000} s; try again`,
-      );
+): Promise<LiveSession> {
+  let wokenFrom: number | undefined;
+  let last: SessionRow | undefined;
+  const attempt = async (): Promise<LiveSession | typeof BUSY> => {
+    last = await getSession(deps.db, scope, id);
+    if (last.state === "creating") return BUSY;
+    if (last.state === "paused") {
+      wokenFrom ??= performance.now();
+      if (last.op === null) await wakeSession(deps, last, "operation_wake");
+      return BUSY;
     }
-    await signals.waitForMove(id, Math.min(POLL_MS, remainingMs));
-  }
+    if (last.state !== "live") throw notUsable(last);
+    if (stopsGuest(last.op)) return BUSY;
+    return {
+      session: last,
+      ...(wokenFrom !== undefined && { restoreMs: Math.round(performance.now() - wokenFrom) }),
+    };
+  };
+  return await whenFree(deps, id, attempt, { waitMs, late: () => notInTime(waitMs, last) });
 }
 
-/** Why a session in another state takes no guest operation. */
-export function notUsable(session: SessionRow): ApiError {
-  switch (session.state) {
-    case "failed":
-      return new ApiError(
-        "conflict",
-        `the session has failed (${session.status_reason ?? "no reason is known"}); it can only be read and destroyed`,
-      );
-    case "lifetime_expired":
-      return new ApiError("session_ended", "the session has reached its max_lifetime_ms");
-    case "node_lost":
-      return new ApiError(
-        "session_node_lost",
-        "the node of this session is lost; recover or destroy the session",
-      );
-    case "destroyed":
-      return sessionNotFound();
-    default:
-      return new ApiError("session_not_live", `the session is ${session.state}`);
-  }
+function notInTime(waitMs: number, session: SessionRow | undefined): ApiError {
+  const what = session?.state === "creating" ? "still being created" : "not ready";
+  return new ApiError("session_not_live", `the session is ${what} after ${waitMs / 1000} s; try again`);
 }

@@ -30,6 +30,19 @@ export function apiErrorOfNode(error: NodeError): ApiError {
   }
 }
 
+/**
+ * What the caller of an operation on a session is told. An operation is written down and bears repetition, so a
+ * connection that broke is no riddle: it goes on when the node answers.
+ */
+export function apiErrorOfOperation(error: NodeError): ApiError {
+  if (error.failure !== "broken" && error.failure !== "aborted") return apiErrorOfNode(error);
+  return new ApiError(
+    "session_node_unavailable",
+    "the node of this session broke off; the operation goes on, or is taken back, when it answers again",
+    { cause: error },
+  );
+}
+
 function refusedError(error: NodeError): ApiError {
   const cause = { cause: error };
   switch (error.code) {
@@ -45,6 +58,20 @@ function refusedError(error: NodeError): ApiError {
       return new ApiError("unavailable", "the node has no room for this at the moment", cause);
     case "template_unavailable":
       return new ApiError("template_version_unavailable", "the node cannot provide this template", cause);
+    case "capture_failed":
+      return new ApiError(
+        "session_unavailable",
+        "the session's state could not be saved; the session goes on as before",
+        cause,
+      );
+    case "snapshot_damaged":
+    case "snapshot_not_found":
+      return new ApiError(
+        "internal",
+        "the saved state is damaged and cannot be loaded; it was left as it is, and trying again does not help",
+        cause,
+      );
+    case "machine_held":
     case "machine_not_found":
     case "machine_gone":
     case "agent_unavailable":

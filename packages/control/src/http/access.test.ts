@@ -23,6 +23,8 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/sessions/:id/exec", { command: ["true"] }],
   ["POST /v1/sessions/:id/exec?stream=true", { command: ["true"] }],
   ["POST /v1/sessions/exec", { language: "python", code: "" }],
+  ["POST /v1/sessions/:id/pause"],
+  ["POST /v1/sessions/:id/resume"],
   ["POST /v1/sessions/batch/exec", { session_ids: ["a"], command: ["true"] }],
   ["GET /v1/no/such/path"],
 ];

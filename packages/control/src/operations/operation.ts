@@ -5,7 +5,7 @@
  */
 import type { SessionEvent } from "@vivarium/contract/api";
 
-/** `continue` lets a machine go on that stands still although its session is live. */
+/** `settle` brings the machines of a session in line with its row: one goes on, others go. */
 export const OPERATION_KINDS = [
   "pause",
   "wake",
@@ -13,7 +13,7 @@ export const OPERATION_KINDS = [
   "checkpoint",
   "fork",
   "save_template",
-  "continue",
+  "settle",
 ] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
@@ -29,7 +29,7 @@ export interface OperationInput {
 }
 
 /** During these the machine stands still or is exchanged: guest operations wait for their end. */
-const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "continue"]);
+const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "settle"]);
 
 export function stopsGuest(kind: OperationKind | null): boolean {
   return kind !== null && STOPS_GUEST.has(kind);

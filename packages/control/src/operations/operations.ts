@@ -33,6 +33,8 @@ export interface Operation {
   readonly input: OperationInput;
   /** The session as it was when the operation was claimed. */
   readonly session: SessionRow;
+  /** Another process began it: how far it got is unknown. */
+  readonly isTakenOver: boolean;
   /** Fires when the operation is not wanted, or not ours, any more. */
   readonly signal: AbortSignal;
 }
@@ -42,6 +44,7 @@ export class Operations {
   readonly #running = new Map<string, { cancel: AbortController; done: Promise<unknown> }>();
   readonly #shared = new Map<string, Promise<unknown>>();
   readonly #behind = new Set<Promise<unknown>>();
+  readonly #claims = new Set<Promise<unknown>>();
 
   constructor(deps: OperationDeps) {
     this.#deps = deps;
@@ -61,9 +64,13 @@ export class Operations {
    * Works on a claimed operation and keeps the claim meanwhile. The work ends the operation in the row: with the move
    * that commits it, or with `clear`. Work that throws before it did leaves the operation to the next who looks.
    */
-  async run<T>(claimed: SessionRow, work: (op: Operation) => Promise<T>): Promise<T> {
+  async run<T>(
+    claimed: SessionRow,
+    work: (op: Operation) => Promise<T>,
+    { isTakenOver = false } = {},
+  ): Promise<T> {
     const cancel = new AbortController();
-    const op = operationOf(claimed, cancel.signal);
+    const op = operationOf(claimed, cancel.signal, isTakenOver);
     const done = this.#work(op, cancel, work);
     this.#running.set(claimed.id, { cancel, done });
     try {
@@ -74,9 +81,14 @@ export class Operations {
     }
   }
 
-  /** Ends an operation that leaves its session as it was. */
-  async clear(op: Operation): Promise<void> {
-    await clearOperation(this.#deps.db, op.session.id, op.id);
+  /** Whether the operation is still in the row under our name; in a transaction it stays so until its end. */
+  async isOurs(op: Operation, db: Queries): Promise<boolean> {
+    return await renewOperation(db, op.session.id, op.id, LEASE_MS);
+  }
+
+  /** Ends an operation that leaves its session as it was; false when it is not ours any more. */
+  async clear(op: Operation, db: Queries = this.#deps.db): Promise<boolean> {
+    return await clearOperation(db, op.session.id, op.id);
   }
 
   /** Requests with the same key share what the first of them comes to. */
@@ -97,6 +109,10 @@ export class Operations {
     void logged.finally(() => this.#behind.delete(logged));
   }
 
+  get behindCount(): number {
+    return this.#behind.size;
+  }
+
   /** The session is gone: its operation need not go on. */
   cancel(sessionId: string): void {
     this.#running.get(sessionId)?.cancel.abort();
@@ -112,12 +128,15 @@ export class Operations {
   async stop(): Promise<void> {
     const all = [...this.#running.values()];
     for (const { cancel } of all) cancel.abort();
-    await Promise.allSettled([...all.map(({ done }) => done), ...this.#behind]);
+    await Promise.allSettled(all.map(({ done }) => done));
+    await Promise.allSettled([...this.#behind, ...this.#claims]);
   }
 
   async #work<T>(op: Operation, cancel: AbortController, work: (op: Operation) => Promise<T>): Promise<T> {
     const over = new AbortController();
-    const kept = this.#keepClaim(op, cancel, over.signal);
+    // Nobody waits for the last renewal: an outcome that is committed is told at once.
+    const kept = this.#keepClaim(op, cancel, over.signal).finally(() => this.#claims.delete(kept));
+    this.#claims.add(kept);
     try {
       return await work(op);
     } catch (error) {
@@ -125,7 +144,6 @@ export class Operations {
       throw error;
     } finally {
       over.abort();
-      await kept;
     }
   }
 
@@ -139,7 +157,7 @@ export class Operations {
   }
 }
 
-function operationOf(row: SessionRow, signal: AbortSignal): Operation {
+function operationOf(row: SessionRow, signal: AbortSignal, isTakenOver: boolean): Operation {
   if (row.op === null || row.op_id === null) throw new Error("the session's row holds no operation");
-  return { id: row.op_id, kind: row.op, input: row.op_input ?? {}, session: row, signal };
+  return { id: row.op_id, kind: row.op, input: row.op_input ?? {}, session: row, isTakenOver, signal };
 }

@@ -16,12 +16,12 @@ export async function whenFree<T>(
   { signals }: { signals: SessionSignals },
   sessionId: string,
   attempt: () => Promise<T | typeof BUSY>,
-  waitMs = WAIT_MS,
+  { waitMs = WAIT_MS, late = () => stillBusy(waitMs) }: { waitMs?: number; late?: () => ApiError } = {},
 ): Promise<T> {
   const deadline = performance.now() + waitMs;
   let outcome = await attempt();
   while (outcome === BUSY) {
-    if (performance.now() >= deadline) throw stillBusy(waitMs);
+    if (performance.now() >= deadline) throw late();
     // Listening starts before the row is read again, so that no move falls between.
     const moved = signals.waitForMove(sessionId, POLL_MS);
     outcome = await attempt();

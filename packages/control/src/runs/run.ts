@@ -84,7 +84,8 @@ async function waitForRun(
   });
   gone.catch(() => undefined);
   try {
-    return await Promise.race([waitForLive(deps, scopeOf(principal), session.id, LIMITS.provisionMs), gone]);
+    const ready = waitForLive(deps, scopeOf(principal), session.id, LIMITS.provisionMs);
+    return (await Promise.race([ready, gone])).session;
   } catch (cause) {
     if (!(cause instanceof ApiError)) throw cause;
     const now = await rereadSession(deps.db, session.id);

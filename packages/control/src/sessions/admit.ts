@@ -19,7 +19,7 @@ export const PROVISION_LEASE_MS = 5_000;
 
 export type SessionSettings = Omit<
   Insertable<SessionTable>,
-  "id" | "org_id" | "key_id" | "state" | "size" | "provision_claimed_until"
+  "id" | "org_id" | "key_id" | "state" | "size"
 > & { size: Size };
 
 export async function admitSession(
@@ -34,12 +34,12 @@ export async function admitSession(
   await checkCeilings(tx, principal, org.concurrentSessions);
   await checkSize(node, settings);
   const row = await insertSession(tx, {
+    provision_claimed_until: new Date(Date.now() + PROVISION_LEASE_MS),
     ...settings,
     id: randomId(),
     org_id: principal.orgId,
     key_id: principal.keyId,
     state: FIRST_STATE,
-    provision_claimed_until: new Date(Date.now() + PROVISION_LEASE_MS),
   });
   if (row === "name_taken") throw nameTaken(settings.name ?? "");
   return row;

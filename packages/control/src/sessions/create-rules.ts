@@ -39,9 +39,6 @@ function checkVariables({ env, secrets }: ParsedSessionCreate): void {
 /** Fields whose machinery this release lacks are refused: ignoring them would promise what nobody keeps. */
 function refuseWhatComesLater(body: ParsedSessionCreate): void {
   const isSet: Record<string, boolean> = {
-    max_lifetime_ms: body.max_lifetime_ms !== undefined,
-    idle_timeout_ms: body.idle_timeout_ms !== undefined,
-    paused_ttl_ms: (body.paused_ttl_ms ?? 0) !== 0,
     connections: (body.connections?.length ?? 0) > 0,
     "egress.mode": body.egress?.mode === "deny",
     "egress.allow": (body.egress?.allow?.length ?? 0) > 0,

@@ -156,9 +156,6 @@ describe("fields", () => {
     ["artifacts", { paths: ["x"] }, /^artifacts: is not supported by this version yet/],
     ["connections", Array(17).fill({}), /^connections: must hold at most 16/],
     ["connections", [{}], /^connections: is not supported by this version yet/],
-    ["max_lifetime_ms", 1000, /^max_lifetime_ms: is not supported by this version yet/],
-    ["idle_timeout_ms", 1000, /^idle_timeout_ms: is not supported by this version yet/],
-    ["paused_ttl_ms", -1, /^paused_ttl_ms: is not supported by this version yet/],
   ])("%s = %j is refused by name", async (field, value, message) => {
     const answer = await create({ [field]: value });
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);

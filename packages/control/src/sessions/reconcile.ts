@@ -3,22 +3,17 @@
  * which is gone. A node that does not answer proves nothing.
  */
 import type { MachineStatus } from "@vivarium/contract/node";
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { oneLine } from "../http/render-error.ts";
 import { releaseSession } from "./release-session.ts";
+import { type SettleDeps, settleSession } from "./settle.ts";
 import type { SessionSignals } from "./signals.ts";
-import { decide, isActive, machineIdOf } from "./state.ts";
+import { decide, hasEnded, isActive, machineIdOf } from "./state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow, saveMove } from "./store.ts";
 
 const UNKNOWN_GRACE_MS = 60_000;
 
-export interface ReconcileDeps {
-  db: Database;
-  nodes: NodeClient;
+export interface ReconcileDeps extends SettleDeps {
   signals: SessionSignals;
-  log: Log;
   /** Machines that no row knows, and since when. */
   unknownSince: Map<string, number>;
 }
@@ -28,9 +23,11 @@ export async function reconcileMachines(deps: ReconcileDeps): Promise<void> {
   const live = await listLiveMachines(deps.db);
   const machines = await deps.nodes.listMachines();
   const byId = new Map(machines.map((machine) => [machine.machine_id, machine]));
-  for (const session of live) {
+  // An operation knows better what becomes of the machines of its session, and refuses these moves.
+  for (const session of live.filter(({ op }) => op === null)) {
     const machine = byId.get(machineIdOf(session));
     if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
+    else if (machine.state === "held") await settleSession(deps, session);
   }
   await removeUnwanted(deps, machines);
 }
@@ -53,16 +50,32 @@ async function removeUnwanted(deps: ReconcileDeps, machines: MachineStatus[]): P
   const sessions = await findSessionsById(deps.db, machines.map(sessionIdOf));
   const byId = new Map(sessions.map((session) => [session.id, session]));
   const unknown = machines.filter((machine) => !byId.has(sessionIdOf(machine)));
-  const superfluous = machines.filter((machine) => isSuperfluous(machine, byId.get(sessionIdOf(machine))));
-  for (const machine of [...superfluous, ...pastGrace(deps.unknownSince, unknown)]) {
-    deps.log.info({ machine_id: machine.machine_id }, "removing a machine that no session wants");
-    await deps.nodes.deleteMachine(machine.machine_id);
+  for (const machine of pastGrace(deps.unknownSince, unknown)) await remove(deps, machine);
+  for (const machine of machines) {
+    const session = byId.get(sessionIdOf(machine));
+    if (!session || isWanted(machine, session)) continue;
+    if (isBygone(machine, session)) await remove(deps, machine);
+    // The next machine's name may be given again at any moment, so only who holds the session may say that it goes.
+    else if (session.op === null) await settleSession(deps, session);
   }
 }
 
-function isSuperfluous(machine: MachineStatus, session: SessionRow | undefined): boolean {
-  if (!session) return false;
-  return !isActive(session.state) || machineIdOf(session) !== machine.machine_id;
+async function remove({ nodes, log }: ReconcileDeps, machine: MachineStatus): Promise<void> {
+  log.info({ machine_id: machine.machine_id }, "removing a machine that no session wants");
+  await nodes.deleteMachine(machine.machine_id);
+}
+
+/** The session's machine, or the one that an operation makes or gives up. */
+function isWanted(machine: MachineStatus, session: SessionRow): boolean {
+  if (isActive(session.state) && machine.machine_id === machineIdOf(session)) return true;
+  return session.op !== null && !hasEnded(session.state) && !isBygone(machine, session);
+}
+
+/** No machine of this name is ever started again. */
+function isBygone(machine: MachineStatus, session: SessionRow): boolean {
+  if (hasEnded(session.state)) return true;
+  const number = incarnationOf(machine);
+  return number < session.incarnation || (number === session.incarnation && !isActive(session.state));
 }
 
 /** A machine without any row may belong to a database that was restored or mixed up: it gets a minute. */
@@ -72,6 +85,10 @@ function pastGrace(unknownSince: Map<string, number>, unknown: MachineStatus[]):
   const now = Date.now();
   for (const id of ids) if (!unknownSince.has(id)) unknownSince.set(id, now);
   return unknown.filter((machine) => now - (unknownSince.get(machine.machine_id) ?? now) > UNKNOWN_GRACE_MS);
+}
+
+function incarnationOf(machine: MachineStatus): number {
+  return Number(machine.machine_id.split("-", 2)[1]);
 }
 
 function sessionIdOf(machine: MachineStatus): string {

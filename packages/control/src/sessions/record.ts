@@ -35,13 +35,30 @@ function toCurrentRecord(row: SessionRow, state: WireState): SessionRecord {
 function progress(row: SessionRow): Partial<SessionRecord> {
   return {
     ...(row.state === "creating" && { status_detail: row.status_detail ?? "starting" }),
-    ...(row.state === "failed" && row.status_reason && { status_reason: row.status_reason }),
+    ...(row.status_reason && REASONED.has(row.state) && { status_reason: row.status_reason }),
     ...(row.state === "live" && {
       active_since: (row.live_since ?? row.created_at).toISOString(),
       max_active_window_ms: LIMITS.continuousLiveMs,
     }),
-    ...(row.incarnation > 0 && { resumed_at: row.created_at.toISOString() }),
+    ...(row.state === "paused" && {
+      ...(row.paused_at && { paused_at: row.paused_at.toISOString() }),
+      ...(row.wake_at && { wake_at: row.wake_at.toISOString() }),
+      // Saved states stay on their node: there is no other tier yet.
+      snapshot_tier: "hot" as const,
+    }),
+    ...(isSaved(row) && { archive: { status: "unavailable" as const } }),
+    ...(row.incarnation > 0 && { resumed_at: (row.resumed_at ?? row.created_at).toISOString() }),
+    ...(row.parent_session_id !== null && { parent_session_id: row.parent_session_id }),
   };
+}
+
+/** States that say why the session is in them. */
+const REASONED: ReadonlySet<string> = new Set(["failed", "lifetime_expired"]);
+
+function isSaved({ state, snapshot_id }: SessionRow): boolean {
+  return (
+    snapshot_id !== null && (state === "paused" || state === "lifetime_expired" || state === "node_lost")
+  );
 }
 
 function toEndedRecord(row: SessionRow): SessionRecord {

@@ -18,11 +18,11 @@ export const SessionParams = z.object({ id: z.string() });
 
 /** What a DELETE may give as its reason: the first two of the end reasons. */
 const DeleteQuery = z.object({ reason: z.enum([END_REASONS[0], END_REASONS[1]]).optional() });
-/** `timing=true`: the record tells where the time of its create went, once it is over. */
-const RecordQuery = z.object({
+/** `timing=true`: the answer tells where the time of its start, or of what was asked for, went. */
+export const RecordQuery = z.object({
   timing: queryFlag
     .optional()
-    .meta({ description: "tell where the time of the create went, once it is over" }),
+    .meta({ description: "tell where the time of the create, the pause or the wake went, once it is over" }),
 });
 const tags = ["Sessions"];
 

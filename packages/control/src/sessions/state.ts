@@ -52,6 +52,11 @@ export function isActive(state: SessionState): boolean {
   return (ACTIVE_STATES as readonly string[]).includes(state);
 }
 
+/** Nothing of the session is wanted on a node any more. */
+export function hasEnded(state: SessionState): boolean {
+  return state === "failed" || state === "destroyed";
+}
+
 /** A machine is still to come. */
 export function isAwaited(state: SessionState): boolean {
   return state === FIRST_STATE;

@@ -81,10 +81,10 @@ export interface Extra {
   statusReason?: string;
   timings?: CreateTiming;
   /**
-   * The operation that this move commits and thereby ends, or goes over to letting the machine continue. Without one
-   * the move is refused while an operation holds the session, unless it overtakes.
+   * The operation that this move commits and thereby ends, or that goes over to settling the session's machines.
+   * Without one the move is refused while an operation holds the session, unless it overtakes.
    */
-  operation?: { id: string; thenContinue?: boolean };
+  operation?: { id: string; thenSettle?: boolean };
   overtakes?: boolean;
   snapshot?: { id: string; bytes: number };
   wakeAt?: Date | null;
@@ -111,9 +111,12 @@ export async function saveMove(
       ...(extra.statusReason !== undefined && { status_reason: extra.statusReason }),
       ...(extra.timings && { timings: JSON.stringify(extra.timings) }),
       ...(move.incarnation !== move.from.incarnation && { last_active_at: now }),
-      ...(entersLife(move) && { live_since: now, paused_at: null, ...NO_WAKE }),
+      wake_at: extra.wakeAt ?? null,
+      wake_retry_at: null,
+      wake_drop_at: null,
+      ...(entersLife(move) && { live_since: now, paused_at: null }),
       ...(entersLife(move) && !isAwaited(move.from.state) && { resumed_at: now }),
-      ...(entersRest(move) && { paused_at: now, ...NO_WAKE, wake_at: extra.wakeAt ?? null }),
+      ...(entersRest(move) && { paused_at: now }),
       ...(extra.snapshot && { snapshot_id: extra.snapshot.id, snapshot_bytes: extra.snapshot.bytes }),
       ...(extra.operation && operationAfter(extra.operation)),
       ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),
@@ -126,10 +129,8 @@ export async function saveMove(
   return (await update.returningAll().executeTakeFirst()) as SessionRow | undefined;
 }
 
-const NO_WAKE = { wake_at: null, wake_retry_at: null, wake_drop_at: null };
-
-function operationAfter({ thenContinue }: { thenContinue?: boolean }) {
-  if (thenContinue) return { op: "continue" as const, op_input: "{}" };
+function operationAfter({ thenSettle }: { thenSettle?: boolean }) {
+  if (thenSettle) return { op: "settle" as const, op_input: "{}" };
   return { op: null, op_id: null, op_input: null, op_claimed_until: null };
 }
 
@@ -157,6 +158,40 @@ export async function setDestroyAfter(db: Queries, id: string, delayMs: number):
     .set({ destroy_after: after(delayMs) })
     .where("id", "=", id)
     .where("state", "<>", "destroyed")
+    .execute();
+}
+
+/** Renews leases of sessions that are being made. One that ran out stays so: the sweep may be at work already. */
+export async function renewLeases(db: Queries, ids: readonly string[], leaseMs: number): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: after(leaseMs) })
+    .where("id", "in", ids)
+    .where("state", "=", FIRST_STATE)
+    .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
+    .execute();
+}
+
+/** The sessions belong to themselves from now on; false when a lease among them had run out. */
+export async function endLeases(db: Queries, ids: readonly string[]): Promise<boolean> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ destroy_after: null })
+    .where("id", "in", ids)
+    .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
+    .returning("id")
+    .execute();
+  return rows.length === ids.length;
+}
+
+/** Removes the history of sessions that were never handed out, once nothing of them is on a node. */
+export async function forgetUnborn(db: Queries, ids: readonly string[]): Promise<void> {
+  await db
+    .deleteFrom("sessions")
+    .where("id", "in", ids)
+    .where("incarnation", "=", 0)
+    .where("ended_at", "is not", null)
+    .where("machine_released_at", "is not", null)
     .execute();
 }
 
@@ -193,6 +228,17 @@ export async function claimOrphanedProvisions(db: Queries, leaseMs: number): Pro
         .skipLocked(),
     )
     .returningAll()
+    .execute();
+  return rows as SessionRow[];
+}
+
+/** Sessions that are being made from the snapshot. */
+export async function listUnborn(db: Queries, snapshotId: string): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("origin_snapshot_id", "=", snapshotId)
+    .where("state", "=", FIRST_STATE)
     .execute();
   return rows as SessionRow[];
 }
@@ -260,15 +306,93 @@ export async function deleteOldHistory(db: Queries): Promise<void> {
     .execute();
 }
 
-/** Moves `last_active_at` forward for several sessions at once; never back. */
-export async function saveActivity(db: Queries, seen: ReadonlyMap<string, Date>): Promise<void> {
-  const ids = [...seen.keys()];
-  const times = [...seen.values()].map((time) => time.toISOString());
+/** Moves `last_active_at` forward for several sessions at once, to so many milliseconds ago; never back. */
+export async function saveActivity(db: Queries, agesMs: ReadonlyMap<string, number>): Promise<void> {
+  const ids = [...agesMs.keys()];
+  const ages = [...agesMs.values()];
   await sql`update sessions set last_active_at = seen.at
-    from unnest(${ids}::text[], ${times}::timestamptz[]) as seen (id, at)
+    from (
+      select id, service_now() - make_interval(secs => age / 1000) as at
+      from unnest(${ids}::text[], ${ages}::float8[]) as given (id, age)
+    ) as seen
     where sessions.id = seen.id and sessions.last_active_at < seen.at and sessions.state <> 'destroyed'`.execute(
     db,
   );
+}
+
+/** The instant that deadlines are measured by. */
+export async function serviceNow(db: Queries): Promise<Date> {
+  const found = await sql<{ now: Date }>`select service_now() as now`.execute(db);
+  return found.rows[0]?.now ?? new Date();
+}
+
+/** Sets or clears when a paused session wakes by itself; undefined when it moved, or something holds it. */
+export async function saveWakeAt(
+  db: Queries,
+  id: string,
+  { wakeAt, retryAt, dropAt }: { wakeAt: Date | null; retryAt?: Date; dropAt?: Date },
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({
+      wake_at: wakeAt,
+      wake_retry_at: retryAt ?? null,
+      wake_drop_at: dropAt ?? null,
+      due_at: sql<Date>`service_now()`,
+    })
+    .where("id", "=", id)
+    .where("state", "=", WAKES_FROM)
+    .where("op", "is", null)
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+export type DueSession = SessionRow & { now: Date };
+
+/**
+ * Sessions whose deadlines want a look, taken for `leaseMs`: a process that dies with one leaves it to the next. Those
+ * that an operation holds are looked at when it ends.
+ */
+export async function claimDueSessions(db: Queries, limit: number, leaseMs: number): Promise<DueSession[]> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ due_at: sql<Date>`service_now() + make_interval(secs => ${leaseMs / 1000})` })
+    .where("id", "in", (eb) =>
+      eb
+        .selectFrom("sessions")
+        .select("id")
+        .where("due_at", "<=", sql<Date>`service_now()`)
+        .where("op", "is", null)
+        .orderBy("due_at")
+        .limit(limit)
+        .forUpdate()
+        .skipLocked(),
+    )
+    .returningAll()
+    .returning(sql<Date>`service_now()`.as("now"))
+    .execute();
+  return rows as DueSession[];
+}
+
+/** Says when to look next, unless the session moved since it was taken: then somebody has said so already. */
+export async function saveDueAt(db: Queries, taken: SessionRow, dueAt: Date | null): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ due_at: dueAt })
+    .where("id", "=", taken.id)
+    .where("due_at", "=", taken.due_at)
+    .execute();
+}
+
+/** Which of these snapshots sessions need, or operations on them are about to need. */
+export async function findSnapshotsInUse(db: Queries, ids: string[]): Promise<string[]> {
+  const found = await sql<{ id: string }>`
+    select snapshot_id as id from sessions where snapshot_id = any(${ids}) and state <> 'destroyed'
+    union select origin_snapshot_id from sessions where origin_snapshot_id = any(${ids}) and state = 'creating'
+    union select op_input ->> 'snapshot_id' from sessions
+      where op is not null and state <> 'destroyed' and op_input ->> 'snapshot_id' = any(${ids})`.execute(db);
+  return found.rows.map(({ id }) => id);
 }
 
 function after(ms: number) {
@@ -276,5 +400,5 @@ function after(ms: number) {
 }
 
 function before(ms: number) {
-  return sql<Date>`now() - make_interval(secs => ${ms / 1000})`;
+  return sql<Date>`service_now() - make_interval(secs => ${ms / 1000})`;
 }

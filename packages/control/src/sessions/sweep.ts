@@ -1,11 +1,13 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
 import { NodeError } from "../fleet/node-error.ts";
-import type { Activity } from "./activity.ts";
+import { takeOverOperations } from "../operations/take-over.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
+import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
 import { deleteOldIdempotencyKeys } from "./idempotency-store.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
 import { releaseSession } from "./release-session.ts";
+import { type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
 import {
   claimOrphanedProvisions,
   deleteOldHistory,
@@ -13,8 +15,12 @@ import {
   listOldFailures,
   listUnreleased,
 } from "./store.ts";
+import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
 
-export type SweepDeps = DestroyDeps & ReconcileDeps & { activity: Activity };
+export type SweepDeps = DestroyDeps & ReconcileDeps & OrphanDeps & ClockDeps & TakeOverDeps;
+
+/** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
+export const CLOCK_PART = fireClocks;
 
 /** Work of every tick. */
 export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
@@ -22,7 +28,9 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
     for (const session of await claimOrphanedProvisions(deps.db, PROVISION_LEASE_MS))
       deps.provisioner.start(session);
   },
+  "take over operations": (deps) => takeOverOperations(deps, TAKE_OVERS),
   "reconcile machines": reconcileMachines,
+  "remove orphan snapshots": removeOrphanSnapshots,
   "destroy due sessions": async (deps) => {
     await Promise.all((await listDueForDestroy(deps.db)).map((session) => destroySession(deps, session)));
   },

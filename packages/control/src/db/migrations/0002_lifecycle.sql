@@ -20,7 +20,7 @@ alter table sessions
 
   -- The operation under way, its own name, what it was asked for, and the lease of the process that runs it.
   add column op text check (
-    op in ('pause', 'wake', 'restore', 'checkpoint', 'fork', 'save_template', 'continue')
+    op in ('pause', 'wake', 'restore', 'checkpoint', 'fork', 'save_template', 'settle')
   ),
   add column op_id text,
   add column op_input jsonb,

@@ -1,0 +1,30 @@
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import { dueEvent } from "./clocks.ts";
+import { lifetimeReason } from "./pause-machine.ts";
+import type { SessionSignals } from "./signals.ts";
+import { decide } from "./state.ts";
+import { type SessionRow, saveMove, serviceNow } from "./store.ts";
+
+export interface ExpireDeps {
+  db: Database;
+  signals: SessionSignals;
+  log: Log;
+}
+
+/** True when the paused session's lifetime is over by now: then it is put down as expired, should it still stand. */
+export async function expireIfOver(deps: ExpireDeps, session: SessionRow): Promise<boolean> {
+  if (session.max_lifetime_ms === null) return false;
+  if (dueEvent(session, await serviceNow(deps.db)) !== "max_lifetime") return false;
+  await expirePaused(deps, session);
+  return true;
+}
+
+/** A paused session stays as it is saved, for good. */
+export async function expirePaused(deps: ExpireDeps, session: SessionRow): Promise<void> {
+  const move = decide(session, "max_lifetime");
+  const row = move && (await saveMove(deps.db, session.id, move, { statusReason: lifetimeReason(session) }));
+  if (!row) return;
+  deps.log.info({ session_id: session.id }, "session expired");
+  deps.signals.moved(session.id);
+}

@@ -1,0 +1,45 @@
+/** Deletes snapshots that no row names: what a process left that died between making one and keeping it. */
+import type { Log } from "@vivarium/kit/log";
+import type { Database, Queries } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { findSnapshotsInUse } from "./store.ts";
+
+/** Which of these snapshots a room's rows need. */
+export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
+
+/**
+ * A snapshot changes hands in one transaction, but rooms are asked one after the other: what looks like nobody's gets
+ * a minute in which every look has to say the same.
+ */
+const GRACE_MS = 60_000;
+
+export interface OrphanDeps {
+  db: Database;
+  nodes: NodeClient;
+  log: Log;
+  snapshotOwners: readonly SnapshotOwners[];
+  /** Snapshots that no row names, and since when. */
+  orphansSince: Map<string, number>;
+  /** Shorter only where a test cannot wait. */
+  orphanGraceMs?: number;
+}
+
+export const sessionSnapshots: SnapshotOwners = (db, ids) => findSnapshotsInUse(db, ids);
+
+export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
+  const ids = (await deps.nodes.listSnapshots()).map(({ snapshot_id: id }) => id);
+  const owned = new Set<string>();
+  for (const owners of deps.snapshotOwners) for (const id of await owners(deps.db, ids)) owned.add(id);
+  const orphans = new Set(ids.filter((id) => !owned.has(id)));
+  for (const id of deps.orphansSince.keys()) if (!orphans.has(id)) deps.orphansSince.delete(id);
+  for (const id of orphans) await removeIfOld(deps, id);
+}
+
+async function removeIfOld(deps: OrphanDeps, id: string): Promise<void> {
+  const now = performance.now();
+  const since = deps.orphansSince.get(id) ?? now;
+  deps.orphansSince.set(id, since);
+  if (now - since < (deps.orphanGraceMs ?? GRACE_MS)) return;
+  deps.log.info({ snapshot_id: id }, "removing a snapshot that nobody keeps");
+  await deps.nodes.deleteSnapshot(id);
+}

@@ -1,0 +1,127 @@
+/** Gives a paused session a machine that goes on from its saved state (security.md C8 "Resume"). */
+import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
+import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Log } from "@vivarium/kit/log";
+import { keyCeiling } from "../access/orgs.ts";
+import type { Database } from "../db/pool.ts";
+import { untilStored } from "../db/retry.ts";
+import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
+import type { Operation, Operations } from "../operations/operations.ts";
+import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { BUSY } from "../operations/when-free.ts";
+import { takeSlots } from "./admit.ts";
+import { expireIfOver } from "./expire.ts";
+import { startSpec } from "./provision.ts";
+import type { SessionSignals } from "./signals.ts";
+import { decide, nextMachineIdOf } from "./state.ts";
+import { type SessionRow, saveMove } from "./store.ts";
+
+export interface WakeDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  operations: Operations;
+  log: Log;
+}
+
+type WakeEvent = Extract<SessionEvent, "resume" | "operation_wake" | "tunnel_attach" | "wake_at_reached">;
+
+/** Everybody who needs the session awake shares one wake. BUSY: decide anew on the row. */
+export async function wakeSession(
+  deps: WakeDeps,
+  session: SessionRow,
+  event: WakeEvent,
+): Promise<SessionRow | typeof BUSY> {
+  return await deps.operations.share(`wake ${session.id}`, async () => {
+    if (await expireIfOver(deps, session)) return BUSY;
+    const claimed = await claimWake(deps, session, event);
+    if (!claimed) return BUSY;
+    crashPoint("wake.intent");
+    return await deps.operations.run(claimed, (op) => wakeMachine(deps, op));
+  });
+}
+
+/** A wake takes a slot under the ceilings like a create. */
+async function claimWake(
+  deps: WakeDeps,
+  session: SessionRow,
+  event: WakeEvent,
+): Promise<SessionRow | undefined> {
+  return await deps.db.transaction().execute(async (tx) => {
+    const keyId = session.key_id ?? "";
+    const concurrentSessions = await keyCeiling(tx, keyId);
+    await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
+    return await deps.operations.claim(session, "wake", { event }, tx);
+  });
+}
+
+/** The whole sequence; made again by whoever takes the operation over: the same start gives the same machine. */
+export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<SessionRow | typeof BUSY> {
+  const startedAt = performance.now();
+  const machine = await startAgain(deps, op);
+  if (machine === BUSY) return BUSY;
+  const timings = { place: 0, ...machine.timings, total: Math.round(performance.now() - startedAt) };
+  const session = await commit(deps, op, timings);
+  if (session === BUSY) return BUSY;
+  crashPoint("wake.commit");
+  deps.signals.moved(session.id);
+  deps.log.info({ session_id: session.id, event: op.input.event, timings }, "session awake");
+  return session;
+}
+
+async function startAgain(deps: WakeDeps, op: Operation): Promise<MachineStatus | typeof BUSY> {
+  try {
+    const machine = await untilAnswered(op.signal, (signal) =>
+      deps.nodes.startMachine(nextMachineIdOf(op.session), wakeSpec(op.session), signal),
+    );
+    if (machine.state === "running") return machine;
+    throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    if (op.signal.aborted) return (await calledOff(deps, op, error)) && BUSY;
+    if (isRefusal(error)) await takeBack(deps, op);
+    else if (error.failure === "unreachable" && !op.isTakenOver) await deps.operations.clear(op);
+    throw apiErrorOfOperation(error);
+  }
+}
+
+async function commit(
+  deps: WakeDeps,
+  op: Operation,
+  timings: CreateTiming,
+): Promise<SessionRow | typeof BUSY> {
+  const move = decide(op.session, op.input.event ?? "resume");
+  if (!move) throw new Error(`a session that is ${op.session.state} cannot be woken by ${op.input.event}`);
+  const saved = await untilStored(() =>
+    saveMove(deps.db, op.session.id, move, { operation: { id: op.id }, timings }),
+  );
+  return saved ?? (await calledOff(deps, op));
+}
+
+/** The row is not ours to commit any more: whatever it says by now is the outcome. */
+async function calledOff(
+  deps: WakeDeps,
+  op: Operation,
+  cause?: NodeError,
+): Promise<SessionRow | typeof BUSY> {
+  const now = await aftermathOf(deps, op);
+  if (now.is === "ours") throw cause ? apiErrorOfOperation(cause) : new Error("a wake lost its own row");
+  if (now.is === "another") return BUSY;
+  await deps.nodes.deleteMachine(nextMachineIdOf(op.session)).catch(() => undefined);
+  throw endedMeanwhile();
+}
+
+/** The node refuses: nothing of the machine may stay, since the next wake gives its name again. */
+async function takeBack(deps: WakeDeps, op: Operation): Promise<void> {
+  await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
+  await deps.operations.clear(op);
+}
+
+function wakeSpec(session: SessionRow): StartSpec {
+  if (session.snapshot_id === null) throw new Error("a paused session has no saved state");
+  return { ...startSpec(session), snapshot_id: session.snapshot_id, resume: true };
+}
