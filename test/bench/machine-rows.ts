@@ -1,23 +1,30 @@
 /** Rows about machines: a load by hand beside a create through the service, an exec's floor beside its round trip. */
 import { join } from "node:path";
 import { MachineList, StartTimings } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
 import { createLog } from "@vivarium/kit/log";
 import { Client } from "@vivarium/sdk";
 import { prepareQemuRoot } from "../../packages/node/src/host/qemu-root.ts";
 import { baselineKey, findBaselines } from "../../packages/node/src/snapshots/baselines.ts";
+import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
 import { loadByHand } from "./load-by-hand.ts";
 import { percentile, type Row, repeated, row, timed } from "./samples.ts";
 
+const REFILL_MS = 6_000;
 const STAGES = ["queue", "disk", "load", "handshake"] as const;
 
-export async function createRows(facts: ServiceFacts, imagesDir: string, n: number): Promise<Row[]> {
+export async function findBaseline(facts: ServiceFacts, imagesDir: string): Promise<Loadable> {
   const qemu = await prepareQemuRoot(facts.dataDir);
   const baselines = await findBaselines({ imagesDir, qemu, log: createLog("bench", "error") });
   const baseline = baselines.get(baselineKey("base", "small"));
   if (!baseline) throw new Error(`no baseline of base/small in ${imagesDir}: run ./setup`);
+  return baseline;
+}
+
+export async function createRows(facts: ServiceFacts, baseline: Loadable, n: number): Promise<Row[]> {
   const client = new Client({ url: facts.url, apiKey: facts.apiKey });
   const firstAnswers: number[] = [];
   const firstExecs: number[] = [];
@@ -53,6 +60,35 @@ export async function createRows(facts: ServiceFacts, imagesDir: string, n: numb
       `${ratio.toFixed(2)} × F1 (goal ≤ 1.25); ${execRatio.toFixed(2)} × F1 with its first exec`,
     ),
     ...stageRows(stages),
+  ];
+}
+
+/** A create that finds a machine ready. Between two of them the node gets the time to make the next one. */
+export async function poolHitRows(facts: ServiceFacts, n: number): Promise<Row[]> {
+  const client = new Client({ url: facts.url, apiKey: facts.apiKey });
+  const creates: number[] = [];
+  const runs: number[] = [];
+  const inSession: number[] = [];
+  for (let i = 0; i <= n; i++) {
+    await sleep(REFILL_MS);
+    const { ms } = await createToFirstExec(facts, client);
+    await sleep(REFILL_MS);
+    const runMs = await timed(() => client.run({ language: "python", code: "print(1)" }));
+    await sleep(REFILL_MS);
+    const { session_id: id } = await client.sessions.create();
+    await client.sessions.waitUntilLive(id);
+    const pythonMs = await timed(() => client.sessions.exec(id, { command: ["python3", "-c", "print(1)"] }));
+    await client.sessions.delete(id);
+    if (i === 0) continue;
+    creates.push(ms);
+    runs.push(runMs);
+    inSession.push(pythonMs);
+  }
+  const over = percentile(runs, 50) / percentile(inSession, 50);
+  return [
+    row("pool hit: create to first exec", "ms", creates, "goal ≤ 150 here"),
+    row("print(1) in Python, by exec in a session fresh from the pool", "ms", inSession),
+    row("stateless run of print(1), pool hit", "ms", runs, `${over.toFixed(2)} × the exec (goal ≤ 1.25)`),
   ];
 }
 

@@ -9,27 +9,45 @@ import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { NodeInfo } from "@vivarium/contract/node";
 import { Client } from "@vivarium/sdk";
+import { raiseCeiling } from "../support/database.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { IMAGES, type ServiceFacts, startService } from "../support/service.ts";
 import { apiRows } from "./api-rows.ts";
-import { createRows, execRows } from "./machine-rows.ts";
+import { lifecycleRows } from "./lifecycle-rows.ts";
+import { createRows, execRows, findBaseline, poolHitRows } from "./machine-rows.ts";
 import type { Row } from "./samples.ts";
 
 const { values } = parseArgs({ options: { quick: { type: "boolean" }, out: { type: "string" } } });
-const effort = values.quick ? { creates: 5, execs: 20, loadS: 3 } : { creates: 20, execs: 200, loadS: 10 };
+const effort = values.quick
+  ? { creates: 5, execs: 20, lives: 3, loadS: 3 }
+  : { creates: 20, execs: 200, lives: 10, loadS: 10 };
 
-const service = await startService();
+const service = await startService({ env: { VIV_FORK_CHILDREN: "16" } });
 try {
+  await raiseCeiling(service.facts, 50);
+  const baseline = await findBaseline(service.facts, IMAGES);
   const rows = [
-    ...(await createRows(service.facts, IMAGES, effort.creates)),
+    ...(await createRows(service.facts, baseline, effort.creates)),
     ...(await execRows(service.facts, effort.execs)),
+    ...(await lifecycleRows(service.facts, baseline, effort.lives)),
     ...(await apiRows(service.facts, effort.loadS)),
+    ...(await withWarmMachines((facts) => poolHitRows(facts, effort.creates))),
   ];
   const surroundings = await describeSurroundings(service.facts);
   printTable(rows, surroundings);
   await writeRows(rows, surroundings);
 } finally {
   await service.stop();
+}
+
+/** A second service, whose node keeps a machine ready: the rows before are about starts that find none. */
+async function withWarmMachines(rows: (facts: ServiceFacts) => Promise<Row[]>): Promise<Row[]> {
+  const warm = await startService({ env: { VIV_WARM_MACHINES: "1" } });
+  try {
+    return await rows(warm.facts);
+  } finally {
+    await warm.stop();
+  }
 }
 
 async function describeSurroundings(facts: ServiceFacts) {

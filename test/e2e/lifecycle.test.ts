@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { readdirSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { Client, type SessionRecord } from "@vivarium/sdk";
-import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { raiseCeiling } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { lastCount, START_COUNTER, TELL_MEMORY } from "../support/guest-programs.ts";
 import { sh } from "../support/http.ts";
@@ -22,18 +22,9 @@ let client: Client;
 beforeAll(async () => {
   own = await startService({ env: { VIV_FORK_CHILDREN: String(CHILDREN) } });
   client = new Client({ url: own.facts.url, apiKey: own.facts.apiKey, retries: 0 });
-  await sql("update orgs set concurrent_sessions = 40");
+  await raiseCeiling(own.facts, 40);
 });
 afterAll(() => own?.stop());
-
-async function sql(text: string): Promise<void> {
-  const host = encodeURIComponent(join(own.facts.dataDir, "postgres"));
-  const database = new pg.Client({
-    connectionString: `postgresql://postgres@localhost/vivarium?host=${host}`,
-  });
-  await database.connect();
-  await database.query(text).finally(() => database.end());
-}
 
 async function run(id: string, script: string): Promise<string> {
   const done = await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 });

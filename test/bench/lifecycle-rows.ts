@@ -1,0 +1,141 @@
+/** Rows about saving, waking, copying and going back, beside their floors (performance.md "Goals"). */
+import { readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { SnapshotList } from "@vivarium/contract/node";
+import { Client } from "@vivarium/sdk";
+import { changedRuns, mappingsOf } from "../../packages/node/src/snapshots/changed-pages.ts";
+import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
+import { TapNamespace } from "../support/machine-by-hand.ts";
+import { machinePid } from "../support/machine-traces.ts";
+import { nodeCaller } from "../support/node-caller.ts";
+import type { ServiceFacts } from "../support/service.ts";
+import { captureByHand } from "./capture-by-hand.ts";
+import { loadByHand } from "./load-by-hand.ts";
+import { percentile, type Row, row, timed } from "./samples.ts";
+
+const MIB = 1024 * 1024;
+const DIRTY_MB = [0, 100, 200];
+/** What every measured session has run before it is saved. */
+const WORK = ["python3", "-c", "print(sum(range(1000)))"];
+const CHILDREN = 16;
+
+export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: number): Promise<Row[]> {
+  const client = new Client({ url: facts.url, apiKey: facts.apiKey });
+  const pool = join(facts.dataDir, "pool");
+  const network = await TapNamespace.make("bench");
+  const samples: Record<string, number[]> = {};
+  const note = (name: string, ms: number) => {
+    samples[name] ??= [];
+    samples[name].push(ms);
+  };
+  try {
+    // Alternating, so that a noisy minute of the host meets floors and rows alike. The first round warms up.
+    for (let i = 0; i <= n; i++) {
+      const keep = i === 0 ? () => {} : note;
+      keep("F6", await captureByHand(baseline, pool, network, WORK));
+      const load = await loadByHand(baseline, pool, network);
+      keep("F1", load.firstExecMs);
+      keep("F2", load.fromWaitingMs);
+      await oneLife(facts, client, keep);
+    }
+  } finally {
+    await network.remove();
+  }
+  const p50 = (name: string) => percentile(samples[name] ?? [], 50);
+  const over = (name: string, floor: string) => `${(p50(name) / p50(floor)).toFixed(2)} × ${floor}`;
+  const of = (name: string) => samples[name] ?? [];
+  return [
+    row("F6 capture, by hand", "ms", of("F6")),
+    row("F1 load, by hand, to the first exec", "ms", of("F1")),
+    row("F2 load from a waiting process, to the first exec", "ms", of("F2")),
+    row("pause, to its answer", "ms", of("pause"), `${over("pause", "F6")} (goal ≤ 1.5)`),
+    row("wake, to the first exec", "ms", of("wake"), `${over("wake", "F1")} (goal ≤ 1.25)`),
+    row("checkpoint of a live session, to its answer", "ms", of("checkpoint")),
+    row("  of it stopped", "ms", of("stopped"), `${over("stopped", "F6")} (goal ≤ 1)`),
+    row("restore in place, to its answer", "ms", of("restore"), `${over("restore", "F1")} (goal ≤ 1.25)`),
+    ...(await dirtyRows(client)),
+    ...(await forkRows(facts, client, p50("F1"))),
+  ];
+}
+
+async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string, ms: number) => void) {
+  const { session_id: id } = await client.sessions.create();
+  try {
+    await client.sessions.exec(id, { command: WORK });
+    const checkpointMs = await timed(() => client.checkpoints.create(id, { name: "bench" }));
+    keep("checkpoint", checkpointMs);
+    const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
+    const newest = SnapshotList.parse(body).snapshots.toSorted((a, b) =>
+      a.created_at < b.created_at ? 1 : -1,
+    );
+    keep("stopped", newest[0]?.timings?.stopped ?? Number.NaN);
+    keep("restore", await timed(() => client.sessions.restore(id, "bench")));
+    await client.sessions.exec(id, { command: WORK });
+    keep("pause", await timed(() => client.sessions.pause(id)));
+    keep("wake", await timed(() => client.sessions.exec(id, { command: ["true"] })));
+  } finally {
+    const { checkpoints } = await client.checkpoints.list(id);
+    await client.sessions.delete(id);
+    for (const { checkpoint_id } of checkpoints) await client.checkpoints.delete(checkpoint_id);
+  }
+}
+
+/** How a pause grows with the memory that was changed since the last load. */
+async function dirtyRows(client: Client): Promise<Row[]> {
+  const rows: Row[] = [];
+  let first = 0;
+  for (const mb of DIRTY_MB) {
+    const { session_id: id } = await client.sessions.create();
+    try {
+      const fill = `import os,time; b=bytearray(os.urandom(1<<20)*${mb}); open("/workspace/ready","w").close(); time.sleep(600)`;
+      const script = `python3 -c '${fill}' > /dev/null 2>&1 & until [ -e /workspace/ready ]; do sleep 0.1; done`;
+      await client.sessions.exec(id, { command: ["sh", "-c", script], timeout_ms: 120_000 });
+      const ms = await timed(() => client.sessions.pause(id));
+      if (mb === 0) first = ms;
+      const growth =
+        mb > 0 ? `+ ${(((ms - first) / mb) * 100).toFixed(0)} ms per 100 MB (goal ≤ 60)` : undefined;
+      rows.push(row(`pause with ${mb} MB changed`, "ms", [ms], growth));
+    } finally {
+      await client.sessions.delete(id);
+    }
+  }
+  return rows;
+}
+
+async function forkRows(facts: ServiceFacts, client: Client, loadMs: number): Promise<Row[]> {
+  const { session_id: id } = await client.sessions.create();
+  try {
+    await client.sessions.exec(id, { command: WORK });
+    let children: string[] = [];
+    const forkMs = await timed(async () => {
+      children = (await client.sessions.fork(id, { count: CHILDREN })).children;
+    });
+    const own: number[] = [];
+    for (const child of children) {
+      await client.sessions.exec(child, { command: ["true"] });
+      own.push(ownBytes(facts, child) / MIB);
+    }
+    await Promise.all(children.map((child) => client.sessions.delete(child)));
+    const bound = (CHILDREN * loadMs) / 2;
+    return [
+      row(
+        `fork into ${CHILDREN}, to its answer`,
+        "ms",
+        [forkMs],
+        `${(forkMs / bound).toFixed(2)} × (16 × F1 ÷ 2 cores) (goal ≤ 1)`,
+      ),
+      row("memory of a forked child's own after one exec", "MiB", own, "goal ≤ 12"),
+    ];
+  } finally {
+    await client.sessions.delete(id);
+  }
+}
+
+/** Guest pages that the machine shares with nobody. */
+function ownBytes(facts: ServiceFacts, session: string): number {
+  const machines = join(facts.dataDir, "pool/m");
+  const folder = readdirSync(machines).find((name) => name.startsWith(`${session}-`)) as string;
+  const file = statSync(join(machines, folder, "parent/mem"), { bigint: true });
+  const pid = machinePid(facts.dataDir, session);
+  return changedRuns(pid, mappingsOf(pid, file)).reduce((sum, { bytes }) => sum + bytes, 0);
+}

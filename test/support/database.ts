@@ -1,0 +1,20 @@
+/** The catalog of a running service, for what no endpoint sets: ceilings. */
+import { join } from "node:path";
+import pg from "pg";
+import type { ServiceFacts } from "./service.ts";
+
+export async function query(facts: ServiceFacts, statement: string): Promise<Record<string, unknown>[]> {
+  const host = encodeURIComponent(join(facts.dataDir, "run/postgres"));
+  const client = new pg.Client({ connectionString: `postgres://vivarium@/vivarium?host=${host}` });
+  await client.connect();
+  try {
+    return (await client.query(statement)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** Lets every organisation run so many sessions at once. */
+export async function raiseCeiling(facts: ServiceFacts, sessions: number): Promise<void> {
+  await query(facts, `update orgs set concurrent_sessions = ${sessions}`);
+}
