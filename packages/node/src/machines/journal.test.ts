@@ -32,6 +32,16 @@ it("keeps the last entry written for a machine and leaves no temporary file", as
   expect(await readdir(path.join(machinesDir(dataDir), id))).toEqual(["machine.json"]);
 });
 
+it("remembers what a machine is to stand still for, until it is told otherwise", async () => {
+  const wanted = `pau_${"c".repeat(21)}`;
+  await writeEntry(dataDir, { ...entry, state: "running", holding_for: wanted });
+  expect(await readEntry(dataDir, id)).toMatchObject({ state: "running", holding_for: wanted });
+  await writeEntry(dataDir, { ...entry, state: "held", holding_for: undefined });
+  const held = await readEntry(dataDir, id);
+  expect(held?.state).toBe("held");
+  expect(held).not.toHaveProperty("holding_for");
+});
+
 it("lists a folder whose entry is torn or missing as owned by nobody", async () => {
   const torn = path.join(machinesDir(dataDir), `${"b".repeat(21)}-1`);
   await mkdir(torn, { recursive: true });

@@ -68,7 +68,9 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
 /** The daemon may have died in the middle of a capture: the snapshot's manifest says whether it had been taken. */
 async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<void> {
   const { holding_for: wanted } = machine.entry;
-  if (wanted !== undefined && (await deps.snapshots.get(wanted))) return markHeld(deps.config, machine);
+  // A snapshot that cannot be read is none, and the machine is all there is.
+  const isTaken = wanted !== undefined && (await deps.snapshots.get(wanted).catch(() => undefined));
+  if (isTaken) return markHeld(deps.config, machine);
   await machine.qmp.execute("cont");
   // In the background: an agent that is slow to answer must not hold up the others.
   letGo(machine).catch((err: unknown) =>

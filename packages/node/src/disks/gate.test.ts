@@ -1,0 +1,51 @@
+import { statfs } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { expect, it } from "vitest";
+import { DiskGate } from "./gate.ts";
+
+async function freeBytes(): Promise<number> {
+  const { bavail, bsize } = await statfs(tmpdir());
+  return bavail * bsize;
+}
+
+const refused = { code: "disk_pressure" };
+
+it("counts what others reserved, until they release it", async () => {
+  const half = (await freeBytes()) / 2;
+  const gate = new DiskGate([tmpdir()], half);
+  const release = await gate.reserve(half * 0.7);
+  await expect(gate.reserve(half * 0.6)).rejects.toMatchObject(refused);
+  release();
+  await expect(gate.reserve(half * 0.6)).resolves.toBeTypeOf("function");
+});
+
+it("takes nothing for a refused reservation, and gives back a release once", async () => {
+  const half = (await freeBytes()) / 2;
+  const gate = new DiskGate([tmpdir()], half);
+  await expect(gate.reserve(half * 3)).rejects.toMatchObject(refused);
+  const release = await gate.reserve(half * 0.3);
+  await gate.reserve(half * 0.3);
+  release();
+  release();
+  await expect(gate.reserve(half * 0.6)).resolves.toBeTypeOf("function");
+  await expect(gate.reserve(half * 0.3)).rejects.toMatchObject(refused);
+});
+
+it("never lets both in of two that ask at once and would each fit alone", async () => {
+  const half = (await freeBytes()) / 2;
+  const gate = new DiskGate([tmpdir()], half);
+  const answers = await Promise.allSettled([gate.reserve(half * 0.6), gate.reserve(half * 0.6)]);
+  expect(answers.filter(({ status }) => status === "rejected").length).toBeGreaterThanOrEqual(1);
+});
+
+it("has no room below the floor, nor where one of its directories has none", async () => {
+  const free = await freeBytes();
+  expect(await new DiskGate([tmpdir()], free * 2).hasRoom()).toBe(false);
+  expect(await new DiskGate([tmpdir()], free / 2).hasRoom()).toBe(true);
+  expect(await new DiskGate([tmpdir(), "/proc"], 1).hasRoom()).toBe(false);
+});
+
+it("refuses whatever is asked when a directory cannot be looked at, and keeps nothing reserved", async () => {
+  const gate = new DiskGate(["/no/such/directory"], 0);
+  await expect(gate.reserve(1)).rejects.toMatchObject({ code: "ENOENT" });
+});

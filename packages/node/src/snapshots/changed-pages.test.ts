@@ -1,0 +1,122 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync, readSync } from "node:fs";
+import { copyFile, mkdtemp, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { changedRuns, mappingsOf } from "./changed-pages.ts";
+import { writeChangedPages } from "./memory.ts";
+import { PAGE_BYTES, PageSums, sumMemory, verifyMemory } from "./page-sums.ts";
+
+const PAGES = 32;
+/** The page map is read a megabyte at a time, at eight bytes a page. */
+const SEAM = 131_072;
+/** Maps a file privately, reads page 3, writes what it is told, says so and waits. */
+const MAPPER = `
+import mmap, sys
+name, *writes = sys.argv[1:]
+with open(name, "rb") as file:
+    memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+memory[3 * 4096]
+for write in writes:
+    page, byte = map(int, write.split(":"))
+    memory[page * 4096] = byte
+print("mapped", flush=True)
+sys.stdin.read()
+`;
+
+let dir: string;
+let file: string;
+let mapper: ChildProcess | undefined;
+beforeEach(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "changed-pages-"));
+  file = path.join(dir, "mem");
+  const content = Buffer.alloc(PAGES * PAGE_BYTES);
+  content.fill(7, 10 * PAGE_BYTES, 20 * PAGE_BYTES);
+  await writeFile(file, content);
+});
+afterEach(async () => {
+  mapper?.kill("SIGKILL");
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** Starts a process that has written `byte` to the first place of each page. */
+async function mapped(writes: { page: number; byte: number }[]): Promise<number> {
+  const words = writes.map(({ page, byte }) => `${page}:${byte}`);
+  mapper = spawn("python3", ["-c", MAPPER, file, ...words], { stdio: ["pipe", "pipe", "inherit"] });
+  await once(mapper.stdout as NodeJS.ReadableStream, "data");
+  return mapper.pid as number;
+}
+
+async function runsOf(pid: number) {
+  return changedRuns(pid, mappingsOf(pid, await stat(file, { bigint: true })));
+}
+
+it("finds the pages that were written, in runs, and none that were read", async () => {
+  await truncate(file, (SEAM + 5) * PAGE_BYTES);
+  const pages = [0, 11, 12, 13, SEAM - 1, SEAM, SEAM + 4];
+  const pid = await mapped(pages.map((page) => ({ page, byte: 1 })));
+  const runs = (await runsOf(pid)).map(({ fileOffset, bytes }) => [
+    fileOffset / PAGE_BYTES,
+    bytes / PAGE_BYTES,
+  ]);
+  expect(runs).toEqual([
+    [0, 1],
+    [11, 3],
+    [SEAM - 1, 2],
+    [SEAM + 4, 1],
+  ]);
+});
+
+it("finds nothing in a process that only reads", async () => {
+  expect(await runsOf(await mapped([]))).toEqual([]);
+});
+
+it("refuses a process that does not map the file, or not all of it", async () => {
+  const pid = await mapped([]);
+  const { ino, size } = await stat(file, { bigint: true });
+  expect(() => mappingsOf(pid, { ino: ino + 1_000_000n, size })).toThrow("as a whole");
+  expect(() => mappingsOf(pid, { ino, size: size + 4096n })).toThrow("as a whole");
+});
+
+it("what is written is the memory of the process, and the table tells which pages are the child's own", async () => {
+  const before = await sumMemory(file, PAGES * PAGE_BYTES);
+  // The last write leaves its page as it was: it stays shared with the parent.
+  const pid = await mapped([
+    { page: 0, byte: 9 },
+    { page: 12, byte: 9 },
+    { page: 15, byte: 7 },
+  ]);
+  const target = path.join(dir, "child");
+  await copyFile(file, target);
+  const sums = before.child(true);
+  const written = await writeChangedPages({ pid, runs: await runsOf(pid) }, { file: target, sums });
+  expect(written).toBe(2 * PAGE_BYTES);
+  expect([0, 12, 15, 10].map((page) => sums.isOwn(page))).toEqual([true, true, false, false]);
+  await verifyMemory(target, sums, "all");
+  expect([0, 12, 15].map((page) => byteAt(target, page))).toEqual([9, 9, 7]);
+  expect(await readFile(file).then((content) => content[0])).toBe(0);
+});
+
+it("a page whose sum is equal by chance is compared, not believed", async () => {
+  const sums = new PageSums(new Uint32Array(PAGES));
+  const pid = await mapped([{ page: 12, byte: 9 }]);
+  const target = path.join(dir, "child");
+  await copyFile(file, target);
+  const runs = await runsOf(pid);
+  await writeChangedPages({ pid, runs }, { file: target, sums });
+  const lucky = new PageSums(sums.sums.slice());
+  const second = path.join(dir, "second");
+  await copyFile(file, second);
+  await writeChangedPages({ pid, runs }, { file: second, sums: lucky });
+  expect([byteAt(second, 12), lucky.isOwn(12)]).toEqual([9, true]);
+});
+
+function byteAt(name: string, page: number): number | undefined {
+  const fd = openSync(name, "r");
+  const byte = Buffer.alloc(1);
+  readSync(fd, byte, 0, 1, page * PAGE_BYTES);
+  closeSync(fd);
+  return byte[0];
+}

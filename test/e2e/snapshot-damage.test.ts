@@ -1,0 +1,117 @@
+/** A saved state with a damaged file is refused, leaves nothing behind, and stays as it is for whoever repairs it. */
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startSpec } from "../contract/node-contract.ts";
+import { flipBit, type PageKind, pageOffset, removeFile, truncateFile, unshare } from "../support/damage.ts";
+import { eventually } from "../support/eventually.ts";
+import { service, sh } from "../support/http.ts";
+import { type MachineTraces, machineTraces } from "../support/machine-traces.ts";
+import { nodeCaller } from "../support/node-caller.ts";
+
+const node = nodeCaller(service.nodeSocket);
+const source = `${randomId()}-1`;
+const whole = newSnapshot();
+const used = [`/v1/machines/${source}`, `/v1/snapshots/${whole}`];
+let before: MachineTraces;
+
+beforeAll(async () => {
+  await node.call("PUT", `/v1/machines/${source}`, startSpec({ hostname: "source" }));
+  await node.exec(source, { argv: sh("echo whole > file") });
+  const spec = { machine_id: source, after: "continue" };
+  expect(await node.call("PUT", `/v1/snapshots/${whole}`, spec)).toMatchObject({ status: 200 });
+  before = await settledTraces();
+});
+afterAll(async () => {
+  for (const path of used) await node.call("DELETE", path);
+});
+
+const files = ["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2"];
+
+test.each(files)("%s cut short by one byte", async (name) => {
+  await expectRefused(name, (dir) => truncateFile(dir, name));
+});
+
+test.each(files)("%s missing", async (name) => {
+  await expectRefused(name, (dir) => removeFile(dir, name));
+});
+
+test.each(["state", "mem.sums", "disk.qcow2", "layer.qcow2"])("one bit of %s, unnoticed", async (name) => {
+  await expectRefused(name, (dir) => flipBit(dir, name, statSync(join(dir, name)).size >> 1, true));
+});
+
+test("one bit of a page that the machine has changed, unnoticed", async () => {
+  await expectRefused("memory", (dir) => flipBit(dir, "mem", pageOffset(dir, "own"), true));
+});
+
+test.each<PageKind>(["inherited", "empty"])("one bit written to an %s page", async (kind) => {
+  await expectRefused("memory", (dir) => flipBit(dir, "mem", pageOffset(dir, kind), false));
+});
+
+test("a manifest that cannot be read", async () => {
+  await expectRefused("manifest", async (dir) => {
+    unshare(join(dir, "manifest.json"));
+    writeFileSync(join(dir, "manifest.json"), '{"format": 2');
+  });
+});
+
+test("the snapshot that all of these were copied from is whole", async () => {
+  const machine = `${randomId()}-1`;
+  used.push(`/v1/machines/${machine}`);
+  const spec = startSpec({ hostname: "again", snapshot_id: whole });
+  expect(await node.call("PUT", `/v1/machines/${machine}`, spec)).toMatchObject({ status: 200 });
+  const { stdout } = await node.exec(machine, { argv: ["cat", "file"] });
+  expect(stdout.toString()).toBe("whole\n");
+});
+
+function newSnapshot(): string {
+  return `chk_${randomId()}`;
+}
+
+/** `blamed`: what the refusal names. */
+async function expectRefused(blamed: string, damage: (dir: string) => Promise<void>): Promise<void> {
+  const copy = newSnapshot();
+  const path = `/v1/snapshots/${copy}`;
+  const made = await node.call("PUT", path, { snapshot_id: whole });
+  expect(made).toMatchObject({ status: 200 });
+  const dir = join(service.dataDir, "pool/s", copy);
+  try {
+    await damage(dir);
+    const damaged = contentOf(dir);
+    for (let attempt = 1; attempt <= 2; attempt++) {
+      const machine = `/v1/machines/${randomId()}-1`;
+      const spec = startSpec({ hostname: "damaged", snapshot_id: copy });
+      expect(await node.call("PUT", machine, spec)).toMatchObject({
+        status: 500,
+        body: { code: "snapshot_damaged", message: expect.stringContaining(blamed) },
+      });
+      expect(await node.call("GET", machine)).toMatchObject({ status: 404 });
+    }
+    expect(contentOf(dir)).toEqual(damaged);
+    expect(await settledTraces()).toEqual(before);
+  } finally {
+    expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
+  }
+}
+
+/** Sizes and ages of what is in a folder, and the manifest itself. */
+function contentOf(dir: string): unknown[] {
+  return readdirSync(dir)
+    .toSorted()
+    .map((name) => {
+      const { size, mtimeMs } = statSync(join(dir, name));
+      const text = name === "manifest.json" ? readFileSync(join(dir, name), "utf8") : "";
+      return { name, size, mtimeMs, text };
+    });
+}
+
+/** Once the namespaces that are made ahead are there again. */
+async function settledTraces(): Promise<MachineTraces> {
+  return await eventually(() => {
+    const traces = machineTraces(service.dataDir);
+    const ahead = 2;
+    expect(traces).toMatchObject({ slots: 1 + ahead, netns: 1 + ahead, links: 1 + ahead });
+    return traces;
+  });
+}
