@@ -12,6 +12,7 @@ export type {
   ForkResult,
   Health,
   Language,
+  PausedSession,
   RunRequest,
   RunResult,
   SessionCreate,

@@ -1,15 +1,8 @@
-/** The session record with what saved state adds to it (wire.md 4.4). */
-import type { SessionRecord as PlainRecord } from "@vivarium/contract/api";
+import type { SessionRecord as RecordOfContract } from "@vivarium/contract/api";
 
-export type SessionRecord = PlainRecord & {
-  paused_at?: string;
-  wake_at?: string;
-  snapshot_tier?: string;
-  archive?: { status: string; uploaded_at?: string; detail?: string };
-  restored_from?: string;
-  /** Fork children: whose fork it is. */
-  parent_session_id?: string;
-  /** The checkpoint it was started from. */
+/** A session as the service tells of it. */
+export type SessionRecord = RecordOfContract & {
+  /** The checkpoint that it was started from, where the service tells. */
   from_checkpoint?: string;
 };
 

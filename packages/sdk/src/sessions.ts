@@ -5,6 +5,7 @@ import type {
   Fork,
   ForkResult,
   ListState,
+  PausedSession,
   SessionCreate,
 } from "@vivarium/contract/api";
 import { VivariumError } from "./errors.ts";
@@ -134,7 +135,7 @@ export class Sessions {
     sessionId: string,
     request: { wakeAt?: Date | string } = {},
     options: TimedOptions = {},
-  ): Promise<SessionRecord> {
+  ): Promise<PausedSession> {
     const { wakeAt } = request;
     const wake_at = wakeAt instanceof Date ? wakeAt.toISOString() : wakeAt;
     return this.#change(sessionId, "pause", { wake_at }, true, options);

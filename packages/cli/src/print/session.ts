@@ -33,7 +33,7 @@ export function detailOf(session: SessionRecord, now: Date): string {
   return [since, until].filter(Boolean).join(", ");
 }
 
-export function renderSession(session: SessionRecord, paint: Paint = noPaint): string {
+export function renderSession(session: Omit<SessionRecord, "timing">, paint: Paint = noPaint): string {
   const fields: [string, string | undefined][] = [
     ["id", session.session_id],
     ["state", session.state],

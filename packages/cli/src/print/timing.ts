@@ -14,7 +14,8 @@ const STAGES = [
   "handshake",
 ];
 
-type Timing = Readonly<Record<string, number | undefined>>;
+/** Milliseconds per stage. */
+export type Timing = Readonly<Record<string, number | undefined>>;
 
 /** `queue 1 ms, load 40 ms, total 60 ms` */
 export function renderTiming(timing: Timing): string {
