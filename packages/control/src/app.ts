@@ -6,6 +6,7 @@ import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { checkpointSnapshots } from "./checkpoints/kept-snapshots.ts";
 import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
@@ -24,6 +25,7 @@ import { sessionSnapshots } from "./sessions/remove-orphan-snapshots.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
 import { CLOCK_PART, HOURLY_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
+import { templateSnapshots } from "./templates/kept-snapshots.ts";
 import { addTemplateRoutes } from "./templates/routes.ts";
 
 const TICK_MS = 2_000;
@@ -136,7 +138,7 @@ function assemble(base: Base) {
     provisioner: new Provisioner({ ...base, signals }),
     unknownSince: new Map<string, number>(),
     orphansSince: new Map<string, number>(),
-    snapshotOwners: [sessionSnapshots],
+    snapshotOwners: [sessionSnapshots, checkpointSnapshots, templateSnapshots],
   };
 }
 

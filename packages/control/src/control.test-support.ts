@@ -123,14 +123,20 @@ export class Control {
   }
 }
 
-export async function startControl(options: { sweeps?: boolean } = {}): Promise<Control> {
+export async function startControl({
+  sweeps = true,
+  ...more
+}: {
+  sweeps?: boolean;
+  forkChildren?: number;
+} = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
   const node = new ScriptedNode();
   await node.listen();
   const controlDir = mkdtempSync(path.join(tmpdir(), "control-"));
-  const settings = { databaseUrl, nodeSocket: node.socketPath, controlDir, tickMs: 50 };
+  const settings = { databaseUrl, nodeSocket: node.socketPath, controlDir, tickMs: 50, ...more };
   const app = await createApp(settings, silentLog);
-  if (options.sweeps ?? true) app.startSweeps();
+  if (sweeps) app.startSweeps();
   const sql = new pg.Client({ connectionString: databaseUrl });
   await sql.connect();
   const key = readFileSync(path.join(controlDir, "bootstrap.key"), "utf8").trim();

@@ -58,6 +58,7 @@ export const CheckpointStart = SessionCreate.pick({
   project_id: true,
 }).meta({ id: "CheckpointStart" });
 export type CheckpointStart = z.input<typeof CheckpointStart>;
+export type ParsedCheckpointStart = z.output<typeof CheckpointStart>;
 
 /** Body of `POST /v1/sessions/{id}/restore`: an id, or the name of a checkpoint of this session. */
 export const Restore = z.object({ checkpoint_id: z.string() }).meta({ id: "Restore" });

@@ -22,17 +22,17 @@ export async function getCheckpointForUse(
   return row;
 }
 
-/** The id that a restore means: an id, or the name of a checkpoint of this session; an id wins. */
-export async function resolveCheckpointId(
+/** What a restore means: an id, or the name of a checkpoint of this session; an id wins. */
+export async function resolveCheckpoint(
   db: Queries,
   { scope, sessionId, idOrName }: { scope: Scope; sessionId: string; idOrName: string },
-): Promise<string> {
+): Promise<CheckpointRow> {
   // No name has an underscore, so that one text is never both.
-  if (CHECKPOINT_ID_PATTERN.test(idOrName)) return (await getCheckpoint(db, scope, idOrName)).id;
+  if (CHECKPOINT_ID_PATTERN.test(idOrName)) return await getCheckpoint(db, scope, idOrName);
   const named = CHECKPOINT_NAME_PATTERN.test(idOrName)
     ? await findCheckpointByName(db, sessionId, idOrName)
     : undefined;
-  if (named) return named.id;
+  if (named) return named;
   throw new ApiError(
     "not_found",
     "checkpoint_id: no checkpoint of your organisation has this id, and none of this session has this name",

@@ -37,6 +37,11 @@ export async function holdCheckpoint(
   return await visible(tx, scope).where("id", "=", id).forShare().executeTakeFirst();
 }
 
+/** By id alone, for work that acts for nobody in particular. */
+export async function findCheckpointById(db: Queries, id: string): Promise<CheckpointRow | undefined> {
+  return await db.selectFrom("checkpoints").selectAll().where("id", "=", id).executeTakeFirst();
+}
+
 export async function findCheckpointByName(
   db: Queries,
   sessionId: string,
@@ -82,4 +87,11 @@ export async function removeCheckpoint(db: Queries, scope: Scope, id: string): P
 function visible(db: Queries, scope: Scope) {
   const query = db.selectFrom("checkpoints").selectAll().where("org_id", "=", scope.orgId);
   return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
+}
+
+/** Which of these are checkpoints. */
+export async function keepOnlyCheckpoints(db: Queries, ids: string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const rows = await db.selectFrom("checkpoints").select("id").where("id", "in", ids).execute();
+  return rows.map(({ id }) => id);
 }

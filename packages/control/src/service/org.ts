@@ -8,7 +8,7 @@ import { countActiveSessions } from "../sessions/count-active.ts";
 
 /** Capacity and limits of the caller's organisation, from the catalog alone. */
 export async function readOrg(
-  { db, node }: { db: Database; node: NodeState },
+  { db, node, forkChildren }: { db: Database; node: NodeState; forkChildren: number },
   principal: Principal,
 ): Promise<OrgRecord> {
   const org = await getOrg(db, principal.orgId);
@@ -22,7 +22,7 @@ export async function readOrg(
     capacity: { running: active.org, warm: 0, limits: { running: org.concurrentSessions } },
     limits: {
       concurrent_sessions: org.concurrentSessions,
-      fork_children: LIMITS.forkChildrenDefault,
+      fork_children: forkChildren,
       idle_timeout_ms: LIMITS.idleTimeoutMs,
       max_lifetime_ms: LIMITS.maxLifetimeMs,
       max_active_window_ms: LIMITS.continuousLiveMs,

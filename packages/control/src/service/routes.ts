@@ -9,7 +9,7 @@ import { readOrg } from "./org.ts";
 
 export function addServiceRoutes(
   server: Server,
-  deps: { db: Database; node: NodeState; version: string },
+  deps: { db: Database; node: NodeState; version: string; forkChildren: number },
 ): void {
   server.get(
     "/v1/healthz",

@@ -26,6 +26,11 @@ export async function insertTemplate(db: Queries, template: NewTemplate): Promis
   return await db.insertInto("templates").values(template).returningAll().executeTakeFirstOrThrow();
 }
 
+/** By id alone, for work that acts for nobody in particular. */
+export async function findVersionById(db: Queries, id: string): Promise<TemplateRow | undefined> {
+  return await db.selectFrom("templates").selectAll().where("id", "=", id).executeTakeFirst();
+}
+
 /** By name, newest version first; of one name where it is given. */
 export async function listVersions(db: Queries, scope: Scope, name?: string): Promise<TemplateRow[]> {
   let query = visible(db, scope).orderBy("name").orderBy("version", "desc");
@@ -59,4 +64,11 @@ export async function removeVersions(
 function visible(db: Queries, scope: Scope) {
   const query = db.selectFrom("templates").selectAll().where("org_id", "=", scope.orgId);
   return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
+}
+
+/** Which of these are versions of templates. */
+export async function keepOnlyVersions(db: Queries, ids: string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const rows = await db.selectFrom("templates").select("id").where("id", "in", ids).execute();
+  return rows.map(({ id }) => id);
 }

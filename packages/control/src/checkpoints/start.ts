@@ -1,0 +1,43 @@
+/** A session of its own from a checkpoint, live when the call answers (part 2, 7). */
+import type { ParsedCheckpointStart } from "@vivarium/contract/api";
+import { type Principal, scopeOf } from "../access/principal.ts";
+import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
+import { untilStored } from "../db/retry.ts";
+import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { admitSession } from "../sessions/admit.ts";
+import { type CreateDeps, settingsOf } from "../sessions/create.ts";
+import { checkCreate } from "../sessions/create-rules.ts";
+import type { DestroyDeps } from "../sessions/destroy.ts";
+import { startFrom } from "../sessions/start-from.ts";
+import { handOutTogether, leasedColumns, startTogether, withLeased } from "../sessions/start-together.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { getCheckpoint } from "./get.ts";
+
+export async function startCheckpoint(
+  deps: CreateDeps & DestroyDeps,
+  principal: Principal,
+  { checkpointId, body }: { checkpointId: string; body: ParsedCheckpointStart },
+): Promise<SessionRow> {
+  checkProjectScope(principal, body.project_id);
+  const request = { ...body, from_checkpoint: checkpointId };
+  checkCreate(request);
+  await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
+  const session = await deps.db.transaction().execute(async (tx) => {
+    const projectId = await resolveProject(tx, principal, body.project_id);
+    const start = await startFrom(deps, tx, scopeOf(principal), request);
+    const settings = { ...settingsOf(request, projectId, start), ...leasedColumns() };
+    return await admitSession(deps, tx, principal, settings);
+  });
+  const over = new AbortController();
+  return await withLeased(deps, [session], async () => {
+    const ready = await startTogether(deps, [session], over.signal).catch(explain);
+    const [live] = await untilStored(() => deps.db.transaction().execute((tx) => handOutTogether(tx, ready)));
+    deps.signals.moved(session.id);
+    return live ?? session;
+  });
+}
+
+function explain(error: unknown): never {
+  throw error instanceof NodeError ? apiErrorOfNode(error) : error;
+}

@@ -1,0 +1,186 @@
+/**
+ * Takes a session back to a checkpoint, in place (part 2, 7; security.md C8 "Restore in place"). The old machine is
+ * given up once the new one is loaded, and the new one goes on once the old one is gone: there is always one to go on
+ * with, and never two that run.
+ */
+import type { CreateTiming } from "@vivarium/contract/api";
+import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Log } from "@vivarium/kit/log";
+import { keyCeiling } from "../access/orgs.ts";
+import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
+import { resolveCheckpoint } from "../checkpoints/get.ts";
+import { savable } from "../checkpoints/savable.ts";
+import type { CheckpointRow } from "../checkpoints/store.ts";
+import type { Database } from "../db/pool.ts";
+import { untilStored } from "../db/retry.ts";
+import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { ApiError } from "../http/api-error.ts";
+import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
+import type { Operation, Operations } from "../operations/operations.ts";
+import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
+import { takeSlots } from "./admit.ts";
+import { getSession } from "./get.ts";
+import { startSpec } from "./provision.ts";
+import type { SessionSignals } from "./signals.ts";
+import { decide, machineIdOf, nextMachineIdOf } from "./state.ts";
+import { type SessionRow, saveMove } from "./store.ts";
+
+export interface RestoreDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  operations: Operations;
+  log: Log;
+}
+
+export async function restoreSession(
+  deps: RestoreDeps,
+  principal: Principal,
+  { sessionId, idOrName }: { sessionId: string; idOrName: string },
+): Promise<SessionRow> {
+  return await whenFree(deps, sessionId, async () => {
+    const found = await findBoth(deps, scopeOf(principal), sessionId, idOrName);
+    const session = await savable(deps, found.session);
+    if (session === BUSY) return BUSY;
+    checkLineage(session, found.checkpoint);
+    const claimed = await claimRestore(deps, session, found.checkpoint);
+    if (!claimed) return BUSY;
+    crashPoint("restore.intent");
+    return await deps.operations.run(claimed, (op) => exchangeMachine(deps, op, found.checkpoint));
+  });
+}
+
+async function findBoth(deps: RestoreDeps, scope: Scope, sessionId: string, idOrName: string) {
+  const session = await getSession(deps.db, scope, sessionId);
+  const checkpoint = await resolveCheckpoint(deps.db, { scope, sessionId: session.id, idOrName });
+  return { session, checkpoint };
+}
+
+function checkLineage(session: SessionRow, checkpoint: CheckpointRow): void {
+  if (checkpoint.session_id === session.id || checkpoint.id === session.origin_checkpoint_id) return;
+  throw new ApiError(
+    "conflict",
+    "checkpoint_id: this is a checkpoint of another session; start a session from it instead",
+  );
+}
+
+/** A paused session becomes live by this, and takes a slot like one that wakes. */
+async function claimRestore(
+  { db, operations }: RestoreDeps,
+  session: SessionRow,
+  checkpoint: CheckpointRow,
+): Promise<SessionRow | undefined> {
+  const input = { checkpoint_id: checkpoint.id };
+  if (session.state === "live") return await operations.claim(session, "restore", input);
+  return await db.transaction().execute(async (tx) => {
+    const keyId = session.key_id ?? "";
+    const concurrentSessions = await keyCeiling(tx, keyId);
+    await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
+    return await operations.claim(session, "restore", input, tx);
+  });
+}
+
+async function exchangeMachine(
+  deps: RestoreDeps,
+  op: Operation,
+  checkpoint: CheckpointRow,
+): Promise<SessionRow | typeof BUSY> {
+  const startedAt = performance.now();
+  const spec = { ...startSpec(op.session), template: checkpoint.baseline ?? checkpoint.template };
+  const loaded = await load(deps, op, { ...spec, snapshot_id: checkpoint.id });
+  if (loaded === BUSY) return BUSY;
+  const timings = { place: 0, ...loaded.timings, total: Math.round(performance.now() - startedAt) };
+  const session = await swap(deps, op, timings);
+  if (session === BUSY) return BUSY;
+  crashPoint("restore.swap");
+  await goOn(deps, op, { session, spec: { ...spec, snapshot_id: checkpoint.id } });
+  deps.signals.moved(session.id);
+  deps.log.info({ session_id: session.id, checkpoint_id: checkpoint.id, timings }, "session restored");
+  return session;
+}
+
+/** Before the switch: whatever fails leaves the session as it was. */
+async function load(deps: RestoreDeps, op: Operation, spec: StartSpec): Promise<MachineStatus | typeof BUSY> {
+  try {
+    const machine = await untilAnswered(op.signal, (signal) =>
+      deps.nodes.startMachine(nextMachineIdOf(op.session), { ...spec, hold: true }, signal),
+    );
+    if (machine.state === "held") return machine;
+    throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    if (op.signal.aborted) return await calledOff(deps, op, error);
+    await takeBackRestore(deps, op);
+    throw error.code === "snapshot_not_found" ? checkpointGone(error) : apiErrorOfOperation(error);
+  }
+}
+
+/** Also for an operation whose process died before the switch. Nothing of the new machine may stay: its name is used again. */
+export async function takeBackRestore(deps: RestoreDeps, op: Operation): Promise<void> {
+  await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
+  await deps.operations.clear(op);
+}
+
+/** From here on the session is the new machine; whoever finds the operation now settles the machines by the row. */
+async function swap(
+  deps: RestoreDeps,
+  op: Operation,
+  timings: CreateTiming,
+): Promise<SessionRow | typeof BUSY> {
+  const move = decide(op.session, "restore");
+  if (!move) throw new Error(`a session that is ${op.session.state} cannot be restored`);
+  const saved = await untilStored(() =>
+    saveMove(deps.db, op.session.id, move, { operation: { id: op.id, thenSettle: true }, timings }),
+  );
+  return saved ?? (await calledOff(deps, op));
+}
+
+async function goOn(
+  deps: RestoreDeps,
+  op: Operation,
+  { session, spec }: { session: SessionRow; spec: StartSpec },
+): Promise<void> {
+  const machineId = machineIdOf(session);
+  try {
+    await untilAnswered(op.signal, () => deps.nodes.deleteMachine(machineIdOf(op.session)));
+    crashPoint("restore.release");
+    await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal)).catch(
+      async (error: unknown) => {
+        if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+        // The old machine is gone: the checkpoint is what there is to go on with.
+        await deps.nodes.deleteMachine(machineId);
+        await untilAnswered(op.signal, (signal) => deps.nodes.startMachine(machineId, spec, signal));
+      },
+    );
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    if (op.signal.aborted) throw (await isEnded(deps, op)) ? endedMeanwhile() : apiErrorOfOperation(error);
+    // A refusal is final: the reconcile finds the session without a machine, and says so in its record.
+    if (isRefusal(error)) await deps.operations.clear(op);
+    throw apiErrorOfOperation(error);
+  }
+  await deps.operations.clear(op);
+}
+
+/** The row is not ours to commit any more: whatever it says by now is the outcome. */
+async function calledOff(deps: RestoreDeps, op: Operation, cause?: NodeError): Promise<typeof BUSY> {
+  const now = await aftermathOf(deps, op);
+  if (now.is === "ours") throw cause ? apiErrorOfOperation(cause) : new Error("a restore lost its own row");
+  if (now.is === "another") return BUSY;
+  await deps.nodes.deleteMachine(nextMachineIdOf(op.session)).catch(() => undefined);
+  throw endedMeanwhile();
+}
+
+async function isEnded(deps: RestoreDeps, op: Operation): Promise<boolean> {
+  return (await aftermathOf(deps, op)).is === "ended";
+}
+
+function checkpointGone(cause: NodeError): ApiError {
+  return new ApiError("not_found", "checkpoint_id: the checkpoint was deleted, or its node has lost it", {
+    cause,
+  });
+}
