@@ -57,7 +57,7 @@ describe(`${CYCLES} times saved and woken`, () => {
     "by pause": { request: {}, pause: (id) => client.sessions.pause(id) },
     "by its idle timeout": { request: { idle_timeout_ms: IDLE_MS }, pause: (id) => until(id, "paused") },
   };
-  test.each(Object.keys(pauses))(
+  test.concurrent.each(Object.keys(pauses))(
     "%s: files, a counting process and its open connection are as they were",
     async (how) => {
       const { request, pause } = pauses[how] as (typeof pauses)[string];
