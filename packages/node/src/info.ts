@@ -5,23 +5,35 @@ import { diskSpace } from "./disks/space.ts";
 import { hasCgroupV2 } from "./host/cgroup.ts";
 import { machinesDir } from "./machines/journal.ts";
 import type { StartDeps } from "./machines/start.ts";
+import { distinct } from "./snapshots/baselines.ts";
 
 const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
 
 /** What this node is and can start; control asks for it to place and to answer its health check. */
 export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
-  const baselines = [...deps.baselines.values()];
+  const baselines = distinct(deps.baselines);
   const dir = machinesDir(deps.config.dataDir);
   return {
     node_id: deps.config.nodeId,
     version,
     // Never "kvm" while any machine could run on the fallback.
     isolation:
-      baselines.length > 0 && baselines.every((b) => b.manifest.accelerator === "kvm") ? "kvm" : "emulated",
+      baselines.length > 0 && baselines.every(({ manifest }) => manifest.accelerator === "kvm")
+        ? "kvm"
+        : "emulated",
     qemu_version: deps.qemu.version,
     reflink: await hasReflink(dir),
     cgroup_v2: hasCgroupV2(),
     disk: await diskSpace(dir),
-    baselines: baselines.map(({ manifest }) => ({ template: manifest.template, size: manifest.size })),
+    // The current version first: whoever names none gets it.
+    baselines: baselines
+      .toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified))
+      .map(({ manifest: { template, size, version, created_at } }) => ({
+        template,
+        size,
+        version,
+        created_at,
+      })),
+    warm: deps.pool.counts,
   };
 }

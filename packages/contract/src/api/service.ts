@@ -37,6 +37,8 @@ export const OrgRecord = z
       running: z.int(),
       warm: z.int(),
       limits: z.object({ running: z.int(), warm: z.int().optional() }),
+      /** Machines of the node that wait for the next create, whoever makes it. */
+      pool: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
     }),
     limits: z.object({
       concurrent_sessions: z.int(),

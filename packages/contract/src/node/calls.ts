@@ -139,5 +139,7 @@ export const NodeInfo = z.object({
       created_at: z.string().optional(),
     }),
   ),
+  /** Machines that are loaded and warmed ahead, per template and size. */
+  warm: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
 });
 export type NodeInfo = z.infer<typeof NodeInfo>;

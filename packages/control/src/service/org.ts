@@ -4,7 +4,7 @@ import type { Principal } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../sessions/admit.ts";
-import { countActiveSessions } from "../sessions/count-active.ts";
+import { countActiveSessions, countPausedSessions } from "../sessions/count-active.ts";
 
 /** Capacity and limits of the caller's organisation, from the catalog alone. */
 export async function readOrg(
@@ -19,7 +19,12 @@ export async function readOrg(
     name: org.name,
     created_at: org.createdAt.toISOString(),
     suspended: org.isSuspended,
-    capacity: { running: active.org, warm: 0, limits: { running: org.concurrentSessions } },
+    capacity: {
+      running: active.org,
+      warm: await countPausedSessions(db, principal.orgId),
+      limits: { running: org.concurrentSessions },
+      ...(node.lastKnown?.warm && { pool: node.lastKnown.warm }),
+    },
     limits: {
       concurrent_sessions: org.concurrentSessions,
       fork_children: forkChildren,

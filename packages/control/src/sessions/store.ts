@@ -1,4 +1,4 @@
-import { type CreateTiming, LIMITS, type SessionState } from "@vivarium/contract/api";
+import { type CreateTiming, type EndReason, LIMITS, type SessionState } from "@vivarium/contract/api";
 import { type Insertable, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -61,6 +61,16 @@ export async function countActive(
       ]),
     )
     .executeTakeFirstOrThrow();
+}
+
+export async function countPaused(db: Queries, orgId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom("sessions")
+    .select(sql<number>`count(*)::int`.as("count"))
+    .where("org_id", "=", orgId)
+    .where("state", "in", ["paused", "lifetime_expired"])
+    .executeTakeFirstOrThrow();
+  return count;
 }
 
 /** Any row of the caller's, history included. */
@@ -184,13 +194,18 @@ export async function endLeases(db: Queries, ids: readonly string[]): Promise<bo
   return rows.length === ids.length;
 }
 
-/** Removes the history of sessions that were never handed out, once nothing of them is on a node. */
+const UNBORN: EndReason = "error";
+
+/**
+ * Removes the history of sessions that came to nothing before they were handed out, once nothing of them is on a node.
+ * One that its caller destroyed keeps its history.
+ */
 export async function forgetUnborn(db: Queries, ids: readonly string[]): Promise<void> {
   await db
     .deleteFrom("sessions")
     .where("id", "in", ids)
     .where("incarnation", "=", 0)
-    .where("ended_at", "is not", null)
+    .where("end_reason", "=", UNBORN)
     .where("machine_released_at", "is not", null)
     .execute();
 }

@@ -16,7 +16,7 @@ import { AgentClient } from "../guest/client.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { NodeError } from "../node-error.ts";
-import { baselineKey } from "../snapshots/baselines.ts";
+import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import { introduce } from "./guest-state.ts";
@@ -35,7 +35,7 @@ const DISK_PER_START_BYTES = 64 * MIB;
 export interface StartDeps {
   config: NodeConfig;
   qemu: QemuRoot;
-  baselines: Map<string, Loadable>;
+  baselines: Baselines;
   snapshots: SnapshotTable;
   pool: WarmPool;
   namespaces: NamespacePool;
@@ -43,6 +43,9 @@ export interface StartDeps {
   table: MachineTable;
   log: Log;
 }
+
+/** Baselines of the current version were verified when the daemon started. */
+type Source = Loadable & { isVerified: boolean };
 
 /** Starting the same machine again answers with the same machine, also while the first start is under way. */
 export async function startMachine(deps: StartDeps, id: string, spec: StartSpec): Promise<Machine> {
@@ -83,12 +86,12 @@ async function admitAndStart(deps: StartDeps, id: string, spec: StartSpec): Prom
   }
 }
 
-async function findParent(deps: StartDeps, spec: StartSpec): Promise<Loadable> {
+async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
   if (spec.snapshot_id !== undefined) {
     const snapshot = await deps.snapshots.find(spec.snapshot_id);
     if (snapshot.manifest.size !== spec.size)
       throw new NodeError("invalid", `size: the snapshot is of size ${snapshot.manifest.size}`);
-    return snapshot;
+    return { ...snapshot, isVerified: false };
   }
   const baseline = deps.baselines.get(baselineKey(spec.template, spec.size));
   if (baseline) return baseline;
@@ -112,13 +115,14 @@ async function start(
   undo: UndoStack,
   id: string,
   spec: StartSpec,
-  source: Loadable,
+  source: Source,
 ): Promise<Machine> {
   const isBaseline = spec.snapshot_id === undefined;
   const warm = isBaseline && !spec.hold ? deps.pool.take(baselineKey(spec.template, spec.size)) : undefined;
   const machine = warm && (await startWarm(deps, undo, warm, id, spec));
   if (machine) return machine;
-  const loaded = await load(deps, undo, { id, spec, source, isVerified: isBaseline });
+  const { isVerified } = source;
+  const loaded = await load(deps, undo, { id, spec, source, isVerified });
   return await letRun(deps, undo, loaded);
 }
 

@@ -18,7 +18,7 @@ import type { ProcessIdentity } from "../host/process.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import type { Qmp } from "../qemu/qmp.ts";
-import type { Loadable } from "../snapshots/manifest.ts";
+import type { Baseline, Baselines } from "../snapshots/baselines.ts";
 import { resumeAs } from "./guest-state.ts";
 import { machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
@@ -55,7 +55,7 @@ interface Pool {
 export interface WarmPoolDeps {
   config: NodeConfig;
   qemu: QemuRoot;
-  baselines: Map<string, Loadable>;
+  baselines: Baselines;
   namespaces: NamespacePool;
   gate: DiskGate;
   log: Log;
@@ -86,8 +86,11 @@ export class WarmPool {
   }
 
   /** Ready machines per (template, size). */
-  get counts(): { key: string; ready: number }[] {
-    return [...this.#pools].map(([key, pool]) => ({ key, ready: pool.ready.length }));
+  get counts(): { template: string; size: string; ready: number }[] {
+    return [...this.#pools].flatMap(([key, { ready }]) => {
+      const manifest = this.#deps.baselines.get(key)?.manifest;
+      return manifest ? [{ template: manifest.template, size: manifest.size, ready: ready.length }] : [];
+    });
   }
 
   /** Fills and keeps fresh until told to stop, then ends what it holds. */
@@ -131,7 +134,7 @@ export class WarmPool {
     }
   }
 
-  async #make(baseline: Loadable): Promise<WarmMachine> {
+  async #make(baseline: Baseline): Promise<WarmMachine> {
     const { config, namespaces, gate, log } = this.#deps;
     const release = await gate.reserve(DISK_BYTES);
     const undo = new UndoStack();
@@ -146,7 +149,12 @@ export class WarmPool {
       undo.push("journal", () => removeEntry(config.dataDir, id));
       const dir = machineDir(config.dataDir, id);
       const parent = await prepareFiles(dir, slot, baseline);
-      const { process, qmp } = await launch(this.#deps, undo, { dir, slot, parent, isVerified: true });
+      const { process, qmp } = await launch(this.#deps, undo, {
+        dir,
+        slot,
+        parent,
+        isVerified: baseline.isVerified,
+      });
       const agent = new AgentClient(path.join(dir, "run/agent.sock"));
       const warm = { id, slot, process, qmp, agent, undo };
       await warmUp(warm);
