@@ -5,12 +5,29 @@ import { type Control, eventually, startControl } from "../control.test-support.
 let control: Control;
 let foreign: string;
 let foreignSession: string;
+/** What the other organisation has, by the parameter of a path that names it. */
+let theirs: Record<string, string>;
 beforeAll(async () => {
   control = await startControl();
   foreign = await control.addKey();
   foreignSession = await control.createLive({ name: "theirs" }, foreign);
+  theirs = await saveStateOf(foreignSession, foreign);
 });
 afterAll(() => control.close());
+
+async function saveStateOf(id: string, key: string): Promise<Record<string, string>> {
+  const kept = await control.ask(`POST /v1/sessions/${id}/checkpoints`, { key });
+  const name = "saved";
+  await control.ask(`POST /v1/sessions/${id}/templates`, { key, body: { name } });
+  return { id, cid: kept.body.checkpoint_id, name };
+}
+
+/** A call with the parameters of its path filled in, all the same or each its own. */
+function fill(call: string, values: string | Record<string, string>): string {
+  return call.replace(/:(id|cid|name)\b/, (_all, name: string) =>
+    typeof values === "string" ? values : (values[name] ?? ""),
+  );
+}
 
 /** Every endpoint that wants a credential, with a body that it would accept. */
 const ENDPOINTS: [call: string, body?: object][] = [
@@ -25,14 +42,26 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/sessions/exec", { language: "python", code: "" }],
   ["POST /v1/sessions/:id/pause"],
   ["POST /v1/sessions/:id/resume"],
+  ["POST /v1/sessions/:id/fork"],
+  ["POST /v1/sessions/:id/checkpoints"],
+  ["GET /v1/sessions/:id/checkpoints"],
+  ["POST /v1/sessions/:id/restore", { checkpoint_id: "a" }],
+  ["POST /v1/sessions/:id/templates", { name: "mine" }],
+  ["GET /v1/checkpoints"],
+  ["GET /v1/checkpoints/:cid"],
+  ["POST /v1/checkpoints/:cid/sessions"],
+  ["DELETE /v1/checkpoints/:cid"],
+  ["GET /v1/templates"],
+  ["GET /v1/templates/:name"],
+  ["DELETE /v1/templates/:name"],
   ["POST /v1/sessions/batch/exec", { session_ids: ["a"], command: ["true"] }],
   ["GET /v1/no/such/path"],
 ];
-const BY_ID = ENDPOINTS.filter(([call]) => call.includes(":id"));
+const BY_ID = ENDPOINTS.filter(([call]) => call.includes("/:"));
 
 test("the suite knows every endpoint of the server", async () => {
   const { body } = await control.ask("GET /v1/openapi.json");
-  const known = new Set(ENDPOINTS.map(([call]) => call.split("?")[0]?.replace(":id", "{id}")));
+  const known = new Set(ENDPOINTS.map(([call]) => call.split("?")[0]?.replace(/:(\w+)/, "{$1}")));
   const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
   );
@@ -40,7 +69,7 @@ test("the suite knows every endpoint of the server", async () => {
 });
 
 describe.each(ENDPOINTS)("%s", (call, body) => {
-  const concrete = call.replace(":id", randomId());
+  const concrete = fill(call, randomId());
 
   test.each([
     ["no key", null, {}],
@@ -59,8 +88,9 @@ describe.each(ENDPOINTS)("%s", (call, body) => {
 
 describe.each(BY_ID)("%s", (call, body) => {
   test("answers the same to a foreign, a nonexistent and a malformed id", async () => {
-    const ids = [foreignSession, randomId(), "nope", "UPPERCASEUPPERCASEUPP", "%00", "..%2f.."];
-    const answers = await Promise.all(ids.map((id) => control.ask(call.replace(":id", id), { body })));
+    const unknown = { id: randomId(), cid: `chk_${randomId()}`, name: "unknown@7" };
+    const ids = [theirs, unknown, "nope", "UPPERCASEUPPERCASEUPP", "%00", "..%2f.."];
+    const answers = await Promise.all(ids.map((id) => control.ask(fill(call, id), { body })));
     for (const { status, body: answer, headers } of answers) {
       expect(status).toBe(404);
       expect(answer).toEqual(answers[0]?.body);
@@ -73,8 +103,14 @@ describe.each(BY_ID)("%s", (call, body) => {
     expect((await control.ask(`GET /v1/sessions/${foreignSession}`, { key: foreign })).body.state).toBe(
       "live",
     );
+    expect(await stillThere(theirs, foreign)).toEqual([200, 200]);
   });
 });
+
+async function stillThere({ cid, name }: Record<string, string>, key: string): Promise<number[]> {
+  const paths = [`checkpoints/${cid}`, `templates/${name}`];
+  return await Promise.all(paths.map(async (path) => (await control.ask(`GET /v1/${path}`, { key })).status));
+}
 
 test("a revoked and an expired key soon answer as an unknown one", async () => {
   for (const column of ["revoked_at", "expires_at"]) {
@@ -104,6 +140,7 @@ test("lists show the caller's own sessions only", async () => {
 test("a suspended organisation reads what it has, and every write is forbidden", async () => {
   const key = await control.addKey();
   const id = await control.createLive({}, key);
+  const own = await saveStateOf(id, key);
   const { org_id: orgId } = (await control.ask("GET /v1/org", { key })).body;
   const suspend = (to: boolean) =>
     control.sql.query("update orgs set suspended = $1 where id = $2", [to, orgId]);
@@ -112,7 +149,7 @@ test("a suspended organisation reads what it has, and every write is forbidden",
     expect((await control.ask("DELETE /v1/sessions/none", { key })).status).toBe(403);
   });
   for (const [call, body] of ENDPOINTS) {
-    const { status, body: answer } = await control.ask(call.replace(":id", id), { key, body });
+    const { status, body: answer } = await control.ask(fill(call, own), { key, body });
     const expected = /^GET .*no\/such/.test(call) ? 404 : call.startsWith("GET ") ? 200 : 403;
     expect([call, status]).toEqual([call, expected]);
     if (status === 403)

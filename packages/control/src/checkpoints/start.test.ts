@@ -1,0 +1,232 @@
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+
+let control: Control;
+let parent: string;
+let chk: string;
+beforeAll(async () => {
+  control = await startControl();
+  parent = await control.createLive({
+    ...{ size: "medium", env: { A: "1", B: "2" }, labels: { a: "b" }, no_sudo: true, name: "parent" },
+    ...{ external_id: "ext", idle_timeout_ms: 60_000, destroy_on_completion: true },
+  });
+  chk = (await control.ask(`POST /v1/sessions/${parent}/checkpoints`)).body.checkpoint_id;
+  await control.ask(`DELETE /v1/sessions/${parent}`);
+});
+afterEach(async () => {
+  control.node.onStart = () => {};
+  await control.destroyAll();
+});
+afterAll(() => control.close());
+
+const start = (body?: object, query = "") =>
+  control.ask(`POST /v1/checkpoints/${chk}/sessions${query}`, { body });
+const create = (body: object) =>
+  control.ask("POST /v1/sessions", { body: { from_checkpoint: chk, ...body } });
+const specOf = (id: string) => control.node.machines.get(`${id}-1`)?.spec;
+
+test("a session is live when the call answers, with what the checkpoint gives", async () => {
+  const { status, body } = await start();
+  expect(status).toBe(200);
+  expect(body).toMatchObject({
+    state: "live",
+    size: "medium",
+    vcpus: 2,
+    env: { A: "1", B: "2" },
+    no_sudo: true,
+    egress: { mode: "allow", allow: [] },
+    on_pty_detach: "pause",
+  });
+  for (const field of ["name", "labels", "external_id", "idle_timeout_ms", "destroy_on_completion"]) {
+    expect(body).not.toHaveProperty(field);
+  }
+  expect(specOf(body.session_id)).toEqual({
+    template: "base",
+    size: "medium",
+    hostname: body.session_id,
+    no_sudo: true,
+    snapshot_id: chk,
+  });
+  expect((await control.exec(body.session_id)).status).toBe(200);
+});
+
+test("what the request says is added, or replaces", async () => {
+  const settings = {
+    ...{ name: "child", labels: { c: "d" }, external_id: "x", wake_on_http: false },
+    ...{ max_lifetime_ms: 60_000, idle_timeout_ms: 30_000, paused_ttl_ms: 40_000, on_pty_detach: "destroy" },
+  };
+  const { body } = await start({ ...settings, env: { B: "3", C: "4" } });
+  expect(body).toMatchObject({ ...settings, env: { A: "1", B: "3", C: "4" } });
+});
+
+test("two starts from one checkpoint are two sessions", async () => {
+  const [one, other] = await Promise.all([start(), start()]);
+  expect(one.body.session_id).not.toBe(other.body.session_id);
+  expect([one.body.state, other.body.state]).toEqual(["live", "live"]);
+});
+
+test("where the time went is told to who asks", async () => {
+  const { body } = await start({}, "?timing=true");
+  expect(body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4 });
+});
+
+test.each([
+  [{ name: "" }, 400, /^name: must be 1 to 128/],
+  [{ max_lifetime_ms: 1000, paused_ttl_ms: -1 }, 400, /^paused_ttl_ms: must not be negative/],
+  [{ env: { A: "x".repeat(65_536) } }, 400, /^env: must be at most 65536 bytes/],
+  [
+    { env: { C: "x".repeat(65_533) } },
+    400,
+    /^env: must be at most 65536 bytes together with the checkpoint's/,
+  ],
+  [{ egress: { mode: "alow" } }, 400, /^egress\.mode: must be one of/],
+  [{ secrets: { S: "x" } }, 503, /^secrets: this server has no encryption key/],
+  [{ connections: [{}] }, 400, /^connections: is not supported/],
+  [{ project_id: "prj_x" }, 404, /^project_id: no project/],
+])("%j is refused", async (body, status, message) => {
+  const answer = await start(body);
+  expect(answer.status).toBe(status);
+  expect(answer.body.error).toMatch(message);
+  expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
+});
+
+test("a name that is taken is a conflict", async () => {
+  await control.create({ name: "taken" });
+  const answer = await start({ name: "taken" });
+  expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
+});
+
+test("a start takes a slot", async () => {
+  await Promise.all(Array.from({ length: 10 }, () => control.create()));
+  const answer = await start();
+  expect([answer.status, answer.body.code]).toEqual([429, "account_concurrency_exceeded"]);
+});
+
+test.each([
+  ["disk_pressure", 503, "node_disk_pressure"],
+  ["no_capacity", 503, "unavailable"],
+  ["agent_unavailable", 503, "session_unavailable"],
+  ["snapshot_damaged", 500, "internal"],
+  ["snapshot_not_found", 500, "internal"],
+] as const)("a node that refuses with %s leaves nothing behind", async (code, status, shown) => {
+  control.node.onStart = () => {
+    throw new Refusal(code);
+  };
+  const answer = await start({ name: "gone" });
+  expect([answer.status, answer.body.code]).toEqual([status, shown]);
+  expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
+  expect(control.node.machines.size).toBe(0);
+  const { rows } = await control.sql.query("select from sessions where name = 'gone'");
+  expect(rows).toEqual([]);
+  expect(control.node.snapshots.has(chk)).toBe(true);
+});
+
+test("a node that is away is told, and nothing stays", async () => {
+  await control.node.goDown();
+  const answer = await start();
+  expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
+  await control.node.listen();
+  await eventually(async () => expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0));
+}, 15_000);
+
+test("a session that is destroyed while it starts ends the request", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  control.node.onStart = () => promise;
+  const asked = start();
+  const id = await eventually(async () => {
+    const { body } = await control.ask("GET /v1/sessions?state=creating");
+    expect(body.sessions).toHaveLength(1);
+    return body.sessions[0].session_id;
+  });
+  expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
+  resolve();
+  expect((await asked).status).toBe(410);
+  await eventually(() => expect(control.node.machines.size).toBe(0));
+});
+
+/** Longer than the lease, so that it must have been renewed. */
+test("a start that takes long is not given up", async () => {
+  control.node.onStart = () => new Promise((resolve) => setTimeout(resolve, 6_500));
+  expect((await start()).body.state).toBe("live");
+}, 15_000);
+
+test("a start whose process died is cleared away, since nobody was told of it", async () => {
+  const { promise } = Promise.withResolvers<void>();
+  control.node.onStart = () => promise;
+  const id = randomId();
+  await control.sql.query(
+    `insert into sessions (id, org_id, origin, state, size, template, egress, no_sudo, on_pty_detach, paused_ttl_ms,
+      destroy_on_completion, command_capture, wake_on_http, origin_snapshot_id, provision_claimed_until, destroy_after)
+     select $1, org_id, 'api', 'creating', 'medium', 'base', '{"mode":"allow","allow":[]}', false, 'pause', 1, false,
+      'hash', true, $2, now() + interval '5 minutes', now() - interval '1 second' from api_keys order by created_at limit 1`,
+    [id, chk],
+  );
+  await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
+});
+
+describe("create with from_checkpoint", () => {
+  test("answers at once and becomes live from the checkpoint", async () => {
+    const { status, body } = await create({ env: { B: "3" } });
+    expect([status, body.state]).toEqual([200, "creating"]);
+    expect(body).toMatchObject({ size: "medium", env: { A: "1", B: "3" }, no_sudo: true });
+    await control.until(body.session_id, "live");
+    expect(specOf(body.session_id)?.snapshot_id).toBe(chk);
+  });
+
+  test("takes the size of the checkpoint, and no other", async () => {
+    expect((await create({ size: "medium" })).status).toBe(200);
+    const answer = await create({ size: "large" });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.body.error).toMatch(/^size: must be "medium", the size of the checkpoint/);
+  });
+
+  test("takes no template beside it", async () => {
+    const answer = await create({ template: "base" });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect((await create({ template: "" })).status).toBe(200);
+  });
+
+  test("does not find what is unknown or another organisation's", async () => {
+    const key = await control.addKey();
+    const answers = [
+      await control.ask("POST /v1/sessions", { key, body: { from_checkpoint: chk } }),
+      await create({ from_checkpoint: `chk_${randomId()}` }),
+      await create({ from_checkpoint: "x" }),
+      await create({ from_checkpoint: "" }),
+    ];
+    for (const { status, body } of answers) {
+      expect([status, body.code]).toEqual([404, "not_found"]);
+      expect(body.error).toMatch(/^from_checkpoint: no checkpoint/);
+    }
+  });
+
+  test("is replayed by its Idempotency-Key, also after the checkpoint is gone", async () => {
+    const other = await control.createLive();
+    const made = await control.ask(`POST /v1/sessions/${other}/checkpoints`);
+    const ask = () =>
+      control.ask("POST /v1/sessions", {
+        body: { from_checkpoint: made.body.checkpoint_id },
+        headers: { "idempotency-key": "once" },
+      });
+    const first = await ask();
+    await control.until(first.body.session_id, "live");
+    await control.ask(`DELETE /v1/checkpoints/${made.body.checkpoint_id}`);
+    const again = await ask();
+    expect([again.status, again.body.session_id]).toEqual([200, first.body.session_id]);
+  });
+
+  test("goes on when the checkpoint is deleted while it starts", async () => {
+    const other = await control.createLive();
+    const made = await control.ask(`POST /v1/sessions/${other}/checkpoints`);
+    const snapshot = made.body.checkpoint_id;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    control.node.onStart = () => promise;
+    const id = await control.create({ from_checkpoint: snapshot });
+    expect((await control.ask(`DELETE /v1/checkpoints/${snapshot}`)).status).toBe(204);
+    expect(control.node.snapshots.has(snapshot)).toBe(true);
+    resolve();
+    await control.until(id, "live");
+  });
+});
