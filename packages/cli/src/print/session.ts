@@ -2,7 +2,7 @@ import type { SessionRecord } from "@vivarium/sdk";
 import { noPaint, type Paint, paintState } from "./paint.ts";
 import { renderPairs } from "./pairs.ts";
 import { renderFields, renderTable, withoutEmptyColumns } from "./table.ts";
-import { formatAge } from "./time.ts";
+import { formatAge, formatAhead } from "./time.ts";
 
 const HEADINGS = ["ID", "STATE", "SIZE", "TEMPLATE", "AGE", "NAME", "DETAIL"];
 
@@ -29,7 +29,7 @@ export function detailOf(session: SessionRecord, now: Date): string {
   const told = session.end_reason ?? session.status_reason ?? session.status_detail;
   if (told !== undefined) return told;
   const since = session.paused_at && `for ${formatAge(now.getTime() - Date.parse(session.paused_at))}`;
-  const until = session.wake_at && `wakes in ${formatAge(Date.parse(session.wake_at) - now.getTime())}`;
+  const until = session.wake_at && `wakes in ${formatAhead(Date.parse(session.wake_at) - now.getTime())}`;
   return [since, until].filter(Boolean).join(", ");
 }
 

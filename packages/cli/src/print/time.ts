@@ -1,16 +1,33 @@
 const SECOND_MS = 1000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+const UNITS = [
+  { name: "d", ms: 24 * 60 * 60 * SECOND_MS },
+  { name: "h", ms: 60 * 60 * SECOND_MS },
+  { name: "m", ms: 60 * SECOND_MS },
+  { name: "s", ms: SECOND_MS },
+];
 
 /** `5s`, `12m`, `3h`, `2d`: one figure is enough in a list. */
 export function formatAge(ms: number): string {
-  if (ms < MINUTE_MS) return `${Math.max(0, Math.floor(ms / SECOND_MS))}s`;
-  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)}m`;
-  if (ms < DAY_MS) return `${Math.floor(ms / HOUR_MS)}h`;
-  return `${Math.floor(ms / DAY_MS)}d`;
+  return figures(ms)[0] ?? "0s";
+}
+
+/** `59s`, `1h59m`, `6d23h`: with one figure alone, two hours ahead would be one hour a moment later. */
+export function formatAhead(ms: number): string {
+  return figures(ms).join("") || "0s";
 }
 
 export function formatSeconds(ms: number): string {
   return `${(ms / SECOND_MS).toFixed(ms < 10 * SECOND_MS ? 2 : 1)} s`;
+}
+
+/** The largest unit that fits, and the one below it unless that is zero. */
+function figures(ms: number): string[] {
+  const largest = UNITS.findIndex((unit) => ms >= unit.ms);
+  if (largest < 0) return [];
+  let left = ms;
+  return UNITS.slice(largest, largest + 2).flatMap((unit) => {
+    const count = Math.floor(left / unit.ms);
+    left -= count * unit.ms;
+    return count > 0 ? [`${count}${unit.name}`] : [];
+  });
 }

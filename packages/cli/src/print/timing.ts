@@ -1,6 +1,6 @@
 import type { Terminal } from "../terminal.ts";
 
-/** Stages in the order in which they happen; what else the service sends comes after them, the total last. */
+/** Stages in the order in which they happen; what else the service sends comes after them, sums last. */
 const STAGES = [
   "queue",
   "place",
@@ -9,10 +9,13 @@ const STAGES = [
   "memory",
   "disk",
   "publish",
-  "stopped",
+  "capture",
+  "start",
   "load",
   "handshake",
 ];
+/** Sums over stages: how long a guest stood still, and everything. */
+const SUMS = ["stopped", "total"];
 
 /** Milliseconds per stage. */
 export type Timing = Readonly<Record<string, number | undefined>>;
@@ -20,7 +23,7 @@ export type Timing = Readonly<Record<string, number | undefined>>;
 /** `queue 1 ms, load 40 ms, total 60 ms` */
 export function renderTiming(timing: Timing): string {
   const rank = (stage: string) => {
-    if (stage === "total") return STAGES.length + 1;
+    if (SUMS.includes(stage)) return STAGES.length + 1 + SUMS.indexOf(stage);
     const place = STAGES.indexOf(stage);
     return place < 0 ? STAGES.length : place;
   };
