@@ -53,7 +53,7 @@ export const START_COUNTER = [
 
 /** Prints what the counter holds in memory, as "token count". */
 export const TELL_MEMORY = (signal: "USR1" | "USR2" = "USR1") =>
-  `rm -f /workspace/memory; pkill -${signal} -f counter.py; until [ -e /workspace/memory ]; do sleep 0.1; done; cat /workspace/memory`;
+  `rm -f /workspace/memory; pkill -${signal} -f '[c]ounter.py'; until [ -e /workspace/memory ]; do sleep 0.1; done; cat /workspace/memory`;
 
 /** Whole numbers from 1 without a gap or a repeat; answers with the last one. */
 export function lastCount(log: string): number {
