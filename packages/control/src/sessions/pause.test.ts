@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../app.ts";
-import { type Answer, type Control, eventually, silentLog, startControl } from "../control.test-support.ts";
+import { type Answer, type Control, eventually, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
 import { type Output, Refusal } from "../scripted-node.test-support.ts";
 
 let control: Control;

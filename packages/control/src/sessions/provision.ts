@@ -83,7 +83,7 @@ async function startWithin(
   session: SessionRow,
   cancelled: AbortSignal,
 ): Promise<Outcome> {
-  const remainingMs = session.created_at.getTime() + LIMITS.provisionMs - Date.now();
+  const remainingMs = LIMITS.provisionMs - ageMs(session);
   const deadline = AbortSignal.timeout(Math.max(remainingMs, 0));
   const signal = AbortSignal.any([cancelled, deadline]);
   while (!signal.aborted) {

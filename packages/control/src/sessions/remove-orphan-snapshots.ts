@@ -20,8 +20,6 @@ export interface OrphanDeps {
   snapshotOwners: readonly SnapshotOwners[];
   /** Snapshots that no row names, and since when. */
   orphansSince: Map<string, number>;
-  /** Shorter only where a test cannot wait. */
-  orphanGraceMs?: number;
 }
 
 export const sessionSnapshots: SnapshotOwners = (db, ids) => findSnapshotsInUse(db, ids);
@@ -39,7 +37,7 @@ async function removeIfOld(deps: OrphanDeps, id: string): Promise<void> {
   const now = performance.now();
   const since = deps.orphansSince.get(id) ?? now;
   deps.orphansSince.set(id, since);
-  if (now - since < (deps.orphanGraceMs ?? GRACE_MS)) return;
+  if (now - since < GRACE_MS) return;
   deps.log.info({ snapshot_id: id }, "removing a snapshot that nobody keeps");
   await deps.nodes.deleteSnapshot(id);
 }

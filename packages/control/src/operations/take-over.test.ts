@@ -1,0 +1,262 @@
+/** What becomes of operations whose process died, and of what it left on the node. */
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createApp } from "../app.ts";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
+import { openDatabase } from "../db/pool.ts";
+import { NodeClient } from "../fleet/node-client.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+import { removeOrphanSnapshots, sessionSnapshots } from "../sessions/remove-orphan-snapshots.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterEach(async () => {
+  control.node.onStart = () => {};
+  control.node.onSnapshot = () => {};
+  await control.destroyAll();
+});
+afterAll(() => control.close());
+
+const pause = (id: string) => control.ask(`POST /v1/sessions/${id}/pause`);
+const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
+const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
+
+/** The row that a process leaves behind when it dies in the middle of an operation. */
+async function leaveOperation(id: string, op: string, input: object = {}, claimedFor = "-1 second") {
+  await control.sql.query(
+    `update sessions set op = $2, op_id = 'of-the-dead', op_input = $3, op_claimed_until = now() + $4::interval
+     where id = $1`,
+    [id, op, JSON.stringify(input), claimedFor],
+  );
+}
+
+async function rowOf(id: string) {
+  const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
+  return rows[0];
+}
+
+const untilOver = (id: string) => eventually(async () => expect((await rowOf(id)).op).toBeNull());
+
+/** A session whose capture is durable and whose machine stands still, as a pause has it before it is committed. */
+async function createCaptured(): Promise<{ id: string; snapshotId: string }> {
+  const id = await control.createLive();
+  const snapshotId = `pau_${randomId()}`;
+  const nodes = new NodeClient(control.node.socketPath);
+  // Its process holds the session meanwhile.
+  await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" }, "1 hour");
+  const spec = { machine_id: `${id}-1`, after: "hold" } as const;
+  await nodes.putSnapshot(snapshotId, spec, new AbortController().signal);
+  nodes.close();
+  return { id, snapshotId };
+}
+
+async function createPaused(): Promise<string> {
+  const id = await control.createLive();
+  expect((await pause(id)).status).toBe(200);
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  return id;
+}
+
+describe("a pause whose process died", () => {
+  test("before the node heard of it is carried out", async () => {
+    const id = await control.createLive();
+    const snapshotId = `pau_${randomId()}`;
+    await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
+    await control.until(id, "paused");
+    expect(await rowOf(id)).toMatchObject({ snapshot_id: snapshotId, op: null, op_id: null, op_input: null });
+    await eventually(() => expect(machinesOf(id)).toEqual([]));
+    expect((await control.exec(id)).status).toBe(200);
+  });
+
+  test("once the state was durable is committed with that state", async () => {
+    const { id, snapshotId } = await createCaptured();
+    await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
+    await control.until(id, "paused");
+    expect([(await rowOf(id)).snapshot_id, [...control.node.snapshots.keys()]]).toEqual([
+      snapshotId,
+      [snapshotId],
+    ]);
+  });
+
+  test("is committed although the host has lost the machine since", async () => {
+    const { id, snapshotId } = await createCaptured();
+    control.node.machines.delete(`${id}-1`);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect((await read(id)).state).toBe("live");
+    await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
+    await control.until(id, "paused");
+    expect((await control.exec(id)).status).toBe(200);
+  });
+
+  test("keeps the wake and the reason it was asked with", async () => {
+    const id = await control.createLive({ max_lifetime_ms: 3_600_000 });
+    const wakeAt = new Date(Date.now() + 60_000).toISOString();
+    await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause", wake_at: wakeAt });
+    expect((await control.until(id, "paused")).body.wake_at).toBe(wakeAt);
+    const expiring = await control.createLive();
+    await leaveOperation(expiring, "pause", { snapshot_id: `pau_${randomId()}`, event: "max_lifetime" });
+    await control.until(expiring, "lifetime_expired");
+  });
+
+  test("is taken back when the node cannot save, and the machine goes on", async () => {
+    const { id, snapshotId } = await createCaptured();
+    control.node.onSnapshot = () => {
+      throw new Refusal("capture_failed");
+    };
+    await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
+    await untilOver(id);
+    expect([(await read(id)).state, control.node.snapshots.size]).toEqual(["live", 0]);
+    expect(control.node.machines.get(`${id}-1`)?.state).toBe("running");
+    expect((await control.exec(id)).status).toBe(200);
+  });
+
+  test("while the node is away waits for it", async () => {
+    const id = await control.createLive();
+    await control.node.goDown();
+    await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause" });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect((await rowOf(id)).op).toBe("pause");
+    await control.node.listen();
+    await control.until(id, "paused");
+  });
+});
+
+describe("a wake whose process died", () => {
+  test("before the node heard of it is carried out", async () => {
+    const id = await createPaused();
+    await leaveOperation(id, "wake", { event: "resume" });
+    await control.until(id, "live");
+    expect(machinesOf(id)).toEqual([`${id}-2`]);
+  });
+
+  test("once the machine ran is committed with that machine", async () => {
+    const id = await createPaused();
+    const nodes = new NodeClient(control.node.socketPath);
+    await leaveOperation(id, "wake", { event: "resume" }, "1 hour");
+    const { snapshot_id } = await rowOf(id);
+    const spec = { template: "base", size: "small", hostname: id, no_sudo: false, snapshot_id, resume: true };
+    await nodes.startMachine(`${id}-2`, spec, new AbortController().signal);
+    nodes.close();
+    let starts = 0;
+    control.node.onStart = () => {
+      starts += 1;
+    };
+    // As long as its process may be alive, its machine stays and nobody else acts.
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect([machinesOf(id), starts]).toEqual([[`${id}-2`], 0]);
+    await leaveOperation(id, "wake", { event: "resume" });
+    await control.until(id, "live");
+    expect([machinesOf(id), starts, (await rowOf(id)).incarnation]).toEqual([[`${id}-2`], 1, 2]);
+  });
+
+  test("is taken back when the node refuses, and leaves no machine", async () => {
+    const id = await createPaused();
+    control.node.onStart = () => {
+      throw new Refusal("snapshot_damaged");
+    };
+    await leaveOperation(id, "wake", { event: "resume" });
+    await untilOver(id);
+    expect([(await read(id)).state, machinesOf(id)]).toEqual(["paused", []]);
+  });
+});
+
+test("an operation whose process lives is left alone, and a request waits for it", async () => {
+  const id = await control.createLive();
+  await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause" }, "1 hour");
+  const waiting = control.exec(id);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect([(await rowOf(id)).op_id, control.node.snapshots.size]).toEqual(["of-the-dead", 0]);
+  await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause" });
+  const { status, body } = await waiting;
+  expect([status, body.exit_code]).toEqual([200, 0]);
+});
+
+test("an operation that a destroy overtook is nobody's to take over", async () => {
+  const { id } = await createCaptured();
+  expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
+  expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect((await rowOf(id)).state).toBe("destroyed");
+  expect(control.node.snapshots.size).toBe(0);
+});
+
+test("a process that is told to stop leaves its operation to the next", async () => {
+  const id = await control.createLive();
+  const other = await createApp(control.settings, silentLog);
+  const captured = Promise.withResolvers<void>();
+  const capturing = Promise.withResolvers<void>();
+  control.node.onSnapshot = async () => {
+    capturing.resolve();
+    await captured.promise;
+  };
+  const answer = other.server.inject({
+    method: "POST",
+    url: `/v1/sessions/${id}/pause`,
+    headers: { authorization: `Bearer ${control.key}` },
+  });
+  await capturing.promise;
+  const closed = other.close();
+  control.node.onSnapshot = () => {};
+  expect((await answer).statusCode).toBe(503);
+  await closed;
+  captured.resolve();
+  await control.until(id, "paused");
+  expect((await control.exec(id)).status).toBe(200);
+});
+
+describe("the reconcile", () => {
+  test("lets a machine go on that stands still although its session is live", async () => {
+    const id = await control.createLive();
+    const machine = control.node.machines.get(`${id}-1`);
+    if (!machine) throw new Error("no machine");
+    machine.state = "held";
+    await eventually(() => expect(machine.state).toBe("running"));
+    await untilOver(id);
+  });
+
+  test("removes a machine that a wake left, and one that a pause left", async () => {
+    const id = await createPaused();
+    for (const number of [1, 2]) {
+      control.node.machines.set(`${id}-${number}`, { machine_id: `${id}-${number}`, state: "held" });
+    }
+    await eventually(() => expect(machinesOf(id)).toEqual([]));
+    await untilOver(id);
+    expect((await read(id)).state).toBe("paused");
+  });
+
+  test("keeps its hands off while an operation holds the session", async () => {
+    const { id, snapshotId } = await createCaptured();
+    control.node.machines.set(`${id}-2`, { machine_id: `${id}-2`, state: "held" });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect([machinesOf(id), control.node.machines.get(`${id}-1`)?.state]).toEqual([
+      [`${id}-1`, `${id}-2`],
+      "held",
+    ]);
+    await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
+    await control.until(id, "paused");
+    await eventually(() => expect(machinesOf(id)).toEqual([]));
+  });
+
+  test("deletes snapshots that no row names, a minute after it first saw them", async () => {
+    const kept = await createPaused();
+    const captured = await createCaptured();
+    const orphan = `pau_${randomId()}`;
+    const nodes = new NodeClient(control.node.socketPath);
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const { snapshot_id: saved } = await rowOf(kept);
+    await nodes.putSnapshot(orphan, { snapshot_id: saved }, new AbortController().signal);
+    const orphansSince = new Map<string, number>([["pau_gone", 0]]);
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince };
+    await removeOrphanSnapshots(deps);
+    expect([...orphansSince.keys()]).toEqual([orphan]);
+    expect(control.node.snapshots.has(orphan)).toBe(true);
+    for (const id of [orphan, saved, captured.snapshotId]) orphansSince.set(id, performance.now() - 60_001);
+    await removeOrphanSnapshots(deps);
+    expect([...control.node.snapshots.keys()].sort()).toEqual([saved, captured.snapshotId].sort());
+    nodes.close();
+    await db.destroy();
+  });
+});

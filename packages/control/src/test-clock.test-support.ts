@@ -1,0 +1,31 @@
+/** A clock for deadlines that a test moves; leases of processes stay on the real one. */
+import type pg from "pg";
+
+export class TestClock {
+  readonly #sql: pg.Client;
+
+  private constructor(sql: pg.Client) {
+    this.#sql = sql;
+  }
+
+  static async install(sql: pg.Client): Promise<TestClock> {
+    await sql.query(`
+      create table test_clock (ahead interval not null);
+      insert into test_clock values ('0');
+      create or replace function service_now() returns timestamptz language sql stable as
+        'select now() + (select ahead from test_clock)'`);
+    return new TestClock(sql);
+  }
+
+  async advance(ms: number): Promise<void> {
+    await this.#sql.query("update test_clock set ahead = ahead + make_interval(secs => $1)", [ms / 1000]);
+  }
+
+  /** The instant by this clock, so many milliseconds later. */
+  async at(laterMs = 0): Promise<string> {
+    const { rows } = await this.#sql.query("select service_now() + make_interval(secs => $1) as at", [
+      laterMs / 1000,
+    ]);
+    return (rows[0].at as Date).toISOString();
+  }
+}
