@@ -10,7 +10,7 @@ import { ApiError } from "../http/api-error.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
 import { startSpec } from "./provision.ts";
-import { decide, machineIdOf } from "./state.ts";
+import { decide, isAwaited, machineIdOf } from "./state.ts";
 import {
   endLeases,
   findSessionsById,
@@ -29,6 +29,11 @@ export function leasedColumns(): { destroy_after: Date; provision_claimed_until:
     destroy_after: new Date(Date.now() + LEASE_MS),
     provision_claimed_until: new Date(Date.now() + LIMITS.provisionMs),
   };
+}
+
+/** Leased, and not handed out: when the lease runs out, nobody waits for it any more. */
+export function isUnborn(session: SessionRow): boolean {
+  return session.origin === "api" && isAwaited(session.state);
 }
 
 export interface Ready {

@@ -8,6 +8,7 @@ import { deleteOldIdempotencyKeys } from "./idempotency-store.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
 import { releaseSession } from "./release-session.ts";
 import { type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
+import { discard, isUnborn } from "./start-together.ts";
 import {
   claimOrphanedProvisions,
   deleteOldHistory,
@@ -32,7 +33,10 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   "reconcile machines": reconcileMachines,
   "remove orphan snapshots": removeOrphanSnapshots,
   "destroy due sessions": async (deps) => {
-    await Promise.all((await listDueForDestroy(deps.db)).map((session) => destroySession(deps, session)));
+    const due = await listDueForDestroy(deps.db);
+    await Promise.all(
+      due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
+    );
   },
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));

@@ -1,0 +1,86 @@
+/** A control plane in a process of its own beside the one of the test, on the same database and node: one to be killed. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { type Control, eventually } from "./control.test-support.ts";
+
+export class MortalControl {
+  readonly #child: ChildProcess;
+  readonly #url: string;
+  readonly #key: string;
+  /** The signal it died of. */
+  readonly died: Promise<NodeJS.Signals | null>;
+
+  constructor(child: ChildProcess, url: string, key: string) {
+    this.#child = child;
+    this.#url = url;
+    this.#key = key;
+    this.died = new Promise((resolve) => child.once("exit", (_code, signal) => resolve(signal)));
+  }
+
+  /** The answer's status and body, or "broken" when the process died over the request. */
+  async ask(call: string, body?: object): Promise<{ status: number; body: unknown } | "broken"> {
+    const [method, target = ""] = call.split(" ");
+    try {
+      const response = await fetch(this.#url + target, {
+        method,
+        headers: { authorization: `Bearer ${this.#key}` },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+      return { status: response.status, body: await response.json() };
+    } catch {
+      return "broken";
+    }
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+/** Lets `work` use a process that kills itself the first time it gets to `crashAt`. */
+export async function withMortal<T>(
+  control: Control,
+  crashAt: string,
+  work: (mortal: MortalControl) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, nodeSocket, controlDir } = control.settings;
+  const dataDir = mkdtempSync(path.join(tmpdir(), "mortal-"));
+  // Its own: what it remembers of its crash is nobody else's.
+  cpSync(controlDir, path.join(dataDir, "control"), { recursive: true });
+  const listen = `127.0.0.1:${await freePort()}`;
+  const child = spawn(process.execPath, [new URL("./main.ts", import.meta.url).pathname], {
+    stdio: ["ignore", "ignore", "inherit"],
+    env: {
+      DATABASE_URL: databaseUrl,
+      VIV_NODE_SOCKET: nodeSocket,
+      VIV_DATA_DIR: dataDir,
+      VIV_LISTEN: listen,
+      VIV_CONTROL_USER: "",
+      VIV_LOG_LEVEL: "silent",
+      VIV_CRASH_AT: crashAt,
+    },
+  });
+  const mortal = new MortalControl(child, `http://${listen}`, control.key);
+  try {
+    await eventually(async () => {
+      if ((await mortal.ask("GET /v1/org")) === "broken") throw new Error("the process does not listen yet");
+    }, 30_000);
+    return await work(mortal);
+  } finally {
+    mortal.kill();
+    await mortal.died;
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no port was given");
+  return address.port;
+}

@@ -1,0 +1,206 @@
+/** What becomes of an operation whose process is killed at a named point (security.md C8): another process ends it. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { withMortal } from "../mortal-control.test-support.ts";
+
+const PATIENCE_MS = 60_000;
+/** Claims and leases last five seconds, and the machine may be busy. */
+const TAKEN_OVER_MS = 20_000;
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+  await control.sql.query("update orgs set concurrent_sessions = 100");
+});
+afterAll(() => control.close());
+
+const rowOf = async (id: string) =>
+  (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
+const childrenOf = async (id: string) =>
+  (await control.sql.query("select * from sessions where parent_session_id = $1", [id])).rows;
+const machinesOf = (id: string) =>
+  [...control.node.machines]
+    .filter(([name]) => name.startsWith(id))
+    .map(([name, { state }]) => [name.slice(id.length + 1), state]);
+/** Snapshots that were made from the session's machines. */
+const snapshotsOf = (id: string, kind: string) =>
+  [...control.node.snapshots.values()].filter(
+    ({ snapshot_id, spec }) =>
+      snapshot_id.startsWith(kind) && spec && "machine_id" in spec && spec.machine_id.startsWith(id),
+  );
+const checkpointOf = async (id: string): Promise<string> =>
+  (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
+
+/** The request is answered by nobody: its process dies at the point, once the intent is written. */
+async function killAt(point: string, call: string, body?: object): Promise<void> {
+  await withMortal(control, point, async (mortal) => {
+    expect(await mortal.ask(call, body)).toBe("broken");
+    expect(await mortal.died).toBe("SIGKILL");
+  });
+}
+
+async function untilFree(id: string): Promise<void> {
+  await eventually(async () => expect((await rowOf(id)).op).toBe(null), TAKEN_OVER_MS);
+}
+
+describe.concurrent("killed at", () => {
+  test.each(["fork.intent", "fork.captured", "fork.children"])(
+    "%s: no child stays, nor what they come from",
+    async (point) => {
+      const id = await control.createLive();
+      await killAt(point, `POST /v1/sessions/${id}/fork`, { count: 2 });
+      const made = (await childrenOf(id)).map((child) => child.id);
+      expect(made).toHaveLength(2);
+      await untilFree(id);
+      await eventually(async () => {
+        expect(await childrenOf(id)).toEqual([]);
+        expect(made.flatMap(machinesOf)).toEqual([]);
+        expect(snapshotsOf(id, "frk_")).toEqual([]);
+      }, TAKEN_OVER_MS);
+      expect(machinesOf(id)).toEqual([["1", "running"]]);
+      expect((await control.ask(`POST /v1/sessions/${id}/fork`)).status).toBe(200);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "fork.commit: the children are live and stay, what they come from goes",
+    async () => {
+      const id = await control.createLive();
+      await killAt("fork.commit", `POST /v1/sessions/${id}/fork`, { count: 2 });
+      await untilFree(id);
+      expect(snapshotsOf(id, "frk_")).toEqual([]);
+      const children = await childrenOf(id);
+      expect(children.map(({ state, destroy_after }) => [state, destroy_after])).toEqual([
+        ["live", null],
+        ["live", null],
+      ]);
+      for (const child of children) expect((await control.exec(child.id)).status).toBe(200);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "restore.intent: the session is as it was",
+    async () => {
+      const id = await control.createLive();
+      const chk = await checkpointOf(id);
+      await killAt("restore.intent", `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await untilFree(id);
+      expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
+      expect(machinesOf(id)).toEqual([["1", "running"]]);
+      expect((await control.exec(id)).status).toBe(200);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "restore.intent of a paused session: it is paused as it was, and wakes",
+    async () => {
+      const id = await control.createLive();
+      const chk = await checkpointOf(id);
+      await control.ask(`POST /v1/sessions/${id}/pause`);
+      await killAt("restore.intent", `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await untilFree(id);
+      expect(await rowOf(id)).toMatchObject({ state: "paused", incarnation: 1 });
+      expect((await control.exec(id)).status).toBe(200);
+      expect(machinesOf(id)).toEqual([["2", "running"]]);
+    },
+    PATIENCE_MS,
+  );
+
+  test.each(["restore.swap", "restore.release"])(
+    "%s: the session is at the checkpoint, on one machine that runs",
+    async (point) => {
+      const id = await control.createLive();
+      const chk = await checkpointOf(id);
+      await killAt(point, `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await untilFree(id);
+      expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 2 });
+      expect(machinesOf(id)).toEqual([["2", "running"]]);
+      expect(control.node.machines.get(`${id}-2`)?.spec?.snapshot_id).toBe(chk);
+      expect((await control.exec(id)).status).toBe(200);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "checkpoint.intent: nothing is kept",
+    async () => {
+      const id = await control.createLive();
+      await killAt("checkpoint.intent", `POST /v1/sessions/${id}/checkpoints`, { name: "a" });
+      await untilFree(id);
+      expect(snapshotsOf(id, "chk_")).toEqual([]);
+      expect((await control.ask(`GET /v1/sessions/${id}/checkpoints`)).body.checkpoints).toEqual([]);
+      expect((await control.ask(`POST /v1/sessions/${id}/checkpoints`, { body: { name: "a" } })).status).toBe(
+        200,
+      );
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "checkpoint.commit: the checkpoint is kept and can be started",
+    async () => {
+      const id = await control.createLive();
+      await killAt("checkpoint.commit", `POST /v1/sessions/${id}/checkpoints`);
+      expect((await rowOf(id)).op).toBe(null);
+      const { body } = await control.ask(`GET /v1/sessions/${id}/checkpoints`);
+      expect(body.checkpoints).toHaveLength(1);
+      const [{ checkpoint_id: chk }] = body.checkpoints;
+      expect((await control.ask(`POST /v1/checkpoints/${chk}/sessions`)).body.state).toBe("live");
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "save_template.intent: no version is taken",
+    async () => {
+      const id = await control.createLive();
+      await killAt("save_template.intent", `POST /v1/sessions/${id}/templates`, { name: "intent" });
+      await untilFree(id);
+      expect(snapshotsOf(id, "tpl_")).toEqual([]);
+      const again = await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "intent" } });
+      expect(again.body.versions).toEqual(["1"]);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "save_template.commit: the version is there",
+    async () => {
+      const id = await control.createLive();
+      await killAt("save_template.commit", `POST /v1/sessions/${id}/templates`, { name: "commit" });
+      expect((await rowOf(id)).op).toBe(null);
+      expect((await control.ask("GET /v1/templates/commit")).body.versions).toEqual(["1"]);
+      expect(await control.createLive({ template: "commit" })).toEqual(expect.any(String));
+    },
+    PATIENCE_MS,
+  );
+});
+
+test(
+  "killed while the new machine of a restore is loaded: the old one goes on, the new one goes",
+  async () => {
+    const id = await control.createLive();
+    const chk = await checkpointOf(id);
+    const loading = Promise.withResolvers<void>();
+    const loaded = Promise.withResolvers<void>();
+    control.node.onStart = () => {
+      loading.resolve();
+      return loaded.promise;
+    };
+    await withMortal(control, "none", async (mortal) => {
+      const asked = mortal.ask(`POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await loading.promise;
+      mortal.kill();
+      loaded.resolve();
+      expect(await asked).toBe("broken");
+    });
+    control.node.onStart = () => {};
+    await untilFree(id);
+    expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
+    await eventually(() => expect(machinesOf(id)).toEqual([["1", "running"]]));
+  },
+  PATIENCE_MS,
+);
