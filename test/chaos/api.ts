@@ -1,6 +1,7 @@
 /** The interface as a client without retries or opinions sees it: a status, or nothing when the connection broke. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { ServiceFacts } from "../support/service.ts";
 
 const LIMIT_MS = 30_000;
@@ -42,10 +43,15 @@ export class Api {
     return this.call("POST", `/v1/sessions/${id}/exec`, { command, timeout_ms: 20_000 });
   }
 
+  /** Also while the service is still coming back from its last crash. */
   async deleteAll(): Promise<void> {
-    const { body } = await this.call("GET", "/v1/sessions?limit=500");
-    for (const { session_id } of body?.sessions ?? [])
-      await this.call("DELETE", `/v1/sessions/${session_id}`);
+    for (let attempt = 0; attempt < 30; attempt++) {
+      const { body } = await this.call("GET", "/v1/sessions?limit=500");
+      if (body?.sessions?.length === 0) break;
+      for (const { session_id } of body?.sessions ?? [])
+        await this.call("DELETE", `/v1/sessions/${session_id}`);
+      await sleep(500);
+    }
     const kept = await this.call("GET", "/v1/checkpoints?limit=500");
     for (const { checkpoint_id } of kept.body?.checkpoints ?? [])
       await this.call("DELETE", `/v1/checkpoints/${checkpoint_id}`);

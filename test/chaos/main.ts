@@ -47,6 +47,9 @@ async function randomKills(kills: number, batch: number): Promise<void> {
       const seen = await verify(service.facts, api, load);
       console.log(`${done} kills: ${seen}`);
     }
+  } catch (error) {
+    console.error(`FOUND: ${(error as Error).stack}`);
+    process.exitCode = 1;
   } finally {
     await load.rest();
     await api.deleteAll();
@@ -64,6 +67,9 @@ async function crashAt(point: string): Promise<void> {
     const seen = await verify(service.facts, api, load);
     console.log(`${point}: ${api.hasCrashed(point) ? "fired" : "NOT REACHED"}; ${seen}`);
     if (!api.hasCrashed(point)) process.exitCode = 1;
+  } catch (error) {
+    console.error(`FOUND: ${(error as Error).stack}`);
+    process.exitCode = 1;
   } finally {
     await load.rest();
     await api.deleteAll();

@@ -49,8 +49,12 @@ async function removeUnacknowledged(api: Api, load: Load): Promise<void> {
 
 async function checkContent(api: Api, known: Known): Promise<number> {
   const read = "cat /workspace/marks 2>/dev/null; echo --; cat /workspace/counter 2>/dev/null";
-  const { status, body } = await api.sh(known.id, read);
-  if (status !== 200) throw new Error(`${known.id} cannot be read: ${status} ${JSON.stringify(body)}`);
+  const body = await eventually(async () => {
+    const answer = await api.sh(known.id, read);
+    if (answer.status !== 200)
+      throw new Error(`${known.id} cannot be read: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
+  }, SETTLED_WITHIN_MS);
   const [marks = "", counter = ""] = (body.stdout as string).split("--\n");
   checkMarks(known, numbers(marks));
   checkCounter(known, numbers(counter));

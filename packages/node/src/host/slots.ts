@@ -3,6 +3,7 @@
  * made exclusively under /run, so that several services on one host never share one; it names the data directory
  * that owns it.
  */
+import { existsSync } from "node:fs";
 import { link, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
@@ -61,12 +62,21 @@ export async function freeSlot(slot: Slot): Promise<void> {
 
 /** Slots that belong to this owner, whatever became of their machines. */
 export async function slotsOf(owner: string): Promise<Slot[]> {
-  const names = await readdir(SLOTS_DIR).catch(() => []);
-  const slots: Slot[] = [];
-  for (const name of names) {
-    if (!/^\d+$/.test(name)) continue;
-    const holder = await readFile(path.join(SLOTS_DIR, name), "utf8").catch(() => "");
-    if (holder === owner) slots.push(slotOf(Number(name)));
-  }
-  return slots;
+  return (await heldSlots()).filter((held) => held.owner === owner).map(({ slot }) => slot);
+}
+
+/** Slots of services whose data directory was removed: nobody else will ever clear them up. */
+export async function slotsOfNobody(): Promise<Slot[]> {
+  const isGone = (owner: string) => owner.startsWith("/") && !existsSync(owner.split("#")[0] as string);
+  return (await heldSlots()).filter(({ owner }) => isGone(owner)).map(({ slot }) => slot);
+}
+
+async function heldSlots(): Promise<{ slot: Slot; owner: string }[]> {
+  const names = (await readdir(SLOTS_DIR).catch(() => [])).filter((name) => /^\d+$/.test(name));
+  return Promise.all(
+    names.map(async (name) => ({
+      slot: slotOf(Number(name)),
+      owner: await readFile(path.join(SLOTS_DIR, name), "utf8").catch(() => ""),
+    })),
+  );
 }

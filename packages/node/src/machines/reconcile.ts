@@ -6,7 +6,7 @@ import { rm } from "node:fs/promises";
 import path from "node:path";
 import { AgentClient } from "../guest/client.ts";
 import { isAlive } from "../host/process.ts";
-import { slotsOf } from "../host/slots.ts";
+import { slotsOf, slotsOfNobody } from "../host/slots.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import { letGo, markHeld, markRunning } from "./guest-state.ts";
@@ -85,4 +85,5 @@ async function removeUnownedSlots(deps: StopDeps): Promise<void> {
   for (const slot of await slotsOf(deps.config.dataDir)) {
     if (!owned.has(slot.number)) await deps.namespaces.discard(slot);
   }
+  for (const slot of await slotsOfNobody()) await deps.namespaces.discard(slot);
 }
