@@ -1,4 +1,5 @@
 import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
@@ -47,6 +48,7 @@ export async function createSession(
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };
   });
+  crashPoint("create.commit");
   if (!created.isReplay) deps.provisioner.start(created.session);
   return created;
 }

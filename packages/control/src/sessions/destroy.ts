@@ -1,4 +1,5 @@
 import type { EndReason, SessionEvent } from "@vivarium/contract/api";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -29,6 +30,7 @@ export async function destroySession(
   { event = "destroy", endReason }: { event?: DestroyEvent; endReason?: EndReason } = {},
 ): Promise<void> {
   const ended = await moveToEnd(deps, session, event, endReason);
+  crashPoint("destroy.commit");
   deps.provisioner.cancel(session.id);
   deps.operations.cancel(session.id);
   deps.signals.moved(session.id);
