@@ -131,6 +131,8 @@ export const SessionRecord = z
     snapshot_tier: z.enum(SNAPSHOT_TIERS).optional(),
     archive: Archive.optional(),
     parent_session_id: z.string().optional(),
+    /** The checkpoint it was started from, which may be deleted by now. */
+    from_checkpoint: z.string().optional(),
     ended_at: timestamp.optional(),
     end_reason: z.enum(END_REASONS).optional(),
     timing: CreateTiming.optional(),

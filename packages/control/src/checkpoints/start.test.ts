@@ -38,6 +38,7 @@ test("a session is live when the call answers, with what the checkpoint gives", 
     no_sudo: true,
     egress: { mode: "allow", allow: [] },
     on_pty_detach: "pause",
+    from_checkpoint: chk,
   });
   for (const field of ["name", "labels", "external_id", "idle_timeout_ms", "destroy_on_completion"]) {
     expect(body).not.toHaveProperty(field);

@@ -114,6 +114,16 @@ test("children take over settings, and not what is the parent's alone", async ()
   expect(rows[0].command_capture).toBe("full");
 });
 
+test("children of a session that was started from a checkpoint come from their parent", async () => {
+  const id = await control.createLive();
+  const chk = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
+  const started = await control.createLive({ from_checkpoint: chk });
+  const child = await get((await fork(started)).body.children[0]);
+  expect(child.parent_session_id).toBe(started);
+  expect(child).not.toHaveProperty("from_checkpoint");
+  await control.ask(`DELETE /v1/checkpoints/${chk}`);
+});
+
 test("children outlive their parent, and can be forked themselves", async () => {
   const id = await control.createLive();
   const [child] = (await fork(id)).body.children;

@@ -49,6 +49,7 @@ function progress(row: SessionRow): Partial<SessionRecord> {
     ...(isSaved(row) && { archive: { status: "unavailable" as const } }),
     ...(row.incarnation > 0 && { resumed_at: (row.resumed_at ?? row.created_at).toISOString() }),
     ...(row.parent_session_id !== null && { parent_session_id: row.parent_session_id }),
+    ...(row.origin_checkpoint_id !== null && { from_checkpoint: row.origin_checkpoint_id }),
   };
 }
 
