@@ -6,15 +6,13 @@ import { MachineStatus, SnapshotList, SnapshotStatus } from "@vivarium/contract/
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { expectCounting, startCounter } from "../support/guest-counter.ts";
 import type { NodeCaller } from "../support/node-caller.ts";
 import { type ContractedNode, startSpec } from "./node-contract.ts";
 
 const sh = (script: string) => ["sh", "-c", script];
 const machinePath = (id: string) => `/v1/machines/${id}`;
 const snapshotPath = (id: string) => `/v1/snapshots/${id}`;
-
-/** Appends a number that grows by one, so that a gap or a repeat shows. */
-const COUNTER = sh("(i=0; while :; do i=$((i+1)); echo $i >> count; sleep 0.05; done) > /dev/null 2>&1 &");
 
 export interface SnapshotTraits {
   /** Whether memory is saved with the files: commands go on in a machine that is started from the snapshot. */
@@ -51,8 +49,7 @@ export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits
     node = await makeNode();
     expect(await node.call("PUT", machinePath(source), spec)).toMatchObject({ status: 200 });
     await run(source, "echo before > file; echo kept > kept");
-    await node.exec(source, { argv: COUNTER });
-    await eventually(() => run(source, "test -s count"));
+    await startCounter(node, source);
     expect(await put(saved, liveCapture)).toMatchObject({ status: 200 });
     await run(source, "echo after > file; rm kept");
   });
@@ -64,8 +61,7 @@ export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits
   describe("a capture with continue", () => {
     test("lets the machine go on from where it was, without gap or repeat", async () => {
       expect(await statusOf(node, source)).toMatchObject({ state: "running" });
-      const seen = await countIn(node, source);
-      await eventually(async () => expect(await countIn(node, source)).toBeGreaterThan(seen));
+      await expectCounting(node, source);
     });
 
     test("is described by its own status and in the list", async () => {
@@ -117,8 +113,7 @@ export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits
     });
 
     test.runIf(traits.hasMemory)("has the commands of the instant, which go on", async () => {
-      const seen = await countIn(node, child);
-      await eventually(async () => expect(await countIn(node, child)).toBeGreaterThan(seen));
+      await expectCounting(node, child);
     });
 
     test("started again with the same body is the same machine; another snapshot is a conflict", async () => {
@@ -176,8 +171,7 @@ export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits
       const refused = await put(newSnapshot(), liveCapture);
       expect(refused).toMatchObject(refusal(409, "machine_held"));
       expect(await continueMachine(node, source)).toMatchObject({ status: 200, body: { state: "running" } });
-      const seen = await countIn(node, source);
-      await eventually(async () => expect(await countIn(node, source)).toBeGreaterThan(seen));
+      await expectCounting(node, source);
     });
 
     test("asked for again after the machine went on, is the snapshot and holds nothing", async () => {
@@ -281,14 +275,6 @@ async function expectHeld(node: NodeCaller, id: string): Promise<void> {
   expect(await node.putFile(id, "/workspace/x", Buffer.from("x"))).toMatchObject(
     refusal(409, "machine_held"),
   );
-}
-
-/** How far the counter has come; every number so far is there once and in order. */
-async function countIn(node: NodeCaller, id: string): Promise<number> {
-  const { stdout } = await node.exec(id, { argv: ["cat", "count"] });
-  const numbers = stdout.toString().trim().split("\n").map(Number);
-  expect(numbers).toEqual(numbers.map((_, i) => i + 1));
-  return numbers.length;
 }
 
 async function remove(node: NodeCaller, path: string): Promise<void> {

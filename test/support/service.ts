@@ -53,11 +53,17 @@ export async function teardown(): Promise<void> {
   await service?.stop();
 }
 
-/** `env`: settings of this service beside the tests' own. No machines are kept warm unless they say so: tests count. */
-export async function startService({ env = {} }: { env?: Record<string, string> } = {}): Promise<Service> {
-  if (!existsSync(join(IMAGES, "templates/base/current")))
-    throw new Error(`no base template in ${IMAGES}: run ./setup first`);
-  const dataDir = join(POOL, "tests", randomId(8));
+export interface ServiceSettings {
+  /** Beside the tests' own. No machines are kept warm unless they say so: tests count. */
+  env?: Record<string, string>;
+  dataDir?: string;
+  imagesDir?: string;
+}
+
+export async function startService(settings: ServiceSettings = {}): Promise<Service> {
+  const { env = {}, dataDir = join(POOL, "tests", randomId(8)), imagesDir = IMAGES } = settings;
+  if (!existsSync(join(imagesDir, "templates/base/current")))
+    throw new Error(`no base template in ${imagesDir}: run ./setup first`);
   await mkdir(dataDir, { recursive: true });
   const port = await freePort();
   const logFile = `${dataDir}.log`;
@@ -66,7 +72,7 @@ export async function startService({ env = {} }: { env?: Record<string, string> 
     process.execPath,
     [
       ...[join(ROOT, "packages/cli/src/main.ts"), "up"],
-      ...["--data-dir", dataDir, "--images-dir", IMAGES, "--listen", `127.0.0.1:${port}`],
+      ...["--data-dir", dataDir, "--images-dir", imagesDir, "--listen", `127.0.0.1:${port}`],
     ],
     {
       cwd: ROOT,
@@ -94,6 +100,13 @@ export function servicePid(facts: ServiceFacts, process: "node" | "control"): nu
   const found = descendantsOf(facts.pid).find(({ argv }) => argv.some((word) => word.endsWith(entry)));
   if (!found) throw new Error(`the service runs no ${process}; its log is ${facts.logFile}`);
   return found.pid;
+}
+
+/** Control ends machines that no session knows, after a while; tests that talk to the node alone make it stand still. */
+export function suspendControl(facts: ServiceFacts): { resume: () => void } {
+  const pid = servicePid(facts, "control");
+  process.kill(pid, "SIGSTOP");
+  return { resume: () => process.kill(pid, "SIGCONT") };
 }
 
 export function postgresPid(facts: ServiceFacts): number {

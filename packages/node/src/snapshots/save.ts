@@ -46,7 +46,8 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
     return await machine.exclusive(() => captureInTurn(deps, id, spec, machine));
   } catch (error) {
     // Its end, by itself or by a delete, is why the capture failed, whatever it failed at.
-    if ("machine_id" in spec) deps.table.get(spec.machine_id);
+    const machine = "machine_id" in spec ? deps.table.get(spec.machine_id) : undefined;
+    if (machine?.isOutOfSpace) throw outOfSpace(error);
     if (error instanceof NodeError) throw error;
     deps.log.error({ snapshot: id, err: error }, "capture failed");
     const reason = isFull(error) ? "disk_pressure" : "capture_failed";
@@ -55,6 +56,10 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
     });
   }
 }
+
+/** A guest that was stopped because the pool is full cannot freeze its processes either. */
+const outOfSpace = (cause?: unknown) =>
+  new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
 
 const isFull = (error: unknown) => ["ENOSPC", "EDQUOT"].includes((error as NodeJS.ErrnoException).code ?? "");
 
@@ -67,7 +72,7 @@ async function captureInTurn(
   const { config, table } = deps;
   // It may have ended while it waited for its turn, and another of its name may have come.
   if (table.get(machine.id) !== machine) throw new NodeError("machine_gone", "the machine has ended");
-  if (machine.isOutOfSpace) throw new NodeError("disk_pressure", "the machine waits for free disk itself");
+  if (machine.isOutOfSpace) throw outOfSpace();
   if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
   const parent = parentDir(config.dataDir, machine.id);
   const hold = spec.after === "hold";

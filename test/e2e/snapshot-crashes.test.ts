@@ -1,0 +1,92 @@
+/**
+ * The daemon dies at every named point of a capture, one after the other, on the same machine and the same snapshot.
+ * Each time the caller comes back with the same call, as control does.
+ */
+import { existsSync, readdirSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { MachineStatus } from "@vivarium/contract/node";
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startSpec } from "../contract/node-contract.ts";
+import { eventually } from "../support/eventually.ts";
+import { countIn, expectCounting, startCounter } from "../support/guest-counter.ts";
+import { type NodeCaller, nodeCaller } from "../support/node-caller.ts";
+import { type Service, startService, suspendControl } from "../support/service.ts";
+
+const BEFORE_PUBLISHED = ["journal", "freeze", "stop", "instant", "synced", "manifest"];
+const POINTS = [...BEFORE_PUBLISHED, "published"].map((name) => `capture.${name}`);
+/** The supervisor waits up to five seconds before it starts a daemon again that keeps dying. */
+const BACK_MS = 30_000;
+
+const machine = `${randomId()}-1`;
+const machinePath = `/v1/machines/${machine}`;
+let service: Service;
+let node: NodeCaller;
+let control: { resume: () => void } | undefined;
+
+beforeAll(async () => {
+  service = await startService({ env: { VIV_CRASH_AT: POINTS.join(",") } });
+  node = nodeCaller(service.facts.nodeSocket);
+  control = suspendControl(service.facts);
+  expect(await node.call("PUT", machinePath, startSpec())).toMatchObject({ status: 200 });
+  await startCounter(node, machine);
+});
+afterAll(async () => {
+  await eventually(() => node?.call("DELETE", machinePath), BACK_MS).catch(() => {});
+  control?.resume();
+  await service?.stop();
+});
+
+test.each(["continue", "hold"])(
+  "a capture with %s, the daemon killed at each of its points",
+  async (after) => {
+    for (const point of POINTS) await rm(marker(point), { force: true });
+    const snapshot = `pau_${randomId()}`;
+    const path = `/v1/snapshots/${snapshot}`;
+    const save = () => node.call("PUT", path, { machine_id: machine, after });
+
+    for (const point of POINTS.slice(0, -1)) {
+      await expectCrash(save, point);
+      expect(await status(), point).toMatchObject({ state: "running" });
+      expect(readdirSync(join(service.facts.dataDir, "pool/s")), point).not.toContain(snapshot);
+      expect(await node.call("GET", path), point).toMatchObject({ status: 404 });
+      await expectCounting(node, machine);
+    }
+
+    await expectCrash(save, "capture.published");
+    const state = after === "hold" ? "held" : "running";
+    expect(await status()).toMatchObject({ state });
+    const saved = await node.call("GET", path);
+    expect(saved).toMatchObject({ status: 200, body: { state: "ready" } });
+    expect(await save()).toEqual(saved);
+    expect(await status()).toMatchObject({ state });
+
+    await expectWhole(snapshot);
+    expect(await node.call("POST", `${machinePath}/continue`)).toMatchObject({ body: { state: "running" } });
+    await expectCounting(node, machine);
+    expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
+  },
+);
+
+const marker = (point: string) => join(service.facts.dataDir, `crashed-at-${point}`);
+
+async function expectCrash(call: () => Promise<unknown>, point: string): Promise<void> {
+  await expect(call(), point).rejects.toThrow();
+  expect(existsSync(marker(point)), point).toBe(true);
+  await eventually(status, BACK_MS);
+}
+
+async function status(): Promise<MachineStatus> {
+  return MachineStatus.parse((await node.call("GET", machinePath)).body);
+}
+
+/** Another machine goes on from it, from a number that the captured one had come to. */
+async function expectWhole(snapshot: string): Promise<void> {
+  const twin = `${randomId()}-1`;
+  const spec = startSpec({ snapshot_id: snapshot, resume: true });
+  expect(await node.call("PUT", `/v1/machines/${twin}`, spec)).toMatchObject({ status: 200 });
+  expect(await countIn(node, twin)).toBeGreaterThan(0);
+  await expectCounting(node, twin);
+  expect(await node.call("DELETE", `/v1/machines/${twin}`)).toMatchObject({ status: 204 });
+}
