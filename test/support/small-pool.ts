@@ -1,0 +1,85 @@
+/** A storage pool on a file system of its own that a test can fill, with the images in it as in production. */
+import { execFileSync, spawnSync } from "node:child_process";
+import { realpathSync, statfsSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { IMAGES, type Service, startService } from "./service.ts";
+
+const MIB = 1024 * 1024;
+/** The file system needs some for itself, so that the last blocks are taken by writing to them. */
+const LAST_BYTES = 16 * MIB;
+
+export interface SmallPool {
+  mount: string;
+  freeBytes(): number;
+  /** Takes all but so many bytes. Called again: fills up or gives back. */
+  leaveFree(bytes: number): void;
+  /** Also after a failure half-way. */
+  remove(): Promise<void>;
+}
+
+export async function makeSmallPool(bytes: number): Promise<SmallPool> {
+  const dir = await mkdtemp(join(tmpdir(), "small-pool-"));
+  await chmod(dir, 0o755);
+  const [image, mount] = [join(dir, "image"), join(dir, "mount")];
+  const filler = join(mount, "filler");
+  let isMounted = false;
+  const freeBytes = () => {
+    const { bavail, bsize } = statfsSync(mount);
+    return bavail * bsize;
+  };
+  const remove = async () => {
+    if (isMounted) execFileSync("umount", [mount]);
+    isMounted = false;
+    await rm(dir, { recursive: true, force: true });
+  };
+  try {
+    await mkdir(mount);
+    execFileSync("truncate", ["-s", String(bytes), image]);
+    execFileSync("mkfs.xfs", ["-q", "-m", "reflink=1", image]);
+    execFileSync("mount", ["-t", "xfs", "-o", "loop,noatime,nosuid", image, mount]);
+    isMounted = true;
+    await copyImages(join(mount, "images"));
+    return {
+      mount,
+      freeBytes,
+      leaveFree: (wanted) => {
+        // The blocks of a file that is removed come back later, those of one that is emptied at once.
+        for (const file of [filler, `${filler}-rest`]) execFileSync("truncate", ["-s", "0", file]);
+        const excess = freeBytes() - wanted - (wanted === 0 ? LAST_BYTES : 0);
+        if (excess > 0) execFileSync("fallocate", ["-l", String(excess), filler]);
+        if (wanted === 0) writeUntilFull(`${filler}-rest`);
+      },
+      remove,
+    };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
+function writeUntilFull(file: string): void {
+  const { stderr } = spawnSync("dd", ["if=/dev/zero", `of=${file}`, "bs=4k"], { encoding: "utf8" });
+  if (!stderr.includes("No space left")) throw new Error(`the pool could not be filled: ${stderr}`);
+}
+
+/** Baselines are known by the age and the blocks of their files, which `cp -a` and holes keep. */
+async function copyImages(to: string): Promise<void> {
+  await mkdir(join(to, "templates/base"), { recursive: true });
+  const version = realpathSync(join(IMAGES, "templates/base/current"));
+  const copy = ["-a", "--sparse=always"];
+  execFileSync("cp", [...copy, join(IMAGES, "kernel"), to]);
+  execFileSync("cp", [...copy, version, join(to, "templates/base/current")]);
+}
+
+/** Its database and logs stay outside, where there is room. */
+export async function startServiceIn(pool: SmallPool, floorBytes: number): Promise<Service> {
+  const dataDir = join(pool.mount, "..", "data");
+  await mkdir(dataDir);
+  await symlink(pool.mount, join(dataDir, "pool"));
+  const env = { VIV_DISK_FLOOR_BYTES: String(floorBytes) };
+  return await startService({ env, dataDir, imagesDir: join(pool.mount, "images") });
+}
+
+export const mib = (count: number) => count * MIB;
