@@ -197,6 +197,16 @@ test.each([
   },
 );
 
+test("a node that is away is told, and the session is as it was", async () => {
+  const id = await control.createLive();
+  await control.node.goDown();
+  const answer = await checkpoint(id);
+  expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
+  expect([await stateOf(id), await opOf(id)]).toEqual(["live", null]);
+  await control.node.listen();
+  expect((await checkpoint(id)).status).toBe(200);
+}, 15_000);
+
 test("saved state that is damaged cannot be kept, and says so without asking to come back", async () => {
   const id = await control.createLive();
   await pause(id);

@@ -212,6 +212,18 @@ test.each([
   expect((await fork(id, { count: 4 })).status).toBe(200);
 });
 
+test("a node that is away is told, and nothing is left behind", async () => {
+  const id = await control.createLive();
+  const before = await remains();
+  await control.node.goDown();
+  const answer = await fork(id, { count: 2 });
+  expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
+  expect([await opOf(id), (await get(id)).state]).toEqual([null, "live"]);
+  await control.node.listen();
+  await eventually(async () => expect(await remains()).toEqual(before));
+  expect((await fork(id)).status).toBe(200);
+}, 20_000);
+
 test("a parent that is destroyed meanwhile ends the request, and leaves no child", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();

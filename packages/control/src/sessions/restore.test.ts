@@ -214,6 +214,36 @@ describe("before the switch", () => {
     },
   );
 
+  test("a node that is away is told, and the session is as it was", async () => {
+    const id = await control.createLive();
+    const chk = await checkpoint(id);
+    await control.node.goDown();
+    const answer = await restore(id, chk);
+    expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
+    expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1, op: null });
+    await control.node.listen();
+    expect((await restore(id, chk)).status).toBe(200);
+  }, 15_000);
+
+  test("a node that goes away over it is told, and the half of it is taken back", async () => {
+    const id = await control.createLive();
+    const chk = await checkpoint(id);
+    const loading = Promise.withResolvers<void>();
+    control.node.onStart = () => {
+      loading.resolve();
+      return new Promise((resolve) => setTimeout(resolve, 100));
+    };
+    const asked = restore(id, chk);
+    await loading.promise;
+    await control.node.goDown();
+    expect((await asked).body.code).toBe("session_node_unavailable");
+    control.node.onStart = () => {};
+    await control.node.listen();
+    await eventually(async () => expect((await rowOf(id)).op).toBe(null), 10_000);
+    expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
+    await eventually(() => expect(machinesOf(id)).toEqual([["1", "running"]]));
+  }, 30_000);
+
   test("a paused session stays paused", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);

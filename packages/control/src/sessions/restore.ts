@@ -114,8 +114,18 @@ async function load(deps: RestoreDeps, op: Operation, spec: StartSpec): Promise<
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     if (op.signal.aborted) return await calledOff(deps, op, error);
-    await takeBackRestore(deps, op);
+    await giveUp(deps, op, error);
     throw error.code === "snapshot_not_found" ? checkpointGone(error) : apiErrorOfOperation(error);
+  }
+}
+
+/** What may have reached the node and is not answered is taken back by whoever takes the operation over. */
+async function giveUp(deps: RestoreDeps, op: Operation, error: NodeError): Promise<void> {
+  if (error.failure === "unreachable") await deps.operations.clear(op);
+  else if (isRefusal(error)) {
+    await takeBackRestore(deps, op).catch((err: unknown) =>
+      deps.log.warn({ err, session_id: op.session.id }, "a restore is taken back once the node answers"),
+    );
   }
 }
 
