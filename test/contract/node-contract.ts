@@ -214,7 +214,7 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
         )
         .catch(() => undefined);
       await seen.promise;
-      expect(await countProcesses(node, machineId, `sleep ${tag}`)).toBe(2);
+      await eventually(async () => expect(await countProcesses(node, machineId, `sleep ${tag}`)).toBe(2));
       caller.abort();
       await running;
       await eventually(async () => expect(await countProcesses(node, machineId, `sleep ${tag}`)).toBe(0));

@@ -66,7 +66,8 @@ test("without a single free block a capture is refused, and the machine goes on"
 test("a guest whose write finds no space waits, also for a daemon that dies, and goes on whole", async () => {
   pool.leaveFree(mib(24));
   await node.exec(machine, { argv: sh(`(${WRITER}) > /dev/null 2>&1 &`) });
-  await eventually(expectWaiting, 120_000, 1000);
+  await eventually(() => expect(pool.freeBytes()).toBeLessThan(mib(4)), 120_000);
+  await eventually(expectWaiting, 30_000, 1000);
   process.kill(servicePid(service.facts, "node"), "SIGKILL");
   await eventually(expectWaiting, 30_000);
   expect(await node.call("GET", machinePath)).toMatchObject({ body: { state: "running" } });
