@@ -1,5 +1,6 @@
 /** Lets a machine's guest run, or makes it stand still, and keeps the journal's word for it. */
 import { createHash, randomBytes } from "node:crypto";
+import { sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { writeEntry } from "./journal.ts";
@@ -32,10 +33,26 @@ function machineIdOf(hostname: string): string {
   return createHash("sha256").update(`machine-id\0${hostname}`).digest("hex").slice(0, 32);
 }
 
-/** A guest that was stopped or frozen for a capture goes on as if nothing had been. */
+const THAW_RETRY_MS = 1_000;
+
+/**
+ * A guest that was stopped or frozen for a capture goes on as if nothing had been. An agent that does not answer is asked
+ * again for as long as the machine lives: until it thaws, its user's processes stand still.
+ */
 export async function letGo(machine: Machine): Promise<void> {
   await machine.qmp.execute("cont");
-  await machine.agent.command("/v1/thaw");
+  await machine.agent.command("/v1/thaw").catch(() => void thawLater(machine));
+}
+
+async function thawLater(machine: Machine): Promise<void> {
+  while (machine.isRunning && !machine.isHeld) {
+    await sleep(THAW_RETRY_MS);
+    const isThawed = await machine.agent.command("/v1/thaw").then(
+      () => true,
+      () => false,
+    );
+    if (isThawed) return;
+  }
 }
 
 export async function markHeld(config: NodeConfig, machine: Machine): Promise<void> {

@@ -51,6 +51,22 @@ export async function launch(
   const verified = input.isVerified ? Promise.resolve() : verifyLoadable(parent, deps.qemu);
   // Looked at only after QEMU has started; a failure until then must not count as nobody's.
   verified.catch(() => {});
+  const process = await connect(deps, undo, { dir, slot, parent }).catch(async (error) => {
+    // Files that are not what they should be explain best why QEMU did not take them.
+    await verified;
+    throw error;
+  });
+  await sealRunDir(dir);
+  await verified;
+  await loadDeviceState(process.qmp, JAIL_PATHS.state);
+  return process;
+}
+
+async function connect(
+  deps: { qemu: QemuRoot },
+  undo: UndoStack,
+  { dir, slot, parent }: { dir: string; slot: Slot; parent: Loadable },
+): Promise<{ process: ProcessIdentity; qmp: Qmp }> {
   const { identity: process, lastWords } = await startQemu(deps, dir, slot, parent);
   undo.push("cgroup", () => removeCgroup(slot));
   undo.push("process", () => killAndWait(process));
@@ -61,9 +77,6 @@ export async function launch(
     throw new Error(`QEMU did not start: ${lastWords()}`, { cause });
   });
   undo.push("monitor", () => qmp.close());
-  await sealRunDir(dir);
-  await verified;
-  await loadDeviceState(qmp, JAIL_PATHS.state);
   return { process, qmp };
 }
 

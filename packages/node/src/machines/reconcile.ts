@@ -14,7 +14,8 @@ import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
 import { clean, type StopDeps } from "./stop.ts";
 
-const QMP_LIMIT_MS = 5_000;
+/** A busy host makes a monitor slow; only a process that is gone is given up. */
+const QMP_LIMIT_MS = 30_000;
 
 export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable };
 
@@ -70,13 +71,21 @@ async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<voi
   const { holding_for: wanted } = machine.entry;
   // A snapshot that cannot be read is none, and the machine is all there is.
   const isTaken = wanted !== undefined && (await deps.snapshots.get(wanted).catch(() => undefined));
-  if (isTaken) return markHeld(deps.config, machine);
+  if (isTaken)
+    return await markHeld(deps.config, machine).catch((err) => keepInMemory(deps, machine, "held", err));
   await machine.qmp.execute("cont");
   // In the background: an agent that is slow to answer must not hold up the others.
   letGo(machine).catch((err: unknown) =>
     deps.log.warn({ machine: machine.id, err }, "an adopted machine's agent does not answer"),
   );
-  if (wanted !== undefined) await markRunning(deps.config, machine);
+  if (wanted === undefined) return;
+  await markRunning(deps.config, machine).catch((err) => keepInMemory(deps, machine, "running", err));
+}
+
+/** A journal that cannot be written now, on a full disk, must not cost the machine: the next start decides anew. */
+function keepInMemory(deps: ReconcileDeps, machine: Machine, state: "held" | "running", err: unknown): void {
+  deps.log.error({ machine: machine.id, err }, "the journal could not be written");
+  machine.entry = { ...machine.entry, state };
 }
 
 async function removeUnownedSlots(deps: StopDeps): Promise<void> {

@@ -42,10 +42,11 @@ type Stages = Omit<CaptureTimings, "publish">;
 
 export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Promise<Loadable> {
   const { machine, target } = input;
-  const sums = await makeTarget(input);
-  const watch = stopwatch();
-  let isStill = true;
+  let isStill = false;
   try {
+    const sums = await makeTarget(input);
+    const watch = stopwatch();
+    isStill = true;
     await freezeGuest(machine);
     crashPoint("capture.freeze");
     const freeze = watch();
@@ -64,7 +65,6 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
     }
   } catch (error) {
     await rm(target, { recursive: true, force: true });
-    // An agent that does not answer is thawed when it does: by the next resume, or never, which its user sees.
     if (isStill && machine.isRunning) await letGo(machine).catch(() => {});
     throw error;
   }

@@ -123,14 +123,17 @@ export async function readManifest(dir: string): Promise<Manifest> {
 
 export const manifestPath = (dir: string) => path.join(dir, MANIFEST);
 
+/** A file of a snapshot is not what its manifest says, or the snapshot does not fit this host. */
+export class UnusableSnapshot extends Error {}
+
 /**
- * Throws with the reason when this folder must not be loaded here. Memory pages that a saved session shares with its
+ * Throws UnusableSnapshot when this folder must not be loaded here. Memory pages that a saved session shares with its
  * baseline were verified with the baseline; they are read again only when the file is not the one that was saved.
  */
 export async function verifyLoadable({ dir, manifest }: Loadable, qemu: QemuRoot): Promise<void> {
-  if (manifest.qemu_build !== qemu.buildId) throw new Error("it was made by another QEMU build");
+  if (manifest.qemu_build !== qemu.buildId) throw new UnusableSnapshot("it was made by another QEMU build");
   if (manifest.device_arguments !== deviceArgumentsHash(shapeOf(manifest)))
-    throw new Error("it was made with other devices");
+    throw new UnusableSnapshot("it was made with other devices");
   await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(dir, name, manifest)));
 }
 
@@ -139,16 +142,24 @@ async function verifyFile(dir: string, name: SnapshotFile, manifest: Manifest): 
   const expected = manifest.files[name];
   const found = await identityOf(file);
   if (found.bytes !== expected.bytes)
-    throw new Error(`${name} has ${found.bytes} bytes of ${expected.bytes}`);
+    throw new UnusableSnapshot(`${name} has ${found.bytes} bytes of ${expected.bytes}`);
   const isUntouched = found.mtime === expected.mtime && found.blocks <= expected.blocks;
-  if (name === "base.raw" && !isUntouched) throw new Error(`${name} was altered`);
-  if (isHashed(name) && (await hashFile(file)) !== expected.sha256) throw new Error(`${name} is damaged`);
-  if (name === "disk.qcow2" && (await crcOfFile(file)) !== expected.crc32)
-    throw new Error(`${name} is damaged`);
-  if (name === "mem") {
-    const sums = await PageSums.read(path.join(dir, "mem.sums"));
-    await verifyMemory(file, sums, isUntouched && manifest.kind === "snapshot" ? "own" : "all");
-  }
+  if (name === "mem")
+    return await verifyPages(dir, isUntouched && manifest.kind === "snapshot" ? "own" : "all");
+  const isSame =
+    name === "base.raw"
+      ? isUntouched
+      : name === "disk.qcow2"
+        ? (await crcOfFile(file)) === expected.crc32
+        : (await hashFile(file)) === expected.sha256;
+  if (!isSame) throw new UnusableSnapshot(`${name} is damaged`);
+}
+
+async function verifyPages(dir: string, scope: "all" | "own"): Promise<void> {
+  const sums = await PageSums.read(path.join(dir, "mem.sums"));
+  await verifyMemory(path.join(dir, "mem"), sums, scope).catch((cause: Error) => {
+    throw new UnusableSnapshot(cause.message, { cause });
+  });
 }
 
 export async function syncPath(target: string): Promise<void> {

@@ -5,7 +5,7 @@ import path from "node:path";
 import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import { NodeError } from "../node-error.ts";
-import { type Loadable, type Manifest, manifestPath, readManifest } from "./manifest.ts";
+import { type Loadable, type Manifest, manifestPath, readManifest, UnusableSnapshot } from "./manifest.ts";
 
 export class SnapshotTable {
   readonly #dir: string;
@@ -58,16 +58,17 @@ export class SnapshotTable {
   }
 
   /** A file of it is missing: it was deleted while it was being used, manifest first, or else it is damaged. */
-  gone(source: Loadable, cause: Error): NodeError {
+  gone(source: Loadable, cause: Error): Error {
     if (existsSync(manifestPath(source.dir))) return this.unloadable(source, cause);
     return new NodeError("snapshot_not_found", `no snapshot ${path.basename(source.dir)} on this node`, {
       cause,
     });
   }
 
-  /** A saved state that cannot be verified or loaded; the files stay as they are. */
-  unloadable(source: Loadable, cause: Error): NodeError {
-    if (cause instanceof NodeError) return cause;
+  /** A saved state that does not verify; the files stay as they are. Any other failure says nothing about them. */
+  unloadable(source: Loadable, cause: Error): Error {
+    const isMissing = (cause as NodeJS.ErrnoException).code === "ENOENT";
+    if (!(cause instanceof UnusableSnapshot) && !isMissing) return cause;
     this.#log.error({ snapshot: path.basename(source.dir), err: cause }, "a snapshot cannot be loaded");
     return new NodeError("snapshot_damaged", `the saved state cannot be used: ${cause.message}`, { cause });
   }
