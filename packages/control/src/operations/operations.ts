@@ -88,7 +88,10 @@ export class Operations {
 
   /** Ends an operation that leaves its session as it was; false when it is not ours any more. */
   async clear(op: Operation, db: Queries = this.#deps.db): Promise<boolean> {
-    return await clearOperation(db, op.session.id, op.id);
+    const isCleared = await clearOperation(db, op.session.id, op.id);
+    // Whoever waits for the session looks at once, also when the work behind an answer ends last.
+    if (isCleared) this.#deps.signals.moved(op.session.id);
+    return isCleared;
   }
 
   /** Requests with the same key share what the first of them comes to. */

@@ -24,7 +24,7 @@ import {
   withLeased,
 } from "./start-together.ts";
 import { FIRST_STATE } from "./state.ts";
-import { insertSession, listUnborn, type SessionRow } from "./store.ts";
+import { insertNameless, listUnborn, type SessionRow } from "./store.ts";
 
 export interface ForkDeps extends SaveStateDeps, DestroyDeps {
   /** The operator's cap on the children of one fork. */
@@ -71,13 +71,8 @@ async function begin(
   const snapshotId = `frk_${randomId()}`;
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
   if (!parent) return undefined;
-  const children: SessionRow[] = [];
-  for (let made = 0; made < count; made++) {
-    const child = await insertSession(tx, childOf(parent, principal, snapshotId));
-    // A child has no name, so that none can be taken.
-    if (child !== "name_taken") children.push(child);
-  }
-  return { parent, children };
+  const settings = Array.from({ length: count }, () => childOf(parent, principal, snapshotId));
+  return { parent, children: await insertNameless(tx, settings) };
 }
 
 async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[]): Promise<Forked> {

@@ -27,6 +27,14 @@ export async function insertSession(db: Queries, session: NewSession): Promise<S
   }
 }
 
+/** Sessions without names, so that none can be taken. */
+export async function insertNameless(
+  db: Queries,
+  sessions: readonly Omit<NewSession, "name">[],
+): Promise<SessionRow[]> {
+  return (await db.insertInto("sessions").values(sessions).returningAll().execute()) as SessionRow[];
+}
+
 export async function isNameTaken(db: Queries, orgId: string, name: string): Promise<boolean> {
   const row = await db
     .selectFrom("sessions")
