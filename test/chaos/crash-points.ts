@@ -25,5 +25,7 @@ export const CRASH_POINTS = [
   "restore.intent",
   "restore.swap",
   "restore.release",
+  "save_template.intent",
+  "save_template.commit",
   "destroy.commit",
 ] as const;

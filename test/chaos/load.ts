@@ -67,6 +67,7 @@ export class Load {
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
     await on((known) => this.#mark(known));
+    await on((known) => this.#template(known));
     await on((known) => this.#fork(known));
     await on((known) => this.#restore(known));
     await on((known) => this.#mark(known));
@@ -153,6 +154,12 @@ export class Load {
     // Refused or unanswered: it stands before the restore or after it, and which is unknown.
     if (status === 0 || status >= 500) known.isRewound = true;
     return false;
+  }
+
+  async #template(known: Known): Promise<boolean> {
+    const body = { name: `kept-${this.#nextMark++}` };
+    const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/templates`, body);
+    return status === 200;
   }
 
   async #fork(known: Known): Promise<boolean> {
