@@ -52,6 +52,8 @@ export interface App {
   mintedKey: string | undefined;
   /** Starts the periodic work. */
   startSweeps(): void;
+  /** One look at all deadlines, for who cannot wait for the next. */
+  lookAtClocks(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -83,6 +85,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
       ]);
     },
+    lookAtClocks: () => runPart(parts, "fire clocks", CLOCK_PART),
     close: async () => {
       stopping.abort();
       await server.close();

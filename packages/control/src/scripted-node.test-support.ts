@@ -86,7 +86,7 @@ export class ScriptedNode {
     baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
   };
   /** Called before a machine runs; throws a Refusal, or waits. */
-  onStart: (machineId: string) => Promise<void> | void = () => {};
+  onStart: (machineId: string, spec: StartSpec) => Promise<void> | void = () => {};
   onExec: (call: ExecCall, output: () => Output) => Promise<void> | void = (_call, output) => output().exit();
   onDelete: (machineId: string) => Promise<void> | void = () => {};
   /** Called before a snapshot is made; throws a Refusal, or waits. */
@@ -159,7 +159,7 @@ export class ScriptedNode {
 
   /** The same start again gives the same machine, another one under its name is refused. */
   async #start(id: string, spec: StartSpec): Promise<MachineStatus> {
-    await this.onStart(id);
+    await this.onStart(id, spec);
     const known = this.machines.get(id);
     if (known?.spec && JSON.stringify(known.spec) !== JSON.stringify(spec))
       throw new Refusal("machine_conflict");

@@ -3,9 +3,11 @@ import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
+import { rereadSession } from "../sessions/get.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { endedMeanwhile } from "./aftermath.ts";
 import type { OperationInput, OperationKind } from "./operation.ts";
 import {
   claimLapsedOperations,
@@ -144,10 +146,16 @@ export class Operations {
       return await work(op);
     } catch (error) {
       await releaseOperation(this.#deps.db, op.session.id, op.id).catch(() => undefined);
-      throw error;
+      throw (await this.#wasOvertaken(op)) ? endedMeanwhile() : error;
     } finally {
       over.abort();
     }
+  }
+
+  /** A destroy that came first explains whatever the node said to the operation. */
+  async #wasOvertaken(op: Operation): Promise<boolean> {
+    const now = await rereadSession(this.#deps.db, op.session.id).catch(() => op.session);
+    return now === undefined || now.state === "destroyed";
   }
 
   async #keepClaim(op: Operation, cancel: AbortController, over: AbortSignal): Promise<void> {

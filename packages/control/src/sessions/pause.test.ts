@@ -566,6 +566,29 @@ describe("a destroy", () => {
     await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
+  test.each([
+    ["pause", () => control.createLive(), "machine_not_found"],
+    ["resume", () => createPaused(), "snapshot_not_found"],
+  ] as const)("by another process explains why the node has nothing to %s", async (verb, make, code) => {
+    const id = await make();
+    const other = await createApp(control.settings, silentLog);
+    const afterTheEnd = async () => {
+      const headers = { authorization: `Bearer ${control.key}` };
+      const answer = await other.server.inject({ method: "DELETE", url: `/v1/sessions/${id}`, headers });
+      expect(answer.statusCode).toBe(204);
+      throw new Refusal(code);
+    };
+    control.node.onSnapshot = afterTheEnd;
+    control.node.onStart = afterTheEnd;
+    expect(outcome(await control.ask(`POST /v1/sessions/${id}/${verb}`))).toEqual([
+      410,
+      "session_ended",
+      undefined,
+    ]);
+    await other.close();
+    expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]);
+  });
+
   test("that cannot reach the node is made good later", async () => {
     const id = await createPaused();
     await control.node.goDown();

@@ -21,10 +21,9 @@ export async function pauseSession(
 ): Promise<Partial<Paused> & Pick<Paused, "session">> {
   const wakeAt = asked == null ? null : new Date(asked);
   if (wakeAt) await checkWakeAt(deps, wakeAt);
-  await getSession(deps.db, scope, id);
-  return await deps.operations.share(`pause ${id} ${wakeAt?.toISOString()}`, () =>
-    whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)),
-  );
+  // Only who may see the same session, and asks for the same, shares an outcome.
+  const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
+  return await deps.operations.share(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
 }
 
 async function attempt(deps: PauseVerbDeps, scope: Scope, id: string, wakeAt: Date | null) {
