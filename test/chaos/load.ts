@@ -54,8 +54,8 @@ export class Load {
     const again = async (step: () => Promise<boolean>) => {
       for (let i = 0; i < 40 && !(await step()); i++) await sleep(500);
     };
-    await again(() => this.#create());
-    await again(() => this.#create());
+    await again(async () => (await this.#create()) !== undefined);
+    await again(async () => (await this.#create()) !== undefined);
     const session = () => [...this.sessions.values()].find(({ state }) => state === "there");
     const on = (step: (known: Known) => Promise<boolean>) =>
       again(async () => {
@@ -72,6 +72,37 @@ export class Load {
     await on((known) => this.#restore(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#destroy(known));
+  }
+
+  /** One session's life of random operations, none disturbed: each must succeed. Leaves it and its forks to the oracle. */
+  async history(steps: number): Promise<void> {
+    const known = await this.#create();
+    if (!known) throw new Error("a create was refused");
+    known.isBusy = true;
+    const verbs = [this.#mark, this.#mark, this.#pause, this.#resume, this.#checkpoint, this.#restore];
+    const paired = [this.#pause, this.#mark, this.#resume, this.#checkpoint];
+    let forks = 0;
+    for (let step = 0; step < steps; step++) {
+      const chosen = this.#random.pick([...verbs, ...(forks === 0 ? [this.#fork] : [])]);
+      if (chosen === this.#fork) forks++;
+      // Now and then something else at the same time: the two take turns, or the second finds the first one's outcome.
+      const beside =
+        this.#random.below(4) === 0 && paired.includes(chosen) ? this.#random.pick(paired) : undefined;
+      const answers = await Promise.all(
+        [chosen, ...(beside ? [beside] : [])].map((verb) => verb.call(this, known)),
+      );
+      if (answers.includes(false) && !beside)
+        throw new Error(`${known.id}: ${chosen.name} failed at step ${step}`);
+    }
+    known.isBusy = false;
+  }
+
+  /** Ends what the histories made, once the oracle has seen it. */
+  async clear(): Promise<void> {
+    for (const known of this.#there) {
+      for (const { id } of known.checkpoints) await this.#api.call("DELETE", `/v1/checkpoints/${id}`);
+      await this.#destroy(known);
+    }
   }
 
   get #there(): Known[] {
@@ -103,15 +134,15 @@ export class Load {
     }
   }
 
-  async #create(): Promise<boolean> {
+  async #create(): Promise<Known | undefined> {
     const { status, body } = await this.#api.call("POST", "/v1/sessions", {});
-    if (status !== 200) return false;
+    if (status !== 200) return undefined;
     const known = this.#add(body.session_id, [], new Set());
     known.isBusy = true;
     const counter = await this.#api.sh(known.id, COUNTER);
     known.hasCounter = counter.status === 200;
     known.isBusy = false;
-    return true;
+    return known;
   }
 
   async #mark(known: Known): Promise<boolean> {
@@ -129,6 +160,11 @@ export class Load {
 
   async #pause(known: Known): Promise<boolean> {
     const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/pause`);
+    return status === 200;
+  }
+
+  async #resume(known: Known): Promise<boolean> {
+    const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/resume`);
     return status === 200;
   }
 

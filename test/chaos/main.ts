@@ -3,7 +3,9 @@
  * of creates, execs, pauses, wakes, forks, checkpoints, restores and destroys. After every batch of kills the load rests, and an
  * oracle of its own compares what was acknowledged with what is there (security.md C8).
  *
- *   npm run chaos [-- --kills 200] [-- --batch 10] [-- --seed 7] [-- --points]
+ *   npm run chaos -- [--kills 200] [--batch 10] [--seed 7]     random kills
+ *   npm run chaos -- --points                                  each named crash point once
+ *   npm run chaos -- --histories 200                           no kills: random lives of sessions, each step a success
  *
  * Only the service that it starts itself is hurt. Ends with exit code 1 at the first finding.
  */
@@ -21,14 +23,38 @@ const { values } = parseArgs({
     kills: { type: "string", default: "200" },
     batch: { type: "string", default: "10" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
+    histories: { type: "string" },
     points: { type: "boolean", default: false },
   },
 });
+/** Sessions of one history and its fork: three. The ceiling is ten. */
+const AT_ONCE = 3;
+const STEPS = 12;
 const random = randomFrom(Number(values.seed));
 console.log(`seed ${values.seed}`);
 
-if (values.points) for (const point of CRASH_POINTS) await crashAt(point);
+if (values.histories) await undisturbed(Number(values.histories));
+else if (values.points) for (const point of CRASH_POINTS) await crashAt(point);
 else await randomKills(Number(values.kills), Number(values.batch));
+
+async function undisturbed(histories: number): Promise<void> {
+  const service = await startService();
+  const api = new Api(service.facts);
+  const load = new Load(api, random);
+  try {
+    for (let done = 0; done < histories; done += AT_ONCE) {
+      await Promise.all(Array.from({ length: AT_ONCE }, () => load.history(STEPS)));
+      console.log(`${done + AT_ONCE} histories: ${await verify(service.facts, api, load)}`);
+      await load.clear();
+    }
+  } catch (error) {
+    console.error(`FOUND: ${(error as Error).stack}`);
+    process.exitCode = 1;
+  } finally {
+    await api.deleteAll();
+    await service.stop();
+  }
+}
 
 async function randomKills(kills: number, batch: number): Promise<void> {
   const service = await startService();
