@@ -11,8 +11,8 @@ const HOLD_REFRESH_MS = 1_000;
  */
 export class Activity {
   readonly #deps: { db: Database; log: Log };
-  /** When each session was last used, by this process's monotonic clock. */
-  #seen = new Map<string, number>();
+  /** When each session was last used. */
+  #seen = new Map<string, Instant>();
   readonly #held = new Map<string, { count: number; writtenAt: number }>();
 
   constructor(deps: { db: Database; log: Log }) {
@@ -20,7 +20,7 @@ export class Activity {
   }
 
   touch(sessionId: string): void {
-    this.#seen.set(sessionId, performance.now());
+    this.#seen.set(sessionId, instant());
   }
 
   /** A guest operation is in flight until the returned function is called: the session is not idle meanwhile. */
@@ -46,8 +46,7 @@ export class Activity {
 
   /** What is not written yet, for readers of the row in this process. */
   pendingSince(sessionId: string): Date | undefined {
-    const at = this.#held.has(sessionId) ? performance.now() : this.#seen.get(sessionId);
-    return at === undefined ? undefined : new Date(Date.now() - (performance.now() - at));
+    return this.#held.has(sessionId) ? new Date() : this.#seen.get(sessionId)?.shown;
   }
 
   async flush(): Promise<void> {
@@ -57,7 +56,7 @@ export class Activity {
     const seen = this.#seen;
     this.#seen = new Map();
     try {
-      await saveActivity(this.#deps.db, new Map([...seen].map(([id, at]) => [id, now - at])));
+      await saveActivity(this.#deps.db, sightings(seen, now));
     } catch (err) {
       for (const [id, at] of seen) if (!this.#seen.has(id)) this.#seen.set(id, at);
       this.#deps.log.warn({ err }, "times of last activity could not be written yet");
@@ -68,7 +67,21 @@ export class Activity {
     for (const [id, held] of this.#held) {
       if (now - held.writtenAt < HOLD_REFRESH_MS) continue;
       held.writtenAt = now;
-      this.#seen.set(id, now);
+      this.#seen.set(id, instant());
     }
   }
+}
+
+/** What readers are shown, and what an age can be told from although somebody sets the clock. */
+interface Instant {
+  shown: Date;
+  monotonicMs: number;
+}
+
+function instant(): Instant {
+  return { shown: new Date(), monotonicMs: performance.now() };
+}
+
+function sightings(seen: Map<string, Instant>, now: number) {
+  return [...seen].map(([id, { shown, monotonicMs }]) => ({ id, at: shown, ageMs: now - monotonicMs }));
 }

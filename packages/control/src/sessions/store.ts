@@ -329,14 +329,24 @@ export async function deleteOldHistory(db: Queries): Promise<void> {
     .execute();
 }
 
-/** Moves `last_active_at` forward for several sessions at once, to so many milliseconds ago; never back. */
-export async function saveActivity(db: Queries, agesMs: ReadonlyMap<string, number>): Promise<void> {
-  const ids = [...agesMs.keys()];
-  const ages = [...agesMs.values()];
+/**
+ * Moves `last_active_at` forward for several sessions at once; never back. Where our clock agrees with the one of the
+ * deadlines to a second, what readers were shown is what is written; otherwise the age counts.
+ */
+export async function saveActivity(
+  db: Queries,
+  seen: { id: string; at: Date; ageMs: number }[],
+): Promise<void> {
+  const ids = seen.map(({ id }) => id);
+  const times = seen.map(({ at }) => at.toISOString());
+  const ages = seen.map(({ ageMs }) => ageMs);
   await sql`update sessions set last_active_at = seen.at
     from (
-      select id, service_now() - make_interval(secs => age / 1000) as at
-      from unnest(${ids}::text[], ${ages}::float8[]) as given (id, age)
+      select id, case
+        when abs(extract(epoch from service_now() - ${new Date().toISOString()}::timestamptz)) < 1 then given.at
+        else service_now() - make_interval(secs => age / 1000)
+      end as at
+      from unnest(${ids}::text[], ${times}::timestamptz[], ${ages}::float8[]) as given (id, at, age)
     ) as seen
     where sessions.id = seen.id and sessions.last_active_at < seen.at and sessions.state <> 'destroyed'`.execute(
     db,
