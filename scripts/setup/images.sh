@@ -59,7 +59,7 @@ prepare_base() {
   version=$(cat "$base/built_on")-$(base_identity "$base")
   target=$IMAGES_DIR/templates/base/$version
   [ -e "$target/template.json" ] || install_base "$base" "$target"
-  [ "$(readlink "$IMAGES_DIR/templates/base/current")" = "$version" ] || point_to "$version"
+  [ "$(readlink "$IMAGES_DIR/templates/base/next")" = "$version" ] || point next "$version"
 }
 
 build_base() {
@@ -90,9 +90,10 @@ install_base() {
   mv "$2/template.json.part" "$2/template.json"
 }
 
-point_to() {
-  ln -sfn "$1" "$IMAGES_DIR/templates/base/current.part"
-  mv -T "$IMAGES_DIR/templates/base/current.part" "$IMAGES_DIR/templates/base/current"
+# point NAME VERSION
+point() {
+  ln -sfn "$2" "$IMAGES_DIR/templates/base/$1.part"
+  mv -T "$IMAGES_DIR/templates/base/$1.part" "$IMAGES_DIR/templates/base/$1"
 }
 
 # A baseline fits one QEMU build and one set of devices.
@@ -101,13 +102,17 @@ bake_inputs() {
     <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)")
 }
 
+# The version becomes the current one once it is baked: a service that starts meanwhile finds the one before.
 bake_baseline() {
-  local version=$IMAGES_DIR/templates/base/current
-  [ ! -e "$version/$BASELINE_SIZE/manifest.json" ] || return 0
-  progress "booting the template once and keeping its memory; a minute or two without KVM"
-  node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
-    --template base --size "$BASELINE_SIZE"
-  [ -e "$version/$BASELINE_SIZE/manifest.json" ] ||
-    fail "baking ended without a baseline" "$version/$BASELINE_SIZE/manifest.json" "read $SETUP_LOG"
+  local version baseline
+  version=$(readlink "$IMAGES_DIR/templates/base/next")
+  baseline=$IMAGES_DIR/templates/base/$version/$BASELINE_SIZE/manifest.json
+  if [ ! -e "$baseline" ]; then
+    progress "booting the template once and keeping its memory; a minute or two without KVM"
+    node_modules/.bin/node packages/node/src/bake.ts --data-dir "$DATA_DIR" --images-dir "$IMAGES_DIR" \
+      --template base --version "$version" --size "$BASELINE_SIZE"
+    [ -e "$baseline" ] || fail "baking ended without a baseline" "$baseline" "read $SETUP_LOG"
+  fi
+  [ "$(readlink "$IMAGES_DIR/templates/base/current")" = "$version" ] || point current "$version"
 }
 readonly BASELINE_SIZE=small

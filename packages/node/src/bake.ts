@@ -1,6 +1,6 @@
 /**
  * Bakes a baseline: boots a template cold once, lets the agent come up, warms what programs will need, and captures
- * the instant. Usage: bake.ts --images-dir DIR --data-dir DIR --template base --size small
+ * the instant. Usage: bake.ts --images-dir DIR --data-dir DIR --template base [--version V] --size small
  */
 import path from "node:path";
 import { parseArgs } from "node:util";
@@ -16,6 +16,7 @@ const { values } = parseArgs({
     "images-dir": { type: "string" },
     "data-dir": { type: "string" },
     template: { type: "string", default: "base" },
+    version: { type: "string", default: "current" },
     size: { type: "string", default: "small" },
   },
 });
@@ -33,6 +34,7 @@ await bakeBaseline({
   owner: `${dataDir}#bake`,
   imagesDir,
   template: values.template,
+  version: values.version,
   size,
   accelerators: wantedAccelerators(process.env),
 });

@@ -52,6 +52,8 @@ export interface BakeInput {
   owner: string;
   imagesDir: string;
   template: string;
+  /** Folder of the version, or the name of a link to it. */
+  version: string;
   size: Size;
   accelerators: Accelerator[];
 }
@@ -73,7 +75,7 @@ export async function bakeBaseline(input: BakeInput): Promise<void> {
 
 async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<void> {
   const { template, size, imagesDir } = input;
-  const version = await realpath(path.join(imagesDir, "templates", template, "current"));
+  const version = await realpath(path.join(imagesDir, "templates", template, input.version));
   const tier = SIZES[size];
   const shape: MachineShape = { accelerator, vcpus: tier.vcpus, memMb: tier.mem_mb };
   const target = path.join(version, size);
