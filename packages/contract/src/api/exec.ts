@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
+import { CreateTiming } from "./sessions.ts";
 import { durationMs } from "./wire-types.ts";
 
 const argument = z
@@ -37,7 +38,9 @@ const outputFields = {
 };
 
 /** Buffered answer of an exec (wire.md 5.1). */
-export const ExecResult = z.object({ ...outputFields, sandbox_id: z.string() }).meta({ id: "ExecResult" });
+export const ExecResult = z
+  .object({ ...outputFields, sandbox_id: z.string(), timing: CreateTiming.optional() })
+  .meta({ id: "ExecResult" });
 export type ExecResult = z.infer<typeof ExecResult>;
 
 /** Data of the `exit` event of a streamed exec (wire.md 5.2). */

@@ -16,7 +16,10 @@ import { execBuffered, markCompleted } from "./exec.ts";
 import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
 import { streamFrames } from "./stream.ts";
 
-const ExecQuery = z.object({ stream: queryFlag.optional() });
+const ExecQuery = z.object({
+  stream: queryFlag.optional(),
+  timing: queryFlag.optional().meta({ description: "tell where the time of a wake went, if there was one" }),
+});
 const tags = ["Exec"];
 
 type ExecRouteDeps = StartExecDeps & DestroyDeps;
@@ -46,7 +49,10 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
       }
       const { session, result } = await execBuffered(deps, scope, call);
       destroyOnceAnswered(deps, [session], reply);
-      return result;
+      const wasWoken = result.restore_ms !== undefined;
+      return request.query.timing && wasWoken && session.timings
+        ? { ...result, timing: session.timings }
+        : result;
     },
   );
   server.post(

@@ -411,6 +411,14 @@ describe("a guest operation", () => {
     expect((await control.exec(id)).body).not.toHaveProperty("restore_ms");
   });
 
+  test("tells where the time of its wake went to who asks, and nothing where it woke nobody", async () => {
+    const id = await createPaused();
+    const timed = () =>
+      control.ask(`POST /v1/sessions/${id}/exec?timing=true`, { body: { command: ["true"] } });
+    expect((await timed()).body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4 });
+    expect((await timed()).body).not.toHaveProperty("timing");
+  });
+
   test("shares one wake with all that come at once, batch and stream among them", async () => {
     const id = await createPaused();
     let starts = 0;
