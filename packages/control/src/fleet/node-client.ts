@@ -1,5 +1,5 @@
 import { Agent, type IncomingMessage } from "node:http";
-import { type Frame, FrameDecoder } from "@vivarium/contract/guest";
+import { FRAME, type Frame, FrameDecoder } from "@vivarium/contract/guest";
 import {
   type ExecCall,
   MachineList,
@@ -11,12 +11,14 @@ import {
   type StartSpec,
 } from "@vivarium/contract/node";
 import type { z } from "zod";
-import { NodeError } from "./node-error.ts";
-import { exchange, exchangeJson } from "./node-http.ts";
+import { NodeError, type NodeFailure } from "./node-error.ts";
+import { type Exchange, exchange, exchangeJson } from "./node-http.ts";
 
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
 const CONTINUE_MS = 30_000;
+const CLOSED: ReadonlySet<string> = new Set(["broken", "unreachable"] satisfies NodeFailure[]);
+const LAST_FRAMES: ReadonlySet<Frame["type"]> = new Set([FRAME.exit, FRAME.error]);
 
 /** The node daemon as control sees it: contract/node, call by call. */
 export class NodeClient {
@@ -96,9 +98,8 @@ export class NodeClient {
   /** Resolves once the command is spawned. Ending the iteration, or aborting, kills the command. */
   async exec(machineId: string, call: ExecCall, signal: AbortSignal): Promise<AsyncIterable<Frame>> {
     const path = `/v1/machines/${machineId}/exec`;
-    return readFrames(
-      await exchange({ socketPath: this.#socketPath, method: "POST", path, body: call, signal }),
-    );
+    const request = { socketPath: this.#socketPath, method: "POST", path, body: call, signal } as const;
+    return readFrames(await this.#exchangeOverKept(request));
   }
 
   async putFile(machineId: string, file: string, content: Buffer, signal: AbortSignal): Promise<void> {
@@ -110,13 +111,23 @@ export class NodeClient {
     this.#agent.destroy();
   }
 
+  /** Over a connection that is there already. When that one had closed, nothing of the call was done. */
+  async #exchangeOverKept(call: Exchange): Promise<IncomingMessage> {
+    try {
+      return await exchange({ ...call, agent: this.#agent });
+    } catch (error) {
+      if (!(error instanceof NodeError) || error.failure !== "unreachable") throw error;
+      return await exchange(call);
+    }
+  }
+
   async #read(path: string, signal = AbortSignal.timeout(SHORT_CALL_MS)): Promise<unknown> {
     const call = { socketPath: this.#socketPath, method: "GET", path, signal, agent: this.#agent } as const;
     try {
       return await exchangeJson(call);
     } catch (error) {
       // A kept connection may have closed under the request; reading again is harmless.
-      if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
+      if (!(error instanceof NodeError) || !CLOSED.has(error.failure)) throw error;
       return await exchangeJson({ ...call, agent: undefined });
     }
   }
@@ -124,12 +135,20 @@ export class NodeClient {
 
 async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
   const decoder = new FrameDecoder();
+  let isOver = false;
   try {
-    for await (const chunk of response as AsyncIterable<Buffer>) yield* decoder.push(chunk);
+    for await (const chunk of response.iterator({ destroyOnReturn: false })) {
+      for (const frame of decoder.push(chunk as Buffer)) {
+        isOver = LAST_FRAMES.has(frame.type);
+        yield frame;
+      }
+    }
   } catch (cause) {
     throw new NodeError("broken", "the node broke off the command's output", { cause });
   } finally {
-    response.destroy();
+    // After its last frame the answer ends by itself, which nobody waits for, and the connection serves another call.
+    if (isOver) response.resume();
+    else response.destroy();
   }
 }
 

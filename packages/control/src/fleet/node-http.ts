@@ -5,6 +5,8 @@ import { NodeError } from "./node-error.ts";
 
 const ANSWER_LIMIT_BYTES = 16 * 1024 * 1024;
 const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOENT", "EACCES", "EPERM", "ENOTSOCK"]);
+/** The other side was closed before the last bytes were written: it never had the whole request. */
+const NOT_SENT = "EPIPE";
 
 export interface Exchange {
   socketPath: string;
@@ -13,7 +15,7 @@ export interface Exchange {
   /** An object is sent as JSON, bytes as they are. */
   body?: object | Buffer;
   signal?: AbortSignal;
-  /** Without one the connection is made for this call alone, so that a failed one was certainly never sent. */
+  /** Keeps connections. Without one the connection is made for this call alone. */
   agent?: Agent;
 }
 
@@ -71,10 +73,9 @@ function sendFailure(request: ClientRequest, cause: NodeJS.ErrnoException): Node
   if (cause instanceof NodeError) return cause;
   if (cause.code && NOT_CONNECTED.has(cause.code))
     return new NodeError("unreachable", "the node does not answer", { cause });
-  const text = request.reusedSocket
-    ? "the node closed a connection that was kept for it"
-    : "the node broke the connection";
-  return new NodeError("broken", text, { cause });
+  if (request.reusedSocket && cause.code === NOT_SENT)
+    return new NodeError("unreachable", "the node had closed the connection that was kept", { cause });
+  return new NodeError("broken", "the node broke the connection", { cause });
 }
 
 async function refusal(response: IncomingMessage, status: number): Promise<NodeError> {
