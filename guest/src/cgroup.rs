@@ -21,6 +21,8 @@ const FROZEN_CHECK: Duration = Duration::from_millis(2);
 #[derive(Default)]
 pub struct Cgroups {
     next: Cell<u64>,
+    /// Made while nobody waits for it.
+    spare: RefCell<Option<Leaf>>,
     /// Leaves whose command ended but whose background processes may still run.
     left: RefCell<Vec<PathBuf>>,
 }
@@ -47,7 +49,13 @@ impl Cgroups {
         Ok(Cgroups::default())
     }
 
-    pub fn create_leaf(&self) -> io::Result<Leaf> {
+    pub fn take_leaf(&self) -> io::Result<Leaf> {
+        // Where the user may become root, somebody may have removed it.
+        let spare = self.spare.take().filter(|leaf| leaf.path.exists());
+        spare.map_or_else(|| self.create_leaf(), Ok)
+    }
+
+    fn create_leaf(&self) -> io::Result<Leaf> {
         let number = self.next.replace(self.next.get() + 1);
         let path = Path::new(USER).join(format!("exec-{number}"));
         fs::create_dir(&path)?;
@@ -55,11 +63,17 @@ impl Cgroups {
         Ok(Leaf { path, dir })
     }
 
-    /// A leaf goes when it is empty; until then it is tried again whenever another one ends.
+    /// A leaf goes when it is empty; until then it is tried again whenever another one ends. Then is also the time to make
+    /// the next command's.
     pub fn release(&self, leaf: Leaf) {
         let mut left = self.left.borrow_mut();
         left.push(leaf.path);
         left.retain(|path| matches!(fs::remove_dir(path), Err(e) if e.kind() == io::ErrorKind::ResourceBusy));
+        let mut spare = self.spare.borrow_mut();
+        if spare.is_none() {
+            // What fails here fails again, and is told, when the leaf is needed.
+            *spare = self.create_leaf().ok();
+        }
     }
 
     pub fn kill_user(&self) -> io::Result<()> {

@@ -12,6 +12,7 @@ use hyper::{Response, StatusCode};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::body::{self, Body, FrameStream};
@@ -49,33 +50,47 @@ async fn run(
     started: Started,
 ) {
     let _member = machine.burst.join();
-    let leaf = match machine.cgroups.create_leaf() {
+    let leaf = match machine.cgroups.take_leaf() {
         Ok(leaf) => leaf,
         Err(error) => return drop(started.send(Err(not_spawned(error)))),
     };
+    run_in(&machine, &leaf, &spec, launch, frames, started).await;
+    // The answer leaves before the leaf is cleared away.
+    yield_now().await;
+    machine.cgroups.release(leaf);
+}
+
+/// Ends with the answer whole: dropped here, the channel of frames lets its end ride on the last one.
+async fn run_in(
+    machine: &Machine,
+    leaf: &Leaf,
+    spec: &ExecSpec,
+    launch: sys::Launch,
+    frames: mpsc::Sender<Bytes>,
+    started: Started,
+) {
     let began = Instant::now();
-    match launch::spawn(&launch, &leaf) {
+    match launch::spawn(&launch, leaf) {
         Err(error) => drop(started.send(Err(not_spawned(error)))),
         Ok(mut child) => {
             let ended = machine.reaper.watch(child.pid);
             let failure = tokio::select! {
                 failure = read_report(&mut child) => failure,
-                () = unwanted(&machine, &frames) => None,
+                () = unwanted(machine, &frames) => None,
             };
             match failure {
                 None => {
                     let _ = started.send(Ok(()));
-                    let last = follow(&machine, &spec, began, child, ended, &leaf, &frames).await;
+                    let last = follow(machine, spec, began, child, ended, leaf, &frames).await;
                     let _ = frames.send(last).await;
                 }
                 Some(failure) => {
                     let _ = ended.await;
-                    tell_failure(&spec, failure, began, &frames, started).await;
+                    tell_failure(spec, failure, began, &frames, started).await;
                 }
             }
         }
     }
-    machine.cgroups.release(leaf);
 }
 
 fn not_spawned(error: std::io::Error) -> Refusal {
