@@ -91,6 +91,13 @@ function registerSnapshotRoutes(server: FastifyInstance, deps: StartDeps): void 
 function sendStream(reply: FastifyReply, frames: Readable): void {
   reply.hijack();
   const response: ServerResponse = reply.raw;
+  // Frames that fail after the caller has gone fail for nobody.
+  frames.on("error", () => {});
+  if (response.destroyed || response.socket?.destroyed) {
+    // The caller left while the command was being started: it is killed like any whose caller leaves.
+    frames.destroy();
+    return;
+  }
   response.writeHead(200, { "content-type": "application/octet-stream" });
   response.flushHeaders();
   // Ends the frames when the caller has gone, which kills the command; breaks the answer off when the frames fail.

@@ -1,0 +1,91 @@
+/** Machines that are kept ready: what a session gets is its own, and losing one loses nothing. */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Client } from "@vivarium/sdk";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { readProcess } from "../support/host-processes.ts";
+import { sh } from "../support/http.ts";
+import { machinePid } from "../support/machine-traces.ts";
+import { type Service, servicePid, startService } from "../support/service.ts";
+
+let own: Service;
+let client: Client;
+
+beforeAll(async () => {
+  own = await startService({ env: { VIV_WARM_MACHINES: "1" } });
+  client = new Client({ url: own.facts.url, apiKey: own.facts.apiKey, retries: 0 });
+});
+afterAll(() => own?.stop());
+
+/** The process of the machine that waits, once the node says that one does. */
+const warmPid = (except: number[] = []): Promise<number> =>
+  eventually(async () => {
+    const headers = { authorization: `Bearer ${own.facts.apiKey}` };
+    const org = (await (await fetch(`${own.facts.url}/v1/org`, { headers })).json()) as {
+      capacity: { pool: unknown };
+    };
+    expect(org.capacity.pool).toEqual([{ template: "base", size: "small", ready: 1 }]);
+    const pids = machineProcesses().filter((pid) => !except.includes(pid));
+    expect(pids).toHaveLength(1);
+    return pids[0] as number;
+  }, 60_000);
+
+function machineProcesses(): number[] {
+  const slots = "/run/vivarium/slots";
+  const uids = readdirSync(slots)
+    .filter((name) => /^\d+$/.test(name) && readFileSync(join(slots, name), "utf8") === own.facts.dataDir)
+    .map((name) => 700_000 + Number(name));
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => readProcess(Number(name)))
+    .flatMap((found) =>
+      found && uids.includes(found.uid) && /qemu-system/.test(found.argv[0] ?? "") ? [found.pid] : [],
+    );
+}
+
+const LOOK = sh(
+  "hostname; cat /etc/machine-id /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1; " +
+    "ls -A /workspace /tmp | tr '\\n' ' '; id -un; pwd",
+);
+
+test("a create takes the machine that waits, and it is the session's own in everything", async () => {
+  const looks: string[][] = [];
+  for (let i = 0; i < 2; i++) {
+    const waiting = await warmPid();
+    const { session_id: id } = await client.sessions.create();
+    const { stdout } = await client.sessions.exec(id, { command: LOOK });
+    expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
+    const lines = stdout.trimEnd().split("\n");
+    expect(lines[0]).toBe(id);
+    // What warming ran left no file behind.
+    expect(lines.slice(4).join("\n")).toBe("/tmp:  /workspace: sandbox\n/workspace");
+    looks.push(lines);
+    await client.sessions.delete(id);
+  }
+  const [first = [], second = []] = looks;
+  for (const line of [0, 1, 2, 3]) expect(first[line]).not.toBe(second[line]);
+});
+
+test("a waiting machine that is killed costs the next create nothing", async () => {
+  process.kill(await warmPid(), "SIGKILL");
+  const { session_id: id } = await client.sessions.create();
+  expect((await client.sessions.exec(id, { command: ["echo", "here"] })).stdout).toBe("here\n");
+  await client.sessions.delete(id);
+});
+
+test("a session that asks for less power gets a machine without it, also from the pool", async () => {
+  const waiting = await warmPid();
+  const { session_id: id } = await client.sessions.create({ no_sudo: true });
+  const tried = await client.sessions.exec(id, { command: sh("sudo -n true") });
+  expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
+  expect(tried.exit_code).not.toBe(0);
+  await client.sessions.delete(id);
+});
+
+test("kill -9 of the node leaves no machine that nobody has; another one waits soon after", async () => {
+  const waiting = await warmPid();
+  process.kill(servicePid(own.facts, "node"), "SIGKILL");
+  await eventually(() => expect(readProcess(waiting)).toBeUndefined(), 20_000);
+  expect(await warmPid([waiting])).not.toBe(waiting);
+});
