@@ -3,6 +3,7 @@ import type { Scope } from "../access/principal.ts";
 import { leaseSession } from "../sessions/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
+import { takeBackLease } from "./command-lease.ts";
 import {
   brokenOff,
   type CommandInput,
@@ -32,14 +33,15 @@ export async function execBuffered(
   },
 ): Promise<{ session: SessionRow; result: ExecResult }> {
   const call = (row: SessionRow) => execCall(row, input, limitBytes);
-  const { session, restoreMs, frames } = await startExec(deps, scope, {
+  const { session, restoreMs, frames, lease } = await startExec(deps, scope, {
     sessionId,
     call,
     signal: neverAborted,
   });
   const collected = await collect(frames, limitBytes).catch(async (cause: unknown) => {
     const error = await brokenOff(deps, session, cause);
-    if (!goesOn(error)) await markCompleted(deps, session);
+    if (goesOn(error)) await takeBackLease(deps.db, session, lease);
+    else await markCompleted(deps, session);
     throw error;
   });
   await markCompleted(deps, session);

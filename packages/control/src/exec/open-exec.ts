@@ -17,6 +17,7 @@ import type { SessionSignals } from "../sessions/signals.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { WakeDeps } from "../sessions/wake.ts";
+import { hasStartedNothing, leaseCommand, takeBackLease } from "./command-lease.ts";
 import { type LiveSession, waitForLive } from "./wait-for-live.ts";
 
 export interface ExecDeps {
@@ -27,6 +28,13 @@ export interface ExecDeps {
 
 export type BrokenOffDeps = ExecDeps & { signals: SessionSignals };
 export type StartExecDeps = ExecDeps & WakeDeps;
+
+interface OpenedExec {
+  frames: AsyncIterable<Frame>;
+  /** What was written down for the case that nobody sees the command end. */
+  lease: Date | undefined;
+}
+type StartedExec = LiveSession & OpenedExec;
 
 export interface CommandInput {
   command: string[];
@@ -61,22 +69,38 @@ export async function startExec(
     call,
     signal,
   }: { sessionId: string; call: (row: SessionRow) => ExecCall; signal: AbortSignal },
-): Promise<LiveSession & { frames: AsyncIterable<Frame> }> {
+): Promise<StartedExec> {
   // Held before the row is read: a pause for idleness that claims the row later sees it.
   const release = deps.activity.hold(sessionId);
   try {
     for (let moves = 0; ; moves++) {
       const live = await waitForLive(deps, scope, sessionId);
-      const frames = await openExec(deps, live.session, call(live.session), signal).catch(
+      const opened = await openLeased(deps, live.session, call(live.session), signal).catch(
         async (error: unknown) => {
           if (moves < MOVES && (await hasMoved(deps.db, live.session, error))) return undefined;
           throw error;
         },
       );
-      if (frames) return { ...live, frames: releaseAfter(frames, release) };
+      if (opened) return { ...live, ...opened, frames: releaseAfter(opened.frames, release) };
     }
   } catch (error) {
     release();
+    throw error;
+  }
+}
+
+/** A command that could not be started leaves the session as it was. */
+async function openLeased(
+  deps: ExecDeps,
+  session: SessionRow,
+  call: ExecCall,
+  signal: AbortSignal,
+): Promise<OpenedExec> {
+  const lease = await leaseCommand(deps.db, session, call.timeout_ms);
+  try {
+    return { lease, frames: await openExec(deps, session, call, signal) };
+  } catch (error) {
+    if (hasStartedNothing(error)) await takeBackLease(deps.db, session, lease);
     throw error;
   }
 }

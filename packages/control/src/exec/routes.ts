@@ -12,6 +12,7 @@ import { getSession } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/routes.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
+import { takeBackLease } from "./command-lease.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
 import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
 import { streamFrames } from "./stream.ts";
@@ -87,7 +88,7 @@ async function execStreamed(
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
   const call = (row: SessionRow) => execCall(row, input);
-  const { session, frames } = await startExec(deps, scope, { sessionId, call, signal: gone }).catch(
+  const { session, frames, lease } = await startExec(deps, scope, { sessionId, call, signal: gone }).catch(
     async (error: unknown) => {
       // Who left while the command was being started has had their one command.
       if (gone.aborted) await completeUnseen(deps, scope, sessionId);
@@ -101,6 +102,7 @@ async function execStreamed(
     isOver = await streamFrames(deps, session, frames, events);
   } finally {
     if (isOver) await markCompleted(deps, session);
+    else await takeBackLease(deps.db, session, lease);
     events.end();
   }
   return reply;

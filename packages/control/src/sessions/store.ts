@@ -179,6 +179,34 @@ export async function setDestroyAfter(db: Queries, id: string, delayMs: number):
     .execute();
 }
 
+/** Puts that instant at least `delayMs` off, and tells it. */
+export async function extendDestroyAfter(
+  db: Queries,
+  id: string,
+  delayMs: number,
+): Promise<Date | undefined> {
+  // Whole milliseconds: what is told can be compared with what is stored.
+  const least = sql<Date>`date_trunc('milliseconds', ${after(delayMs)})`;
+  const row = await db
+    .updateTable("sessions")
+    .set({ destroy_after: sql<Date>`greatest(destroy_after, ${least})` })
+    .where("id", "=", id)
+    .where("state", "<>", "destroyed")
+    .returning("destroy_after")
+    .executeTakeFirst();
+  return row?.destroy_after ?? undefined;
+}
+
+/** The sweep leaves the session alone, unless another instant was written since. */
+export async function clearDestroyAfter(db: Queries, id: string, written: Date): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: null })
+    .where("id", "=", id)
+    .where("destroy_after", "=", written)
+    .execute();
+}
+
 /** Renews leases of sessions that are being made. One that ran out stays so: the sweep may be at work already. */
 export async function renewLeases(db: Queries, ids: readonly string[], leaseMs: number): Promise<void> {
   await db

@@ -1,0 +1,95 @@
+/** The one command of a destroy_on_completion session, and who ends the session when control dies during it. */
+import { randomId } from "@vivarium/kit/id";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { withMortal } from "../mortal-control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl();
+});
+afterEach(async () => {
+  control.node.onExec = (_call, output) => output().exit();
+  await control.destroyAll();
+});
+afterAll(() => control.close());
+
+const runsOut = async (id: string): Promise<Date | null> =>
+  (await control.sql.query("select destroy_after from sessions where id = $1", [id])).rows[0].destroy_after;
+
+test.each(["", "?stream=true"])(
+  "a session whose process dies during its only command is destroyed once the command's time is over (%s)",
+  async (query) => {
+    const id = await control.createLive({ destroy_on_completion: true });
+    const running = Promise.withResolvers<void>();
+    control.node.onExec = (_call, output) => {
+      output();
+      running.resolve();
+    };
+    const startedAt = Date.now();
+    await withMortal(control, "none", async (mortal) => {
+      const body = { command: ["sleep", "60"], timeout_ms: 120_000 };
+      const answer = mortal.ask(`POST /v1/sessions/${id}/exec${query}`, body);
+      await running.promise;
+      mortal.kill();
+      expect(await answer).toBe("broken");
+    });
+    expect((await runsOut(id))?.getTime()).toBeGreaterThan(startedAt + 120_000);
+    await control.sql.query(
+      "update sessions set destroy_after = destroy_after - interval '1 hour' where id = $1",
+      [id],
+    );
+    await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
+  },
+  60_000,
+);
+
+test("a command that was refused before it started leaves the session as it was", async () => {
+  const id = await control.createLive({ destroy_on_completion: true });
+  let during: Date | null = null;
+  control.node.onExec = async () => {
+    during = await runsOut(id);
+    throw new Refusal("cwd_not_found");
+  };
+  for (const query of ["", "?stream=true"]) {
+    const answer = await control.ask(`POST /v1/sessions/${id}/exec${query}`, { body: { command: ["x"] } });
+    expect(answer.status).toBe(400);
+    expect(during).toBeInstanceOf(Date);
+    expect(await runsOut(id)).toBeNull();
+  }
+});
+
+test("a command of which it is unknown whether it started is the only one", async () => {
+  const id = await control.createLive({ destroy_on_completion: true });
+  control.node.onExec = (_call, output) => output().breakOff();
+  expect((await control.exec(id)).status).toBe(500);
+  expect(await runsOut(id)).toBeInstanceOf(Date);
+});
+
+test("a session that may have many commands has no such end", async () => {
+  const id = await control.createLive();
+  let during: Date | null | undefined;
+  control.node.onExec = async (_call, output) => {
+    during = await runsOut(id);
+    output().exit();
+  };
+  await control.exec(id);
+  expect(during).toBeNull();
+});
+
+test("a run, which renews a lease of its own, is not put off by a caller's command", async () => {
+  const id = await control.createLive({ name: randomId() });
+  const lease = new Date(Date.now() + 5_000);
+  await control.sql.query(
+    "update sessions set origin = 'run', destroy_on_completion = true, destroy_after = $2 where id = $1",
+    [id, lease],
+  );
+  let during: Date | null | undefined;
+  control.node.onExec = async (_call, output) => {
+    during = await runsOut(id);
+    output().exit();
+  };
+  await control.exec(id);
+  expect(during).toEqual(lease);
+});
