@@ -62,6 +62,42 @@ test("what the request says is added, or replaces", async () => {
   expect(body).toMatchObject({ ...settings, env: { A: "1", B: "3", C: "4" } });
 });
 
+describe.each([
+  [
+    "a start",
+    async (from: string, body: object) => control.ask(`POST /v1/checkpoints/${from}/sessions`, { body }),
+  ],
+  [
+    "a create",
+    async (from: string, body: object) => {
+      const id = await control.createLive({ from_checkpoint: from, ...body });
+      return await control.ask(`GET /v1/sessions/${id}`);
+    },
+  ],
+])("%s", (_title, startFrom) => {
+  test("hardens when it is asked to, and never softens what was saved", async () => {
+    const soft = await control.createLive();
+    const made = await control.ask(`POST /v1/sessions/${soft}/checkpoints`);
+    for (const [from, asked, given] of [
+      [made.body.checkpoint_id, undefined, false],
+      [made.body.checkpoint_id, false, false],
+      [made.body.checkpoint_id, true, true],
+      [chk, false, true],
+    ] as const) {
+      const { body } = await startFrom(from, { no_sudo: asked });
+      expect([body.no_sudo, specOf(body.session_id)?.no_sudo]).toEqual([given, given]);
+    }
+  });
+
+  test("may be for one command", async () => {
+    const { body } = await startFrom(chk, { destroy_on_completion: true });
+    expect(body.destroy_on_completion).toBe(true);
+    expect((await control.exec(body.session_id)).status).toBe(200);
+    const read = () => control.ask(`GET /v1/sessions/${body.session_id}`);
+    await eventually(async () => expect((await read()).status).toBe(404));
+  });
+});
+
 test("two starts from one checkpoint are two sessions", async () => {
   const [one, other] = await Promise.all([start(), start()]);
   expect(one.body.session_id).not.toBe(other.body.session_id);
@@ -82,6 +118,8 @@ test.each([
     400,
     /^env: must be at most 65536 bytes together with the checkpoint's/,
   ],
+  [{ no_sudo: "true" }, 400, /^no_sudo: must be a boolean/],
+  [{ destroy_on_completion: 1 }, 400, /^destroy_on_completion: must be a boolean/],
   [{ egress: { mode: "alow" } }, 400, /^egress\.mode: must be one of/],
   [{ secrets: { S: "x" } }, 503, /^secrets: this server has no encryption key/],
   [{ connections: [{}] }, 400, /^connections: is not supported/],
