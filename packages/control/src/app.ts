@@ -108,7 +108,7 @@ export async function describeApi(log: Log): Promise<string> {
     nodes,
     pepper: Buffer.alloc(32),
     log,
-    forkChildren: LIMITS.forkChildrenDefault,
+    forkChildren: LIMITS.forkChildrenHard,
     requireDurablePause: false,
   });
   const server = await createServer(parts);

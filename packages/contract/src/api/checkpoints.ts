@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { LIMITS } from "./limits.ts";
 import { SessionCreate } from "./sessions.ts";
 import { timestamp, wholeNumber } from "./wire-types.ts";
 
@@ -51,6 +50,8 @@ export const CheckpointStart = SessionCreate.pick({
   paused_ttl_ms: true,
   on_pty_detach: true,
   wake_on_http: true,
+  no_sudo: true,
+  destroy_on_completion: true,
   env: true,
   secrets: true,
   egress: true,
@@ -64,11 +65,11 @@ export type ParsedCheckpointStart = z.output<typeof CheckpointStart>;
 export const Restore = z.object({ checkpoint_id: z.string() }).meta({ id: "Restore" });
 export type Restore = z.input<typeof Restore>;
 
-/** Body of `POST /v1/sessions/{id}/fork` (wire.md 4.10). The configured cap is checked where it is known. */
-export const Fork = z
-  .object({ count: wholeNumber(1, LIMITS.forkChildrenHard).nullish() })
-  .meta({ id: "Fork" });
-export type Fork = z.input<typeof Fork>;
+/** Body of `POST /v1/sessions/{id}/fork` (wire.md 4.10) on a server that makes at most `cap` children at once. */
+export function forkWithin(cap: number) {
+  return z.object({ count: wholeNumber(1, cap).nullish() }).meta({ id: "Fork" });
+}
+export type Fork = z.input<ReturnType<typeof forkWithin>>;
 
 export const ForkResult = z
   .object({

@@ -3,8 +3,8 @@ import {
   CheckpointCreate,
   CheckpointList,
   CheckpointStart,
-  Fork,
   ForkResult,
+  forkWithin,
   Restore,
   SessionRecord,
 } from "@vivarium/contract/api";
@@ -34,7 +34,10 @@ const TimingQuery = z.object({
 const tags = ["Checkpoints"];
 const OF_OPERATIONS = ["not_found", "conflict", "session_ended"] as const;
 
-export type CheckpointRouteDeps = ForkDeps & CreateDeps;
+export interface CheckpointRouteDeps extends ForkDeps, CreateDeps {
+  /** The operator's cap on the children of one fork. */
+  forkChildren: number;
+}
 
 export function addCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): void {
   addSessionCheckpointRoutes(server, deps);
@@ -159,7 +162,7 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
         tags: ["Sessions"],
         params: SessionParams,
         querystring: TimingQuery,
-        body: Fork.optional(),
+        body: forkWithin(deps.forkChildren).optional(),
         response: { 200: ForkResult, ...errorAnswers(...OF_OPERATIONS, "rate_limited") },
       },
     },

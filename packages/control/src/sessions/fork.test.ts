@@ -76,12 +76,12 @@ test("one child is made where no count is given", async () => {
 });
 
 test.each([
-  [0, /^count: must be a whole number from 1 to 16, got 0$/],
-  [-1, /^count: must be a whole number from 1 to 16/],
-  [17, /^count: must be a whole number from 1 to 16, got 17$/],
-  [1.5, /^count: must be a whole number from 1 to 16/],
-  ["2", /^count: must be a whole number from 1 to 16/],
-  [5, /^count: must be a whole number from 1 to 4 on this server, got 5$/],
+  [0, /^count: must be a whole number from 1 to 4, got 0$/],
+  [-1, /^count: must be a whole number from 1 to 4/],
+  [17, /^count: must be a whole number from 1 to 4, got 17$/],
+  [1.5, /^count: must be a whole number from 1 to 4/],
+  ["2", /^count: must be a whole number from 1 to 4/],
+  [5, /^count: must be a whole number from 1 to 4, got 5$/],
 ])("a count of %j is refused before the session is looked up", async (count, message) => {
   for (const id of [randomId(), await control.create()]) {
     const answer = await fork(id, { count });

@@ -9,7 +9,6 @@ import { savable } from "../checkpoints/savable.ts";
 import { forgetState, NotOurs, type SaveStateDeps, saveState } from "../checkpoints/save-state.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import { invalidField } from "../http/validation.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { takeSlots } from "./admit.ts";
@@ -26,10 +25,7 @@ import {
 import { FIRST_STATE } from "./state.ts";
 import { insertNameless, listUnborn, type SessionRow } from "./store.ts";
 
-export interface ForkDeps extends SaveStateDeps, DestroyDeps {
-  /** The operator's cap on the children of one fork. */
-  forkChildren: number;
-}
+export type ForkDeps = SaveStateDeps & DestroyDeps;
 
 export interface Forked {
   parentId: string;
@@ -42,13 +38,6 @@ export async function forkSession(
   principal: Principal,
   { sessionId, count }: { sessionId: string; count: number },
 ): Promise<Forked> {
-  if (count > deps.forkChildren) {
-    throw invalidField(
-      "count",
-      `must be a whole number from 1 to ${deps.forkChildren} on this server`,
-      count,
-    );
-  }
   return await whenFree(deps, sessionId, async () => {
     const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
