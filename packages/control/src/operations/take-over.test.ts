@@ -7,7 +7,12 @@ import { silentLog } from "../db/database.test-support.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
-import { removeOrphanSnapshots, sessionSnapshots } from "../sessions/remove-orphan-snapshots.ts";
+import {
+  removeOrphanSnapshots,
+  type SnapshotOwners,
+  sessionSnapshots,
+} from "../sessions/remove-orphan-snapshots.ts";
+import { forgetUnborn } from "../sessions/store.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -240,7 +245,7 @@ describe("the reconcile", () => {
     await eventually(() => expect(machinesOf(id)).toEqual([]));
   });
 
-  test("deletes snapshots that no row names, a minute after it first saw them", async () => {
+  test("deletes snapshots that no row names, at a second look some seconds after the first", async () => {
     const kept = await createPaused();
     const captured = await createCaptured();
     const orphan = `pau_${randomId()}`;
@@ -253,10 +258,37 @@ describe("the reconcile", () => {
     await removeOrphanSnapshots(deps);
     expect([...orphansSince.keys()]).toEqual([orphan]);
     expect(control.node.snapshots.has(orphan)).toBe(true);
-    for (const id of [orphan, saved, captured.snapshotId]) orphansSince.set(id, performance.now() - 60_001);
+    for (const id of [orphan, saved, captured.snapshotId]) orphansSince.set(id, performance.now() - 5_001);
     await removeOrphanSnapshots(deps);
     expect([...control.node.snapshots.keys()].sort()).toEqual([saved, captured.snapshotId].sort());
     nodes.close();
     await db.destroy();
   });
+
+  test("takes the list of snapshots before it asks who owns them: one that is made meanwhile is not in it", async () => {
+    const asked: string[] = [];
+    const made = `pau_${randomId()}`;
+    const nodes = new NodeClient(control.node.socketPath);
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const id = await control.createLive();
+    const owners: SnapshotOwners = async (_db, ids) => {
+      asked.push(...ids);
+      await nodes.putSnapshot(made, { machine_id: `${id}-1`, after: "continue" }, AbortSignal.timeout(5_000));
+      return [];
+    };
+    const orphansSince = new Map([[made, -60_000]]);
+    await removeOrphanSnapshots({ db, nodes, log: silentLog, snapshotOwners: [owners], orphansSince });
+    expect([asked.includes(made), control.node.snapshots.has(made)]).toEqual([false, true]);
+    nodes.close();
+    await db.destroy();
+  });
+});
+
+test("a fork that is taken back after its last child is gone has nothing to forget", async () => {
+  const id = await control.createLive();
+  await leaveOperation(id, "fork", { snapshot_id: `frk_${randomId()}` });
+  await untilOver(id);
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  await expect(forgetUnborn(db, [])).resolves.toBeUndefined();
+  await db.destroy();
 });

@@ -8,36 +8,39 @@ import { findSnapshotsInUse } from "./store.ts";
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
 
 /**
- * A snapshot changes hands in one transaction, but rooms are asked one after the other: what looks like nobody's gets
- * a minute in which every look has to say the same.
+ * A snapshot changes hands in one transaction, but rooms are asked one after the other, so that one look may miss it
+ * on its way from a room that is asked later to one that was asked before. Two looks this far apart do not.
  */
-const GRACE_MS = 60_000;
+const BETWEEN_LOOKS_MS = 5_000;
 
 export interface OrphanDeps {
   db: Database;
   nodes: NodeClient;
   log: Log;
   snapshotOwners: readonly SnapshotOwners[];
-  /** Snapshots that no row names, and since when. */
+  /** Snapshots that no row named at the last look, and since when. */
   orphansSince: Map<string, number>;
 }
 
 export const sessionSnapshots: SnapshotOwners = (db, ids) => findSnapshotsInUse(db, ids);
 
 export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
+  // The node is asked before the database: a row names a snapshot before the node is asked to make it, so that one
+  // which exists by now, and which no row names from now on, was given up. Asked the other way round, one that is made
+  // in between would look like nobody's.
   const ids = (await deps.nodes.listSnapshots()).map(({ snapshot_id: id }) => id);
   const owned = new Set<string>();
   for (const owners of deps.snapshotOwners) for (const id of await owners(deps.db, ids)) owned.add(id);
   const orphans = new Set(ids.filter((id) => !owned.has(id)));
   for (const id of deps.orphansSince.keys()) if (!orphans.has(id)) deps.orphansSince.delete(id);
-  for (const id of orphans) await removeIfOld(deps, id);
+  for (const id of orphans) await removeAtSecondLook(deps, id);
 }
 
-async function removeIfOld(deps: OrphanDeps, id: string): Promise<void> {
+async function removeAtSecondLook(deps: OrphanDeps, id: string): Promise<void> {
   const now = performance.now();
   const since = deps.orphansSince.get(id) ?? now;
   deps.orphansSince.set(id, since);
-  if (now - since < GRACE_MS) return;
+  if (now - since < BETWEEN_LOOKS_MS) return;
   deps.log.info({ snapshot_id: id }, "removing a snapshot that nobody keeps");
   await deps.nodes.deleteSnapshot(id);
 }

@@ -237,6 +237,7 @@ const UNBORN: EndReason = "error";
  * One that its caller destroyed keeps its history.
  */
 export async function forgetUnborn(db: Queries, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
   await db
     .deleteFrom("sessions")
     .where("id", "in", ids)
