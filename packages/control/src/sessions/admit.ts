@@ -93,9 +93,11 @@ async function checkSize(node: NodeState, settings: SessionSettings): Promise<vo
   const info = await node.current();
   const baselines = info?.baselines.filter((baseline) => isOf(baseline, settings.template));
   if (!baselines || baselines.some(({ size }) => size === settings.size)) return;
+  // A template has a baseline of each size, and may have several versions of each.
+  const available = [...new Set(baselines.map(({ size }) => size))].join(", ");
   throw new ApiError(
     "size_unavailable",
-    `size: ${settings.size} can be started on no node; available: ${baselines.map(({ size }) => size).join(", ") || "none yet"}`,
+    `size: ${settings.size} can be started on no node; available: ${available || "none yet"}`,
   );
 }
 

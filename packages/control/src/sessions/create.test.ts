@@ -255,7 +255,10 @@ test("a key may have a ceiling of its own", async () => {
 
 test("a size that no node can start is refused, and told apart from a node that is away", async () => {
   const everything = control.node.info;
-  control.node.info = { ...everything, baselines: [{ template: "base", size: "small" }] };
+  control.node.info = {
+    ...everything,
+    baselines: ["1", "2"].map((version) => ({ template: "base", size: "small", version })),
+  };
   await control.ask("GET /v1/healthz");
   const answer = await create({ size: "large" });
   expect([answer.status, answer.body.code]).toEqual([503, "size_unavailable"]);
