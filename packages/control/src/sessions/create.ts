@@ -64,7 +64,7 @@ export function settingsOf(
     project_id: projectId,
     name: body.name ?? null,
     labels: mapOrNull(body.labels),
-    external_id: body.external_id ?? null,
+    external_id: body.external_id || null,
     on_pty_detach: body.on_pty_detach ?? body.on_detach ?? "pause",
     paused_ttl_ms: body.paused_ttl_ms || LIMITS.pausedTtlDefaultMs,
     idle_timeout_ms: body.idle_timeout_ms ?? null,

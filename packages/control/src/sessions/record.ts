@@ -82,7 +82,7 @@ function common(row: SessionRow, state: WireState): SessionRecord {
     mem_mb: size.mem_mb,
     ...(row.name !== null && { name: row.name }),
     ...(row.labels && { labels: row.labels }),
-    ...(row.external_id !== null && { external_id: row.external_id }),
+    ...(row.external_id && { external_id: row.external_id }),
     ...(row.project_id !== null && { project_id: row.project_id }),
     ...(row.template !== "base" && { template: row.template }),
   };
