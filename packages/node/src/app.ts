@@ -18,7 +18,7 @@ import type { StartDeps } from "./machines/start.ts";
 import { MachineTable } from "./machines/table.ts";
 import { WarmPool } from "./machines/warm-pool.ts";
 import { registerRoutes } from "./server/routes.ts";
-import { baselineKey, findBaselines } from "./snapshots/baselines.ts";
+import { Baselines, baselineKey } from "./snapshots/baselines.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
 
 /** What a create without a template and a size starts. */
@@ -39,7 +39,8 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const host = await readHostNetwork();
   const namespaces = new NamespacePool({ owner: config.dataDir, limit: config.maxMachines * 8, host, log });
   const table = new MachineTable();
-  const baselines = await findBaselines({ imagesDir: config.imagesDir, qemu, log });
+  const baselines = new Baselines({ imagesDir: config.imagesDir, qemu, log });
+  await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
   const pool = new WarmPool({ config, qemu, baselines, namespaces, gate, log }, [HOT]);

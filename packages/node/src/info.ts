@@ -5,13 +5,12 @@ import { diskSpace } from "./disks/space.ts";
 import { hasCgroupV2 } from "./host/cgroup.ts";
 import { machinesDir } from "./machines/journal.ts";
 import type { StartDeps } from "./machines/start.ts";
-import { distinct } from "./snapshots/baselines.ts";
 
 const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
 
 /** What this node is and can start; control asks for it to place and to answer its health check. */
 export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
-  const baselines = distinct(deps.baselines);
+  const baselines = deps.baselines.all;
   const dir = machinesDir(deps.config.dataDir);
   return {
     node_id: deps.config.nodeId,
@@ -25,15 +24,12 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
     reflink: await hasReflink(dir),
     cgroup_v2: hasCgroupV2(),
     disk: await diskSpace(dir),
-    // The current version first: whoever names none gets it.
-    baselines: baselines
-      .toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified))
-      .map(({ manifest: { template, size, version, created_at } }) => ({
-        template,
-        size,
-        version,
-        created_at,
-      })),
+    baselines: baselines.map(({ manifest: { template, size, version, created_at } }) => ({
+      template,
+      size,
+      version,
+      created_at,
+    })),
     warm: deps.pool.counts,
   };
 }

@@ -14,7 +14,7 @@ if (process.getuid?.() !== 0) {
 armCrashPoint(config.crashAt, config.dataDir);
 const app = await startApp(config, log);
 log.info(
-  { socket: config.socketPath, baselines: app.deps.baselines.size, qemu: app.deps.qemu.version },
+  { socket: config.socketPath, baselines: app.deps.baselines.all.length, qemu: app.deps.qemu.version },
   "node ready",
 );
 shutdownOnSignal([{ name: "node", run: () => app.close() }], { watchStdin: config.supervised });

@@ -6,14 +6,15 @@ import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../sessions/admit.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/count-active.ts";
 
-/** Capacity and limits of the caller's organisation, from the catalog alone. */
+/** Capacity and limits of the caller's organisation; what the node says is left out while it is away. */
 export async function readOrg(
   { db, node, forkChildren }: { db: Database; node: NodeState; forkChildren: number },
   principal: Principal,
 ): Promise<OrgRecord> {
   const org = await getOrg(db, principal.orgId);
   const active = await countActiveSessions(db, principal);
-  const baselines = (node.lastKnown?.baselines ?? []).filter(({ template }) => template === BASE_TEMPLATE);
+  const info = await node.current();
+  const baselines = (info?.baselines ?? []).filter(({ template }) => template === BASE_TEMPLATE);
   return {
     org_id: org.id,
     name: org.name,
@@ -23,7 +24,7 @@ export async function readOrg(
       running: active.org,
       warm: await countPausedSessions(db, principal.orgId),
       limits: { running: org.concurrentSessions },
-      ...(node.lastKnown?.warm && { pool: node.lastKnown.warm }),
+      ...(info?.warm && { pool: info.warm }),
     },
     limits: {
       concurrent_sessions: org.concurrentSessions,

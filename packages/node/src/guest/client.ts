@@ -13,7 +13,7 @@ import {
   type Resumed,
   ResumedAck,
 } from "@vivarium/contract/guest";
-import type { z } from "zod";
+import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 import { openChannel } from "./channel.ts";
 
@@ -56,9 +56,7 @@ export class AgentClient {
   }
 
   async command(path: "/v1/freeze" | "/v1/thaw" | "/v1/power-off"): Promise<void> {
-    const answer = await this.request("POST", path, {});
-    const body = await readJson(answer.stream);
-    if (answer.status !== 200) throw agentRefusal(body);
+    await this.#call("POST", path, {}, z.object({}), CALL_LIMIT_MS);
   }
 
   /** Sends a request and returns once headers are there. The caller reads or closes the stream. */

@@ -29,6 +29,8 @@ import type { WarmMachine, WarmPool } from "./warm-pool.ts";
 const MIB = 1024 * 1024;
 /** Memory that stays free for everybody else when a machine is admitted. */
 const MEMORY_RESERVE_BYTES = 512 * MIB;
+/** A warm machine needs some milliseconds; one that needs this long is stuck. */
+const WARM_LIMIT_MS = 3_000;
 /** What a machine is expected to write until the gate looks again. */
 const DISK_PER_START_BYTES = 64 * MIB;
 
@@ -93,7 +95,7 @@ async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
       throw new NodeError("invalid", `size: the snapshot is of size ${snapshot.manifest.size}`);
     return { ...snapshot, isVerified: false };
   }
-  const baseline = deps.baselines.get(baselineKey(spec.template, spec.size));
+  const baseline = await deps.baselines.find(baselineKey(spec.template, spec.size));
   if (baseline) return baseline;
   throw new NodeError(
     "template_unavailable",
@@ -135,8 +137,13 @@ async function startWarm(
   spec: StartSpec,
 ): Promise<Machine | undefined> {
   const own = new UndoStack();
+  const late = AbortSignal.timeout(WARM_LIMIT_MS);
+  const isLate = new Promise<never>((_resolve, reject) => {
+    late.addEventListener("abort", () => reject(new Error(`not within ${WARM_LIMIT_MS} ms`)), { once: true });
+  });
   try {
-    const machine = await letRun(deps, own, await nameWarm(deps, own, warm, id, spec));
+    const loaded = await nameWarm(deps, own, warm, id, spec);
+    const machine = await Promise.race([letRun(deps, own, loaded, late), isLate]);
     undo.push("warm machine", () => own.unwind());
     return machine;
   } catch (err) {
@@ -146,7 +153,12 @@ async function startWarm(
   }
 }
 
-async function letRun(deps: StartDeps, undo: UndoStack, loaded: Loaded): Promise<Machine> {
+async function letRun(
+  deps: StartDeps,
+  undo: UndoStack,
+  loaded: Loaded,
+  unwanted?: AbortSignal,
+): Promise<Machine> {
   const { machine, queue, disk, watch } = loaded;
   const { hold } = machine.spec;
   crashPoint("start.load");
@@ -155,6 +167,7 @@ async function letRun(deps: StartDeps, undo: UndoStack, loaded: Loaded): Promise
   const loadMs = watch();
   if (!hold) await introduce(machine);
   crashPoint("start.handshake");
+  unwanted?.throwIfAborted();
   const timings = { queue, disk, load: loadMs, handshake: watch() };
   machine.entry = { ...machine.entry, state: hold ? "held" : "running", timings };
   await writeEntry(deps.config.dataDir, machine.entry);

@@ -51,7 +51,8 @@ export function kernelArguments(accelerator: Accelerator, tscKhz: number): strin
     "net.ifnames=0",
     "random.trust_cpu=on",
   ];
-  if (accelerator === "tcg") words.push(`tsc_early_khz=${tscKhz}`);
+  // Reliable: on a busy host the kernel's watchdog would give the counter up for one that ticks every 4 ms.
+  if (accelerator === "tcg") words.push(`tsc_early_khz=${tscKhz}`, "tsc=reliable");
   return words.join(" ");
 }
 

@@ -86,6 +86,7 @@ async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<voi
     undo.push("files", () => rm(dir, { recursive: true, force: true }));
     const slot = await takeCleanSlot(input.owner, undo);
     const vm = await boot(input, shape, { dir, version, slot }, undo);
+    await checkClock(vm.agent);
     await warmUp(vm.agent, input.progress);
     await capture(vm, dir);
     undo.release();
@@ -209,6 +210,19 @@ async function waitForAgent(
       });
     }
   }
+}
+
+/** A guest that fell back to counting timer ticks would keep that clock in every copy. */
+async function checkClock(agent: AgentClient): Promise<void> {
+  const argv = ["cat", "/sys/devices/system/clocksource/clocksource0/current_clocksource"];
+  const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: WARM_LIMIT_MS });
+  const chunks: Buffer[] = [];
+  for await (const chunk of frames) chunks.push(chunk as Buffer);
+  const output = Buffer.concat(chunks).toString("latin1");
+  if (!/(tsc|kvm-clock)\n/.test(output))
+    throw new Error(
+      `the guest's clock is none that every copy could use: ${JSON.stringify(output.slice(0, 80))}`,
+    );
 }
 
 async function warmUp(agent: AgentClient, progress: (line: string) => void): Promise<void> {

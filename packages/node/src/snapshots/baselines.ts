@@ -13,14 +13,50 @@ export interface Baseline extends Loadable {
 }
 
 /** By `<template>/<size>` for the current version, and by `<template>@<version>/<size>` for every one. */
-export type Baselines = Map<string, Baseline>;
+type ByKey = Map<string, Baseline>;
 
-export async function findBaselines(deps: {
+interface Places {
   imagesDir: string;
   qemu: QemuRoot;
   log: Log;
-}): Promise<Baselines> {
-  const found: Baselines = new Map();
+}
+
+/** How often, at most, the images are looked through again for what is not known. */
+const LOOK_AGAIN_MS = 5_000;
+
+/** What this node can load. A baseline that was baked since the daemon started is found when it is asked for. */
+export class Baselines {
+  readonly #places: Places;
+  #known: ByKey = new Map();
+  #lookedAt = 0;
+
+  constructor(places: Places) {
+    this.#places = places;
+  }
+
+  async read(): Promise<void> {
+    this.#lookedAt = Date.now();
+    this.#known = await findBaselines(this.#places);
+  }
+
+  /** Of those known so far. */
+  get(key: string): Baseline | undefined {
+    return this.#known.get(key);
+  }
+
+  async find(key: string): Promise<Baseline | undefined> {
+    if (!this.#known.has(key) && Date.now() - this.#lookedAt > LOOK_AGAIN_MS) await this.read();
+    return this.#known.get(key);
+  }
+
+  /** Each once, those of current versions first: whoever names no version gets one of them. */
+  get all(): Baseline[] {
+    return [...new Set(this.#known.values())].toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
+  }
+}
+
+export async function findBaselines(deps: Places): Promise<ByKey> {
+  const found: ByKey = new Map();
   const templates = path.join(deps.imagesDir, "templates");
   for (const template of await list(templates)) {
     const current = await realpath(path.join(templates, template, "current")).catch(() => null);
@@ -54,11 +90,6 @@ async function baselinesIn(
     }
   }
   return found;
-}
-
-/** Each baseline once. */
-export function distinct(baselines: Baselines): Baseline[] {
-  return [...new Set(baselines.values())];
 }
 
 export const baselineKey = (template: string, size: string) => `${template}/${size}`;

@@ -6,7 +6,7 @@
 import { chmod, chown, mkdir, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { CaptureTimings } from "@vivarium/contract/node";
-import { stopwatch } from "@vivarium/kit/clock";
+import { sleep, stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import type { DiskGate } from "../disks/gate.ts";
@@ -22,6 +22,7 @@ import { PageSums } from "./page-sums.ts";
 const MIB = 1024 * 1024;
 /** Device state of a microvm is some tens of KiB; a QEMU that writes much more is not ours any more. */
 const STATE_LIMIT_BYTES = 64 * MIB;
+const LET_GO_WITHIN_MS = 5_000;
 const SHARED = ["layer.qcow2", "base.raw"] as const;
 
 export interface CaptureInput {
@@ -65,7 +66,9 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
     }
   } catch (error) {
     await rm(target, { recursive: true, force: true });
-    if (isStill && machine.isRunning) await letGo(machine).catch(() => {});
+    // Waited for, so that the next capture does not meet it; a machine that does not answer holds up nobody for long.
+    if (isStill && machine.isRunning)
+      await Promise.race([letGo(machine).catch(() => {}), sleep(LET_GO_WITHIN_MS)]);
     throw error;
   }
 }

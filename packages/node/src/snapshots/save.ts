@@ -7,17 +7,19 @@ import type { Log } from "@vivarium/kit/log";
 import type { NodeConfig } from "../config.ts";
 import { shareFile } from "../disks/clone.ts";
 import type { DiskGate } from "../disks/gate.ts";
+import type { QemuRoot } from "../host/qemu-root.ts";
 import { markHeld, markRunning } from "../machines/guest-state.ts";
 import { machineDir, parentDir, writeEntry } from "../machines/journal.ts";
 import type { Machine } from "../machines/machine.ts";
 import type { MachineTable } from "../machines/table.ts";
 import { NodeError } from "../node-error.ts";
 import { capture } from "./capture.ts";
-import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
 import type { SnapshotTable } from "./table.ts";
 
 export interface SaveDeps {
   config: NodeConfig;
+  qemu: QemuRoot;
   snapshots: SnapshotTable;
   table: MachineTable;
   gate: DiskGate;
@@ -108,7 +110,7 @@ function believeAnnouncement(deps: SaveDeps, machine: Machine, err: unknown): vo
   machine.entry = { ...machine.entry, state: "held" };
 }
 
-/** All files are immutable, so the copy shares them. */
+/** All files are immutable, so the copy shares them. What is damaged is not passed on as if it were whole. */
 async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
   const dir = deps.snapshots.dirOf(id);
@@ -116,12 +118,14 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
     await rm(dir, { recursive: true, force: true });
     await mkdir(dir, { recursive: true, mode: 0o711 });
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
-    const manifest = { ...source.manifest, spec, created_at: new Date().toISOString() };
+    await verifyLoadable({ dir, manifest: source.manifest }, deps.qemu);
+    // Nothing was captured, so no stages of a capture are told.
+    const manifest = { ...source.manifest, spec, created_at: new Date().toISOString(), timings: undefined };
     await publishManifest(dir, manifest);
     return { dir, manifest };
   } catch (error) {
     await rm(dir, { recursive: true, force: true });
     if ((error as NodeJS.ErrnoException).code === "ENOENT") throw deps.snapshots.gone(source, error as Error);
-    throw error;
+    throw deps.snapshots.unloadable(source, error as Error);
   }
 }
