@@ -1,12 +1,15 @@
 /** Machines that are kept ready: what a session gets is its own, and losing one loses nothing. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { OrgRecord } from "@vivarium/contract/api";
+import { NodeInfo } from "@vivarium/contract/node";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { readProcess } from "../support/host-processes.ts";
 import { sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
+import { nodeCaller } from "../support/node-caller.ts";
 import { type Service, servicePid, startService } from "../support/service.ts";
 
 let own: Service;
@@ -21,11 +24,8 @@ afterAll(() => own?.stop());
 /** The process of the machine that waits, once the node says that one does. */
 const warmPid = (except: number[] = []): Promise<number> =>
   eventually(async () => {
-    const headers = { authorization: `Bearer ${own.facts.apiKey}` };
-    const org = (await (await fetch(`${own.facts.url}/v1/org`, { headers })).json()) as {
-      capacity: { pool: unknown };
-    };
-    expect(org.capacity.pool).toEqual([{ template: "base", size: "small", ready: 1 }]);
+    const { body } = await nodeCaller(own.facts.nodeSocket).call("GET", "/v1/info");
+    expect(NodeInfo.parse(body).warm).toEqual([{ template: "base", size: "small", ready: 1 }]);
     const pids = machineProcesses().filter((pid) => !except.includes(pid));
     expect(pids).toHaveLength(1);
     return pids[0] as number;
@@ -49,6 +49,15 @@ const LOOK = sh(
     "ls -A /workspace /tmp | tr '\\n' ' '; id -un; pwd",
 );
 
+test("the organisation's capacity tells of the machine that waits", async () => {
+  await warmPid();
+  const headers = { authorization: `Bearer ${own.facts.apiKey}` };
+  await eventually(async () => {
+    const org = (await (await fetch(`${own.facts.url}/v1/org`, { headers })).json()) as OrgRecord;
+    expect(org.capacity.pool).toEqual([{ template: "base", size: "small", ready: 1 }]);
+  }, 10_000);
+});
+
 test("a create takes the machine that waits, and it is the session's own in everything", async () => {
   const looks: string[][] = [];
   for (let i = 0; i < 2; i++) {
@@ -71,6 +80,16 @@ test("a waiting machine that is killed costs the next create nothing", async () 
   process.kill(await warmPid(), "SIGKILL");
   const { session_id: id } = await client.sessions.create();
   expect((await client.sessions.exec(id, { command: ["echo", "here"] })).stdout).toBe("here\n");
+  await client.sessions.delete(id);
+});
+
+test("a waiting machine that is stuck is given up for another", async () => {
+  const stuck = await warmPid();
+  process.kill(stuck, "SIGSTOP");
+  const { session_id: id } = await client.sessions.create();
+  expect((await client.sessions.exec(id, { command: ["echo", "here"] })).stdout).toBe("here\n");
+  expect(machinePid(own.facts.dataDir, id)).not.toBe(stuck);
+  expect(readProcess(stuck)).toBeUndefined();
   await client.sessions.delete(id);
 });
 
