@@ -24,11 +24,12 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
     reflink: await hasReflink(dir),
     cgroup_v2: hasCgroupV2(),
     disk: await diskSpace(dir),
-    baselines: baselines.map(({ manifest: { template, size, version, created_at } }) => ({
+    baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified }) => ({
       template,
       size,
       version,
       created_at,
+      is_current: isVerified,
     })),
     warm: deps.pool.counts,
   };

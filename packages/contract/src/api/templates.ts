@@ -29,7 +29,7 @@ export const Template = z
     /** Of an official template only where its node tells when it was made. */
     created_at: timestamp.optional(),
     status: z.enum(TEMPLATE_STATUSES),
-    /** The newest ready version. */
+    /** The version that a create gets which names none. */
     version: z.string().optional(),
     /** All ready versions, newest first. */
     versions: z.array(z.string()),

@@ -129,7 +129,7 @@ export const NodeInfo = z.object({
   /** Whether machines are confined by cgroup v2. */
   cgroup_v2: z.boolean(),
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
-  /** What can be started here. */
+  /** What can be started here; the current version of each template before its others. */
   baselines: z.array(
     z.object({
       template: z.string(),
@@ -137,6 +137,8 @@ export const NodeInfo = z.object({
       /** A StartSpec may ask for it as `<template>@<version>`, and never gets another. */
       version: z.string().optional(),
       created_at: z.string().optional(),
+      /** Whether a StartSpec that names no version gets this one. */
+      is_current: z.boolean().optional(),
     }),
   ),
   /** Machines that are loaded and warmed ahead, per template and size. */

@@ -1,12 +1,12 @@
 /** Lets a new session in: name, ceilings, capacity and the insert, in one transaction that holds the org's row. */
 import type { Size } from "@vivarium/contract/api";
-import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import type { Insertable } from "kysely";
 import { takeOrgTurn } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import type { SessionTable } from "../db/tables.ts";
+import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
 import { countActiveSessions } from "./count-active.ts";
@@ -91,18 +91,14 @@ function wayOut(count: number): string {
 async function checkSize(node: NodeState, settings: SessionSettings): Promise<void> {
   if (settings.origin_snapshot_id) return;
   const info = await node.current();
-  const baselines = info?.baselines.filter((baseline) => isOf(baseline, settings.template));
-  if (!baselines || baselines.some(({ size }) => size === settings.size)) return;
-  // A template has a baseline of each size, and may have several versions of each.
-  const available = [...new Set(baselines.map(({ size }) => size))].join(", ");
+  if (!info) return;
+  const sizes = new Set(baselinesFor(info, settings.template).map(({ size }) => size));
+  if (sizes.has(settings.size)) return;
+  const available = [...sizes].join(", ");
   throw new ApiError(
     "size_unavailable",
     `size: ${settings.size} can be started on no node; available: ${available || "none yet"}`,
   );
-}
-
-function isOf({ template, version }: NodeInfo["baselines"][number], asked: string): boolean {
-  return asked === template || asked === `${template}@${version}`;
 }
 
 function nameTaken(name: string): ApiError {

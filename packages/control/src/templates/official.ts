@@ -1,18 +1,18 @@
 /** Official templates: those of which the node has baselines. `base` is one even while no node answers. Pure. */
 import { SIZE_NAMES, type Template } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
+import { type Baseline, baselinesFor } from "../fleet/baselines.ts";
 import { BASE_TEMPLATE } from "../sessions/admit.ts";
 
-type Baseline = NodeInfo["baselines"][number];
-
 export function isOfficial(info: NodeInfo | undefined, name: string): boolean {
-  return name === BASE_TEMPLATE || baselinesOf(info, name).length > 0;
+  return name === BASE_TEMPLATE || allOf(info, name).length > 0;
 }
 
-/** Newest first; only those that a node names. */
+/** Newest first, by when they were made: their names are the operator's choice. Only those that a node names. */
 export function officialVersions(info: NodeInfo | undefined, name: string): string[] {
-  const versions = baselinesOf(info, name).flatMap(({ version }) => (version === undefined ? [] : [version]));
-  return [...new Set(versions)].sort().reverse();
+  const versions = allOf(info, name).flatMap(({ version }) => (version === undefined ? [] : [version]));
+  const madeAt = (version: string) => madeFirst(baselinesFor(info, `${name}@${version}`)) ?? "";
+  return [...new Set(versions)].sort((a, b) => madeAt(b).localeCompare(madeAt(a)));
 }
 
 export function officialTemplates(info: NodeInfo | undefined): Template[] {
@@ -22,24 +22,27 @@ export function officialTemplates(info: NodeInfo | undefined): Template[] {
 
 /** The record of a template, or of one of its versions. */
 export function officialTemplate(info: NodeInfo | undefined, name: string, version?: string): Template {
-  const versions = officialVersions(info, name);
-  const shown = version ?? versions[0];
-  const baselines = baselinesOf(info, name).filter((baseline) => baseline.version === shown);
-  const createdAt = baselines.flatMap(({ created_at: at }) => (at === undefined ? [] : [at])).sort()[0];
+  const baselines = baselinesFor(info, version === undefined ? name : `${name}@${version}`);
+  const shown = version ?? baselines[0]?.version;
+  const createdAt = madeFirst(baselines);
   return {
     name,
     kind: "official",
     ...(createdAt !== undefined && { created_at: createdAt }),
     status: baselines.length > 0 ? "ready" : "failed",
     ...(shown !== undefined && { version: shown }),
-    versions,
+    versions: officialVersions(info, name),
     ...smallestSize(baselines),
     memory: true,
   };
 }
 
-function baselinesOf(info: NodeInfo | undefined, name: string): Baseline[] {
+function allOf(info: NodeInfo | undefined, name: string): Baseline[] {
   return (info?.baselines ?? []).filter(({ template }) => template === name);
+}
+
+function madeFirst(baselines: Baseline[]): string | undefined {
+  return baselines.flatMap(({ created_at: at }) => (at === undefined ? [] : [at])).sort()[0];
 }
 
 function smallestSize(baselines: Baseline[]): { size?: string } {

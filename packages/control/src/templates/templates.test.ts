@@ -265,6 +265,37 @@ describe("official templates", () => {
     expect((await control.ask("GET /v1/templates/base@2025.01.01")).status).toBe(404);
   });
 
+  test("have their versions in the order in which they were made; none named means the current one", async () => {
+    const made = (version: string, day: string, isCurrent?: boolean) => ({
+      ...{ template: "base", size: "small", version, created_at: `2026-07-${day}T00:00:00.000Z` },
+      ...(isCurrent !== undefined && { is_current: isCurrent }),
+    });
+    await offer([made("1.9", "01", false), made("zulu", "02", false), made("1.10", "03", true)]);
+    const base = {
+      version: "1.10",
+      versions: ["1.10", "zulu", "1.9"],
+      created_at: "2026-07-03T00:00:00.000Z",
+    };
+    expect((await control.ask("GET /v1/templates/base")).body).toMatchObject(base);
+    await offer([made("1.9", "01", true), made("1.10", "03", false)]);
+    const older = { version: "1.9", versions: ["1.10", "1.9"], created_at: "2026-07-01T00:00:00.000Z" };
+    expect((await control.ask("GET /v1/templates/base")).body).toMatchObject(older);
+    // A node that does not mark it has it first.
+    await offer([made("1.9", "01"), made("1.10", "03")]);
+    expect((await control.ask("GET /v1/templates/base")).body).toMatchObject(older);
+  });
+
+  test("are started without a version in the sizes of the current one", async () => {
+    await offer([
+      { template: "base", size: "small", version: "2", is_current: true },
+      { template: "base", size: "large", version: "1", is_current: false },
+    ]);
+    const none = await create({ size: "large" });
+    expect([none.status, none.body.code]).toEqual([503, "size_unavailable"]);
+    expect(none.body.error).toMatch(/available: small$/);
+    expect((await create({ size: "large", template: "base@1" })).status).toBe(200);
+  });
+
   test("are started in the version that is named, or not at all", async () => {
     await offer([
       { template: "base", size: "small", version: "2026.07.10" },
