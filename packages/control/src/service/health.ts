@@ -1,9 +1,11 @@
-import type { CheckResult, Health } from "@vivarium/contract/api";
+import { type CheckResult, DEFAULT_SIZE, type Health } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { ping } from "../db/ping.ts";
 import type { Database } from "../db/pool.ts";
+import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
+import { BASE_TEMPLATE } from "../sessions/admit.ts";
 
 /** The whole answer is due within a second. */
 const CHECK_MS = 800;
@@ -17,7 +19,7 @@ export async function checkHealth(deps: { db: Database; node: NodeState; version
   const checks: Health["checks"] = {
     store: "ok",
     runtime: "ok",
-    images: info.baselines.length > 0 ? "ok" : "fail",
+    images: imagesCheck(info),
     disk: diskCheck(info),
     secrets_key: "off",
     cold_tier: "off",
@@ -49,6 +51,11 @@ async function withinTime<T>(work: Promise<T>, otherwise: T): Promise<T> {
     timer = setTimeout(() => resolve(otherwise), CHECK_MS);
   });
   return await Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+/** A create that names nothing must find what it starts. */
+function imagesCheck(info: NodeInfo): CheckResult {
+  return baselinesFor(info, BASE_TEMPLATE).some(({ size }) => size === DEFAULT_SIZE) ? "ok" : "fail";
 }
 
 function diskCheck({ disk, reflink }: NodeInfo): CheckResult {

@@ -2,6 +2,7 @@ import { DEFAULT_SIZE, LIMITS, type OrgRecord, SIZE_NAMES, SIZES } from "@vivari
 import { getOrg } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
+import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../sessions/admit.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/count-active.ts";
@@ -14,7 +15,7 @@ export async function readOrg(
   const org = await getOrg(db, principal.orgId);
   const active = await countActiveSessions(db, principal);
   const info = await node.current();
-  const baselines = (info?.baselines ?? []).filter(({ template }) => template === BASE_TEMPLATE);
+  const baselines = baselinesFor(info, BASE_TEMPLATE);
   return {
     org_id: org.id,
     name: org.name,

@@ -34,6 +34,30 @@ test("what is not in order degrades the service, which still answers 200", async
   control.node.info = whole;
 });
 
+test.each([
+  ["another size", [{ template: "base", size: "large" }], "fail"],
+  ["another template", [{ template: "ai", size: "small" }], "fail"],
+  [
+    "another version than the current one",
+    [
+      { template: "base", size: "large", version: "2", is_current: true },
+      { template: "base", size: "small", version: "1", is_current: false },
+    ],
+    "fail",
+  ],
+  [
+    "the default template and size",
+    [{ template: "base", size: "small", version: "1", is_current: true }],
+    "ok",
+  ],
+])("a node that can start %s alone", async (_title, baselines, images) => {
+  const whole = control.node.info;
+  control.node.info = { ...whole, baselines };
+  const { body } = await health();
+  control.node.info = whole;
+  expect([body.checks.images, body.status]).toEqual([images, images === "ok" ? "ok" : "degraded"]);
+});
+
 test("a node that is away or hangs makes the service unavailable within a second", async () => {
   await control.node.goDown();
   const startedAt = Date.now();
