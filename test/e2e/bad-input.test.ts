@@ -258,6 +258,12 @@ describe("a body", () => {
     expectRefusal(await ask("/v1/sessions", { raw }), 400, "validation");
   });
 
+  test("in an encoding is refused by the header's name", async () => {
+    const headers = { "content-encoding": "gzip" };
+    const answer = await ask("/v1/sessions", { raw: "{}", headers });
+    expectRefusal(answer, 400, "validation", "Content-Encoding");
+  });
+
   test("of more than 1 MiB is refused", async () => {
     const raw = JSON.stringify({ junk: "x".repeat(1024 * 1024) });
     expectRefusal(await ask("/v1/sessions", { raw }), 400, "payload_too_large");

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Authenticator } from "../access/authenticate.ts";
 import type { Principal } from "../access/principal.ts";
 import { ApiError } from "./api-error.ts";
+import { timesSent } from "./times-sent.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -18,8 +19,18 @@ export function requireCredential(server: FastifyInstance, deps: { authenticator
   server.decorateRequest("principal", null);
   server.addHook("onRequest", async (request) => {
     if (request.routeOptions.config?.isPublic) return;
-    request.principal = await deps.authenticator.authenticate(request.headers.authorization);
+    request.principal = await authenticate(deps, request);
   });
+}
+
+/** Two credentials are none: who stands in front of this server may have read the other one. */
+export async function authenticate(
+  { authenticator }: { authenticator: Authenticator },
+  { raw }: FastifyRequest,
+): Promise<Principal> {
+  if (timesSent(raw, "authorization") > 1)
+    throw new ApiError("unauthenticated", "Authorization: must be sent once");
+  return await authenticator.authenticate(raw.headers.authorization);
 }
 
 const READS = new Set(["GET", "HEAD"]);

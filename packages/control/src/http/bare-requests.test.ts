@@ -1,7 +1,9 @@
 /** What a client may send that Node would answer by itself: byte by byte, over TCP. */
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
+import type { Log } from "@vivarium/kit/log";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, startControl } from "../control.test-support.ts";
+import { createApp } from "../app.ts";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
 
 const SESSION = `/v1/sessions/${"a".repeat(21)}`;
 let control: Control;
@@ -83,10 +85,80 @@ describe("a Host header", () => {
     await expectRefusal(lines("GET /v1/none HTTP/1.1", AUTH), 404, "not_found", /^no such path/);
   });
 
+  test("that is there twice is refused", async () => {
+    const twice = ["GET /v1/org HTTP/1.1", "host: x", "Host: x"];
+    await expectRefusal(lines(...twice, AUTH), 400, "validation", /^Host: must be sent once/);
+    await expectRefusal(lines(...twice), 401, "unauthenticated", /^Authorization: is required/);
+  });
+
   test("is not asked of HTTP/1.0", async () => {
     expect(await exchange(lines("GET /v1/org HTTP/1.0", AUTH))).toMatch(/^HTTP\/1\.1 200 /);
   });
 });
+
+describe("two Authorization headers", () => {
+  test.each([
+    ["the same", AUTH],
+    ["another", "AUTHORIZATION: Bearer viv_x"],
+  ])("are no credential, though the second is %s", async (_title, second) => {
+    for (const first of ["GET /v1/org HTTP/1.1", "GET /v1/none HTTP/1.1", "GET /v1/%zz HTTP/1.1"]) {
+      const request = lines(first, "host: x", AUTH, second);
+      await expectRefusal(request, 401, "unauthenticated", /^Authorization: must be sent once/);
+    }
+  });
+
+  test("do not matter where none is asked for", async () => {
+    expect(await exchange(lines("GET /v1/healthz HTTP/1.1", "host: x", AUTH, AUTH))).toMatch(
+      /^HTTP\/1\.1 200 /,
+    );
+  });
+});
+
+describe("a body with a Content-Encoding", () => {
+  const head = [`POST ${SESSION}/exec HTTP/1.1`, "host: x", "content-length: 2"];
+
+  test.each(["gzip", "br", "identity, gzip", ""])(
+    "of %j is refused by the header's name",
+    async (encoding) => {
+      const request = `${lines(...head, `content-encoding: ${encoding}`, AUTH)}{}`;
+      await expectRefusal(request, 400, "validation", /^Content-Encoding: must be identity/);
+    },
+  );
+
+  test("of identity is read", async () => {
+    const request = `${lines(...head, "content-encoding: Identity", AUTH)}{}`;
+    await expectRefusal(request, 400, "validation", /^command: must be an array/);
+  });
+});
+
+test.each([
+  ["hangs up", (socket: Socket) => socket.destroy()],
+  ["breaks the connection", (socket: Socket) => socket.resetAndDestroy()],
+])("a client that %s while it sends a body is no failure of the server", async (_title, leave) => {
+  const logged: { level: string; text: string }[] = [];
+  const app = await createApp(control.settings, recordingLog(logged));
+  const url = new URL(await app.server.listen({ host: "127.0.0.1", port: 0 }));
+  const socket = connect(Number(url.port), "127.0.0.1");
+  const head = ["POST /v1/sessions HTTP/1.1", "host: x", AUTH, "content-length: 100"];
+  socket.write(`${lines(...head)}{"name":`);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  leave(socket);
+  await eventually(() =>
+    expect(logged.map(({ text }) => text).join("\n")).toMatch(/^request body: .* closed/m),
+  );
+  await app.close();
+  expect(logged.filter(({ level }) => level !== "info" && level !== "debug")).toEqual([]);
+  expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
+});
+
+/** Keeps what is logged, whoever logs it. */
+function recordingLog(logged: { level: string; text: string }[]): Log {
+  const log: Record<string, unknown> = { level: "debug", child: () => log };
+  for (const level of ["fatal", "error", "warn", "info", "debug", "trace"]) {
+    log[level] = (fields: unknown, text?: string) => logged.push({ level, text: text ?? String(fields) });
+  }
+  return log as unknown as Log;
+}
 
 const NO_HTTP: [title: string, request: string | Buffer][] = [
   ["words", "hello there\r\n\r\n"],

@@ -5,18 +5,26 @@ import { ApiError } from "./api-error.ts";
 
 const INTERNAL_MESSAGE =
   "internal error: the request failed unexpectedly; the server log has it under its X-Request-Id";
+const CUT_SHORT = "request body: the connection was closed before its end";
 const STORE_MESSAGE = "the catalog database is not reachable at the moment; try again";
 
 /** Writes every error answer of the service: `{error, code}`, the status of the code's row, Retry-After. */
 export function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const apiError = toApiError(error);
-  if (errorRow(apiError.code).status >= 500) {
+  const wasCutShort = isCutShort(error, request);
+  const apiError = wasCutShort ? new ApiError("validation", CUT_SHORT) : toApiError(error);
+  if (wasCutShort) request.log.info(CUT_SHORT);
+  else if (errorRow(apiError.code).status >= 500) {
     request.log.error({ err: apiError.cause ?? error, error_code: apiError.code }, apiError.message);
   }
   const rendered = renderedError(apiError);
   if (rendered.retryAfterS !== undefined) void reply.header("retry-after", String(rendered.retryAfterS));
   void reply.status(rendered.status).header("content-type", "application/json; charset=utf-8");
   void reply.send(JSON.stringify(rendered.body));
+}
+
+/** The client left while it sent the body. Nobody reads the answer, and there is nothing to look into. */
+function isCutShort(error: unknown, { raw }: FastifyRequest): boolean {
+  return error instanceof Error && "code" in error && error.code === "ECONNRESET" && raw.complete === false;
 }
 
 /** The parts of an error answer, for the places where no reply exists yet. */

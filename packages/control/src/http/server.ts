@@ -10,7 +10,7 @@ import {
 } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Authenticator } from "../access/authenticate.ts";
-import { refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
+import { authenticate, refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
@@ -78,7 +78,7 @@ async function answerUnroutable(
   reply: FastifyReply,
 ): Promise<void> {
   addCommonHeaders(request, reply);
-  const reason = await deps.authenticator.authenticate(request.headers.authorization).then(
+  const reason = await authenticate(deps, request).then(
     () => error,
     (refusal: unknown) => refusal,
   );

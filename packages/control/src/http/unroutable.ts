@@ -10,6 +10,7 @@ import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
+import { timesSent } from "./times-sent.ts";
 
 type Connection = Duplex & { _httpMessage?: ServerResponse };
 
@@ -41,6 +42,11 @@ export function refuseUnusableHeaders(server: FastifyInstance): void {
     }
     if (host === undefined && request.raw.httpVersion !== "1.0") {
       throw new ApiError("validation", "Host: is required in HTTP/1.1");
+    }
+    if (timesSent(request.raw, "host") > 1) throw new ApiError("validation", "Host: must be sent once");
+    const encoding = request.headers["content-encoding"];
+    if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+      throw new ApiError("validation", "Content-Encoding: must be identity, or left out");
     }
   });
 }
