@@ -1,8 +1,12 @@
 /** Rows about saving, waking, copying and going back, beside their floors (performance.md "Goals"). */
+import { randomBytes } from "node:crypto";
 import { readdirSync, statSync } from "node:fs";
+import { chmod, open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SnapshotList } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
+import { cloneFile } from "../../packages/node/src/disks/clone.ts";
 import { changedRuns, mappingsOf } from "../../packages/node/src/snapshots/changed-pages.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { TapNamespace } from "../support/machine-by-hand.ts";
@@ -18,6 +22,7 @@ const DIRTY_MB = [0, 100, 200];
 /** What every measured session has run before it is saved. */
 const WORK = ["python3", "-c", "print(sum(range(1000)))"];
 const CHILDREN = 16;
+const CHUNK = randomBytes(MIB);
 
 export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: number): Promise<Row[]> {
   const client = new Client({ url: facts.url, apiKey: facts.apiKey });
@@ -53,6 +58,7 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     row("checkpoint of a live session, to its answer", "ms", of("checkpoint")),
     row("  of it stopped", "ms", of("stopped"), `${over("stopped", "F6")} (goal ≤ 1)`),
     row("restore in place, to its answer", "ms", of("restore"), `${over("restore", "F1")} (goal ≤ 1.25)`),
+    await writeFloor(baseline, pool),
     ...(await dirtyRows(client)),
     ...(await forkRows(facts, client, p50("F1"))),
   ];
@@ -72,12 +78,34 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     keep("restore", await timed(() => client.sessions.restore(id, "bench")));
     await client.sessions.exec(id, { command: WORK });
     keep("pause", await timed(() => client.sessions.pause(id)));
+    // What the pause leaves to be cleared away behind its answer is not the wake's.
+    await sleep(1_000);
     keep("wake", await timed(() => client.sessions.exec(id, { command: ["true"] })));
   } finally {
     const { checkpoints } = await client.checkpoints.list(id);
     await client.sessions.delete(id);
     for (const { checkpoint_id } of checkpoints) await client.checkpoints.delete(checkpoint_id);
   }
+}
+
+/** What the pool's disk takes for 100 MB that must be durable: no pause can grow by less. */
+async function writeFloor(baseline: Loadable, pool: string): Promise<Row> {
+  const file = join(pool, "write-floor");
+  const samples: number[] = [];
+  for (let i = 0; i < 3; i++) {
+    await cloneFile(join(baseline.dir, "mem"), file);
+    await chmod(file, 0o600);
+    const handle = await open(file, "r+");
+    samples.push(
+      await timed(async () => {
+        for (let mb = 0; mb < 100; mb++) await handle.write(CHUNK, 0, MIB, (512 + mb) * MIB);
+        await handle.sync();
+      }),
+    );
+    await handle.close();
+    await rm(file);
+  }
+  return row("100 MB written over a clone and synced, by hand", "ms", samples);
 }
 
 /** How a pause grows with the memory that was changed since the last load. */
@@ -87,7 +115,7 @@ async function dirtyRows(client: Client): Promise<Row[]> {
   for (const mb of DIRTY_MB) {
     const { session_id: id } = await client.sessions.create();
     try {
-      const fill = `import os,time; b=bytearray(os.urandom(1<<20)*${mb}); open("/workspace/ready","w").close(); time.sleep(600)`;
+      const fill = `import os,time; b=os.urandom(1<<20)*${mb}; open("/workspace/ready","w").close(); time.sleep(600)`;
       const script = `python3 -c '${fill}' > /dev/null 2>&1 & until [ -e /workspace/ready ]; do sleep 0.1; done`;
       await client.sessions.exec(id, { command: ["sh", "-c", script], timeout_ms: 120_000 });
       const ms = await timed(() => client.sessions.pause(id));
