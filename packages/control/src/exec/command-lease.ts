@@ -5,7 +5,8 @@
 import type { Queries } from "../db/pool.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
-import { clearDestroyAfter, extendDestroyAfter, type SessionRow } from "../sessions/store.ts";
+import { extendLease, giveUpLease } from "../sessions/lease.ts";
+import type { SessionRow } from "../sessions/store.ts";
 
 /** For the start of the command, and for its last output, beyond the time that it may run. */
 const COMMAND_GRACE_MS = 30_000;
@@ -18,7 +19,7 @@ export async function leaseCommand(
   timeoutMs: number,
 ): Promise<Date | undefined> {
   if (!session.destroy_on_completion || session.origin === "run") return undefined;
-  return await extendDestroyAfter(db, session.id, timeoutMs + COMMAND_GRACE_MS);
+  return await extendLease(db, session.id, timeoutMs + COMMAND_GRACE_MS);
 }
 
 /** The session had no command after all, or has it still. */
@@ -27,7 +28,7 @@ export async function takeBackLease(
   session: SessionRow,
   lease: Date | undefined,
 ): Promise<void> {
-  if (lease) await clearDestroyAfter(db, session.id, lease).catch(() => undefined);
+  if (lease) await giveUpLease(db, session.id, lease).catch(() => undefined);
 }
 
 /** Whether it is certain that no command was started. */
