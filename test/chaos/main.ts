@@ -11,7 +11,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { servicePid, startService } from "../support/service.ts";
+import { type ServiceFacts, servicePid, startService } from "../support/service.ts";
 import { Api } from "./api.ts";
 import { CRASH_POINTS } from "./crash-points.ts";
 import { Load } from "./load.ts";
@@ -38,61 +38,59 @@ else if (values.points) for (const point of CRASH_POINTS) await crashAt(point);
 else await randomKills(Number(values.kills), Number(values.batch));
 
 async function undisturbed(histories: number): Promise<void> {
-  const service = await startService();
-  const api = new Api(service.facts);
-  const load = new Load(api, random);
-  try {
+  await underLoad({}, async ({ facts, api, load }) => {
     for (let done = 0; done < histories; done += AT_ONCE) {
       await Promise.all(Array.from({ length: AT_ONCE }, () => load.history(STEPS)));
-      console.log(`${done + AT_ONCE} histories: ${await verify(service.facts, api, load)}`);
+      console.log(`${done + AT_ONCE} histories: ${await verify(facts, api, load)}`);
       await load.clear();
     }
-  } catch (error) {
-    console.error(`FOUND: ${(error as Error).stack}`);
-    process.exitCode = 1;
-  } finally {
-    await api.deleteAll();
-    await service.stop();
-  }
+  });
 }
 
 async function randomKills(kills: number, batch: number): Promise<void> {
-  const service = await startService();
-  const api = new Api(service.facts);
-  const load = new Load(api, random);
-  try {
+  await underLoad({}, async ({ facts, api, load }) => {
     for (let done = 0; done < kills; ) {
       load.start();
       for (let i = 0; i < batch && done < kills; i++, done++) {
         await sleep(300 + random.below(2_500));
         const victim = random.pick(["node", "control"] as const);
-        const pid = tryPid(() => servicePid(service.facts, victim));
+        const pid = tryPid(() => servicePid(facts, victim));
         if (pid !== undefined) process.kill(pid, "SIGKILL");
       }
       await load.rest();
-      const seen = await verify(service.facts, api, load);
+      const seen = await verify(facts, api, load);
       console.log(`${done} kills: ${seen}`);
     }
-  } catch (error) {
-    console.error(`FOUND: ${(error as Error).stack}`);
-    process.exitCode = 1;
-  } finally {
-    await load.rest();
-    await api.deleteAll();
-    await service.stop();
-  }
+  });
 }
 
 /** One run of the whole mix with the point armed in both processes; it fires in whichever gets there. */
 async function crashAt(point: string): Promise<void> {
-  const service = await startService({ env: { VIV_CRASH_AT: point } });
-  const api = new Api(service.facts);
-  const load = new Load(api, random);
-  try {
+  await underLoad({ VIV_CRASH_AT: point }, async ({ facts, api, load }) => {
     await load.each();
-    const seen = await verify(service.facts, api, load);
+    const seen = await verify(facts, api, load);
     console.log(`${point}: ${api.hasCrashed(point) ? "fired" : "NOT REACHED"}; ${seen}`);
     if (!api.hasCrashed(point)) process.exitCode = 1;
+  });
+}
+
+interface Underway {
+  facts: ServiceFacts;
+  api: Api;
+  load: Load;
+}
+
+/** A service of its own, cleared and stopped at the end; what `work` finds is told, and fails the run. */
+async function underLoad(
+  env: Record<string, string>,
+  work: (underway: Underway) => Promise<void>,
+): Promise<void> {
+  const service = await startService({ env });
+  const { facts } = service;
+  const api = new Api(facts);
+  const load = new Load(api, random);
+  try {
+    await work({ facts, api, load });
   } catch (error) {
     console.error(`FOUND: ${(error as Error).stack}`);
     process.exitCode = 1;

@@ -4,6 +4,7 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { expect } from "vitest";
 import { type Control, eventually } from "./control.test-support.ts";
 
 export class MortalControl {
@@ -38,6 +39,14 @@ export class MortalControl {
   kill(): void {
     this.#child.kill("SIGKILL");
   }
+}
+
+/** The request is answered by nobody: its process dies at the point. */
+export async function killAt(control: Control, point: string, call: string, body?: object): Promise<void> {
+  await withMortal(control, point, async (mortal) => {
+    expect(await mortal.ask(call, body)).toBe("broken");
+    expect(await mortal.died).toBe("SIGKILL");
+  });
 }
 
 /** Lets `work` use a process that kills itself the first time it gets to `crashAt`. */

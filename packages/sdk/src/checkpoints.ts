@@ -1,6 +1,11 @@
-import type { Checkpoint, CheckpointCreate, CheckpointList, CheckpointStart } from "@vivarium/contract/api";
+import type {
+  Checkpoint,
+  CheckpointCreate,
+  CheckpointList,
+  CheckpointStart,
+  SessionRecord,
+} from "@vivarium/contract/api";
 import { paginate } from "./paginator.ts";
-import type { SessionRecord } from "./session-record.ts";
 import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
 
 /** Checkpoints: saved instants of sessions that stay until they are deleted. Reached as `client.checkpoints`. */

@@ -16,6 +16,8 @@ export type {
   RunRequest,
   RunResult,
   SessionCreate,
+  SessionList,
+  SessionRecord,
   Template,
   TemplateList,
   TemplateSave,
@@ -23,5 +25,4 @@ export type {
 export { Client, type ClientOptions } from "./client.ts";
 export { type ClientErrorCode, VivariumError } from "./errors.ts";
 export type { ExecEvent } from "./exec.ts";
-export type { SessionList, SessionRecord } from "./session-record.ts";
 export type { CallOptions, Fetch, TimedOptions } from "./transport.ts";

@@ -7,11 +7,12 @@ import type {
   ListState,
   PausedSession,
   SessionCreate,
+  SessionList,
+  SessionRecord,
 } from "@vivarium/contract/api";
 import { VivariumError } from "./errors.ts";
 import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
 import { paginate } from "./paginator.ts";
-import type { SessionList, SessionRecord } from "./session-record.ts";
 import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
 
 const WAIT_TIMEOUT_MS = 5 * 60_000;

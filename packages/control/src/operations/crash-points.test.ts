@@ -1,7 +1,7 @@
 /** What becomes of an operation whose process is killed at a named point (security.md C8): another process ends it. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { withMortal } from "../mortal-control.test-support.ts";
+import { killAt, withMortal } from "../mortal-control.test-support.ts";
 
 const PATIENCE_MS = 60_000;
 /** Claims and leases last five seconds, and the machine may be busy. */
@@ -31,14 +31,6 @@ const snapshotsOf = (id: string, kind: string) =>
 const checkpointOf = async (id: string): Promise<string> =>
   (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
 
-/** The request is answered by nobody: its process dies at the point, once the intent is written. */
-async function killAt(point: string, call: string, body?: object): Promise<void> {
-  await withMortal(control, point, async (mortal) => {
-    expect(await mortal.ask(call, body)).toBe("broken");
-    expect(await mortal.died).toBe("SIGKILL");
-  });
-}
-
 async function untilFree(id: string): Promise<void> {
   await eventually(async () => expect((await rowOf(id)).op).toBe(null), TAKEN_OVER_MS);
 }
@@ -48,7 +40,7 @@ describe.concurrent("killed at", () => {
     "%s: no child stays, nor what they come from",
     async (point) => {
       const id = await control.createLive();
-      await killAt(point, `POST /v1/sessions/${id}/fork`, { count: 2 });
+      await killAt(control, point, `POST /v1/sessions/${id}/fork`, { count: 2 });
       const made = (await childrenOf(id)).map((child) => child.id);
       expect(made).toHaveLength(2);
       await untilFree(id);
@@ -67,7 +59,7 @@ describe.concurrent("killed at", () => {
     "fork.commit: the children are live and stay, what they come from goes",
     async () => {
       const id = await control.createLive();
-      await killAt("fork.commit", `POST /v1/sessions/${id}/fork`, { count: 2 });
+      await killAt(control, "fork.commit", `POST /v1/sessions/${id}/fork`, { count: 2 });
       await untilFree(id);
       expect(snapshotsOf(id, "frk_")).toEqual([]);
       const children = await childrenOf(id);
@@ -85,7 +77,7 @@ describe.concurrent("killed at", () => {
     async () => {
       const id = await control.createLive();
       const chk = await checkpointOf(id);
-      await killAt("restore.intent", `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await killAt(control, "restore.intent", `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
       await untilFree(id);
       expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
       expect(machinesOf(id)).toEqual([["1", "running"]]);
@@ -100,7 +92,7 @@ describe.concurrent("killed at", () => {
       const id = await control.createLive();
       const chk = await checkpointOf(id);
       await control.ask(`POST /v1/sessions/${id}/pause`);
-      await killAt("restore.intent", `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await killAt(control, "restore.intent", `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
       await untilFree(id);
       expect(await rowOf(id)).toMatchObject({ state: "paused", incarnation: 1 });
       expect((await control.exec(id)).status).toBe(200);
@@ -114,7 +106,7 @@ describe.concurrent("killed at", () => {
     async (point) => {
       const id = await control.createLive();
       const chk = await checkpointOf(id);
-      await killAt(point, `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
+      await killAt(control, point, `POST /v1/sessions/${id}/restore`, { checkpoint_id: chk });
       await untilFree(id);
       expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 2 });
       expect(machinesOf(id)).toEqual([["2", "running"]]);
@@ -128,7 +120,7 @@ describe.concurrent("killed at", () => {
     "checkpoint.intent: nothing is kept",
     async () => {
       const id = await control.createLive();
-      await killAt("checkpoint.intent", `POST /v1/sessions/${id}/checkpoints`, { name: "a" });
+      await killAt(control, "checkpoint.intent", `POST /v1/sessions/${id}/checkpoints`, { name: "a" });
       await untilFree(id);
       expect(snapshotsOf(id, "chk_")).toEqual([]);
       expect((await control.ask(`GET /v1/sessions/${id}/checkpoints`)).body.checkpoints).toEqual([]);
@@ -143,7 +135,7 @@ describe.concurrent("killed at", () => {
     "checkpoint.commit: the checkpoint is kept and can be started",
     async () => {
       const id = await control.createLive();
-      await killAt("checkpoint.commit", `POST /v1/sessions/${id}/checkpoints`);
+      await killAt(control, "checkpoint.commit", `POST /v1/sessions/${id}/checkpoints`);
       expect((await rowOf(id)).op).toBe(null);
       const { body } = await control.ask(`GET /v1/sessions/${id}/checkpoints`);
       expect(body.checkpoints).toHaveLength(1);
@@ -157,7 +149,7 @@ describe.concurrent("killed at", () => {
     "save_template.intent: no version is taken",
     async () => {
       const id = await control.createLive();
-      await killAt("save_template.intent", `POST /v1/sessions/${id}/templates`, { name: "intent" });
+      await killAt(control, "save_template.intent", `POST /v1/sessions/${id}/templates`, { name: "intent" });
       await untilFree(id);
       expect(snapshotsOf(id, "tpl_")).toEqual([]);
       const again = await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "intent" } });
@@ -170,7 +162,7 @@ describe.concurrent("killed at", () => {
     "save_template.commit: the version is there",
     async () => {
       const id = await control.createLive();
-      await killAt("save_template.commit", `POST /v1/sessions/${id}/templates`, { name: "commit" });
+      await killAt(control, "save_template.commit", `POST /v1/sessions/${id}/templates`, { name: "commit" });
       expect((await rowOf(id)).op).toBe(null);
       expect((await control.ask("GET /v1/templates/commit")).body.versions).toEqual(["1"]);
       expect(await control.createLive({ template: "commit" })).toEqual(expect.any(String));

@@ -7,12 +7,12 @@ import { silentLog } from "../db/database.test-support.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
+import { forgetUnborn } from "../sessions/leases-store.ts";
 import {
   removeOrphanSnapshots,
   type SnapshotOwners,
   sessionSnapshots,
 } from "../sessions/remove-orphan-snapshots.ts";
-import { forgetUnborn } from "../sessions/store.ts";
 
 let control: Control;
 beforeAll(async () => {

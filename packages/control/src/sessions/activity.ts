@@ -1,6 +1,6 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
-import { saveActivity } from "./store.ts";
+import { saveActivity } from "./deadlines-store.ts";
 
 /** How often a guest operation in flight is written down again as a sign of life. */
 const HOLD_REFRESH_MS = 1_000;

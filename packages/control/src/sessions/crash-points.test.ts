@@ -1,7 +1,7 @@
 /** A process that is killed at a named point of a pause, a wake, a create or a destroy: another one ends what it began. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { withMortal } from "../mortal-control.test-support.ts";
+import { killAt, withMortal } from "../mortal-control.test-support.ts";
 
 const PATIENCE_MS = 60_000;
 /** Claims and leases last five seconds, and the machine may be busy. */
@@ -25,14 +25,6 @@ const snapshotsOf = (id: string) =>
     .filter(({ spec }) => spec && "machine_id" in spec && spec.machine_id.startsWith(id))
     .map(({ snapshot_id }) => snapshot_id);
 
-/** The request is answered by nobody: its process dies at the point. */
-async function killAt(point: string, call: string, body?: object): Promise<void> {
-  await withMortal(control, point, async (mortal) => {
-    expect(await mortal.ask(call, body)).toBe("broken");
-    expect(await mortal.died).toBe("SIGKILL");
-  });
-}
-
 async function createPaused(): Promise<string> {
   const id = await control.createLive();
   expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
@@ -44,7 +36,7 @@ describe.concurrent("killed at", () => {
     "%s: the session is paused all the same, and wakes",
     async (point) => {
       const id = await control.createLive();
-      await killAt(point, `POST /v1/sessions/${id}/pause`);
+      await killAt(control, point, `POST /v1/sessions/${id}/pause`);
       await eventually(async () => {
         expect(await rowOf(id)).toMatchObject({ state: "paused", op: null });
         expect(machinesOf(id)).toEqual([]);
@@ -76,7 +68,7 @@ describe.concurrent("killed at", () => {
     "%s: the session is awake all the same, with one machine",
     async (point) => {
       const id = await createPaused();
-      await killAt(point, `POST /v1/sessions/${id}/resume`);
+      await killAt(control, point, `POST /v1/sessions/${id}/resume`);
       await eventually(
         async () => expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 2, op: null }),
         TAKEN_OVER_MS,
@@ -91,7 +83,7 @@ describe.concurrent("killed at", () => {
     "wake.intent: a command that comes before it is taken over waits for that wake",
     async () => {
       const id = await createPaused();
-      await killAt("wake.intent", `POST /v1/sessions/${id}/exec`, { command: ["true"] });
+      await killAt(control, "wake.intent", `POST /v1/sessions/${id}/exec`, { command: ["true"] });
       const { status, body } = await control.exec(id);
       expect([status, body.exit_code]).toEqual([200, 0]);
       expect(machinesOf(id)).toEqual([[`${id}-2`, "running"]]);
@@ -102,7 +94,7 @@ describe.concurrent("killed at", () => {
   test(
     "create.commit: the session that nobody was told of becomes live, and can be destroyed",
     async () => {
-      await killAt("create.commit", "POST /v1/sessions", { name: "orphaned" });
+      await killAt(control, "create.commit", "POST /v1/sessions", { name: "orphaned" });
       const { rows } = await control.sql.query("select id from sessions where name = 'orphaned'");
       const id = rows[0].id as string;
       await eventually(async () => expect((await rowOf(id)).state).toBe("live"), TAKEN_OVER_MS);
@@ -120,7 +112,7 @@ describe.concurrent("killed at", () => {
     "destroy.commit of a session that is %s: nothing of it is left",
     async (_state, make) => {
       const id = await make();
-      await killAt("destroy.commit", `DELETE /v1/sessions/${id}`);
+      await killAt(control, "destroy.commit", `DELETE /v1/sessions/${id}`);
       expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404);
       await eventually(() => expect([machinesOf(id), snapshotsOf(id)]).toEqual([[], []]), TAKEN_OVER_MS);
     },

@@ -1,10 +1,11 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { dueEvent } from "./clocks.ts";
+import { serviceNow } from "./deadlines-store.ts";
 import { lifetimeReason } from "./pause-machine.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide } from "./state.ts";
-import { type SessionRow, saveMove, serviceNow } from "./store.ts";
+import { type SessionRow, saveMove } from "./store.ts";
 
 export interface ExpireDeps {
   db: Database;

@@ -2,11 +2,12 @@
 import type { SessionEvent } from "@vivarium/contract/api";
 import { ApiError } from "../http/api-error.ts";
 import { type ClockEvent, dueEvent, nextDueAt } from "./clocks.ts";
+import { claimDueSessions, type DueSession, saveDueAt, saveWakeAt } from "./deadlines-store.ts";
 import { expirePaused } from "./expire.ts";
 import { captureSession, type PauseDeps } from "./pause-machine.ts";
 import { releaseSession } from "./release-session.ts";
 import { decide } from "./state.ts";
-import { claimDueSessions, type DueSession, saveDueAt, saveMove, saveWakeAt } from "./store.ts";
+import { saveMove } from "./store.ts";
 import { type WakeDeps, wakeSession } from "./wake.ts";
 
 export type ClockDeps = PauseDeps & WakeDeps & { requireDurablePause: boolean };

@@ -1,5 +1,5 @@
 import type { Queries } from "../db/pool.ts";
-import { clearDestroyAfter, extendDestroyAfter, setDestroyAfter } from "./store.ts";
+import { clearDestroyAfter, extendDestroyAfter, setDestroyAfter } from "./leases-store.ts";
 
 /** The sweep destroys the session after `ms`, unless somebody puts that off again: an owner's sign of life. */
 export async function leaseSession(db: Queries, sessionId: string, ms: number): Promise<void> {

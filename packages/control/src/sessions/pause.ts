@@ -3,10 +3,10 @@ import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
+import { saveWakeAt, serviceNow } from "./deadlines-store.ts";
 import { getSession } from "./get.ts";
 import { notUsable } from "./not-usable.ts";
 import { captureSession, type PauseDeps, type Paused } from "./pause-machine.ts";
-import { saveWakeAt, serviceNow } from "./store.ts";
 
 export type PauseVerbDeps = PauseDeps & {
   /** Pauses must be durable beyond their node; there is no tier that could do it yet. */

@@ -13,10 +13,11 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
+import { renewProvisionClaim } from "./leases-store.ts";
 import { releaseSession } from "./release-session.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, machineIdOf } from "./state.ts";
-import { renewProvisionClaim, type SessionRow, saveMove, setStatusDetail } from "./store.ts";
+import { type SessionRow, saveMove, setStatusDetail } from "./store.ts";
 
 const RENEW_MS = PROVISION_LEASE_MS / 3;
 const RETRY_MS = 500;

@@ -9,16 +9,10 @@ import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
+import { endLeases, forgetUnborn, renewLeases } from "./leases-store.ts";
 import { startSpec } from "./provision.ts";
 import { decide, isAwaited, machineIdOf } from "./state.ts";
-import {
-  endLeases,
-  findSessionsById,
-  forgetUnborn,
-  renewLeases,
-  type SessionRow,
-  saveMove,
-} from "./store.ts";
+import { findSessionsById, type SessionRow, saveMove } from "./store.ts";
 
 const LEASE_MS = 5_000;
 const RENEW_MS = LEASE_MS / 3;

@@ -5,17 +5,12 @@ import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
 import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
 import { deleteOldIdempotencyKeys } from "./idempotency-store.ts";
+import { claimOrphanedProvisions, listDueForDestroy } from "./leases-store.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
 import { releaseSession } from "./release-session.ts";
 import { type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
 import { discard, isUnborn } from "./start-together.ts";
-import {
-  claimOrphanedProvisions,
-  deleteOldHistory,
-  listDueForDestroy,
-  listOldFailures,
-  listUnreleased,
-} from "./store.ts";
+import { deleteOldHistory, listOldFailures, listUnreleased } from "./store.ts";
 import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
 
 export type SweepDeps = DestroyDeps & ReconcileDeps & OrphanDeps & ClockDeps & TakeOverDeps;

@@ -111,7 +111,7 @@ export class WarmPool {
     );
   }
 
-  /** Undoes a machine that was taken and did not come to life. */
+  /** Ends a machine that nobody is to have, and removes all of it. */
   async #discard(warm: WarmMachine): Promise<void> {
     warm.agent.close();
     await warm.undo

@@ -1,0 +1,136 @@
+/** SQL of leases: what happens to a session by itself when nobody gives a sign of life for it. */
+import type { EndReason } from "@vivarium/contract/api";
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import { FIRST_STATE } from "./state.ts";
+import type { SessionRow } from "./store.ts";
+
+/** Puts off, or brings on, the instant from which the sweep destroys the session. */
+export async function setDestroyAfter(db: Queries, id: string, delayMs: number): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: after(delayMs) })
+    .where("id", "=", id)
+    .where("state", "<>", "destroyed")
+    .execute();
+}
+
+/** Puts that instant at least `delayMs` off, and tells it. */
+export async function extendDestroyAfter(
+  db: Queries,
+  id: string,
+  delayMs: number,
+): Promise<Date | undefined> {
+  // Whole milliseconds: what is told can be compared with what is stored.
+  const least = sql<Date>`date_trunc('milliseconds', ${after(delayMs)})`;
+  const row = await db
+    .updateTable("sessions")
+    .set({ destroy_after: sql<Date>`greatest(destroy_after, ${least})` })
+    .where("id", "=", id)
+    .where("state", "<>", "destroyed")
+    .returning("destroy_after")
+    .executeTakeFirst();
+  return row?.destroy_after ?? undefined;
+}
+
+/** The sweep leaves the session alone, unless another instant was written since. */
+export async function clearDestroyAfter(db: Queries, id: string, written: Date): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: null })
+    .where("id", "=", id)
+    .where("destroy_after", "=", written)
+    .execute();
+}
+
+/** Renews leases of sessions that are being made. One that ran out stays so: the sweep may be at work already. */
+export async function renewLeases(db: Queries, ids: readonly string[], leaseMs: number): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: after(leaseMs) })
+    .where("id", "in", ids)
+    .where("state", "=", FIRST_STATE)
+    .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
+    .execute();
+}
+
+/** The sessions belong to themselves from now on; false when a lease among them had run out. */
+export async function endLeases(db: Queries, ids: readonly string[]): Promise<boolean> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ destroy_after: null })
+    .where("id", "in", ids)
+    .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
+    .returning("id")
+    .execute();
+  return rows.length === ids.length;
+}
+
+const UNBORN: EndReason = "error";
+
+/**
+ * Removes the history of sessions that came to nothing before they were handed out, once nothing of them is on a node.
+ * One that its caller destroyed keeps its history.
+ */
+export async function forgetUnborn(db: Queries, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await db
+    .deleteFrom("sessions")
+    .where("id", "in", ids)
+    .where("incarnation", "=", 0)
+    .where("end_reason", "=", UNBORN)
+    .where("machine_released_at", "is not", null)
+    .execute();
+}
+
+/** Renews the lease on a session that this process provisions; false when the session is no longer creating. */
+export async function renewProvisionClaim(db: Queries, id: string, leaseMs: number): Promise<boolean> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ provision_claimed_until: after(leaseMs) })
+    .where("id", "=", id)
+    .where("state", "=", "creating")
+    .returning("id")
+    .execute();
+  return rows.length > 0;
+}
+
+/** Takes over sessions whose provisioning nobody holds: their process died. */
+export async function claimOrphanedProvisions(db: Queries, leaseMs: number): Promise<SessionRow[]> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ provision_claimed_until: after(leaseMs) })
+    .where("id", "in", (eb) =>
+      eb
+        .selectFrom("sessions")
+        .select("id")
+        .where("state", "=", "creating")
+        .where((or) =>
+          or.or([
+            or("provision_claimed_until", "is", null),
+            or("provision_claimed_until", "<", sql<Date>`now()`),
+          ]),
+        )
+        .limit(50)
+        .forUpdate()
+        .skipLocked(),
+    )
+    .returningAll()
+    .execute();
+  return rows as SessionRow[];
+}
+
+export async function listDueForDestroy(db: Queries): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("destroy_after", "<", sql<Date>`now()`)
+    .where("state", "<>", "destroyed")
+    .limit(100)
+    .execute();
+  return rows as SessionRow[];
+}
+
+function after(ms: number) {
+  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
+}
