@@ -5,12 +5,13 @@
  *   0x02 stderr   raw bytes, at most 64 KiB
  *   0x03 exit     JSON ExecEnd; the last frame
  *   0x04 error    JSON {message}; the last frame: the agent could not follow the command to its end
+ *   0x05 eof      JSON LogEnd; the last frame of a log (processes.ts), which has no exit
  *
- * A stream that ends without 0x03 or 0x04 was broken off and is an error, never an exit.
+ * A stream that ends without one of the last three was broken off and is an error, never an exit.
  */
 import { GUEST_LIMITS } from "./channel.ts";
 
-export const FRAME = { stdout: 0x01, stderr: 0x02, exit: 0x03, error: 0x04 } as const;
+export const FRAME = { stdout: 0x01, stderr: 0x02, exit: 0x03, error: 0x04, eof: 0x05 } as const;
 export type FrameType = (typeof FRAME)[keyof typeof FRAME];
 export interface Frame {
   type: FrameType;

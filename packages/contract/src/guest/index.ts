@@ -1,3 +1,7 @@
 export * from "./channel.ts";
+export * from "./errors.ts";
+export * from "./files.ts";
 export * from "./frames.ts";
 export * from "./messages.ts";
+export * from "./processes.ts";
+export * from "./terminals.ts";

@@ -12,7 +12,16 @@
  *                                                   already: the same answer
  *   POST   /v1/machines/{machine_id}/exec         → 200 exec frames (contract/guest frames.ts); dropping the connection
  *          ExecCall                                 kills the command
- *   PUT    /v1/machines/{machine_id}/files?path=  → 200 {bytes}; raw body
+ *   PUT    /v1/machines/{machine_id}/files?path=  → 200 {bytes}; raw body, for the service's own files
+ *
+ *   *      /v1/machines/{machine_id}/guest/files… → what contract/guest files.ts says, bodies handed on as they come, with
+ *          /v1/machines/{machine_id}/guest/         the limits of what an agent may answer; refusals of the agent come as
+ *          processes…                               those of the node, with the codes of GUEST_ERRORS
+ *   GET    /v1/machines/{machine_id}/terminals    → 101: `Connection: Upgrade`, `Upgrade: vivarium-stream`, then both ways
+ *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first says one thing, 4 bytes length (big-endian)
+ *                                                   and JSON: the caller a TerminalSpec or TunnelSpec, the node `{}` or
+ *                                                   a refusal `{code, message}`. Then contract/guest terminals.ts: frames
+ *                                                   of a terminal, raw bytes of a tunnel. The end of either side ends both
  *
  *   GET    /v1/snapshots                          → 200 {snapshots: SnapshotStatus[]}
  *   PUT    /v1/snapshots/{snapshot_id} Snapshot-  → 200 SnapshotStatus, once it is durable. Same id and same body again:

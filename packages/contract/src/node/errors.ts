@@ -1,5 +1,7 @@
-/** Error codes of contract/node. Body of a refusal: `{code, message}`. Imports nothing. */
-export const NODE_ERRORS = {
+/** Error codes of contract/node: its own, and what an agent refuses. Body of a refusal: `{code, message}`. */
+import { GUEST_ERRORS } from "../guest/errors.ts";
+
+const OWN_ERRORS = {
   invalid: {
     status: 400,
     meaning: "the request does not fit the contract, or the guest refuses an argument",
@@ -20,6 +22,8 @@ export const NODE_ERRORS = {
   agent_unavailable: { status: 503, meaning: "the machine runs but its agent does not answer" },
   internal: { status: 500, meaning: "unexpected failure on the node" },
 } as const;
+
+export const NODE_ERRORS = { ...OWN_ERRORS, ...GUEST_ERRORS };
 export type NodeErrorCode = keyof typeof NODE_ERRORS;
 
 export function isNodeErrorCode(code: string): code is NodeErrorCode {

@@ -1,0 +1,39 @@
+/** Terminal frames and what a terminal is asked for (interface "Terminal and tunnel", "Terminal frames"; wire.md 8). */
+import { z } from "zod";
+import { Command, ExecRequest } from "./exec.ts";
+import { PROCESS_NAME_PATTERN } from "./processes.ts";
+
+/** WebSocket binary messages: 1 byte type, then the payload. */
+export const PTY_FRAME = { data: 0x01, resize: 0x02, signal: 0x03, exit: 0x05, error: 0x06 } as const;
+
+const lines = z.coerce.number().int().min(1).max(1000);
+const terminalWord = z.string().regex(/^[A-Za-z0-9._+-]{1,64}$/, "must be 1 to 64 of A-Z a-z 0-9 . _ + -");
+
+/** Query of `GET …/pty`. */
+export const PtyQuery = z.object({
+  rows: lines.default(24),
+  cols: lines.default(80),
+  term: terminalWord.default("xterm-256color"),
+  colorterm: terminalWord.optional(),
+  /** One per element of argv; absent: the user's login shell. */
+  cmd: Command.optional(),
+  cwd: ExecRequest.shape.cwd,
+  /**
+   * Beyond the interface: a terminal that stays when its clients leave, and that others can attach to by this name. It
+   * is made when there is none. `rows` and `cols` are those of who came last; the rest counts only when it is made.
+   */
+  terminal: z
+    .string()
+    .regex(PROCESS_NAME_PATTERN, "must be 1 to 63 of a-z, 0-9 and hyphens, beginning with a letter or digit")
+    .optional(),
+});
+export type PtyQuery = z.output<typeof PtyQuery>;
+
+/** Closing codes of both WebSocket endpoints (wire.md 8.1). */
+export const WS_CLOSE = {
+  normal: 1000,
+  goingAway: 1001,
+  unsupportedData: 1003,
+  tooBig: 1009,
+  internal: 1011,
+} as const;

@@ -1,0 +1,60 @@
+/**
+ * Files of the session, below /workspace, with the rights of the guest user (interface "File rules", wire.md 6).
+ *
+ *   GET    /v1/files/read?path=[&max_bytes=]     → 200 raw bytes with content-length: what the file held when it was
+ *                                                  opened; `too_large` over max_bytes. A file that shrinks meanwhile
+ *                                                  breaks the stream off
+ *   GET    /v1/files/list?path=                  → 200 FileList
+ *   GET    /v1/files/find?path=&pattern=&max_results=                                            → 200 FindResult
+ *   GET    /v1/files/grep?path=&pattern=&max_results=[&file_pattern=][&case_sensitive=true]
+ *                          [&context_lines=][&exclude_dirs=a,b]                                  → 200 GrepResult
+ *   PUT    /v1/files/write?path=                 → 200 FileWritten: raw body → temporary file beside the target → fsync →
+ *                                                  rename. Parents made; a body that breaks off leaves nothing behind
+ *   DELETE /v1/files?path=[&recursive=true]      → 200 {}
+ *   POST   /v1/files/mkdir   {path}              → 200 {}
+ *   POST   /v1/files/rename  {path, dest_path}   → 200 {}
+ *
+ * Paths and names are UTF-8 text. A byte that is none is written `\xHH` (lower-case hex, 80 to ff), and a backslash that
+ * would read as the start of such a piece is written `\x5c`; the same is understood in requests, so that whatever is
+ * listed can be read, renamed and deleted. Patterns of find and grep match the bytes themselves.
+ */
+import { z } from "zod";
+
+const count = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+const name = z.string().max(4 * 4096);
+
+export const FileList = z.object({ entries: z.array(name).max(100_000), truncated: z.boolean() });
+export type FileList = z.infer<typeof FileList>;
+
+export const FindResult = z.object({
+  paths: z.array(name).max(10_000),
+  truncated: z.boolean(),
+  duration_us: count,
+});
+export type FindResult = z.infer<typeof FindResult>;
+
+const line = z.string().max(64 * 1024);
+export const GrepMatch = z.object({
+  path: name,
+  line_number: count,
+  line,
+  before: z.array(line).max(10).optional(),
+  after: z.array(line).max(10).optional(),
+});
+export const GrepResult = z.object({
+  matches: z.array(GrepMatch),
+  files_searched: count,
+  truncated: z.boolean(),
+  duration_us: count,
+});
+export type GrepResult = z.infer<typeof GrepResult>;
+
+export const FileWritten = z.object({
+  bytes: count,
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  duration_us: count,
+});
+export type FileWritten = z.infer<typeof FileWritten>;
+
+/** What an answer about files may weigh: 100,000 long names, all of them escaped, are more than anybody lists. */
+export const FILES_ANSWER_BYTES = 32 * 1024 * 1024;

@@ -1,0 +1,52 @@
+/**
+ * Named processes (interface "Processes", wire.md 7). They live in the agent's table, in memory: they are frozen, saved
+ * and copied with the machine.
+ *
+ *   POST   /v1/processes         ProcessSpec      → 200 GuestProcess; one that cannot be spawned is `exited` at once, 127
+ *                                                   or 126, with one line in its stderr log. `process_exists`,
+ *                                                   `process_limit`, and the cwd errors of exec
+ *   GET    /v1/processes                          → 200 GuestProcessList, oldest first
+ *   GET    /v1/processes/{name}                   → 200 GuestProcess
+ *   DELETE /v1/processes/{name}                   → 200 GuestProcess once it has exited: SIGTERM to its process group,
+ *                                                   SIGKILL to all of its cgroup after 5 s
+ *   GET    /v1/processes/{name}/logs?tail_bytes=  → 200 frames: the last bytes of stdout, of stderr, then `eof`
+ *   GET    /v1/processes/{name}/logs?follow=true  → 200 frames: what survives, then live output, `eof` when the process
+ *                                                   has exited and its output is drained
+ *
+ * Logs are ring files in the guest, 10 MiB a stream, below a directory that the user can read and not write.
+ */
+import { z } from "zod";
+import type { ExecSpec } from "./messages.ts";
+
+export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: string; keep_alive: boolean };
+
+const milliseconds = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+export const GuestProcess = z.object({
+  name: z.string().max(63),
+  argv: z.array(z.string()).max(1024),
+  keep_alive: z.boolean(),
+  /** Absent when it could not be spawned. */
+  pid: z
+    .int()
+    .min(1)
+    .max(2 ** 22)
+    .optional(),
+  state: z.enum(["running", "exited"]),
+  started_at_ms: milliseconds,
+  ended_at_ms: milliseconds.optional(),
+  exit_code: z.int().min(0).max(255).optional(),
+});
+export type GuestProcess = z.infer<typeof GuestProcess>;
+
+export const GuestProcessList = z.object({ processes: z.array(GuestProcess).max(10_000) });
+
+/** Payload of the `eof` frame of a log. */
+export const LogEnd = z.object({
+  /** Older output of the stream is not part of this answer. */
+  stdout_truncated: z.boolean(),
+  stderr_truncated: z.boolean(),
+});
+export type LogEnd = z.infer<typeof LogEnd>;
+
+/** What an answer about processes may weigh. */
+export const PROCESSES_ANSWER_BYTES = 16 * 1024 * 1024;
