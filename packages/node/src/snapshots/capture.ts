@@ -3,7 +3,7 @@
  * that one instant; then make them durable and publish (architecture.md section 3, security.md C8). The machine is
  * never hurt: whatever fails before the snapshot is durable, the guest goes on.
  */
-import { chmod, chown, mkdir, open, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, chown, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { CaptureTimings } from "@vivarium/contract/node";
 import { sleep, stopwatch } from "@vivarium/kit/clock";
@@ -15,6 +15,7 @@ import type { Machine } from "../machines/machine.ts";
 import { NodeError } from "../node-error.ts";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { changedRuns, mappingsOf } from "./changed-pages.ts";
+import { makeUnpublished, removeFolder } from "./folder.ts";
 import { describeFiles, type Loadable, type Manifest, publishManifest, syncPath } from "./manifest.ts";
 import { writeChangedPages } from "./memory.ts";
 import { PageSums } from "./page-sums.ts";
@@ -65,7 +66,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       release();
     }
   } catch (error) {
-    await rm(target, { recursive: true, force: true });
+    await removeFolder(target);
     // Waited for, so that the next capture does not meet it; a machine that does not answer holds up nobody for long.
     if (isStill && machine.isRunning)
       await Promise.race([letGo(machine).catch(() => {}), sleep(LET_GO_WITHIN_MS)]);
@@ -82,8 +83,7 @@ async function freezeGuest(machine: Machine): Promise<void> {
 
 /** What does not depend on the instant is done before it. Returns the table of the memory as the parent has it. */
 async function makeTarget({ machine, machineDir, parent, target }: CaptureInput): Promise<PageSums> {
-  await rm(target, { recursive: true, force: true });
-  await mkdir(target, { recursive: true, mode: 0o711 });
+  await makeUnpublished(target);
   for (const name of SHARED) await shareFile(path.join(parent.dir, name), path.join(target, name));
   // The folder is sealed: QEMU may fill this file and make no other.
   const state = await open(stateFile(machineDir), "w", 0o600);
