@@ -1,6 +1,7 @@
 /** A saved state with a damaged file is refused, leaves nothing behind, and stays as it is for whoever repairs it. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSpec } from "../contract/node-contract.ts";
@@ -62,6 +63,10 @@ test("a manifest that cannot be read", async () => {
   });
 });
 
+test("a manifest that is missing", async () => {
+  await expectRefused("manifest", (dir) => removeFile(dir, "manifest.json"));
+});
+
 test("the snapshot that all of these were copied from is whole", async () => {
   const machine = `${randomId()}-1`;
   used.push(`/v1/machines/${machine}`);
@@ -94,6 +99,10 @@ async function expectRefused(blamed: string, damage: (dir: string) => Promise<vo
       });
       expect(await node.call("GET", machine)).toMatchObject({ status: 404 });
     }
+    expect(await node.call("GET", path)).toMatchObject({ status: 500, body: { code: "snapshot_damaged" } });
+    const info = NodeInfo.parse((await node.call("GET", "/v1/info")).body);
+    expect(info.damaged_snapshots).toEqual([copy]);
+    expect((await node.call("GET", "/v1/snapshots")).status).toBe(200);
     expect(contentOf(dir)).toEqual(damaged);
     expect(await settledTraces()).toEqual(before);
   } finally {

@@ -47,7 +47,11 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const deps: StartDeps = { config, qemu, baselines, snapshots, pool, namespaces, gate, table, log };
   await reconcile(deps);
   const stopping = new AbortController();
-  const background = [continueWhenThereIsRoom(deps, stopping.signal), pool.run(stopping.signal)];
+  const background = [
+    continueWhenThereIsRoom(deps, stopping.signal),
+    pool.run(stopping.signal),
+    snapshots.lookThrough(),
+  ];
 
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,

@@ -32,5 +32,6 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
       is_current: isVerified,
     })),
     warm: deps.pool.counts,
+    damaged_snapshots: deps.snapshots.damaged,
   };
 }

@@ -26,7 +26,8 @@
  *   GET    /v1/snapshots                          → 200 {snapshots: SnapshotStatus[]}
  *   PUT    /v1/snapshots/{snapshot_id} Snapshot-  → 200 SnapshotStatus, once it is durable. Same id and same body again:
  *          Spec                                     the same answer (also while it is made); other body: 409
- *   GET    /v1/snapshots/{snapshot_id}            → 200 SnapshotStatus
+ *   GET    /v1/snapshots/{snapshot_id}            → 200 SnapshotStatus; snapshot_damaged for one known to be damaged,
+ *                                                   which the list leaves out
  *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it go on
  *
  * Refusals are `{code, message}` with a status of NODE_ERRORS. A machine that ended by itself stays listed as `ended`
@@ -152,5 +153,7 @@ export const NodeInfo = z.object({
   ),
   /** Machines that are loaded and warmed ahead, per template and size. */
   warm: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
+  /** Snapshots that were found damaged: asked for by its name, each is refused with `snapshot_damaged`. */
+  damaged_snapshots: z.array(z.string()).optional(),
 });
 export type NodeInfo = z.infer<typeof NodeInfo>;

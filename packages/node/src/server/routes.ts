@@ -73,7 +73,7 @@ function registerSnapshotRoutes(server: FastifyInstance, deps: StartDeps): void 
 
   server.get("/v1/snapshots/:snapshot_id", async (request) => {
     const id = snapshotId(request);
-    return statusOf(id, (await snapshots.find(id)).manifest);
+    return statusOf(id, (await snapshots.check(id)).manifest);
   });
 
   server.put("/v1/snapshots/:snapshot_id", async (request) => {

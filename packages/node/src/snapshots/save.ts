@@ -1,5 +1,4 @@
 /** `PUT /v1/snapshots/{id}`: makes a snapshot of a machine, or another name for one that exists. */
-import { mkdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { SnapshotSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -14,6 +13,7 @@ import type { Machine } from "../machines/machine.ts";
 import type { MachineTable } from "../machines/table.ts";
 import { NodeError } from "../node-error.ts";
 import { capture } from "./capture.ts";
+import { makeUnpublished, removeFolder } from "./folder.ts";
 import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
 import type { SnapshotTable } from "./table.ts";
 
@@ -115,8 +115,7 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
   const source = await deps.snapshots.find(spec.snapshot_id);
   const dir = deps.snapshots.dirOf(id);
   try {
-    await rm(dir, { recursive: true, force: true });
-    await mkdir(dir, { recursive: true, mode: 0o711 });
+    await makeUnpublished(dir);
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
     await verifyLoadable({ dir, manifest: source.manifest }, deps.qemu);
     // Nothing was captured, so no stages of a capture are told.
@@ -124,7 +123,7 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
     await publishManifest(dir, manifest);
     return { dir, manifest };
   } catch (error) {
-    await rm(dir, { recursive: true, force: true });
+    await removeFolder(dir);
     if ((error as NodeJS.ErrnoException).code === "ENOENT") throw deps.snapshots.gone(source, error as Error);
     throw deps.snapshots.unloadable(source, error as Error);
   }

@@ -1,15 +1,18 @@
 /** The snapshots of this node: published folders below the pool, and those that are being made. */
 import { existsSync } from "node:fs";
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { mkdir, readdir, stat } from "node:fs/promises";
 import path from "node:path";
-import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
+import { SNAPSHOT_ID_PATTERN, type SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import { NodeError } from "../node-error.ts";
-import { type Loadable, type Manifest, manifestPath, readManifest, UnusableSnapshot } from "./manifest.ts";
+import { lookOf, removeFolder, removeRemains } from "./folder.ts";
+import { KnownDamage } from "./known-damage.ts";
+import { type Loadable, type Manifest, readManifest, SNAPSHOT_FILES, UnusableSnapshot } from "./manifest.ts";
 
 export class SnapshotTable {
   readonly #dir: string;
   readonly #log: Log;
+  readonly #damage = new KnownDamage();
   readonly saving = new Map<string, { spec: SnapshotSpec; done: Promise<Loadable> }>();
 
   constructor(init: { dataDir: string; log: Log }) {
@@ -21,14 +24,21 @@ export class SnapshotTable {
     return path.join(this.#dir, id);
   }
 
-  /** At start: what was never published belongs to nobody. */
+  /** Known so far. */
+  get damaged(): string[] {
+    return this.#damage.names;
+  }
+
+  /** At start: what was never published, or was being removed, belongs to nobody. Whatever else is damaged stays. */
   async removeUnpublished(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o711 });
-    for (const id of await readdir(this.#dir)) {
-      if (existsSync(manifestPath(this.dirOf(id)))) continue;
-      this.#log.info({ snapshot: id }, "removing a snapshot that was never finished");
-      await rm(this.dirOf(id), { recursive: true, force: true });
-    }
+    const remains = await removeRemains(this.#dir);
+    if (remains.length > 0) this.#log.info({ remains }, "removed snapshots that were never finished");
+  }
+
+  /** What a look tells of damage to each of them is known afterwards. */
+  async lookThrough(): Promise<void> {
+    for (const id of await this.#ids()) await this.check(id).catch(() => {});
   }
 
   async find(id: string): Promise<Loadable> {
@@ -41,25 +51,44 @@ export class SnapshotTable {
     return await this.#published(id);
   }
 
+  /**
+   * Found, and whole as far as a look tells: every file is there in its size, and no load has failed on what they hold.
+   * To read them would take as long as the load that verifies them.
+   */
+  async check(id: string): Promise<Loadable> {
+    const found = await this.find(id);
+    if (this.#damage.has(found.dir)) throw damagedError("it was found damaged before");
+    for (const name of SNAPSHOT_FILES) {
+      const expected = found.manifest.files[name].bytes;
+      const { size } = await stat(path.join(found.dir, name)).catch((cause: Error) => {
+        throw this.gone(found, cause);
+      });
+      const misfit = new UnusableSnapshot(`${name} has ${size} bytes of ${expected}`);
+      if (size !== expected) throw this.unloadable(found, misfit);
+    }
+    return found;
+  }
+
   async list(): Promise<SnapshotStatus[]> {
-    const ids = await readdir(this.#dir).catch(() => []);
     // One that is damaged is none that could be used; asking for it by its name says what is wrong with it.
     const published = await Promise.all(
-      ids.map(async (id) => ({ id, found: await this.#published(id).catch(() => undefined) })),
+      (await this.#ids()).map(async (id) => ({
+        id,
+        found: await this.#published(id).catch(() => undefined),
+      })),
     );
     return published.flatMap(({ id, found }) => (found ? [statusOf(id, found.manifest)] : []));
   }
 
-  /** From the manifest's removal on it is no snapshot any more, whatever is left of the folder. */
   async remove(id: string): Promise<void> {
     await this.saving.get(id)?.done.catch(() => {});
-    await rm(manifestPath(this.dirOf(id)), { force: true });
-    await rm(this.dirOf(id), { recursive: true, force: true });
+    await removeFolder(this.dirOf(id));
+    this.#damage.forget(this.dirOf(id));
   }
 
-  /** A file of it is missing: it was deleted while it was being used, manifest first, or else it is damaged. */
+  /** A file of it is missing: it was deleted while it was being used, or else it is damaged. */
   gone(source: Loadable, cause: Error): Error {
-    if (existsSync(manifestPath(source.dir))) return this.unloadable(source, cause);
+    if (existsSync(source.dir)) return this.unloadable(source, cause);
     return new NodeError("snapshot_not_found", `no snapshot ${path.basename(source.dir)} on this node`, {
       cause,
     });
@@ -67,26 +96,41 @@ export class SnapshotTable {
 
   /** A saved state that does not verify; the files stay as they are. Any other failure says nothing about them. */
   unloadable(source: Loadable, cause: Error): Error {
-    const isMissing = (cause as NodeJS.ErrnoException).code === "ENOENT";
-    if (!(cause instanceof UnusableSnapshot) && !isMissing) return cause;
-    this.#log.error({ snapshot: path.basename(source.dir), err: cause }, "a snapshot cannot be loaded");
-    return new NodeError("snapshot_damaged", `the saved state cannot be used: ${cause.message}`, { cause });
+    if (!(cause instanceof UnusableSnapshot) && !lacksFile(source.dir)) return cause;
+    this.#noteDamage(source.dir, cause);
+    return damagedError(cause.message, cause);
   }
 
+  async #ids(): Promise<string[]> {
+    const names = await readdir(this.#dir).catch(() => []);
+    return names.filter((name) => SNAPSHOT_ID_PATTERN.test(name));
+  }
+
+  /** What was published once and cannot be read now is damaged, and not unknown. */
   async #published(id: string): Promise<Loadable | undefined> {
     const dir = this.dirOf(id);
+    if ((await lookOf(dir)) !== "published") return undefined;
     try {
       return { dir, manifest: await readManifest(dir) };
     } catch (cause) {
-      // Whatever else is wrong with a manifest, it was published once and is not thrown away.
-      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-      this.#log.error({ snapshot: id, err: cause }, "a manifest cannot be read");
-      throw new NodeError("snapshot_damaged", "the saved state cannot be used: its manifest is damaged", {
-        cause,
-      });
+      // It was removed between the two looks.
+      if (!existsSync(dir)) return undefined;
+      this.#noteDamage(dir, cause);
+      throw damagedError("its manifest is missing or damaged", cause);
     }
   }
+
+  #noteDamage(dir: string, err: unknown): void {
+    if (path.dirname(dir) !== this.#dir || !this.#damage.note(dir)) return;
+    this.#log.error({ snapshot: path.basename(dir), err }, "a snapshot is damaged and cannot be loaded");
+  }
 }
+
+const lacksFile = (dir: string) =>
+  existsSync(dir) && !SNAPSHOT_FILES.every((name) => existsSync(path.join(dir, name)));
+
+const damagedError = (why: string, cause?: unknown) =>
+  new NodeError("snapshot_damaged", `the saved state cannot be used: ${why}`, { cause });
 
 export function statusOf(id: string, manifest: Manifest): SnapshotStatus {
   return {

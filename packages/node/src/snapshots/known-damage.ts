@@ -1,0 +1,47 @@
+/**
+ * Which saved states were found damaged, so that nobody is promised them again. Known as long as the daemon lives and
+ * the files look as they did then: a state that was repaired, or whose files are back, is tried again.
+ */
+import { statSync } from "node:fs";
+import path from "node:path";
+import { manifestPath, SNAPSHOT_FILES } from "./manifest.ts";
+
+export class KnownDamage {
+  /** By folder. */
+  readonly #looks = new Map<string, string>();
+
+  /** False when it was known already. */
+  note(dir: string): boolean {
+    const look = lookOfFiles(dir);
+    const isNew = this.#looks.get(dir) !== look;
+    this.#looks.set(dir, look);
+    return isNew;
+  }
+
+  has(dir: string): boolean {
+    const known = this.#looks.get(dir);
+    if (known === undefined) return false;
+    if (known === lookOfFiles(dir)) return true;
+    this.#looks.delete(dir);
+    return false;
+  }
+
+  forget(dir: string): void {
+    this.#looks.delete(dir);
+  }
+
+  /** Names of the folders. */
+  get names(): string[] {
+    return [...this.#looks.keys()].filter((dir) => this.has(dir)).map((dir) => path.basename(dir));
+  }
+}
+
+/** Not the time of change of a file's inode: it moves whenever a machine links the file. */
+function lookOfFiles(dir: string): string {
+  const files = [...SNAPSHOT_FILES.map((name) => path.join(dir, name)), manifestPath(dir)];
+  const looks = files.map((file) => {
+    const found = statSync(file, { bigint: true, throwIfNoEntry: false });
+    return found && [found.ino, found.size, found.mtimeNs, found.blocks].map(String);
+  });
+  return JSON.stringify(looks);
+}

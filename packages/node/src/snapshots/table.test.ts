@@ -1,0 +1,146 @@
+import { existsSync, readdirSync } from "node:fs";
+import { mkdir, mkdtemp, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { randomId } from "@vivarium/kit/id";
+import { createLog } from "@vivarium/kit/log";
+import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
+import { makeUnpublished } from "./folder.ts";
+import {
+  describeFiles,
+  manifestPath,
+  publishManifest,
+  SNAPSHOT_FILES,
+  UnusableSnapshot,
+} from "./manifest.ts";
+import { SnapshotTable } from "./table.ts";
+
+let dataDir: string;
+let table: SnapshotTable;
+beforeEach(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), "snapshots-"));
+  await restart();
+});
+afterEach(() => rm(dataDir, { recursive: true, force: true }));
+
+/** A daemon that starts on what is there. */
+async function restart(): Promise<void> {
+  table = new SnapshotTable({ dataDir, log: createLog("test", "silent") });
+  await table.removeUnpublished();
+  await table.lookThrough();
+}
+
+async function makeHalf(): Promise<string> {
+  const id = `chk_${randomId()}`;
+  await makeUnpublished(table.dirOf(id));
+  for (const name of SNAPSHOT_FILES) await writeFile(path.join(table.dirOf(id), name), `some ${name}`);
+  return id;
+}
+
+async function publish(): Promise<string> {
+  const id = await makeHalf();
+  await publishManifest(table.dirOf(id), {
+    ...{ format: 2, kind: "snapshot", template: "base", version: "1", size: "small", accelerator: "tcg" },
+    ...{ vcpus: 1, mem_mb: 1024, disk_gb: 8, qemu_build: "build", device_arguments: "devices" },
+    ...{ created_at: new Date().toISOString(), own_bytes: 7 },
+    files: await describeFiles(table.dirOf(id)),
+  });
+  return id;
+}
+
+const folders = () => readdirSync(path.join(dataDir, "pool/s")).toSorted();
+const listed = async () => (await table.list()).map(({ snapshot_id: id }) => id);
+const DAMAGED = { code: "snapshot_damaged" };
+const UNKNOWN = { code: "snapshot_not_found" };
+
+describe("a start of the daemon", () => {
+  it("keeps what was published and removes what was being made or removed", async () => {
+    const whole = await publish();
+    await makeHalf();
+    await mkdir(table.dirOf(`chk_${randomId()}`));
+    const going = await publish();
+    await rename(table.dirOf(going), `${table.dirOf(going)}.removed`);
+    await restart();
+    expect(folders()).toEqual([whole]);
+    expect(await listed()).toEqual([whole]);
+  });
+
+  it.each([
+    ["lost", (manifest: string) => rm(manifest)],
+    ["cut short", (manifest: string) => truncate(manifest, 20)],
+    ["empty", (manifest: string) => truncate(manifest, 0)],
+  ])("keeps a snapshot whose manifest is %s", async (_what, damage) => {
+    const [whole, damaged] = [await publish(), await publish()];
+    const files = readdirSync(table.dirOf(damaged));
+    await damage(manifestPath(table.dirOf(damaged)));
+    const left = readdirSync(table.dirOf(damaged));
+    await restart();
+    expect(readdirSync(table.dirOf(damaged))).toEqual(left);
+    expect(left.filter((name) => name !== "manifest.json")).toEqual(
+      files.filter((name) => name !== "manifest.json"),
+    );
+    expect(await listed()).toEqual([whole]);
+    expect(table.damaged).toEqual([damaged]);
+    for (const ask of ["find", "get", "check"] as const)
+      await expect(table[ask](damaged)).rejects.toMatchObject(DAMAGED);
+    await table.remove(damaged);
+    expect(folders()).toEqual([whole]);
+    await expect(table.find(damaged)).rejects.toMatchObject(UNKNOWN);
+    expect(table.damaged).toEqual([]);
+  });
+
+  it.each(["mem", "disk.qcow2"])("finds out that %s is missing or cut short", async (name) => {
+    const [missing, short] = [await publish(), await publish()];
+    await rm(path.join(table.dirOf(missing), name));
+    await truncate(path.join(table.dirOf(short), name), 3);
+    await restart();
+    expect(table.damaged.toSorted()).toEqual([missing, short].toSorted());
+    for (const id of [missing, short]) await expect(table.check(id)).rejects.toMatchObject(DAMAGED);
+  });
+});
+
+test("a snapshot that is being made is none yet, and its publishing leaves no trace of that", async () => {
+  const half = await makeHalf();
+  expect(await table.get(half)).toBeUndefined();
+  expect(await listed()).toEqual([]);
+  const whole = await publish();
+  expect(readdirSync(table.dirOf(whole)).toSorted()).toEqual([...SNAPSHOT_FILES, "manifest.json"].toSorted());
+});
+
+describe("a load that finds damage", () => {
+  it("is remembered while the files look as they did", async () => {
+    const id = await publish();
+    const source = await table.check(id);
+    const damage = new UnusableSnapshot("state is damaged");
+    expect(table.unloadable(source, damage)).toMatchObject(DAMAGED);
+    await expect(table.check(id)).rejects.toMatchObject(DAMAGED);
+    expect(table.damaged).toEqual([id]);
+    // Whoever wants to load it may try: the load reads what it holds.
+    expect(await table.find(id)).toEqual(source);
+    const state = path.join(table.dirOf(id), "state");
+    await writeFile(`${state}.good`, "some state");
+    await rename(`${state}.good`, state);
+    expect(await table.check(id)).toEqual(source);
+    expect(table.damaged).toEqual([]);
+  });
+
+  it("is told from one that failed for other reasons", async () => {
+    const source = await table.find(await publish());
+    const elsewhere = Object.assign(new Error("no such file"), { code: "ENOENT" });
+    expect(table.unloadable(source, elsewhere)).toBe(elsewhere);
+    expect(table.gone(source, elsewhere)).toBe(elsewhere);
+    expect(table.damaged).toEqual([]);
+    await table.remove(path.basename(source.dir));
+    expect(table.gone(source, elsewhere)).toMatchObject(UNKNOWN);
+  });
+});
+
+test("removing is repeatable, also after half of it", async () => {
+  const id = await publish();
+  await mkdir(`${table.dirOf(id)}.removed`);
+  await writeFile(`${table.dirOf(id)}.removed/state`, "of an earlier attempt");
+  await Promise.all([table.remove(id), table.remove(id)]);
+  await table.remove(id);
+  expect(existsSync(table.dirOf(id))).toBe(false);
+  expect(folders()).toEqual([]);
+});
