@@ -217,6 +217,7 @@ export class ScriptedNode {
   #snapshot(id: string): SnapshotStatus {
     const snapshot = this.snapshots.get(id);
     if (!snapshot) throw new Refusal("snapshot_not_found");
+    if (this.info.damaged_snapshots?.includes(id)) throw new Refusal("snapshot_damaged");
     return snapshot;
   }
 

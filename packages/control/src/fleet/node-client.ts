@@ -71,12 +71,14 @@ export class NodeClient {
     return fit(SnapshotList, await this.#read("/v1/snapshots")).snapshots;
   }
 
-  async hasSnapshot(snapshotId: string, signal: AbortSignal): Promise<boolean> {
+  /** What the node knows of a snapshot without reading it. */
+  async lookAtSnapshot(snapshotId: string, signal: AbortSignal): Promise<"there" | "damaged" | "lost"> {
     try {
       await this.#read(`/v1/snapshots/${snapshotId}`, signal);
-      return true;
+      return "there";
     } catch (error) {
-      if (error instanceof NodeError && error.code === "snapshot_not_found") return false;
+      if (error instanceof NodeError && error.code === "snapshot_not_found") return "lost";
+      if (error instanceof NodeError && error.code === "snapshot_damaged") return "damaged";
       throw error;
     }
   }

@@ -25,7 +25,7 @@ export async function getTemplate(
   const rows = await listVersions(db, scope, name);
   const shown = version === undefined ? rows[0] : rows.find((row) => String(row.version) === version);
   if (!shown) throw templateNotFound();
-  return toTemplate(shown, rows);
+  return toTemplate(shown, rows, info);
 }
 
 export function templateNotFound(): ApiError {

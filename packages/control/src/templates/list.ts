@@ -11,12 +11,13 @@ export async function listTemplates(
   { db, node }: { db: Database; node: NodeState },
   scope: Scope,
 ): Promise<Template[]> {
-  const official = officialTemplates(await node.current());
+  const info = await node.current();
+  const official = officialTemplates(info);
   const taken = new Set(official.map(({ name }) => name));
   const byName = new Map<string, TemplateRow[]>();
   for (const row of await listVersions(db, scope)) {
     if (!taken.has(row.name)) byName.set(row.name, [...(byName.get(row.name) ?? []), row]);
   }
-  const own = [...byName.values()].flatMap((rows) => (rows[0] ? [toTemplate(rows[0], rows)] : []));
+  const own = [...byName.values()].flatMap((rows) => (rows[0] ? [toTemplate(rows[0], rows, info)] : []));
   return [...official, ...own];
 }

@@ -31,9 +31,7 @@ export async function resolveTemplate(
   if (isOfficial(info, reference.name)) return resolveOfficial(info, reference);
   const row = await findOwn(tx, scope, reference);
   if (!row) throw noSuchTemplate(text);
-  if (!(await isOnNode(nodes, row.id))) {
-    throw unavailable(`template: the node does not have version ${row.version} of ${row.name} at the moment`);
-  }
+  await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
   return { version: String(row.version), saved: { snapshotId, size: row.size as Size, baseline, noSudo } };
 }
@@ -56,8 +54,15 @@ async function findOwn(
   return number === undefined ? undefined : await holdVersion(tx, scope, { name, version: number });
 }
 
-async function isOnNode(nodes: NodeClient, snapshotId: string): Promise<boolean> {
-  return await nodes.hasSnapshot(snapshotId, AbortSignal.timeout(NODE_CHECK_MS)).catch(() => true);
+/** Damage that only reading finds is known from the first load on: its session fails, later creates do not begin. */
+async function checkOnNode(nodes: NodeClient, { id, name, version }: TemplateRow): Promise<void> {
+  const look = await nodes.lookAtSnapshot(id, AbortSignal.timeout(NODE_CHECK_MS)).catch(() => "there");
+  if (look === "there") return;
+  const why =
+    look === "damaged"
+      ? `the saved state of version ${version} of ${name} is damaged; save it again, or use another version`
+      : `the node does not have version ${version} of ${name} at the moment`;
+  throw unavailable(`template: ${why}`);
 }
 
 function noSuchTemplate(text: string): ApiError {

@@ -39,7 +39,8 @@ export async function saveTemplate(
     crashPoint("save_template.intent");
     return await deps.operations.run(claimed, (op) => takeTemplate(deps, op, body));
   });
-  return { template: toTemplate(row, await listVersions(deps.db, scope, row.name)), timings };
+  const versions = await listVersions(deps.db, scope, row.name);
+  return { template: toTemplate(row, versions, deps.node.lastKnown), timings };
 }
 
 async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: TemplateSave) {

@@ -14,6 +14,7 @@ afterEach(async () => {
   await control.sql.query("delete from templates");
   await control.sql.query("delete from template_names");
   control.node.snapshots.clear();
+  control.node.info = { ...control.node.info, damaged_snapshots: [] };
 });
 afterAll(() => control.close());
 
@@ -227,15 +228,35 @@ test("a template that the node has lost is never replaced by another, and may be
   expect((await create({ template: "tools@1" })).status).toBe(200);
 });
 
-test("a template whose snapshot turns out damaged fails the session, with a reason", async () => {
+test("a template that turns out damaged fails the session that finds it, and later creates are refused", async () => {
   const id = await control.createLive();
   await save(id, { name: "tools" });
-  control.node.onStart = () => {
-    throw new Refusal("snapshot_damaged");
+  await save(id, { name: "tools" });
+  control.node.onStart = (_machineId, { snapshot_id: loaded }) => {
+    control.node.info = { ...control.node.info, damaged_snapshots: loaded ? [loaded] : [] };
   };
   const made = await control.create({ template: "tools" });
-  const { body } = await control.until(made, "failed");
-  expect(body.status_reason).toBe("the saved state that the session starts from is damaged");
+  const failed = await control.until(made, "failed");
+  expect(failed.body.status_reason).toBe("the saved state that the session starts from is damaged");
+  for (const template of ["tools", "tools@2"]) {
+    const answer = await create({ template });
+    expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([
+      503,
+      "template_version_unavailable",
+      "5",
+    ]);
+    expect(answer.body.error).toMatch(/^template: the saved state of version 2 of tools is damaged/);
+  }
+  await control.ask("GET /v1/healthz");
+  const ready = { version: "1", status: "ready", versions: ["1"] };
+  expect((await control.ask("GET /v1/templates/tools@1")).body).toMatchObject(ready);
+  const damaged = { version: "2", status: "failed", versions: ["1"] };
+  expect((await control.ask("GET /v1/templates/tools")).body).toMatchObject(damaged);
+  expect((await list())[1]).toMatchObject(damaged);
+  control.node.onStart = () => {};
+  await control.createLive({ template: "tools@1" });
+  expect((await control.ask("DELETE /v1/templates/tools@2")).status).toBe(204);
+  await control.createLive({ template: "tools" });
 });
 
 describe("official templates", () => {
