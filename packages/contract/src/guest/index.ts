@@ -4,4 +4,5 @@ export * from "./files.ts";
 export * from "./frames.ts";
 export * from "./messages.ts";
 export * from "./processes.ts";
+export * from "./terminal-frames.ts";
 export * from "./terminals.ts";
