@@ -76,6 +76,15 @@ test("a create takes the machine that waits, and it is the session's own in ever
   for (const line of [0, 1, 2, 3]) expect(first[line]).not.toBe(second[line]);
 });
 
+test("a create that names the current version takes the machine that waits for those that name none", async () => {
+  const { version } = await client.templates.get("base");
+  const waiting = await warmPid();
+  const { session_id: id } = await client.sessions.create({ template: `base@${version}` });
+  await client.sessions.exec(id, { command: ["true"] });
+  expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
+  await client.sessions.delete(id);
+});
+
 test("a waiting machine that is killed costs the next create nothing", async () => {
   process.kill(await warmPid(), "SIGKILL");
   const { session_id: id } = await client.sessions.create();

@@ -1,6 +1,6 @@
 /**
  * Machines that are loaded, warmed and stopped ahead, so that a create only needs identity and `cont`: the first command
- * of a fresh guest is the slow one. One pool per hot (template, size); made in the background while the node is quiet
+ * of a fresh guest is the slow one. One pool per hot baseline; made in the background while the node is quiet
  * and memory is free, woken every minute by a command, and thrown away when that fails (performance.md "Techniques").
  */
 import { freemem } from "node:os";
@@ -31,7 +31,7 @@ const DISK_BYTES = 64 * MIB;
 const QUIET_MS = 1_500;
 const KEEP_ALIVE_MS = 60_000;
 const COMMAND_LIMIT_MS = 20_000;
-/** A (template, size) nobody asked for so long is not hot any more. */
+/** A baseline that nobody asked for so long is not hot any more. */
 const HOT_MS = 15 * 60_000;
 
 /** What a pooled machine runs once, so that the paths of the usual first commands are translated and in memory. */
@@ -63,21 +63,22 @@ export interface WarmPoolDeps {
 
 export class WarmPool {
   readonly #deps: WarmPoolDeps;
+  /** Keys that are wanted from the start on, without being asked for. */
+  readonly #hot: readonly string[];
+  /** By the folder of the baseline: `base` and `base@<its current version>` are one, and share what waits. */
   readonly #pools = new Map<string, Pool>();
   #lastTaken = 0;
 
-  /** `hot`: wanted from the start on, without having been asked for. */
   constructor(deps: WarmPoolDeps, hot: readonly string[]) {
     this.#deps = deps;
-    for (const key of hot) this.#pools.set(key, { ready: [], wantedAt: Number.POSITIVE_INFINITY });
+    this.#hot = hot;
   }
 
   /** A machine that is nobody's from now on but the caller's; undefined when none is ready. */
   take(key: string): WarmMachine | undefined {
     this.#lastTaken = Date.now();
-    const pool = this.#pools.get(key) ?? { ready: [], wantedAt: 0 };
-    this.#pools.set(key, pool);
-    pool.wantedAt = Math.max(pool.wantedAt, Date.now());
+    const pool = this.#want(key);
+    if (!pool) return undefined;
     for (let warm = pool.ready.shift(); warm; warm = pool.ready.shift()) {
       if (!warm.qmp.isClosed) return warm;
       void this.#discard(warm);
@@ -85,10 +86,10 @@ export class WarmPool {
     return undefined;
   }
 
-  /** Ready machines per (template, size). */
+  /** Ready machines per baseline. */
   get counts(): { template: string; size: string; ready: number }[] {
-    return [...this.#pools].flatMap(([key, { ready }]) => {
-      const manifest = this.#deps.baselines.get(key)?.manifest;
+    return [...this.#pools].flatMap(([dir, { ready }]) => {
+      const manifest = this.#deps.baselines.at(dir)?.manifest;
       return manifest ? [{ template: manifest.template, size: manifest.size, ready: ready.length }] : [];
     });
   }
@@ -97,6 +98,7 @@ export class WarmPool {
   async run(until: AbortSignal): Promise<void> {
     let freshenedAt = Date.now();
     while (!until.aborted) {
+      for (const key of this.#hot) this.#want(key);
       await sleep(QUIET_MS / 3, until);
       if (until.aborted) break;
       await this.#fillOne().catch((err: unknown) =>
@@ -109,6 +111,15 @@ export class WarmPool {
     await Promise.all(
       [...this.#pools.values()].flatMap(({ ready }) => ready.splice(0).map((w) => this.#discard(w))),
     );
+  }
+
+  #want(key: string): Pool | undefined {
+    const dir = this.#deps.baselines.get(key)?.dir;
+    if (dir === undefined) return undefined;
+    const pool = this.#pools.get(dir) ?? { ready: [], wantedAt: 0 };
+    this.#pools.set(dir, pool);
+    pool.wantedAt = Date.now();
+    return pool;
   }
 
   /** Ends a machine that nobody is to have, and removes all of it. */
@@ -124,8 +135,8 @@ export class WarmPool {
   async #fillOne(): Promise<void> {
     const { config, baselines } = this.#deps;
     if (Date.now() - this.#lastTaken < QUIET_MS) return;
-    for (const [key, pool] of this.#pools) {
-      const baseline = baselines.get(key);
+    for (const [dir, pool] of this.#pools) {
+      const baseline = baselines.at(dir);
       const isHot = Date.now() - pool.wantedAt < HOT_MS;
       if (!baseline || !isHot || pool.ready.length >= config.warmMachines) continue;
       if (freemem() < HEADROOM_BYTES + baseline.manifest.mem_mb * MIB) return;
@@ -169,8 +180,9 @@ export class WarmPool {
   }
 
   async #freshen(): Promise<void> {
-    for (const pool of this.#pools.values()) {
+    for (const [dir, pool] of this.#pools) {
       const isHot = Date.now() - pool.wantedAt < HOT_MS;
+      if (!isHot) this.#pools.delete(dir);
       for (const warm of pool.ready.splice(0)) {
         if (isHot && (await isAlive(warm))) pool.ready.push(warm);
         else await this.#discard(warm);

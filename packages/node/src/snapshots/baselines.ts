@@ -2,11 +2,12 @@
  * The baselines of this node: one snapshot per template, version and size. The current version of each template is
  * verified once, when the daemon starts; older ones, which few ask for, whenever they are loaded.
  */
+import { existsSync } from "node:fs";
 import { readdir, realpath } from "node:fs/promises";
 import path from "node:path";
 import type { Log } from "@vivarium/kit/log";
 import type { QemuRoot } from "../host/qemu-root.ts";
-import { type Loadable, readManifest, verifyLoadable } from "./manifest.ts";
+import { type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
 
 export interface Baseline extends Loadable {
   isVerified: boolean;
@@ -41,19 +42,29 @@ export class Baselines {
 
   /** Of those known so far. */
   get(key: string): Baseline | undefined {
-    return this.#known.get(key);
+    const known = this.#known.get(key);
+    return known && isThere(known) ? known : undefined;
+  }
+
+  /** By its folder. */
+  at(dir: string): Baseline | undefined {
+    return this.all.find((baseline) => baseline.dir === dir);
   }
 
   async find(key: string): Promise<Baseline | undefined> {
-    if (!this.#known.has(key) && Date.now() - this.#lookedAt > LOOK_AGAIN_MS) await this.read();
-    return this.#known.get(key);
+    if (!this.get(key) && Date.now() - this.#lookedAt > LOOK_AGAIN_MS) await this.read();
+    return this.get(key);
   }
 
   /** Each once, those of current versions first: whoever names no version gets one of them. */
   get all(): Baseline[] {
-    return [...new Set(this.#known.values())].toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
+    const there = [...new Set(this.#known.values())].filter(isThere);
+    return there.toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
   }
 }
+
+/** Set-up removes old versions while daemons run. */
+const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
 export async function findBaselines(deps: Places): Promise<ByKey> {
   const found: ByKey = new Map();
@@ -96,5 +107,7 @@ export const baselineKey = (template: string, size: string) => `${template}/${si
 
 async function list(dir: string): Promise<string[]> {
   const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
-  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  const folders = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  // One that is being made or removed.
+  return folders.filter((name) => !name.startsWith("."));
 }
