@@ -10,6 +10,7 @@ import { readConfig, wantedAccelerators } from "./config.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
 import { bakeBaseline } from "./snapshots/bake.ts";
+import { pruneVersions } from "./snapshots/prune-versions.ts";
 
 const { values } = parseArgs({
   options: {
@@ -38,4 +39,6 @@ await bakeBaseline({
   size,
   accelerators: wantedAccelerators(process.env),
 });
+for (const version of await pruneVersions(imagesDir))
+  process.stdout.write(`  removed ${version}, an old version that nothing here was made from\n`);
 process.exit(0);

@@ -1,0 +1,45 @@
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createLog } from "@vivarium/kit/log";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { Baselines } from "./baselines.ts";
+import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
+
+let imagesDir: string;
+let baselines: Baselines;
+beforeEach(async () => {
+  imagesDir = await mkdtemp(path.join(tmpdir(), "images-"));
+  const qemu = { dir: "", buildId: "build", version: "10.0.0" };
+  baselines = new Baselines({ imagesDir, qemu, log: createLog("test", "silent") });
+});
+afterEach(() => rm(imagesDir, { recursive: true, force: true }));
+
+/** A version that is not the current one: it is verified when it is loaded. */
+async function bake(version: string): Promise<string> {
+  const dir = path.join(imagesDir, "templates/base", version, "small");
+  await mkdir(dir, { recursive: true });
+  for (const name of SNAPSHOT_FILES) await writeFile(path.join(dir, name), name);
+  await publishManifest(dir, {
+    ...{ format: 2, kind: "baseline", template: "base", version, size: "small", accelerator: "tcg" },
+    ...{ vcpus: 1, mem_mb: 1024, disk_gb: 8, qemu_build: "build", device_arguments: "devices" },
+    ...{ created_at: new Date().toISOString(), own_bytes: 0, files: await describeFiles(dir) },
+  });
+  return dir;
+}
+
+const shown = () => baselines.all.map(({ manifest: { version } }) => version).toSorted();
+
+test("a version that is removed while the daemon runs is not offered any more", async () => {
+  const dirs = [await bake("1"), await bake("2")];
+  await baselines.read();
+  expect(shown()).toEqual(["1", "2"]);
+  expect(baselines.at(dirs[0] ?? "")?.manifest.version).toBe("1");
+  await rename(path.join(imagesDir, "templates/base/1"), path.join(imagesDir, "templates/base/.removed-1"));
+  expect(shown()).toEqual(["2"]);
+  expect(baselines.get("base@1/small")).toBeUndefined();
+  expect(await baselines.find("base@1/small")).toBeUndefined();
+  expect(baselines.at(dirs[0] ?? "")).toBeUndefined();
+  await baselines.read();
+  expect(shown()).toEqual(["2"]);
+});

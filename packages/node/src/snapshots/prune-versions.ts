@@ -1,0 +1,71 @@
+/**
+ * Removes old versions of official templates, so that set-up does not add a base disk with each update. What was made
+ * of a version holds links of its own, and goes on without it: the folder is for creates that name the version. Those
+ * that a caller may still name are kept by a rule that needs no knowledge of callers: whatever a machine or a saved
+ * state of this pool comes from, and the newest few.
+ */
+import { readdir, readlink, rename, rm, stat } from "node:fs/promises";
+import path from "node:path";
+
+/** The current version is one of them. */
+const KEPT_VERSIONS = 3;
+const POINTERS = ["current", "next"];
+const BASE_DISK = "root.ext4";
+/** Hidden from whoever looks for versions. */
+const REMOVED = ".removed-";
+
+/** Returns the removed ones as `<template>@<version>`. */
+export async function pruneVersions(imagesDir: string): Promise<string[]> {
+  const templates = path.join(imagesDir, "templates");
+  const removed: string[] = [];
+  for (const template of await folders(templates)) {
+    const dir = path.join(templates, template);
+    for (const version of await dispensable(dir)) {
+      await remove(dir, version);
+      removed.push(`${template}@${version}`);
+    }
+    for (const name of await folders(dir))
+      if (name.startsWith(REMOVED)) await rm(path.join(dir, name), { recursive: true, force: true });
+  }
+  return removed;
+}
+
+async function dispensable(template: string): Promise<string[]> {
+  const pointed = new Set(await Promise.all(POINTERS.map((name) => targetOf(path.join(template, name)))));
+  // Without a current version set-up was never finished here, and nothing tells what is old.
+  if (!(await targetOf(path.join(template, "current")))) return [];
+  const versions = (await folders(template)).filter((name) => !name.startsWith("."));
+  const aged = await Promise.all(versions.map(async (name) => ({ name, ...(await lookAt(template, name)) })));
+  const newestFirst = aged.toSorted((a, b) => b.madeAtMs - a.madeAtMs);
+  return newestFirst
+    .slice(KEPT_VERSIONS)
+    .filter(({ name, isUsed }) => !isUsed && !pointed.has(name))
+    .map(({ name }) => name);
+}
+
+/** A machine and a saved state have the base disk as a link, beside the one of each baseline. */
+async function lookAt(template: string, version: string): Promise<{ madeAtMs: number; isUsed: boolean }> {
+  const dir = path.join(template, version);
+  const disk = await stat(path.join(dir, BASE_DISK)).catch(() => undefined);
+  const made = disk ?? (await stat(dir));
+  const sizes = await folders(dir);
+  const own = await Promise.all(
+    sizes.map((size) => stat(path.join(dir, size, "base.raw")).catch(() => undefined)),
+  );
+  const ownLinks = 1 + own.filter((link) => link?.ino === disk?.ino).length;
+  return { madeAtMs: made.mtimeMs, isUsed: disk !== undefined && disk.nlink > ownLinks };
+}
+
+/** Renamed first: half a version is none. */
+async function remove(template: string, version: string): Promise<void> {
+  const going = path.join(template, `${REMOVED}${version}`);
+  await rm(going, { recursive: true, force: true });
+  await rename(path.join(template, version), going);
+}
+
+const targetOf = async (link: string) => path.basename(await readlink(link).catch(() => ""));
+
+async function folders(dir: string): Promise<string[]> {
+  const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+}
