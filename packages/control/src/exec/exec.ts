@@ -1,5 +1,6 @@
 import { type ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
+import { goesOn } from "../guest/broken-off.ts";
 import { leaseSession } from "../sessions/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
@@ -9,7 +10,6 @@ import {
   type CommandInput,
   type ExecDeps,
   execCall,
-  goesOn,
   type StartExecDeps,
   startExec,
 } from "./open-exec.ts";

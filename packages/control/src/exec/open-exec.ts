@@ -7,18 +7,19 @@ import type { Database } from "../db/pool.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { ApiError } from "../http/api-error.ts";
-import { stopsGuest } from "../operations/operation.ts";
-import { BUSY, whenFree } from "../operations/when-free.ts";
+import {
+  type BrokenOffDeps,
+  type BrokenOffWords,
+  endedMeanwhile,
+  brokenOff as explainBreak,
+} from "../guest/broken-off.ts";
+import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
+import type { LiveSession } from "../guest/wait-for-live.ts";
+import type { ApiError } from "../http/api-error.ts";
 import type { Activity } from "../sessions/activity.ts";
-import { rereadSession } from "../sessions/get.ts";
-import { notUsable } from "../sessions/not-usable.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { WakeDeps } from "../sessions/wake.ts";
 import { hasStartedNothing, leaseCommand, takeBackLease } from "./command-lease.ts";
-import { type LiveSession, waitForLive } from "./wait-for-live.ts";
 
 export interface ExecDeps {
   db: Database;
@@ -26,8 +27,7 @@ export interface ExecDeps {
   activity: Activity;
 }
 
-export type BrokenOffDeps = ExecDeps & { signals: SessionSignals };
-export type StartExecDeps = ExecDeps & WakeDeps;
+export type StartExecDeps = ExecDeps & GuestDeps;
 
 interface OpenedExec {
   frames: AsyncIterable<Frame>;
@@ -53,10 +53,6 @@ export function execCall(session: SessionRow, input: CommandInput, outputLimitBy
   };
 }
 
-/** What a refused start says when the machine stands still, or gave way to another, under the request. */
-const MOVED_CODES = new Set(["machine_held", "machine_gone", "machine_not_found"]);
-const MOVES = 5;
-
 /**
  * Starts a command in the caller's session: waits for the session, wakes it, and does so again when it is paused under
  * the start. What it throws is certain to have started nothing, or says that it is not.
@@ -70,23 +66,10 @@ export async function startExec(
     signal,
   }: { sessionId: string; call: (row: SessionRow) => ExecCall; signal: AbortSignal },
 ): Promise<StartedExec> {
-  // Held before the row is read: a pause for idleness that claims the row later sees it.
-  const release = deps.activity.hold(sessionId);
-  try {
-    for (let moves = 0; ; moves++) {
-      const live = await waitForLive(deps, scope, sessionId);
-      const opened = await openLeased(deps, live.session, call(live.session), signal).catch(
-        async (error: unknown) => {
-          if (moves < MOVES && (await hasMoved(deps.db, live.session, error))) return undefined;
-          throw error;
-        },
-      );
-      if (opened) return { ...live, ...opened, frames: releaseAfter(opened.frames, release) };
-    }
-  } catch (error) {
-    release();
-    throw error;
-  }
+  const { result, release, ...live } = await useMachine(deps, scope, { sessionId }, (session) =>
+    openLeased(deps, session, call(session), signal),
+  );
+  return { ...live, ...result, frames: releaseAfter(result.frames, release) };
 }
 
 /** A command that could not be started leaves the session as it was. */
@@ -98,7 +81,7 @@ async function openLeased(
 ): Promise<OpenedExec> {
   const lease = await leaseCommand(deps.db, session, call.timeout_ms);
   try {
-    return { lease, frames: await openExec(deps, session, call, signal) };
+    return { lease, frames: await deps.nodes.exec(machineIdOf(session), call, signal) };
   } catch (error) {
     if (hasStartedNothing(error)) await takeBackLease(deps.db, session, lease);
     throw error;
@@ -121,14 +104,6 @@ export async function openExec(
   }
 }
 
-/** True when the command did not start because the session is being paused, or was. */
-async function hasMoved(db: Database, session: SessionRow, error: unknown): Promise<boolean> {
-  const cause = error instanceof ApiError ? error.cause : undefined;
-  if (!(cause instanceof NodeError) || !MOVED_CODES.has(cause.code ?? "")) return false;
-  const now = await rereadSession(db, session.id);
-  return now !== undefined && (stopsGuest(now.op) || !isSameStretch(now, session));
-}
-
 async function* releaseAfter(frames: AsyncIterable<Frame>, release: () => void): AsyncGenerator<Frame> {
   try {
     yield* frames;
@@ -139,48 +114,12 @@ async function* releaseAfter(frames: AsyncIterable<Frame>, release: () => void):
 
 /** The error of a command that had started and did not come to its end. It is never run again. */
 export async function brokenOff(deps: BrokenOffDeps, session: SessionRow, cause: unknown): Promise<ApiError> {
-  return (
-    (await pausedMeanwhile(deps, session)) ??
-    (await endedMeanwhile(deps.db, session)) ??
-    new ApiError(
-      "internal",
-      "the command had started, but the connection to its machine broke; how it ended is unknown",
-      {
-        cause,
-      },
-    )
-  );
+  return await explainBreak(deps, session, WORDS, cause);
 }
 
-/** A pause, or a restore, that is under way explains the break only once it is done. */
-async function pausedMeanwhile(deps: BrokenOffDeps, session: SessionRow): Promise<ApiError | undefined> {
-  const now = await whenFree(deps, session.id, async () => {
-    const row = await rereadSession(deps.db, session.id);
-    return row && row.state !== "destroyed" && stopsGuest(row.op) ? BUSY : row;
-  });
-  if (!now || isSameStretch(now, session) || !["live", "paused"].includes(now.state)) return undefined;
-  return new ApiError("conflict", now.state === "paused" ? PAUSED : EXCHANGED);
-}
-
-/** A command whose session was paused is not over. */
-export function goesOn(error: ApiError): boolean {
-  return error.code === "conflict";
-}
-
-const PAUSED =
-  "the session was paused while the command ran; the command goes on after the wake, its output is lost";
-const EXCHANGED = "the session was paused and woken, or restored, while the command ran; its output is lost";
-
-/** The machine that the session had then is the one it has now. */
-function isSameStretch(now: SessionRow, then: SessionRow): boolean {
-  return now.state === then.state && now.incarnation === then.incarnation;
-}
-
-/** A session that was destroyed, or failed, under a request explains the request's failure. */
-async function endedMeanwhile(db: Database, session: SessionRow): Promise<ApiError | undefined> {
-  const now = await rereadSession(db, session.id);
-  if (!now || now.state === "destroyed") {
-    return new ApiError("session_ended", "the session was destroyed while the request was in flight");
-  }
-  return now.state === "live" || now.state === "paused" ? undefined : notUsable(now);
-}
+const WORDS: BrokenOffWords = {
+  paused:
+    "the session was paused while the command ran; the command goes on after the wake, its output is lost",
+  exchanged: "the session was paused and woken, or restored, while the command ran; its output is lost",
+  unknown: "the command had started, but the connection to its machine broke; how it ended is unknown",
+};

@@ -1,10 +1,11 @@
 import { LIMITS } from "@vivarium/contract/api";
 import { FRAME, type Frame } from "@vivarium/contract/guest";
+import { type BrokenOffDeps, goesOn } from "../guest/broken-off.ts";
 import { errorBody, oneLine } from "../http/render-error.ts";
 import type { EventStream } from "../http/sse.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
-import { type BrokenOffDeps, brokenOff, goesOn } from "./open-exec.ts";
+import { brokenOff } from "./open-exec.ts";
 
 const ERROR_CHARS = 1000;
 

@@ -13,6 +13,8 @@ export class Activity {
   readonly #deps: { db: Database; log: Log };
   /** When each session was last used. */
   #seen = new Map<string, Instant>();
+  /** What is being written: readers of the row may still find the time before. */
+  #writing: Map<string, Instant> = new Map();
   readonly #held = new Map<string, { count: number; writtenAt: number }>();
 
   constructor(deps: { db: Database; log: Log }) {
@@ -41,12 +43,13 @@ export class Activity {
 
   /** True when this process knows of activity that the row does not tell yet. */
   isUnwritten(sessionId: string): boolean {
-    return this.#held.has(sessionId) || this.#seen.has(sessionId);
+    return this.#held.has(sessionId) || this.#seen.has(sessionId) || this.#writing.has(sessionId);
   }
 
   /** What is not written yet, for readers of the row in this process. */
   pendingSince(sessionId: string): Date | undefined {
-    return this.#held.has(sessionId) ? new Date() : this.#seen.get(sessionId)?.shown;
+    if (this.#held.has(sessionId)) return new Date();
+    return (this.#seen.get(sessionId) ?? this.#writing.get(sessionId))?.shown;
   }
 
   async flush(): Promise<void> {
@@ -55,11 +58,14 @@ export class Activity {
     if (this.#seen.size === 0) return;
     const seen = this.#seen;
     this.#seen = new Map();
+    this.#writing = seen;
     try {
       await saveActivity(this.#deps.db, sightings(seen, now));
     } catch (err) {
       for (const [id, at] of seen) if (!this.#seen.has(id)) this.#seen.set(id, at);
       this.#deps.log.warn({ err }, "times of last activity could not be written yet");
+    } finally {
+      if (this.#writing === seen) this.#writing = new Map();
     }
   }
 

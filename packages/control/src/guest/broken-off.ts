@@ -1,0 +1,69 @@
+/** Explains why something that had begun in a session's machine did not come to its end. */
+import type { Database } from "../db/pool.ts";
+import { ApiError } from "../http/api-error.ts";
+import { stopsGuest } from "../operations/operation.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
+import { rereadSession } from "../sessions/get.ts";
+import { notUsable } from "../sessions/not-usable.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import type { SessionRow } from "../sessions/store.ts";
+
+export interface BrokenOffDeps {
+  db: Database;
+  signals: SessionSignals;
+}
+
+/** What a caller is told, by what became of the session meanwhile. */
+export interface BrokenOffWords {
+  paused: string;
+  /** Paused and woken, or restored. */
+  exchanged: string;
+  unknown: string;
+}
+
+/** It is never begun again by itself. */
+export async function brokenOff(
+  deps: BrokenOffDeps,
+  session: SessionRow,
+  words: BrokenOffWords,
+  cause: unknown,
+): Promise<ApiError> {
+  return (
+    (await pausedMeanwhile(deps, session, words)) ??
+    (await endedMeanwhile(deps.db, session)) ??
+    new ApiError("internal", words.unknown, { cause })
+  );
+}
+
+/** What was paused with its session is not over. */
+export function goesOn(error: ApiError): boolean {
+  return error.code === "conflict";
+}
+
+/** A pause, or a restore, that is under way explains the break only once it is done. */
+async function pausedMeanwhile(
+  deps: BrokenOffDeps,
+  session: SessionRow,
+  words: BrokenOffWords,
+): Promise<ApiError | undefined> {
+  const now = await whenFree(deps, session.id, async () => {
+    const row = await rereadSession(deps.db, session.id);
+    return row && row.state !== "destroyed" && stopsGuest(row.op) ? BUSY : row;
+  });
+  if (!now || isSameStretch(now, session) || !["live", "paused"].includes(now.state)) return undefined;
+  return new ApiError("conflict", now.state === "paused" ? words.paused : words.exchanged);
+}
+
+/** A session that was destroyed, or failed, under a request explains the request's failure. */
+export async function endedMeanwhile(db: Database, session: SessionRow): Promise<ApiError | undefined> {
+  const now = await rereadSession(db, session.id);
+  if (!now || now.state === "destroyed") {
+    return new ApiError("session_ended", "the session was destroyed while the request was in flight");
+  }
+  return now.state === "live" || now.state === "paused" ? undefined : notUsable(now);
+}
+
+/** The machine that the session had then is the one it has now. */
+export function isSameStretch(now: SessionRow, then: SessionRow): boolean {
+  return now.state === then.state && now.incarnation === then.incarnation;
+}
