@@ -2,7 +2,10 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 
-const bytesOf = (text: string) => new TextEncoder().encode(text).length;
+/** One byte of a name that is no UTF-8, as guest/files.ts writes it. */
+const ESCAPED_BYTE = /\\x(?:[89a-f][0-9a-f]|5c)/g;
+/** How long the name is in the guest. */
+const bytesOf = (text: string) => new TextEncoder().encode(text.replaceAll(ESCAPED_BYTE, "?")).length;
 
 /**
  * A path as a caller gives it: absolute, or relative to /workspace. What is wrong with its text alone is told here; what
@@ -32,10 +35,11 @@ export function isInWorkspace(path: string): boolean {
 
 export const FILE_ENCODINGS = ["text", "base64"] as const;
 const encoding = z.enum(FILE_ENCODINGS, "must be text or base64");
+const content = z.string().refine((text) => text.isWellFormed(), "must be valid Unicode");
 
 /** Body of `PUT …/files`: at most LIMITS.fileWriteBytes once decoded. */
 export const FileWrite = z
-  .object({ path: FilePath, content: z.string(), encoding: encoding.nullish() })
+  .object({ path: FilePath, content, encoding: encoding.nullish() })
   .meta({ id: "FileWrite" });
 export type FileWrite = z.input<typeof FileWrite>;
 
@@ -111,3 +115,14 @@ export const FileBatchResult = z
   })
   .meta({ id: "FileBatchResult" });
 export type FileBatchResult = z.infer<typeof FileBatchResult>;
+
+/** Body of `POST …/files`, an older way to say the same; a `path` left out is /workspace where the query's is. */
+export const LegacyFileCall = z
+  .object({
+    op: z.enum(["read", "write", "list"]),
+    path: FilePath.nullish(),
+    content: content.nullish(),
+    encoding: encoding.nullish(),
+  })
+  .meta({ id: "LegacyFileCall" });
+export type LegacyFileCall = z.input<typeof LegacyFileCall>;
