@@ -14,7 +14,7 @@ export class Activity {
   /** When each session was last used. */
   #seen = new Map<string, Instant>();
   /** What is being written: readers of the row may still find the time before. */
-  #writing: Map<string, Instant> = new Map();
+  readonly #writing = new Set<Map<string, Instant>>();
   readonly #held = new Map<string, { count: number; writtenAt: number }>();
 
   constructor(deps: { db: Database; log: Log }) {
@@ -43,13 +43,12 @@ export class Activity {
 
   /** True when this process knows of activity that the row does not tell yet. */
   isUnwritten(sessionId: string): boolean {
-    return this.#held.has(sessionId) || this.#seen.has(sessionId) || this.#writing.has(sessionId);
+    return this.#held.has(sessionId) || this.#unwritten(sessionId) !== undefined;
   }
 
   /** What is not written yet, for readers of the row in this process. */
   pendingSince(sessionId: string): Date | undefined {
-    if (this.#held.has(sessionId)) return new Date();
-    return (this.#seen.get(sessionId) ?? this.#writing.get(sessionId))?.shown;
+    return this.#held.has(sessionId) ? new Date() : this.#unwritten(sessionId)?.shown;
   }
 
   async flush(): Promise<void> {
@@ -58,15 +57,21 @@ export class Activity {
     if (this.#seen.size === 0) return;
     const seen = this.#seen;
     this.#seen = new Map();
-    this.#writing = seen;
+    this.#writing.add(seen);
     try {
       await saveActivity(this.#deps.db, sightings(seen, now));
     } catch (err) {
       for (const [id, at] of seen) if (!this.#seen.has(id)) this.#seen.set(id, at);
       this.#deps.log.warn({ err }, "times of last activity could not be written yet");
     } finally {
-      if (this.#writing === seen) this.#writing = new Map();
+      this.#writing.delete(seen);
     }
+  }
+
+  /** The latest of them. */
+  #unwritten(sessionId: string): Instant | undefined {
+    const known = [...this.#writing, this.#seen].map((seen) => seen.get(sessionId));
+    return known.findLast((at) => at !== undefined);
   }
 
   #touchHeld(now: number): void {
