@@ -1,9 +1,9 @@
 /** What a client may send that Node would answer by itself: byte by byte, over TCP. */
 import { connect, type Socket } from "node:net";
-import type { Log } from "@vivarium/kit/log";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type LoggedLine, recordingLog } from "./recording-log.test-support.ts";
 
 const SESSION = `/v1/sessions/${"a".repeat(21)}`;
 let control: Control;
@@ -135,7 +135,7 @@ test.each([
   ["hangs up", (socket: Socket) => socket.destroy()],
   ["breaks the connection", (socket: Socket) => socket.resetAndDestroy()],
 ])("a client that %s while it sends a body is no failure of the server", async (_title, leave) => {
-  const logged: { level: string; text: string }[] = [];
+  const logged: LoggedLine[] = [];
   const app = await createApp(control.settings, recordingLog(logged));
   const url = new URL(await app.server.listen({ host: "127.0.0.1", port: 0 }));
   const socket = connect(Number(url.port), "127.0.0.1");
@@ -150,15 +150,6 @@ test.each([
   expect(logged.filter(({ level }) => level !== "info" && level !== "debug")).toEqual([]);
   expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
 });
-
-/** Keeps what is logged, whoever logs it. */
-function recordingLog(logged: { level: string; text: string }[]): Log {
-  const log: Record<string, unknown> = { level: "debug", child: () => log };
-  for (const level of ["fatal", "error", "warn", "info", "debug", "trace"]) {
-    log[level] = (fields: unknown, text?: string) => logged.push({ level, text: text ?? String(fields) });
-  }
-  return log as unknown as Log;
-}
 
 const NO_HTTP: [title: string, request: string | Buffer][] = [
   ["words", "hello there\r\n\r\n"],

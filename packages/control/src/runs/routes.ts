@@ -26,8 +26,14 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
       preValidation: async (request) => refuseSessionFields(request.body),
     },
     async (request, reply) => {
-      const input = { body: request.body as ParsedRun, signal: clientGone(reply) };
-      return await runCode(deps, principalOf(request), input);
+      const gone = clientGone(reply);
+      const input = { body: request.body as ParsedRun, signal: gone };
+      return await runCode(deps, principalOf(request), input).catch((error: unknown) => {
+        if (!gone.aborted) throw error;
+        // Whatever failed then, failed because of it, and nobody reads what is answered.
+        request.log.info("the client left before its run ended");
+        throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
+      });
     },
   );
 }

@@ -1,7 +1,9 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type LoggedLine, recordingLog } from "../http/recording-log.test-support.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
 
 let control: Control;
@@ -145,20 +147,39 @@ test("a run that breaks after it started is 500 and leaves no session behind", a
   expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
 });
 
-test("a client that goes away takes its machine with it", async () => {
-  await control.app.server.listen({ host: "127.0.0.1", port: 0 });
-  const { port } = control.app.server.server.address() as AddressInfo;
-  control.node.onExec = (_call, output) => void output().stdout("x");
-  const call = request(`http://127.0.0.1:${port}/v1/sessions/exec`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${control.key}` },
-  });
-  call.on("error", () => {});
-  call.end(JSON.stringify({ language: "python", code: "" }));
-  await eventually(() => expect(control.node.execs).toHaveLength(1));
-  call.destroy();
-  await eventually(() => expect(control.node.machines.size).toBe(0));
-});
+test.each([
+  ["starts", () => new Promise<void>((resolve) => setTimeout(resolve, 300)), 0],
+  ["runs", () => {}, 1],
+])(
+  "a client that goes away while its run %s takes its machine with it, and is no failure",
+  async (_when, onStart, execs) => {
+    const logged: LoggedLine[] = [];
+    const app = await createApp(control.settings, recordingLog(logged));
+    await app.server.listen({ host: "127.0.0.1", port: 0 });
+    const { port } = app.server.server.address() as AddressInfo;
+    const asked = Promise.withResolvers<void>();
+    control.node.onStart = () => {
+      asked.resolve();
+      return onStart();
+    };
+    control.node.onExec = (_call, output) => void output().stdout("x");
+    const call = request(`http://127.0.0.1:${port}/v1/sessions/exec`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${control.key}` },
+    });
+    call.on("error", () => {});
+    call.end(JSON.stringify({ language: "python", code: "" }));
+    await asked.promise;
+    await eventually(() => expect(control.node.execs).toHaveLength(execs));
+    call.destroy();
+    const left = { level: "info", text: "the client left before its run ended" };
+    await eventually(() => expect(logged).toContainEqual(left));
+    await eventually(async () => expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]));
+    await eventually(() => expect(control.node.machines.size).toBe(0));
+    await app.close();
+    expect(logged.filter(({ level }) => !["info", "debug"].includes(level))).toEqual([]);
+  },
+);
 
 test("a run whose process died is destroyed when its lease runs out", async () => {
   const id = await control.createLive();

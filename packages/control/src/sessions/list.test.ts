@@ -1,7 +1,7 @@
 import { SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, startControl } from "../control.test-support.ts";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
 
 let control: Control;
@@ -143,4 +143,40 @@ test("external_id is read from percent-encoded UTF-8 once", async () => {
   const encoded = await control.create({ external_id: "a+b %41 ü伽" });
   expect((await list("?external_id=a%2Bb+%2541%20%C3%BC%E4%BC%BD")).ids).toEqual([encoded]);
   await control.ask(`DELETE /v1/sessions/${encoded}`);
+});
+
+describe("no session was used after it ended", () => {
+  const entryOf = async (id: string) =>
+    (await list("?state=ended")).body.sessions.find(
+      (session: { session_id: string }) => session.session_id === id,
+    );
+  const expectInOrder = ({ last_active_at: used, ended_at: over }: Record<string, string>) =>
+    expect([used, over]).toEqual([used, over].toSorted());
+
+  test("not by the time of a clock that runs ahead", async () => {
+    const id = await control.createLive();
+    await control.sql.query(
+      "update sessions set last_active_at = now() + interval '500 milliseconds' where id = $1",
+      [id],
+    );
+    await control.ask(`DELETE /v1/sessions/${id}`);
+    expectInOrder(await entryOf(id));
+  });
+
+  test("not by a command that its end broke off", async () => {
+    const id = await control.createLive();
+    control.node.onExec = (_call, output) => void output().stdout("x");
+    const command = control.exec(id);
+    await eventually(() => expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-1`));
+    await control.ask(`DELETE /v1/sessions/${id}`);
+    // While the command is in flight still, and whenever what is known of it is written.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expectInOrder(await entryOf(id));
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expectInOrder(await entryOf(id));
+    await control.node.goDown();
+    await command;
+    await control.node.listen();
+    expectInOrder(await entryOf(id));
+  });
 });

@@ -344,8 +344,20 @@ describe("after the switch", () => {
   }, 20_000);
 });
 
-test("where the time went is told to who asks", async () => {
+test("where the time went is told to who asks, to the end of the operation, and stays in the record", async () => {
   const id = await control.createLive();
-  const { body } = await restore(id, await checkpoint(id), "?timing=true");
+  const chk = await checkpoint(id);
+  const each = 60;
+  const later = () => new Promise<void>((resolve) => setTimeout(resolve, each));
+  control.node.onStart = later;
+  control.node.onDelete = later;
+  control.node.onContinue = later;
+  const { body } = await restore(id, chk, "?timing=true");
   expect(body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4, total: expect.any(Number) });
+  // A timer may be early by a millisecond.
+  expect(body.timing.total).toBeGreaterThanOrEqual(3 * (each - 1));
+  await eventually(async () => {
+    const read = await control.ask(`GET /v1/sessions/${id}?timing=true`);
+    expect(read.body.timing).toEqual(body.timing);
+  });
 });

@@ -27,7 +27,7 @@ import { getSession } from "./get.ts";
 import { startSpec } from "./provision.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "./state.ts";
-import { type SessionRow, saveMove } from "./store.ts";
+import { type SessionRow, saveMove, saveTimings } from "./store.ts";
 
 export interface RestoreDeps {
   db: Database;
@@ -42,6 +42,7 @@ export async function restoreSession(
   principal: Principal,
   { sessionId, idOrName }: { sessionId: string; idOrName: string },
 ): Promise<SessionRow> {
+  const startedAt = performance.now();
   return await whenFree(deps, sessionId, async () => {
     const found = await findBoth(deps, scopeOf(principal), sessionId, idOrName);
     const session = await savable(deps, found.session);
@@ -50,7 +51,9 @@ export async function restoreSession(
     const claimed = await claimRestore(deps, session, found.checkpoint);
     if (!claimed) return BUSY;
     crashPoint("restore.intent");
-    return await deps.operations.run(claimed, (op) => exchangeMachine(deps, op, found.checkpoint));
+    return await deps.operations.run(claimed, (op) =>
+      exchangeMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
+    );
   });
 }
 
@@ -87,20 +90,25 @@ async function claimRestore(
 async function exchangeMachine(
   deps: RestoreDeps,
   op: Operation,
-  checkpoint: CheckpointRow,
+  { checkpoint, startedAt }: { checkpoint: CheckpointRow; startedAt: number },
 ): Promise<SessionRow | typeof BUSY> {
-  const startedAt = performance.now();
   const spec = { ...startSpec(op.session), template: checkpoint.baseline ?? checkpoint.template };
   const loaded = await load(deps, op, { ...spec, snapshot_id: checkpoint.id });
   if (loaded === BUSY) return BUSY;
-  const timings = { place: 0, ...loaded.timings, total: Math.round(performance.now() - startedAt) };
-  const session = await swap(deps, op, timings);
+  const timingsNow = () => ({
+    place: 0,
+    ...loaded.timings,
+    total: Math.round(performance.now() - startedAt),
+  });
+  const session = await swap(deps, op, timingsNow());
   if (session === BUSY) return BUSY;
   crashPoint("restore.swap");
   await goOn(deps, op, { session, spec: { ...spec, snapshot_id: checkpoint.id } });
   deps.signals.moved(session.id);
+  const timings = timingsNow();
+  deps.operations.behind(saveTimings(deps.db, session, timings));
   deps.log.info({ session_id: session.id, checkpoint_id: checkpoint.id, timings }, "session restored");
-  return session;
+  return { ...session, timings };
 }
 
 /** Before the switch: whatever fails leaves the session as it was. */

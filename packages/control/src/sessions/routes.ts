@@ -118,8 +118,9 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
   );
 }
 
-/** The row with the activity that is not written yet. */
+/** The row with the activity that is not written yet. None of it is a session's that has ended. */
 function upToDate(activity: Activity, row: SessionRow): SessionRow {
+  if (row.ended_at !== null) return row;
   const seen = activity.pendingSince(row.id);
   return seen && seen > row.last_active_at ? { ...row, last_active_at: seen } : row;
 }

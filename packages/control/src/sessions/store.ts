@@ -12,6 +12,7 @@ import {
   hasClocks,
   isAwaited,
   type Move,
+  type Standing,
 } from "./state.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
@@ -138,7 +139,13 @@ export async function saveMove(
       ...(entersRest(move) && { paused_at: now }),
       ...(extra.snapshot && { snapshot_id: extra.snapshot.id, snapshot_bytes: extra.snapshot.bytes }),
       ...(extra.operation && operationAfter(extra.operation)),
-      ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),
+      ...(move.endReason && {
+        ended_at: now,
+        end_reason: move.endReason,
+        // Activity is told by another clock, and may have been written while this transaction was under way.
+        last_active_at: sql<Date>`least(last_active_at, service_now())`,
+        machine_released_at: null,
+      }),
     })
     .where("id", "=", id)
     .where("state", "=", move.from.state)
@@ -151,6 +158,20 @@ export async function saveMove(
 function operationAfter({ thenSettle }: { thenSettle?: boolean }) {
   if (thenSettle) return { op: "settle" as const, op_input: "{}" };
   return { op: null, op_id: null, op_input: null, op_claimed_until: null };
+}
+
+/** Where the time of the start of its present machine went. */
+export async function saveTimings(
+  db: Queries,
+  { id, incarnation }: Standing & { id: string },
+  timings: CreateTiming,
+): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ timings: JSON.stringify(timings) })
+    .where("id", "=", id)
+    .where("incarnation", "=", incarnation)
+    .execute();
 }
 
 export async function markReleased(db: Queries, id: string): Promise<void> {
