@@ -1,4 +1,7 @@
+import type { ErrorCode } from "@vivarium/contract/api";
+import { GUEST_ERRORS, type GuestErrorCode, isGuestErrorCode } from "@vivarium/contract/guest";
 import { ApiError } from "../http/api-error.ts";
+import { oneLine } from "../http/render-error.ts";
 import { invalidField } from "../http/validation.ts";
 import type { NodeError } from "./node-error.ts";
 
@@ -45,6 +48,7 @@ export function apiErrorOfOperation(error: NodeError): ApiError {
 
 function refusedError(error: NodeError): ApiError {
   const cause = { cause: error };
+  if (error.code !== undefined && isGuestErrorCode(error.code)) return refusedByGuest(error.code, error);
   switch (error.code) {
     case "cwd_not_found":
       return invalidField("cwd", "no such file or directory");
@@ -83,6 +87,51 @@ function refusedError(error: NodeError): ApiError {
     default:
       return new ApiError("internal", "the node failed unexpectedly", cause);
   }
+}
+
+/** What each refusal of the agent is to the caller; the words are those of the contract (wire.md 6.1). */
+const GUEST_REFUSALS: Record<GuestErrorCode, { code: ErrorCode; field?: "path" | "pattern" | "name" }> = {
+  bad_path: { code: "validation", field: "path" },
+  outside_workspace: { code: "validation", field: "path" },
+  workspace_root: { code: "validation", field: "path" },
+  no_such_file: { code: "not_found", field: "path" },
+  parent_not_a_directory: { code: "not_found", field: "path" },
+  not_a_directory: { code: "validation", field: "path" },
+  is_a_directory: { code: "validation", field: "path" },
+  not_a_regular_file: { code: "validation", field: "path" },
+  permission_denied: { code: "validation", field: "path" },
+  read_only: { code: "validation", field: "path" },
+  directory_not_empty: { code: "conflict", field: "path" },
+  file_exists: { code: "conflict", field: "path" },
+  no_space: { code: "conflict", field: "path" },
+  too_large: { code: "payload_too_large", field: "path" },
+  bad_pattern: { code: "validation", field: "pattern" },
+  busy: { code: "validation", field: "path" },
+
+  process_exists: { code: "conflict", field: "name" },
+  process_limit: { code: "conflict" },
+  process_not_found: { code: "not_found", field: "name" },
+  terminal_limit: { code: "rate_limited" },
+  spawn_failed: { code: "session_unavailable" },
+};
+
+/** The other one of two paths, and the other one of two patterns. */
+const OTHER_FIELD = /^(dest_path|file_pattern|exclude_dirs): /;
+/** What the agent says before its explanation of a pattern. */
+const LEADING_FIELD = /^[a-z_]+: /;
+const EXPLANATION_CHARS = 400;
+
+function refusedByGuest(guestCode: GuestErrorCode, error: NodeError): ApiError {
+  const { code, field: usual } = GUEST_REFUSALS[guestCode];
+  const field = OTHER_FIELD.exec(error.message)?.[1] ?? usual;
+  const text = guestCode === "bad_pattern" ? explanation(error) : GUEST_ERRORS[guestCode].text;
+  return new ApiError(code, field === undefined ? text : `${field}: ${text}`, { cause: error });
+}
+
+/** Only the agent knows what is wrong with a pattern. */
+function explanation({ message }: NodeError): string {
+  const said = oneLine(message.replace(LEADING_FIELD, ""), EXPLANATION_CHARS).trim();
+  return said === "" ? GUEST_ERRORS.bad_pattern.text : said;
 }
 
 const FIELD = /^(cwd|command|path): /;

@@ -1,4 +1,5 @@
 import { Agent, type IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import { FRAME, type Frame, FrameDecoder } from "@vivarium/contract/guest";
 import {
   type ExecCall,
@@ -12,13 +13,25 @@ import {
 } from "@vivarium/contract/node";
 import type { z } from "zod";
 import { NodeError, type NodeFailure } from "./node-error.ts";
-import { type Exchange, exchange, exchangeJson } from "./node-http.ts";
+import { type Exchange, exchange, exchangeJson, readAll, readJson } from "./node-http.ts";
 
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
 const CONTINUE_MS = 30_000;
 const CLOSED: ReadonlySet<string> = new Set(["broken", "unreachable"] satisfies NodeFailure[]);
-const LAST_FRAMES: ReadonlySet<Frame["type"]> = new Set([FRAME.exit, FRAME.error]);
+const LAST_FRAMES: ReadonlySet<Frame["type"]> = new Set([FRAME.exit, FRAME.error, FRAME.eof]);
+
+/** A call below `guest/`, as contract/guest says it of the agent. */
+export interface GuestCall {
+  method: Exchange["method"];
+  /** Without its query: `files/read`. */
+  path: string;
+  query?: Record<string, string | number | boolean | undefined>;
+  body?: object | Buffer;
+  /** Sent as it comes, over a connection of its own. */
+  source?: Readable;
+  signal: AbortSignal;
+}
 
 /** The node daemon as control sees it: contract/node, call by call. */
 export class NodeClient {
@@ -109,6 +122,29 @@ export class NodeClient {
     await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: content, signal });
   }
 
+  /** Resolves with the answer once its headers are here. Destroying it, or aborting, ends the work in the guest. */
+  async guest(machineId: string, { path, query, ...call }: GuestCall): Promise<IncomingMessage> {
+    const target = `/v1/machines/${machineId}/guest/${path}${queryText(query)}`;
+    const request = { socketPath: this.#socketPath, path: target, ...call };
+    return call.source ? await exchange(request) : await this.#exchangeOverKept(request);
+  }
+
+  async guestJson<T>(
+    machineId: string,
+    call: GuestCall,
+    { schema, limitBytes }: { schema: z.ZodType<T>; limitBytes: number },
+  ): Promise<T> {
+    return fit(schema, await readJson(await this.guest(machineId, call), limitBytes));
+  }
+
+  async guestBytes(machineId: string, call: GuestCall, limitBytes: number): Promise<Buffer> {
+    return await readAll(await this.guest(machineId, call), limitBytes);
+  }
+
+  async guestFrames(machineId: string, call: GuestCall): Promise<AsyncIterable<Frame>> {
+    return readFrames(await this.guest(machineId, call));
+  }
+
   close(): void {
     this.#agent.destroy();
   }
@@ -135,6 +171,14 @@ export class NodeClient {
   }
 }
 
+/** Values that are undefined are left out. */
+function queryText(query: GuestCall["query"] = {}): string {
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
+  );
+  return given.length === 0 ? "" : `?${given.join("&")}`;
+}
+
 async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
   const decoder = new FrameDecoder();
   let isOver = false;
@@ -146,7 +190,7 @@ async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
       }
     }
   } catch (cause) {
-    throw new NodeError("broken", "the node broke off the command's output", { cause });
+    throw new NodeError("broken", "the node broke off the output", { cause });
   } finally {
     // After its last frame the answer ends by itself, which nobody waits for, and the connection serves another call.
     if (isOver) response.resume();

@@ -1,5 +1,6 @@
 /** One HTTP/1.1 exchange with a node over its unix socket, with every failure as a NodeError. */
 import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import { isNodeErrorCode } from "@vivarium/contract/node";
 import { NodeError } from "./node-error.ts";
 
@@ -14,6 +15,8 @@ export interface Exchange {
   path: string;
   /** An object is sent as JSON, bytes as they are. */
   body?: object | Buffer;
+  /** Sent instead of a body, as it comes; a source that breaks off breaks the call off. */
+  source?: Readable;
   signal?: AbortSignal;
   /** Keeps connections. Without one the connection is made for this call alone. */
   agent?: Agent;
@@ -23,14 +26,19 @@ export interface Exchange {
 export async function exchange(call: Exchange): Promise<IncomingMessage> {
   const response = await send(call);
   const status = response.statusCode ?? 0;
-  if (status >= 200 && status < 300) return response;
-  throw await refusal(response, status);
+  if (status < 200 || status >= 300) throw await refusal(response, status);
+  if (!call.source || call.source.readableEnded) return response;
+  response.destroy();
+  throw new NodeError("broken", "the node took part of the body for the whole");
 }
 
 /** The whole JSON answer. */
 export async function exchangeJson(call: Exchange): Promise<unknown> {
-  const response = await exchange(call);
-  const text = await readAll(response);
+  return await readJson(await exchange(call), ANSWER_LIMIT_BYTES);
+}
+
+export async function readJson(response: IncomingMessage, limitBytes: number): Promise<unknown> {
+  const text = (await readAll(response, limitBytes)).toString("utf8");
   if (response.statusCode === 204) return undefined;
   try {
     return JSON.parse(text);
@@ -57,6 +65,7 @@ function send(call: Exchange): Promise<IncomingMessage> {
           "content-type": isBytes ? "application/octet-stream" : "application/json",
           "content-length": Buffer.byteLength(payload),
         }),
+        ...(call.source && { "content-type": "application/octet-stream" }),
       },
     });
     const abort = () => request.destroy(new NodeError("aborted", "the call was given up"));
@@ -65,11 +74,24 @@ function send(call: Exchange): Promise<IncomingMessage> {
     request.once("close", () => call.signal?.removeEventListener("abort", abort));
     request.once("response", resolve);
     request.on("error", (cause) => reject(sendFailure(request, cause)));
-    request.end(payload);
+    if (call.source) sendSource(request, call.source);
+    else request.end(payload);
   });
 }
 
-function sendFailure(request: ClientRequest, cause: NodeJS.ErrnoException): NodeError {
+/** Only as fast as the node takes it. An answer that comes before the end is a refusal: the rest is not sent. */
+function sendSource(request: ClientRequest, source: Readable): void {
+  request.once("response", (response) => {
+    if (request.writableEnded) return;
+    source.destroy();
+    response.once("end", () => request.destroy());
+  });
+  request.once("close", () => source.destroy());
+  source.once("error", (cause) => request.destroy(new NodeError("aborted", "the body broke off", { cause })));
+  source.pipe(request);
+}
+
+export function sendFailure(request: ClientRequest, cause: NodeJS.ErrnoException): NodeError {
   if (cause instanceof NodeError) return cause;
   if (cause.code && NOT_CONNECTED.has(cause.code))
     return new NodeError("unreachable", "the node does not answer", { cause });
@@ -78,8 +100,8 @@ function sendFailure(request: ClientRequest, cause: NodeJS.ErrnoException): Node
   return new NodeError("broken", "the node broke the connection", { cause });
 }
 
-async function refusal(response: IncomingMessage, status: number): Promise<NodeError> {
-  const text = await readAll(response);
+export async function refusal(response: IncomingMessage, status: number): Promise<NodeError> {
+  const text = (await readAll(response, ANSWER_LIMIT_BYTES)).toString("utf8");
   try {
     const { code, message } = JSON.parse(text) as { code?: unknown; message?: unknown };
     if (typeof code === "string" && isNodeErrorCode(code)) {
@@ -91,18 +113,18 @@ async function refusal(response: IncomingMessage, status: number): Promise<NodeE
   return new NodeError("garbled", `the node answered ${status} without a code of the contract`);
 }
 
-async function readAll(response: IncomingMessage): Promise<string> {
+export async function readAll(response: IncomingMessage, limitBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       size += chunk.length;
-      if (size > ANSWER_LIMIT_BYTES) throw new NodeError("garbled", "the node's answer is over its limit");
+      if (size > limitBytes) throw new NodeError("garbled", "the node's answer is over its limit");
       chunks.push(chunk);
     }
   } catch (cause) {
     if (cause instanceof NodeError) throw cause;
     throw new NodeError("broken", "the node broke off its answer", { cause });
   }
-  return Buffer.concat(chunks).toString("utf8");
+  return Buffer.concat(chunks);
 }
