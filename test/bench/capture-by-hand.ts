@@ -33,7 +33,8 @@ export async function captureByHand(
       await cloneFile(join(source.dir, "mem"), join(dir, "mem"));
       await cloneFile(join(dir, "disk.qcow2"), join(dir, "disk-copy.qcow2"));
       const runs = changedRuns(pid, mappingsOf(pid, file));
-      await writeChangedPages({ pid, runs }, { file: join(dir, "mem"), sums });
+      const parent = join(source.dir, "mem");
+      await writeChangedPages({ pid, runs, parent }, { file: join(dir, "mem"), sums });
       await qmp.execute("cont");
     });
   } finally {

@@ -122,7 +122,7 @@ async function takeInstant(
     await cloneFile(path.join(machineDir, "disk.qcow2"), path.join(target, "disk.qcow2"));
     const disk = watch();
     const written = await writeChangedPages(
-      { pid: machine.process.pid, runs },
+      { pid: machine.process.pid, runs, parent: path.join(parent.dir, "mem") },
       { file: path.join(target, "mem"), sums },
     );
     const memory = watch();

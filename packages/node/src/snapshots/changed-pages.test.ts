@@ -91,7 +91,10 @@ it("what is written is the memory of the process, and the table tells which page
   const target = path.join(dir, "child");
   await copyFile(file, target);
   const sums = before.child(true);
-  const written = await writeChangedPages({ pid, runs: await runsOf(pid) }, { file: target, sums });
+  const written = await writeChangedPages(
+    { pid, runs: await runsOf(pid), parent: file },
+    { file: target, sums },
+  );
   expect(written).toBe(2 * PAGE_BYTES);
   expect([0, 12, 15, 10].map((page) => sums.isOwn(page))).toEqual([true, true, false, false]);
   await verifyMemory(target, sums, "all");
@@ -105,11 +108,11 @@ it("a page whose sum is equal by chance is compared, not believed", async () => 
   const target = path.join(dir, "child");
   await copyFile(file, target);
   const runs = await runsOf(pid);
-  await writeChangedPages({ pid, runs }, { file: target, sums });
+  await writeChangedPages({ pid, runs, parent: file }, { file: target, sums });
   const lucky = new PageSums(sums.sums.slice());
   const second = path.join(dir, "second");
   await copyFile(file, second);
-  await writeChangedPages({ pid, runs }, { file: second, sums: lucky });
+  await writeChangedPages({ pid, runs, parent: file }, { file: second, sums: lucky });
   expect([byteAt(second, 12), lucky.isOwn(12)]).toEqual([9, true]);
 });
 

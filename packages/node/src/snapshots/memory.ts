@@ -9,12 +9,16 @@ const CHUNK_BYTES = 1024 * 1024;
 /** After so many bytes the daemon looks after its other work. */
 const TURN_BYTES = 4 * CHUNK_BYTES;
 
-/** Returns how many bytes the child differs in from its parent. `sums` starts as the parent's table. */
+/**
+ * Returns how many bytes the child differs in from its parent, whose memory file is `parent`. `sums` starts as the
+ * parent's table.
+ */
 export async function writeChangedPages(
-  source: { pid: number; runs: ChangedRun[] },
+  source: { pid: number; runs: ChangedRun[]; parent: string },
   target: { file: string; sums: PageSums },
 ): Promise<number> {
   const memory = openSync(`/proc/${source.pid}/mem`, "r");
+  const parent = openSync(source.parent, "r");
   const file = openSync(target.file, "r+");
   const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   let written = 0;
@@ -24,7 +28,7 @@ export async function writeChangedPages(
       for (let done = 0; done < run.bytes; done += CHUNK_BYTES) {
         const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, run.bytes - done));
         readFully(memory, chunk, run.address + done);
-        written += writeChanged(file, chunk, run.fileOffset + done, target.sums);
+        written += writeChanged({ file, parent }, chunk, run.fileOffset + done, target.sums);
         sinceTurn += chunk.length;
       }
       if (sinceTurn < TURN_BYTES) continue;
@@ -33,13 +37,17 @@ export async function writeChangedPages(
     }
     return written;
   } finally {
-    closeSync(memory);
-    closeSync(file);
+    for (const fd of [memory, parent, file]) closeSync(fd);
   }
 }
 
 /** A page that was written with what it held before stays shared with the parent. Equal sums alone prove nothing. */
-function writeChanged(file: number, chunk: Buffer, offset: number, sums: PageSums): number {
+function writeChanged(
+  { file, parent }: { file: number; parent: number },
+  chunk: Buffer,
+  offset: number,
+  sums: PageSums,
+): number {
   const old = Buffer.allocUnsafe(PAGE_BYTES);
   let written = 0;
   let from = 0;
@@ -51,7 +59,7 @@ function writeChanged(file: number, chunk: Buffer, offset: number, sums: PageSum
     const content = chunk.subarray(at, at + PAGE_BYTES);
     const page = (offset + at) / PAGE_BYTES;
     const sum = crc32(content);
-    if (sum === sums.sums[page] && isSame(file, content, offset + at, old)) {
+    if (sum === sums.sums[page] && isSame(parent, content, offset + at, old)) {
       flush(at);
       from = at + PAGE_BYTES;
     } else {
@@ -62,8 +70,9 @@ function writeChanged(file: number, chunk: Buffer, offset: number, sums: PageSum
   return written;
 }
 
-function isSame(file: number, content: Buffer, offset: number, old: Buffer): boolean {
-  readFully(file, old, offset);
+/** Asked of the parent's own file, whose pages its machine has in the page cache; those of a new clone are on disk alone. */
+function isSame(parent: number, content: Buffer, offset: number, old: Buffer): boolean {
+  readFully(parent, old, offset);
   return old.equals(content);
 }
 
