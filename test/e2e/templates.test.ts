@@ -1,5 +1,9 @@
+import { readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { ask, client, sh, withSession } from "../support/http.ts";
+import { flipBit, truncateFile } from "../support/damage.ts";
+import { eventually } from "../support/eventually.ts";
+import { ask, client, service, sh, withSession } from "../support/http.ts";
 
 const NAME = `e2e-${Date.now()}`;
 afterAll(() => client.templates.delete(NAME).catch(() => undefined));
@@ -60,4 +64,46 @@ test("sessions of a template outlive it", async () => {
     },
     { template: NAME },
   );
+});
+
+test("a version that is damaged is refused, once it is known; the others are what they were", async () => {
+  const folder = join(service.dataDir, "pool/s");
+  const saved = () => readdirSync(folder).filter((name) => name.startsWith("tpl_"));
+  const dirs: string[] = [];
+  await withSession(async (id) => {
+    for (let version = 0; version < 3; version++) {
+      const before = saved();
+      await client.templates.save(id, { name: NAME });
+      dirs.push(...saved().filter((name) => !before.includes(name)));
+    }
+  });
+  const [whole = "", short = "", flipped = ""] = dirs.map((name) => join(folder, name));
+  const { versions } = await client.templates.get(NAME);
+  const [newest = "", middle = "", oldest = ""] = versions;
+  const refused = async (version: string) => {
+    const { status, body } = await ask("/v1/sessions", {
+      method: "POST",
+      body: { template: `${NAME}@${version}` },
+    });
+    expect([status, body.code]).toEqual([503, "template_version_unavailable"]);
+  };
+  await truncateFile(short, "disk.qcow2");
+  await refused(middle);
+  await flipBit(flipped, "state", statSync(join(flipped, "state")).size >> 1, true);
+  const { session_id: id } = await client.sessions.create({ template: `${NAME}@${newest}` });
+  await eventually(async () => {
+    const { state, status_reason: reason } = await client.sessions.get(id);
+    expect([state, reason]).toEqual(["failed", "the saved state that the session starts from is damaged"]);
+  }, 30_000);
+  await client.sessions.delete(id);
+  await refused(newest);
+  await eventually(async () => {
+    expect(await client.templates.get(NAME)).toMatchObject({ status: "failed", versions: [oldest] });
+  }, 10_000);
+  expect(statSync(whole).isDirectory()).toBe(true);
+  await withSession(async (other) => expect(await out(other, "echo well")).toBe("well"), {
+    template: `${NAME}@${oldest}`,
+  });
+  await client.templates.delete(NAME);
+  expect(dirs.filter((name) => saved().includes(name))).toEqual([]);
 });
