@@ -35,6 +35,7 @@
  */
 import { z } from "zod";
 import { LIMITS, SIZE_NAMES } from "../api/limits.ts";
+import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
 
 /** A session's machine: `<session id>-<incarnation>`, so that an old decision never hits a newer machine. */
 export const MACHINE_ID_PATTERN = /^[a-z0-9]{21}-[1-9][0-9]{0,8}$/;
@@ -128,6 +129,21 @@ export const ExecCall = z.object({
   output_limit_bytes: z.int().min(0).optional(),
 });
 export type ExecCall = z.infer<typeof ExecCall>;
+
+/** Opening of `terminals`: a TerminalSpec of contract/guest. */
+export const TerminalCall = z.object({
+  argv: z.array(z.string()).min(1).max(LIMITS.execArgs).optional(),
+  cwd: z.string().optional(),
+  env: z.record(z.string(), z.string()),
+  rows: z.int().min(1).max(65_535),
+  cols: z.int().min(1).max(65_535),
+  name: z.string().regex(PROCESS_NAME_PATTERN).optional(),
+});
+export type TerminalCall = z.infer<typeof TerminalCall>;
+
+/** Opening of `tunnel`: a TunnelSpec of contract/guest. */
+export const TunnelCall = z.object({ env: z.record(z.string(), z.string()) });
+export type TunnelCall = z.infer<typeof TunnelCall>;
 
 export const NodeInfo = z.object({
   node_id: z.string(),
