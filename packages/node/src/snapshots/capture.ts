@@ -16,7 +16,14 @@ import { NodeError } from "../node-error.ts";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { changedRuns, mappingsOf } from "./changed-pages.ts";
 import { makeUnpublished, removeFolder } from "./folder.ts";
-import { describeFiles, type Loadable, type Manifest, publishManifest, syncPath } from "./manifest.ts";
+import {
+  describeFile,
+  type Loadable,
+  type Manifest,
+  publishManifest,
+  type SnapshotFile,
+  syncPath,
+} from "./manifest.ts";
 import { writeChangedPages } from "./memory.ts";
 import { PageSums } from "./page-sums.ts";
 
@@ -35,6 +42,8 @@ export interface CaptureInput {
   /** Folder of the snapshot to make. */
   target: string;
   spec: NonNullable<Manifest["spec"]>;
+  /** Tells the journal what is to come. Durable before the instant that is captured. */
+  announce: () => Promise<void>;
   /** The guest stays stopped and frozen once the snapshot is durable. */
   hold: boolean;
 }
@@ -46,10 +55,9 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
   const { machine, target } = input;
   let isStill = false;
   try {
-    const sums = await makeTarget(input);
     const watch = stopwatch();
     isStill = true;
-    await freezeGuest(machine);
+    const [sums] = await allOrNone([makeTarget(input), input.announce(), freezeGuest(machine)]);
     crashPoint("capture.freeze");
     const freeze = watch();
     const { stages, ownBytes, release } = await takeInstant(deps, input, sums, freeze);
@@ -60,7 +68,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       }
       crashPoint("capture.instant");
       watch();
-      const manifest = await makeDurable(input, ownBytes, stages, watch);
+      const manifest = await makeDurable(input, { sums, ownBytes, stages, watch });
       return { dir: target, manifest };
     } finally {
       release();
@@ -72,6 +80,12 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       await Promise.race([letGo(machine).catch(() => {}), sleep(LET_GO_WITHIN_MS)]);
     throw error;
   }
+}
+
+/** Waits for all of them also when one fails, so that nothing of what has failed goes on behind the error. */
+async function allOrNone<T extends readonly unknown[] | []>(works: T) {
+  await Promise.allSettled(works);
+  return await Promise.all(works);
 }
 
 async function freezeGuest(machine: Machine): Promise<void> {
@@ -126,9 +140,9 @@ async function takeInstant(
       { file: path.join(target, "mem"), sums },
     );
     const memory = watch();
-    const stages: Stages = { freeze, disk, memory, state: await state, stopped: whole() };
+    const stateMs = await state;
     await keepState(machineDir, target);
-    await writeFile(path.join(target, "mem.sums"), sums.toBytes());
+    const stages: Stages = { freeze, disk, memory, state: stateMs, stopped: whole() };
     return { stages, ownBytes: written, release };
   } catch (error) {
     release();
@@ -146,32 +160,40 @@ async function keepState(machineDir: string, target: string): Promise<void> {
   await rm(file);
 }
 
+/** The daemon made it, so it is the daemon's already. A file is described once it is on disk: until then it may grow. */
+async function seal(target: string, name: SnapshotFile) {
+  const file = path.join(target, name);
+  await chmod(file, 0o444);
+  await syncPath(file);
+  return await describeFile(target, name);
+}
+
 async function makeDurable(
   { parent, target, spec }: CaptureInput,
-  writtenBytes: number,
-  stages: Stages,
-  watch: () => number,
+  {
+    sums,
+    ownBytes,
+    stages,
+    watch,
+  }: { sums: PageSums; ownBytes: number; stages: Stages; watch: () => number },
 ): Promise<Manifest> {
-  for (const name of ["state", "mem", "mem.sums", "disk.qcow2"]) {
-    const file = path.join(target, name);
-    await chown(file, 0, 0);
-    await chmod(file, 0o444);
-    await syncPath(file);
-  }
+  const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
+  const [mem, state, disk, memSums] = await allOrNone([
+    seal(target, "mem"),
+    seal(target, "state"),
+    seal(target, "disk.qcow2"),
+    writeSums().then(() => seal(target, "mem.sums")),
+  ]);
   crashPoint("capture.synced");
-  const { base, layer } = {
-    base: parent.manifest.files["base.raw"],
-    layer: parent.manifest.files["layer.qcow2"],
-  };
-  const files = await describeFiles(target, { "base.raw": base, "layer.qcow2": layer });
+  const own = { mem, state, "disk.qcow2": disk, "mem.sums": memSums };
   const manifest: Manifest = {
     ...parent.manifest,
     kind: "snapshot",
     created_at: new Date().toISOString(),
-    own_bytes: writtenBytes + files.state.bytes + files["mem.sums"].bytes + files["disk.qcow2"].blocks * 512,
+    own_bytes: ownBytes + state.bytes + memSums.bytes + disk.blocks * 512,
     spec,
     timings: { ...stages, publish: watch() },
-    files,
+    files: { ...parent.manifest.files, ...own },
   };
   crashPoint("capture.manifest");
   await publishManifest(target, manifest);

@@ -68,18 +68,14 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
   memMb: manifest.mem_mb,
 });
 
-/** Files that came unchanged from a parent keep its entries: `known`. */
-export async function describeFiles(
-  dir: string,
-  known: Partial<Manifest["files"]> = {},
-): Promise<Manifest["files"]> {
+export async function describeFiles(dir: string): Promise<Manifest["files"]> {
   const entries = await Promise.all(
-    SNAPSHOT_FILES.map(async (name) => [name, known[name] ?? (await describe(dir, name))] as const),
+    SNAPSHOT_FILES.map(async (name) => [name, await describeFile(dir, name)] as const),
   );
   return Object.fromEntries(entries) as Manifest["files"];
 }
 
-async function describe(dir: string, name: SnapshotFile): Promise<FileEntry> {
+export async function describeFile(dir: string, name: SnapshotFile): Promise<FileEntry> {
   const file = path.join(dir, name);
   return {
     ...(await identityOf(file)),

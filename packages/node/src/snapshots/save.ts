@@ -78,14 +78,16 @@ async function captureInTurn(
   if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
   const parent = parentDir(config.dataDir, machine.id);
   const hold = spec.after === "hold";
-  if (hold) await announceHold(config, machine, id);
-  crashPoint("capture.journal");
   const made = await capture(deps, {
     machine,
     machineDir: machineDir(config.dataDir, machine.id),
     parent: { dir: parent, manifest: await readManifest(parent) },
     target: deps.snapshots.dirOf(id),
     spec,
+    announce: async () => {
+      if (hold) await announceHold(config, machine, id);
+      crashPoint("capture.journal");
+    },
     hold,
   }).catch(async (error) => {
     if (hold && machine.isRunning) await markRunning(config, machine);
