@@ -5,14 +5,14 @@
 import { existsSync, readdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { MachineStatus } from "@vivarium/contract/node";
+import { MachineStatus, SnapshotList } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSpec } from "../contract/node-contract.ts";
 import { eventually } from "../support/eventually.ts";
 import { countIn, expectCounting, startCounter } from "../support/guest-counter.ts";
 import { type NodeCaller, nodeCaller } from "../support/node-caller.ts";
-import { type Service, startService, suspendControl } from "../support/service.ts";
+import { type Service, servicePid, startService, suspendControl } from "../support/service.ts";
 
 const BEFORE_PUBLISHED = ["journal", "freeze", "stop", "instant", "synced", "manifest"];
 const POINTS = [...BEFORE_PUBLISHED, "published"].map((name) => `capture.${name}`);
@@ -68,6 +68,29 @@ test.each(["continue", "hold"])(
     expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
   },
 );
+
+test("a snapshot that loses its manifest outlives the daemon, and is told to be damaged", async () => {
+  const [lost, whole] = [`chk_${randomId()}`, `chk_${randomId()}`];
+  const path = `/v1/snapshots/${lost}`;
+  for (const id of [lost, whole]) {
+    const made = await node.call("PUT", `/v1/snapshots/${id}`, { machine_id: machine, after: "continue" });
+    expect(made).toMatchObject({ status: 200 });
+  }
+  const dir = join(service.facts.dataDir, "pool/s", lost);
+  await rm(join(dir, "manifest.json"));
+  const left = readdirSync(dir).toSorted();
+  process.kill(servicePid(service.facts, "node"), "SIGKILL");
+  await eventually(status, BACK_MS);
+  expect(readdirSync(dir).toSorted()).toEqual(left);
+  const damaged = { status: 500, body: { code: "snapshot_damaged" } };
+  expect(await node.call("GET", path)).toMatchObject(damaged);
+  expect(await node.call("PUT", path, { machine_id: machine, after: "continue" })).toMatchObject(damaged);
+  const { snapshots } = SnapshotList.parse((await node.call("GET", "/v1/snapshots")).body);
+  expect(snapshots.map(({ snapshot_id: id }) => id)).toEqual([whole]);
+  for (const id of [lost, whole])
+    expect(await node.call("DELETE", `/v1/snapshots/${id}`)).toMatchObject({ status: 204 });
+  expect(existsSync(dir)).toBe(false);
+});
 
 const marker = (point: string) => join(service.facts.dataDir, `crashed-at-${point}`);
 
