@@ -10,6 +10,10 @@ import { crc32 } from "node:zlib";
 export const PAGE_BYTES = 4096;
 const READ_BYTES = 1024 * 1024;
 const READ_PAGES = READ_BYTES / PAGE_BYTES;
+/** So many pages that nobody asked for are read along sooner than the next ones by a read of their own. */
+const GAP_PAGES = 16;
+/** While the pages of one read are looked at, others are under way. */
+const READS_AT_ONCE = 3;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
@@ -53,55 +57,65 @@ export class PageSums {
 /** Reads a whole memory file; every page that is not empty is its own. */
 export async function sumMemory(file: string, bytes: number): Promise<PageSums> {
   const table = new PageSums(new Uint32Array(bytes / PAGE_BYTES).fill(ZERO_SUM));
-  await eachPage(
-    file,
-    runsOf(table.sums.length, () => true),
-    (page, content) => {
-      const sum = crc32(content);
-      if (sum !== ZERO_SUM) table.set(page, sum);
-    },
-  );
+  const pages = { count: table.sums.length, isWanted: () => true };
+  await eachPage(file, pages, (page, content) => {
+    const sum = crc32(content);
+    if (sum !== ZERO_SUM) table.set(page, sum);
+  });
   return table;
 }
 
 /** Throws when a page is not what the table says: of all pages, or of the snapshot's own alone. */
 export async function verifyMemory(file: string, table: PageSums, scope: "all" | "own"): Promise<void> {
   const isWanted = scope === "all" ? () => true : (page: number) => table.isOwn(page);
-  await eachPage(file, runsOf(table.sums.length, isWanted), (page, content) => {
+  await eachPage(file, { count: table.sums.length, isWanted }, (page, content) => {
     if (crc32(content) !== table.sums[page]) throw new Error(`page ${page} of the memory is damaged`);
   });
 }
 
-interface PageRun {
-  first: number;
+interface Pages {
   count: number;
+  isWanted: (page: number) => boolean;
 }
 
-function* runsOf(pages: number, isWanted: (page: number) => boolean): Generator<PageRun> {
-  for (let first = 0; first < pages; first++) {
-    if (!isWanted(first)) continue;
-    let end = first + 1;
-    while (end < pages && end - first < READ_PAGES && isWanted(end)) end++;
-    yield { first, count: end - first };
-    first = end - 1;
-  }
-}
-
+/** In no order. */
 async function eachPage(
   file: string,
-  runs: Iterable<PageRun>,
+  pages: Pages,
   look: (page: number, content: Buffer) => void,
 ): Promise<void> {
+  const spans = spansOf(pages);
   const handle = await open(file, "r");
-  const buffer = Buffer.allocUnsafe(READ_BYTES);
-  try {
-    for (const { first, count } of runs) {
-      await readExactly(handle, buffer, count * PAGE_BYTES, first * PAGE_BYTES);
-      for (let i = 0; i < count; i++) look(first + i, buffer.subarray(i * PAGE_BYTES, (i + 1) * PAGE_BYTES));
+  const readSpans = async () => {
+    const buffer = Buffer.allocUnsafe(READ_BYTES);
+    for (const { first, end } of spans) {
+      await readExactly(handle, buffer, (end - first) * PAGE_BYTES, first * PAGE_BYTES);
+      for (let page = first; page < end; page++) {
+        const at = (page - first) * PAGE_BYTES;
+        if (pages.isWanted(page)) look(page, buffer.subarray(at, at + PAGE_BYTES));
+      }
     }
+  };
+  try {
+    await Promise.all(Array.from({ length: READS_AT_ONCE }, readSpans));
   } finally {
     await handle.close();
   }
+}
+
+/** What is read at once: every wanted page is in one, `end` is behind its last. */
+function* spansOf({ count, isWanted }: Pages): Generator<{ first: number; end: number }> {
+  let span: { first: number; end: number } | undefined;
+  for (let page = 0; page < count; page++) {
+    if (!isWanted(page)) continue;
+    if (span && page - span.end <= GAP_PAGES && page - span.first < READ_PAGES) {
+      span.end = page + 1;
+      continue;
+    }
+    if (span) yield span;
+    span = { first: page, end: page + 1 };
+  }
+  if (span) yield span;
 }
 
 async function readExactly(handle: FileHandle, buffer: Buffer, length: number, position: number) {
