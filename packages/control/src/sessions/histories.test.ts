@@ -301,6 +301,14 @@ class Lane {
     return control.ask(call, { key: this.#key, body });
   }
 
+  /** What explains a session that does not become what it should. */
+  async #row(): Promise<unknown> {
+    const found = await control.sql.query("select *, service_now() as now from sessions where id = $1", [
+      this.#id,
+    ]);
+    return found.rows[0];
+  }
+
   #read(): Promise<Answer> {
     return this.#request(`GET /v1/sessions/${this.#id}`);
   }
@@ -319,7 +327,10 @@ class Lane {
   }
 
   async #untilAsExpected(): Promise<void> {
-    await eventually(() => this.#checkState(), 15_000);
+    await eventually(() => this.#checkState(), 15_000).catch(async (error: Error) => {
+      error.message += `\nin the row: ${JSON.stringify(await this.#row())}`;
+      throw error;
+    });
     if (this.#world.state === "live") expect(this.#remembered()).toBe(this.#world.counter);
   }
 
