@@ -12,6 +12,7 @@ import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { untilStored } from "./db/retry.ts";
 import { addExecRoutes } from "./exec/routes.ts";
+import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
@@ -151,6 +152,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addLifecycleRoutes(server, parts);
   addRunRoutes(server, parts);
   addExecRoutes(server, parts);
+  addFileRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
 }

@@ -57,6 +57,11 @@ export class Output {
     };
     this.#response.end(encodeFrame(FRAME.exit, JSON.stringify(whole)));
   }
+  /** The end of a log. */
+  eof(end: Record<string, unknown> = {}): void {
+    const whole = { stdout_truncated: false, stderr_truncated: false, ...end };
+    this.#response.end(encodeFrame(FRAME.eof, JSON.stringify(whole)));
+  }
   error(message: string): void {
     this.#response.end(encodeFrame(FRAME.error, JSON.stringify({ message })));
   }
@@ -67,6 +72,51 @@ export class Output {
   breakOff(): void {
     this.#response.destroy();
   }
+}
+
+/** A call below `guest/`, and what the test answers to it. */
+export class GuestRequest {
+  readonly machineId: string;
+  /** As `"GET files/read"`. */
+  readonly call: string;
+  readonly query: Record<string, string>;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  /** Fires when control drops the connection. */
+  readonly gone: Promise<void>;
+
+  constructor({ machineId, path, searchParams, request, response }: GuestParts) {
+    this.machineId = machineId;
+    this.call = `${request.method} ${path}`;
+    this.query = Object.fromEntries(searchParams);
+    this.request = request;
+    this.response = response;
+    this.gone = new Promise((resolve) => response.once("close", resolve));
+  }
+  body(): Promise<Buffer> {
+    return readAll(this.request);
+  }
+  json(answerBody: unknown): void {
+    answer(this.response, answerBody);
+  }
+  /** Raw bytes with their length, as a file is read. */
+  bytes(content: Buffer): void {
+    this.response.writeHead(200, { "content-length": content.length }).end(content);
+  }
+  output(): Output {
+    return new Output(this.response);
+  }
+  breakOff(): void {
+    this.response.destroy();
+  }
+}
+
+interface GuestParts {
+  machineId: string;
+  path: string;
+  searchParams: URLSearchParams;
+  request: IncomingMessage;
+  response: ServerResponse;
 }
 
 export class ScriptedNode {
@@ -92,6 +142,10 @@ export class ScriptedNode {
   /** Called before a snapshot is made; throws a Refusal, or waits. */
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
   onContinue: (machineId: string) => Promise<void> | void = () => {};
+  onGuest: (call: GuestRequest) => Promise<void> | void = ({ call }) => {
+    throw new Refusal("internal", `nobody answers ${call}`);
+  };
+  readonly guestCalls: GuestRequest[] = [];
 
   readonly #folder = mkdtempSync(path.join(tmpdir(), "scripted-node-"));
   #server: Server | undefined;
@@ -122,8 +176,9 @@ export class ScriptedNode {
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? "/", "http://node");
+    const [, , kind, id = "", sub = "", ...rest] = url.pathname.split("/");
+    if (sub === "guest") return await this.#guest(id, rest.join("/"), url, request, response);
     const body = await readAll(request);
-    const [, , kind, id = "", sub = ""] = url.pathname.split("/");
     const call = `${request.method} ${kind}${id && "/:id"}${sub && `/${sub}`}`;
     switch (call) {
       case "GET info":
@@ -219,6 +274,19 @@ export class ScriptedNode {
     if (!snapshot) throw new Refusal("snapshot_not_found");
     if (this.info.damaged_snapshots?.includes(id)) throw new Refusal("snapshot_damaged");
     return snapshot;
+  }
+
+  async #guest(
+    machineId: string,
+    path: string,
+    { searchParams }: URL,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    const call = new GuestRequest({ machineId, path, searchParams, request, response });
+    this.guestCalls.push(call);
+    if (this.#machine(machineId).state === "held") throw new Refusal("machine_held");
+    await this.onGuest(call);
   }
 
   async #exec(id: string, call: ExecCall, response: ServerResponse): Promise<void> {

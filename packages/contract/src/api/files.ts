@@ -34,6 +34,7 @@ export function isInWorkspace(path: string): boolean {
 }
 
 export const FILE_ENCODINGS = ["text", "base64"] as const;
+export type FileEncoding = (typeof FILE_ENCODINGS)[number];
 const encoding = z.enum(FILE_ENCODINGS, "must be text or base64");
 const content = z.string().refine((text) => text.isWellFormed(), "must be valid Unicode");
 

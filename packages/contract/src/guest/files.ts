@@ -14,6 +14,8 @@
  *   POST   /v1/files/mkdir   {path}              → 200 {}
  *   POST   /v1/files/rename  {path, dest_path}   → 200 {}
  *
+ * A refusal's message begins with the path it is about, as it was given, or with `pattern: ` or `file_pattern: `.
+ *
  * Paths and names are UTF-8 text. A byte that is none is written `\xHH` (lower-case hex, 80 to ff), and a backslash that
  * would read as the start of such a piece is written `\x5c`; the same is understood in requests, so that whatever is
  * listed can be read, renamed and deleted. Patterns of find and grep match the bytes themselves.

@@ -1,43 +1,66 @@
-/** One call to a session's machine whose answer is its whole outcome. */
+/** Calls to a session's machine whose answer tells how they ended. */
 import type { Scope } from "../access/principal.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type BrokenOffWords, brokenOff } from "./broken-off.ts";
-import { type GuestDeps, useMachine } from "./use-machine.ts";
+import { type GuestDeps, type InUse, useMachine } from "./use-machine.ts";
 
 /** The largest tree that is deleted in one call, on a slow disk. */
 const CALL_MS = 300_000;
 
-interface Call {
-  sessionId: string;
-  /** What is told of a call that broke off and may have been done. Without words it only reads: it may be made again. */
-  words?: BrokenOffWords;
-  signal: AbortSignal;
-}
-
-export async function callGuest<T>(
+/** Something that may have been done when its answer breaks off: it is not called retryable, nor done again. */
+export async function changeGuest<T>(
   deps: GuestDeps,
   scope: Scope,
-  { sessionId, words, signal }: Call,
-  call: (session: SessionRow, signal: AbortSignal) => Promise<T>,
+  { sessionId, words, signal }: { sessionId: string; words: BrokenOffWords; signal?: AbortSignal },
+  change: (session: SessionRow, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const until = AbortSignal.any([signal, AbortSignal.timeout(CALL_MS)]);
+  const until = withinTime(signal);
   const { result, release } = await useMachine(deps, scope, { sessionId }, async (session) => {
     try {
-      return await call(session, until);
+      return await change(session, until);
     } catch (error) {
-      if (!(error instanceof NodeError) || hasDoneNothing(error, words === undefined)) throw error;
-      throw words ? await brokenOff(deps, session, words, error) : await brokenRead(deps, session, error);
+      if (!(error instanceof NodeError) || isRefused(error)) throw error;
+      throw await brokenOff(deps, session, words, error);
     }
   });
   release();
   return result;
 }
 
-/** An answer that cannot be understood is nothing only when nothing was asked to be done. */
-function hasDoneNothing({ failure }: NodeError, onlyReads: boolean): boolean {
-  return failure === "refused" || failure === "unreachable" || (failure === "garbled" && onlyReads);
+export async function readGuest<T>(
+  deps: GuestDeps,
+  scope: Scope,
+  { sessionId, signal }: { sessionId: string; signal?: AbortSignal },
+  read: (session: SessionRow, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const until = withinTime(signal);
+  const { result, release } = await openGuest(deps, scope, sessionId, (session) => read(session, until));
+  release();
+  return result;
+}
+
+/** The beginning of something that only reads: it may be asked for again, whatever became of it. */
+export async function openGuest<T>(
+  deps: GuestDeps,
+  scope: Scope,
+  sessionId: string,
+  open: (session: SessionRow) => Promise<T>,
+): Promise<InUse<T>> {
+  return await useMachine(deps, scope, { sessionId }, async (session) => {
+    try {
+      return await open(session);
+    } catch (error) {
+      if (!(error instanceof NodeError) || isRefused(error) || error.failure === "garbled") throw error;
+      throw await brokenRead(deps, session, error);
+    }
+  });
+}
+
+/** Nothing was done. */
+function isRefused({ failure }: NodeError): boolean {
+  return failure === "refused" || failure === "unreachable";
 }
 
 const READ_AGAIN: BrokenOffWords = {
@@ -51,4 +74,9 @@ async function brokenRead(deps: GuestDeps, session: SessionRow, cause: NodeError
   const error = await brokenOff(deps, session, READ_AGAIN, cause);
   const code = error.code === "conflict" || error.code === "internal" ? RETRYABLE[error.code] : undefined;
   return code ? new ApiError(code, error.message, { cause }) : error;
+}
+
+function withinTime(signal: AbortSignal | undefined): AbortSignal {
+  const time = AbortSignal.timeout(CALL_MS);
+  return signal ? AbortSignal.any([signal, time]) : time;
 }

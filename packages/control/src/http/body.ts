@@ -1,6 +1,7 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
+import type { Server } from "./server.ts";
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 /** A name that assigns a prototype in careless code, plain or with JSON escapes. */
@@ -24,6 +25,15 @@ export function acceptJsonBodies(server: FastifyInstance): void {
   server.addHook("onRequest", (request, _reply, done) => {
     delete request.raw.headers["content-type"];
     done();
+  });
+}
+
+/** For routes that read `request.raw` themselves, whatever Content-Type says; they have `takesRawBody` in their config. */
+export function takeRawBodies(server: Server, addRoutes: (raw: Server) => void): void {
+  void server.register(async (raw) => {
+    raw.removeAllContentTypeParsers();
+    raw.addContentTypeParser("*", (_request, _body, done) => done(null));
+    addRoutes(raw as unknown as Server);
   });
 }
 

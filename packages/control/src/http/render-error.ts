@@ -11,7 +11,9 @@ const STORE_MESSAGE = "the catalog database is not reachable at the moment; try 
 /** Writes every error answer of the service: `{error, code}`, the status of the code's row, Retry-After. */
 export function renderError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const wasCutShort = isCutShort(error, request);
-  const apiError = wasCutShort ? new ApiError("validation", CUT_SHORT) : toApiError(error);
+  const apiError = wasCutShort
+    ? new ApiError("validation", CUT_SHORT)
+    : (bodyTooLarge(error, request) ?? toApiError(error));
   if (wasCutShort) request.log.info(CUT_SHORT);
   else if (errorRow(apiError.code).status >= 500) {
     request.log.error({ err: apiError.cause ?? error, error_code: apiError.code }, apiError.message);
@@ -20,6 +22,16 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
   if (rendered.retryAfterS !== undefined) void reply.header("retry-after", String(rendered.retryAfterS));
   void reply.status(rendered.status).header("content-type", "application/json; charset=utf-8");
   void reply.send(JSON.stringify(rendered.body));
+}
+
+/** How much a body may hold is the route's to say. */
+function bodyTooLarge(error: unknown, { routeOptions }: FastifyRequest): ApiError | undefined {
+  if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_BODY_TOO_LARGE"))
+    return undefined;
+  const limit = routeOptions.bodyLimit ?? LIMITS.jsonBodyBytes;
+  return new ApiError("payload_too_large", `request body: must be at most ${limit} bytes of JSON`, {
+    cause: error,
+  });
 }
 
 /** The client left while it sent the body. Nobody reads the answer, and there is nothing to look into. */
@@ -49,10 +61,6 @@ export function toApiError(error: unknown): ApiError {
 }
 
 const FRAMEWORK_ERRORS: Record<string, { code: ErrorCode; message: string } | undefined> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: {
-    code: "payload_too_large",
-    message: `request body: must be at most ${LIMITS.jsonBodyBytes} bytes of JSON`,
-  },
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
     code: "validation",
     message: "request body: its size does not match the Content-Length header",

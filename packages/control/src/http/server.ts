@@ -12,6 +12,7 @@ import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Authenticator } from "../access/authenticate.ts";
 import { authenticate, refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
+import { giveUpSlowBodies } from "./body-pace.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
@@ -21,7 +22,6 @@ import { answerUnknownRoutes } from "./unknown-route.ts";
 import {
   answerBrokenRequest,
   NODE_SERVER_OPTIONS,
-  REQUEST_ARRIVES_WITHIN_MS,
   refuseUnusableHeaders,
   routeEverything,
 } from "./unroutable.ts";
@@ -39,7 +39,8 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
     return503OnClosing: false,
     forceCloseConnections: "idle",
     bodyLimit: LIMITS.jsonBodyBytes,
-    requestTimeout: REQUEST_ARRIVES_WITHIN_MS,
+    // How long headers may take is Node's to say; how slowly bodies may come is `giveUpSlowBodies`'.
+    requestTimeout: 0,
     http: NODE_SERVER_OPTIONS,
     clientErrorHandler: (error, socket) => answerBrokenRequest(deps, error, socket),
     routerOptions: { maxParamLength: LIMITS.headerBytes, querystringParser: parseQuery },
@@ -60,6 +61,7 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
   refuseWritesOfSuspended(server);
   refuseUnusableHeaders(server);
   refuseUnreadableQuery(server);
+  giveUpSlowBodies(server);
   acceptJsonBodies(server);
   logRequests(server);
   await documentApi(server, deps.version);

@@ -8,14 +8,22 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
+import { TOO_SLOW } from "./body-pace.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
 import { timesSent } from "./times-sent.ts";
 
 type Connection = Duplex & { _httpMessage?: ServerResponse };
 
+/** The headers of a request must arrive within this time. */
+const HEADERS_ARRIVE_WITHIN_MS = 60_000;
+
 /** For `fastify({http})`: a missing Host is refused by `refuseUnusableHeaders`, which has an envelope. */
-export const NODE_SERVER_OPTIONS = { maxHeaderSize: LIMITS.headerBytes, requireHostHeader: false };
+export const NODE_SERVER_OPTIONS = {
+  maxHeaderSize: LIMITS.headerBytes,
+  requireHostHeader: false,
+  headersTimeout: HEADERS_ARRIVE_WITHIN_MS,
+};
 
 /** Hands what Node keeps from its `request` event to that event. */
 export function routeEverything(nodeServer: NodeServer): void {
@@ -78,10 +86,8 @@ export function answerBrokenRequest(
   );
 }
 
-/** A request must arrive whole within this time; how long it may run is another matter. */
-export const REQUEST_ARRIVES_WITHIN_MS = 60_000;
-
 const BROKEN: Record<string, string | undefined> = {
   HPE_HEADER_OVERFLOW: `headers: must be at most ${LIMITS.headerBytes} bytes together`,
-  ERR_HTTP_REQUEST_TIMEOUT: `the request must arrive within ${REQUEST_ARRIVES_WITHIN_MS / 1000} seconds`,
+  ERR_HTTP_REQUEST_TIMEOUT: `the headers must arrive within ${HEADERS_ARRIVE_WITHIN_MS / 1000} seconds`,
+  [TOO_SLOW]: "request body: it arrives too slowly; at least 1024 bytes a second are expected",
 };

@@ -1,0 +1,73 @@
+/** Changes to files that carry no content. */
+import type { FileDeleted } from "@vivarium/contract/api";
+import { z } from "zod";
+import type { Scope } from "../access/principal.ts";
+import type { GuestCall } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { changeGuest } from "../guest/call-guest.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { machineIdOf } from "../sessions/state.ts";
+import { CHANGE_WORDS } from "./paths.ts";
+
+interface Place {
+  sessionId: string;
+  path: string;
+  signal: AbortSignal;
+}
+
+export async function deleteFile(
+  deps: GuestDeps,
+  scope: Scope,
+  { recursive, ...place }: Place & { recursive: boolean },
+): Promise<FileDeleted> {
+  const query = { path: place.path, recursive: recursive ? true : undefined };
+  await change(deps, scope, place, { method: "DELETE", path: "files", query });
+  return { ok: true, path: place.path };
+}
+
+/** Parents are made as well; a directory that exists is fine. */
+export async function makeDirectory(deps: GuestDeps, scope: Scope, place: Place): Promise<{ path: string }> {
+  const { path } = place;
+  await change(deps, scope, place, { method: "POST", path: "files/mkdir", body: { path } });
+  return { path };
+}
+
+/** Replaces a file at the destination, whose parents are made. */
+export async function renameFile(
+  deps: GuestDeps,
+  scope: Scope,
+  { destPath, ...place }: Place & { destPath: string },
+): Promise<{ path: string; dest_path: string }> {
+  const paths = { path: place.path, dest_path: destPath };
+  await change(deps, scope, place, { method: "POST", path: "files/rename", body: paths }, (error) =>
+    error.message.startsWith(`${destPath}: `) ? `dest_path: ${error.message}` : undefined,
+  );
+  return paths;
+}
+
+const DONE = { schema: z.object({}), limitBytes: 4096 };
+
+async function change(
+  deps: GuestDeps,
+  scope: Scope,
+  { sessionId, signal: gone }: Place,
+  call: Omit<GuestCall, "signal">,
+  /** A refusal in other words, which name the field that it is about. */
+  reword: (error: NodeError) => string | undefined = () => undefined,
+): Promise<void> {
+  await changeGuest(
+    deps,
+    scope,
+    { sessionId, words: CHANGE_WORDS, signal: gone },
+    async (session, signal) => {
+      try {
+        await deps.nodes.guestJson(machineIdOf(session), { ...call, signal }, DONE);
+      } catch (error) {
+        const words = error instanceof NodeError && error.failure === "refused" ? reword(error) : undefined;
+        throw words
+          ? new NodeError("refused", words, { code: (error as NodeError).code, cause: error })
+          : error;
+      }
+    },
+  );
+}

@@ -1,0 +1,29 @@
+/** What a caller sends as the content of a file. */
+import { type FileEncoding, LIMITS } from "@vivarium/contract/api";
+import { ApiError } from "../http/api-error.ts";
+import { invalidField } from "../http/validation.ts";
+
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
+
+interface Content {
+  content: string;
+  encoding?: FileEncoding | null;
+}
+
+/** Undefined for base64 that is none. */
+function bytesOf({ content, encoding }: Content): Buffer | undefined {
+  if (encoding !== "base64") return Buffer.from(content);
+  if (content.length % 4 !== 0 || !BASE64.test(content)) return undefined;
+  return Buffer.from(content, "base64");
+}
+
+export function decodeContent(given: Content): Buffer {
+  const bytes = bytesOf(given);
+  if (!bytes) throw invalidField("content", "must be base64 with padding, as `encoding` says");
+  if (bytes.length > LIMITS.fileWriteBytes)
+    throw new ApiError(
+      "payload_too_large",
+      `content: must be at most ${LIMITS.fileWriteBytes} bytes, got ${bytes.length}; upload larger files to files/stream`,
+    );
+  return bytes;
+}

@@ -1,0 +1,35 @@
+import type { IncomingMessage } from "node:http";
+import type { Scope } from "../access/principal.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { openGuest } from "../guest/call-guest.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { machineIdOf } from "../sessions/state.ts";
+
+export interface Download {
+  sizeBytes: number;
+  /** Breaks off when the guest gives less than that; destroying it ends the work in the guest. */
+  content: IncomingMessage;
+  /** The session may become idle from now on. */
+  release: () => void;
+}
+
+/** A file of any size, only as fast as it is taken. Everything wrong with it is told before its first byte. */
+export async function downloadFile(
+  deps: GuestDeps,
+  scope: Scope,
+  { sessionId, path, signal }: { sessionId: string; path: string; signal: AbortSignal },
+): Promise<Download> {
+  const { result, release } = await openGuest(deps, scope, sessionId, async (session) => {
+    const call = { method: "GET", path: "files/read", query: { path }, signal } as const;
+    const content = await deps.nodes.guest(machineIdOf(session), call);
+    return { content, sizeBytes: sizeOf(content) };
+  });
+  return { ...result, release };
+}
+
+function sizeOf(content: IncomingMessage): number {
+  const size = Number(content.headers["content-length"]);
+  if (Number.isSafeInteger(size) && size >= 0) return size;
+  content.destroy();
+  throw new NodeError("garbled", "the node does not say how long the file is");
+}

@@ -1,0 +1,79 @@
+/** Queries of the file endpoints (wire.md 6.2, 6.3). */
+import { FILE_ENCODINGS, type FileEncoding, FilePath, LIMITS } from "@vivarium/contract/api";
+import { z } from "zod";
+import { queryFlag } from "../http/query.ts";
+import { invalidField } from "../http/validation.ts";
+import { FILES_ROOT } from "./paths.ts";
+
+const ONCE = { error: "must be given once" };
+const pattern = z.string(ONCE).min(1, "must not be empty");
+
+/** A number above `max` is taken for it. */
+function wholeNumberText(min: number, max: number) {
+  const words = `must be a whole number of at least ${min}`;
+  return z
+    .string(ONCE)
+    .regex(/^[0-9]{1,15}$/, words)
+    .transform(Number)
+    .refine((value) => value >= min, words)
+    .transform((value) => Math.min(value, max));
+}
+
+export const FilesQuery = z.object({
+  op: z.enum(["read", "list", "find", "grep"]).optional(),
+  path: FilePath.optional().meta({ description: "required to read; /workspace otherwise" }),
+  encoding: z.enum(FILE_ENCODINGS).optional().meta({ description: "to read only" }),
+  pattern: pattern.optional().meta({ description: "a glob to find, a regular expression (RE2) to grep" }),
+  max_results: wholeNumberText(1, LIMITS.searchResultsMax).optional(),
+  file_pattern: pattern.optional().meta({ description: "a glob that base names must match" }),
+  case_sensitive: queryFlag.optional(),
+  context_lines: wholeNumberText(0, LIMITS.grepContextLines).optional(),
+  exclude_dirs: z.string(ONCE).optional().meta({ description: "names of directories, separated by commas" }),
+});
+type FilesQuery = z.output<typeof FilesQuery>;
+
+export const PathQuery = z.object({ path: FilePath });
+export const DeleteQuery = z.object({ path: FilePath, recursive: queryFlag.optional() });
+
+interface Search {
+  path: string;
+  pattern: string;
+  maxResults: number;
+}
+export type FilesRead =
+  | { op: "read"; path: string; encoding: FileEncoding }
+  | { op: "list"; path: string }
+  | ({ op: "find" } & Search)
+  | ({
+      op: "grep";
+      filePattern?: string;
+      caseSensitive: boolean;
+      contextLines: number;
+      excludeDirs?: string;
+    } & Search);
+
+/** What is asked for, with its defaults. */
+export function filesRead({ op = "read", path, encoding, ...query }: FilesQuery): FilesRead {
+  if (op === "read") return { op, path: required("path", path), encoding: encoding ?? "text" };
+  if (encoding !== undefined) throw invalidField("encoding", "is accepted with op=read only", encoding);
+  if (op === "list") return { op, path: path ?? FILES_ROOT };
+  const search = {
+    path: path ?? FILES_ROOT,
+    pattern: required("pattern", query.pattern),
+    maxResults: query.max_results ?? LIMITS.searchResultsDefault,
+  };
+  if (op === "find") return { op, ...search };
+  return {
+    op,
+    ...search,
+    ...(query.file_pattern !== undefined && { filePattern: query.file_pattern }),
+    caseSensitive: query.case_sensitive ?? false,
+    contextLines: query.context_lines ?? 0,
+    ...(query.exclude_dirs !== undefined && { excludeDirs: query.exclude_dirs }),
+  };
+}
+
+export function required<T>(field: string, value: T | null | undefined): T {
+  if (value == null) throw invalidField(field, "must be a string, got nothing");
+  return value;
+}

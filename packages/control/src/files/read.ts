@@ -1,0 +1,42 @@
+import { type FileContent, type FileEncoding, type FileEntries, LIMITS } from "@vivarium/contract/api";
+import { FILES_ANSWER_BYTES, FileList } from "@vivarium/contract/guest";
+import type { Scope } from "../access/principal.ts";
+import { readGuest } from "../guest/call-guest.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { machineIdOf } from "../sessions/state.ts";
+
+interface Place {
+  sessionId: string;
+  path: string;
+  signal: AbortSignal;
+}
+
+/** A whole file. As text, bytes that are no UTF-8 become U+FFFD. */
+export async function readFile(
+  deps: GuestDeps,
+  scope: Scope,
+  { encoding, ...place }: Place & { encoding: FileEncoding },
+): Promise<FileContent> {
+  const query = { path: place.path, max_bytes: LIMITS.fileReadBytes };
+  const bytes = await readGuest(deps, scope, place, (session, signal) =>
+    deps.nodes.guestBytes(
+      machineIdOf(session),
+      { method: "GET", path: "files/read", query, signal },
+      LIMITS.fileReadBytes,
+    ),
+  );
+  return encoding === "base64"
+    ? { content: bytes.toString("base64"), encoding }
+    : { content: bytes.toString("utf8") };
+}
+
+export async function listFiles(deps: GuestDeps, scope: Scope, place: Place): Promise<FileEntries> {
+  const { entries, truncated } = await readGuest(deps, scope, place, (session, signal) =>
+    deps.nodes.guestJson(
+      machineIdOf(session),
+      { method: "GET", path: "files/list", query: { path: place.path }, signal },
+      { schema: FileList, limitBytes: FILES_ANSWER_BYTES },
+    ),
+  );
+  return { entries, ...(truncated && { truncated }) };
+}

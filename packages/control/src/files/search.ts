@@ -1,0 +1,80 @@
+import type { FoundLines, FoundPaths } from "@vivarium/contract/api";
+import { FILES_ANSWER_BYTES, FindResult, GrepResult } from "@vivarium/contract/guest";
+import type { z } from "zod";
+import type { Scope } from "../access/principal.ts";
+import type { GuestCall } from "../fleet/node-client.ts";
+import { readGuest } from "../guest/call-guest.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { machineIdOf } from "../sessions/state.ts";
+
+interface Search {
+  sessionId: string;
+  path: string;
+  pattern: string;
+  maxResults: number;
+  signal: AbortSignal;
+}
+
+export interface LineSearch extends Search {
+  filePattern?: string;
+  caseSensitive: boolean;
+  contextLines: number;
+  /** Names of directories, separated by commas. */
+  excludeDirs?: string;
+}
+
+/** Files and links whose path matches a glob. */
+export async function findFiles(deps: GuestDeps, scope: Scope, search: Search): Promise<FoundPaths> {
+  const { duration_us, paths, truncated } = await ask(deps, scope, search, {
+    path: "files/find",
+    query: queryOf(search),
+    schema: FindResult,
+  });
+  return { paths, truncated, path: search.path, duration_ms: milliseconds(duration_us) };
+}
+
+/** Lines that match a regular expression. */
+export async function grepFiles(deps: GuestDeps, scope: Scope, search: LineSearch): Promise<FoundLines> {
+  const query = {
+    ...queryOf(search),
+    file_pattern: search.filePattern,
+    case_sensitive: search.caseSensitive ? true : undefined,
+    context_lines: search.contextLines > 0 ? search.contextLines : undefined,
+    exclude_dirs: search.excludeDirs,
+  };
+  const found = await ask(deps, scope, search, { path: "files/grep", query, schema: GrepResult });
+  return {
+    matches: found.matches.map(({ path, line_number, line, before, after }) => ({
+      path,
+      line_number,
+      line,
+      ...(before && before.length > 0 && { before }),
+      ...(after && after.length > 0 && { after }),
+    })),
+    files_searched: found.files_searched,
+    truncated: found.truncated,
+    path: search.path,
+    duration_ms: milliseconds(found.duration_us),
+  };
+}
+
+async function ask<T>(
+  deps: GuestDeps,
+  scope: Scope,
+  search: Search,
+  { path, query, schema }: Pick<GuestCall, "path" | "query"> & { schema: z.ZodType<T> },
+): Promise<T> {
+  return await readGuest(deps, scope, search, (session, signal) =>
+    deps.nodes.guestJson(
+      machineIdOf(session),
+      { method: "GET", path, query, signal },
+      { schema, limitBytes: FILES_ANSWER_BYTES },
+    ),
+  );
+}
+
+function queryOf({ path, pattern, maxResults }: Search) {
+  return { path, pattern, max_results: maxResults };
+}
+
+const milliseconds = (us: number) => Math.round(us / 1000);

@@ -1,0 +1,41 @@
+import type { FileEncoding, FileWriteResult } from "@vivarium/contract/api";
+import { FileWritten } from "@vivarium/contract/guest";
+import type { Scope } from "../access/principal.ts";
+import { changeGuest } from "../guest/call-guest.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { machineIdOf } from "../sessions/state.ts";
+import { decodeContent } from "./content.ts";
+import { CHANGE_WORDS } from "./paths.ts";
+
+export const WRITTEN = { schema: FileWritten, limitBytes: 4096 };
+
+interface FileToWrite {
+  path: string;
+  content: string;
+  encoding?: FileEncoding | null;
+}
+
+/** A whole file, in place of the old one or not at all. */
+export async function writeFile(
+  deps: GuestDeps,
+  scope: Scope,
+  { sessionId, file, signal }: { sessionId: string; file: FileToWrite; signal: AbortSignal },
+): Promise<FileWriteResult> {
+  const bytes = decodeContent(file);
+  await writeBytes(deps, scope, { sessionId, path: file.path, bytes, signal });
+  return { path: file.path, bytes: bytes.length };
+}
+
+export async function writeBytes(
+  deps: GuestDeps,
+  scope: Scope,
+  { path, bytes, ...call }: { sessionId: string; path: string; bytes: Buffer; signal: AbortSignal },
+): Promise<void> {
+  await changeGuest(deps, scope, { ...call, words: CHANGE_WORDS }, (session, signal) =>
+    deps.nodes.guestJson(
+      machineIdOf(session),
+      { method: "PUT", path: "files/write", query: { path }, body: bytes, signal },
+      WRITTEN,
+    ),
+  );
+}

@@ -1,0 +1,91 @@
+import { createServer, type IncomingMessage, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, expect, test } from "vitest";
+import { PacedBody } from "./body-pace.ts";
+
+const FLOOR = { windowMs: 200, bytes: 1000 };
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+/** A request whose body the test writes, and what the server makes of it. */
+async function paced(): Promise<{
+  body: PacedBody;
+  send: (bytes: number) => void;
+  end: () => void;
+  leave: () => void;
+}> {
+  const arrived = Promise.withResolvers<IncomingMessage>();
+  const server = createServer((incoming) => arrived.resolve(incoming)).listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as AddressInfo;
+  const call = request({
+    port,
+    host: "127.0.0.1",
+    method: "PUT",
+    headers: { "transfer-encoding": "chunked" },
+  });
+  call.on("error", () => {});
+  call.flushHeaders();
+  closers.push(() => {
+    call.destroy();
+    server.closeAllConnections();
+    server.close();
+  });
+  return {
+    body: new PacedBody(await arrived.promise, FLOOR),
+    send: (bytes) => void call.write(Buffer.alloc(bytes)),
+    end: () => void call.end(),
+    leave: () => void call.destroy(),
+  };
+}
+
+async function sizeOf(body: PacedBody): Promise<number> {
+  let size = 0;
+  for await (const chunk of body) size += (chunk as Buffer).length;
+  return size;
+}
+
+test("a body that keeps to the floor may take as long as it takes", async () => {
+  const { body, send, end } = await paced();
+  const size = sizeOf(body);
+  for (let i = 0; i < 10; i++) {
+    send(1500);
+    await sleep(60);
+  }
+  end();
+  expect(await size).toBe(15_000);
+});
+
+test("a body that comes more slowly is given up", async () => {
+  const { body, send } = await paced();
+  const trickle = setInterval(() => send(10), 20);
+  closers.push(() => clearInterval(trickle));
+  await expect(sizeOf(body)).rejects.toThrow(
+    /^request body: it arrives too slowly; at least 1000 bytes every 0.2 seconds/,
+  );
+});
+
+test("a body that nobody reads is not given up, and is not taken into memory", async () => {
+  const { body, send, end } = await paced();
+  body.once("readable", () => {});
+  for (let i = 0; i < 100; i++) send(100_000);
+  await sleep(500);
+  expect(body.destroyed).toBe(false);
+  expect(body.readableLength).toBeLessThan(1_000_000);
+  body.removeAllListeners("readable");
+  const size = sizeOf(body);
+  end();
+  expect(await size).toBe(10_000_000);
+});
+
+test("a client that leaves breaks the body off", async () => {
+  const { body, send, leave } = await paced();
+  send(100);
+  const size = sizeOf(body);
+  await sleep(20);
+  leave();
+  await expect(size).rejects.toMatchObject({ code: "ECONNRESET" });
+});
