@@ -24,6 +24,8 @@ import { SnapshotTable } from "./snapshots/table.ts";
 /** What a create without a template and a size starts. */
 const HOT = baselineKey("base", DEFAULT_SIZE);
 const BODY_BYTES = 4 * 1024 * 1024;
+/** A query that is too long for an agent is refused in words. */
+const HEADER_BYTES = 64 * 1024;
 
 export interface NodeApp {
   deps: StartDeps;
@@ -56,6 +58,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
     bodyLimit: BODY_BYTES,
+    http: { maxHeaderSize: HEADER_BYTES },
     disableRequestLogging: true,
   });
   registerRoutes(server, deps);

@@ -139,6 +139,8 @@ describe("exec frames", () => {
     ["no end", [encodeFrame(FRAME.stdout, "x")], "without an exit"],
     ["an unknown type", [Buffer.from([9, 0, 0, 0, 0])], "unknown frame type"],
     ["a length over the cap", [Buffer.from([1, 0xff, 0xff, 0xff, 0xff])], "over the cap"],
+    ["the end of a log", [encodeFrame(FRAME.eof, "{}"), exit()], "of type 5"],
+    ["half a frame after the end", [exit(), Buffer.from([1, 0])], "half a frame"],
     ["a frame after the end", [exit(), encodeFrame(FRAME.stdout, "x")], "after the end"],
     ["an exit code out of range", [exit({ exit_code: 2 ** 40 })], "exit_code"],
     ["a negative duration", [exit({ duration_us: -5 })], "duration_us"],

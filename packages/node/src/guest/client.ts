@@ -3,18 +3,12 @@
  * request opens a new one. Every answer has a limit in size and time; an agent that breaks one makes its own session
  * unavailable and nothing else (security.md C12).
  */
-import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
-import type { Readable } from "node:stream";
-import {
-  AgentError,
-  AgentHealth,
-  GENERATION,
-  GUEST_LIMITS,
-  type Resumed,
-  ResumedAck,
-} from "@vivarium/contract/guest";
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
+import type { Socket } from "node:net";
+import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
+import { type AgentAnswer, Collecting, cancel, readAnswer, statusOf, withLimit } from "./answers.ts";
 import { openChannel } from "./channel.ts";
 
 const CONNECT_LIMIT_MS = 10_000;
@@ -27,13 +21,20 @@ const PING_LIMIT_MS = 8_000;
 /** Big enough that one round trip of flow control does not bound the throughput of a stream. */
 const WINDOW_BYTES = 1024 * 1024;
 
-export interface AgentAnswer {
-  status: number;
-  stream: ClientHttp2Stream;
+export interface OpenRequest {
+  method: string;
+  path: string;
+  /** No body follows. */
+  isWhole?: boolean;
+  headers?: Record<string, string>;
+  /** Aborted when nobody wants the answer any more. */
+  signal?: AbortSignal;
 }
 
 export class AgentClient {
+  readonly collecting = new Collecting();
   #socketPath: string;
+  #socket: Socket | undefined;
   #session: Promise<ClientHttp2Session> | null = null;
   #heardAt = 0;
   #closed = false;
@@ -59,23 +60,42 @@ export class AgentClient {
     await this.#call("POST", path, {}, z.object({}), CALL_LIMIT_MS);
   }
 
-  /** Sends a request and returns once headers are there. The caller reads or closes the stream. */
-  async request(method: string, path: string, body?: unknown, upload?: Readable): Promise<AgentAnswer> {
+  /** Begins a request. The caller sends its body, reads its answer, and closes the stream when it gives up on it. */
+  async open({ method, path, isWhole = false, headers, signal }: OpenRequest): Promise<ClientHttp2Stream> {
     const session = await this.#connect();
     await this.#ensureAlive(session);
-    const stream = session.request(
-      { ":method": method, ":path": path },
-      { endStream: body === undefined && !upload },
-    );
+    if (signal?.aborted) throw new NodeError("internal", "the caller left");
+    const stream = beginRequest(session, { ":method": method, ":path": path, ...headers }, isWhole);
     stream.on("error", () => {});
-    if (upload) upload.pipe(stream);
-    else if (body !== undefined) stream.end(JSON.stringify(body));
-    const status = await withLimit(headersOf(stream), SPAWN_LIMIT_MS, () => {
-      stream.close(constants.NGHTTP2_CANCEL);
+    const leave = () => cancel(stream);
+    signal?.addEventListener("abort", leave, { once: true });
+    stream.once("close", () => signal?.removeEventListener("abort", leave));
+    return stream;
+  }
+
+  /** Sends a request and returns once headers are there. The caller reads or closes the stream. */
+  async request(method: string, path: string, body?: unknown): Promise<AgentAnswer> {
+    const stream = await this.open({ method, path, isWhole: body === undefined });
+    if (body !== undefined) stream.end(JSON.stringify(body));
+    return await this.answerTo(stream);
+  }
+
+  async answerTo(stream: ClientHttp2Stream, limitMs = SPAWN_LIMIT_MS): Promise<AgentAnswer> {
+    const status = await withLimit(statusOf(stream), limitMs, () => {
+      cancel(stream);
       return new NodeError("internal", "the agent took the request and did not answer");
     });
     this.#heardAt = Date.now();
     return { status, stream };
+  }
+
+  /**
+   * Whatever is under way breaks, without a word to the agent: it stands still, and what it would read once it goes on
+   * again must not end what it had begun.
+   */
+  breakOff(): void {
+    this.#socket?.destroy();
+    this.#drop();
   }
 
   close(): void {
@@ -98,27 +118,35 @@ export class AgentClient {
       this.#drop();
       return late(limitMs);
     });
-    const json = await withLimit(readJson(answer.stream), limitMs, () => {
-      answer.stream.close();
+    return await withLimit(readAnswer(answer, schema), limitMs, () => {
+      cancel(answer.stream);
       return late(limitMs);
     });
-    if (answer.status !== 200) throw agentRefusal(json);
-    const parsed = schema.safeParse(json);
-    if (!parsed.success) throw new NodeError("agent_unavailable", "the agent answered outside its contract");
-    return parsed.data;
   }
 
   #connect(): Promise<ClientHttp2Session> {
     if (this.#closed) return Promise.reject(new NodeError("machine_gone", "the machine has ended"));
-    this.#session ??= this.#open().catch((cause) => {
-      this.#session = null;
-      throw new NodeError("agent_unavailable", "the agent inside the machine does not answer", { cause });
-    });
+    this.#session ??= this.#reopen();
     return this.#session;
+  }
+
+  #reopen(): Promise<ClientHttp2Session> {
+    const forget = () => {
+      if (this.#session === opening) this.#session = null;
+    };
+    const opening = this.#open().then(
+      (session) => session.once("close", forget),
+      (cause) => {
+        forget();
+        throw new NodeError("agent_unavailable", "the agent inside the machine does not answer", { cause });
+      },
+    );
+    return opening;
   }
 
   async #open(): Promise<ClientHttp2Session> {
     const socket = await openChannel(this.#socketPath, CONNECT_LIMIT_MS);
+    this.#socket = socket;
     const session = connect("http://agent", {
       createConnection: () => socket,
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
@@ -127,7 +155,6 @@ export class AgentClient {
       peerMaxConcurrentStreams: GUEST_LIMITS.concurrentStreams,
     });
     session.on("error", () => {});
-    session.once("close", () => this.#drop());
     session.setLocalWindowSize?.(WINDOW_BYTES * 4);
     session.unref();
     return session;
@@ -158,6 +185,15 @@ export class AgentClient {
   }
 }
 
+/** A session that broke in this very moment refuses by throwing. */
+function beginRequest(session: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
+  try {
+    return session.request(headers, { endStream });
+  } catch (cause) {
+    throw new NodeError("agent_unavailable", "the agent broke the connection", { cause });
+  }
+}
+
 export function assertGeneration(health: AgentHealth): void {
   if (health.generation !== GENERATION) {
     throw new Error(
@@ -166,51 +202,5 @@ export function assertGeneration(health: AgentHealth): void {
   }
 }
 
-function headersOf(stream: ClientHttp2Stream): Promise<number> {
-  return new Promise((resolve, reject) => {
-    stream.once("response", (headers) => resolve(Number(headers[constants.HTTP2_HEADER_STATUS])));
-    stream.once("close", () => reject(new NodeError("agent_unavailable", "the agent broke the connection")));
-  });
-}
-
-/** Reads a JSON body of bounded size; anything else is the agent's fault. */
-export async function readJson(stream: ClientHttp2Stream): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > GUEST_LIMITS.jsonBodyBytes) {
-      stream.close();
-      throw new NodeError("agent_unavailable", "the agent answered with too much");
-    }
-    chunks.push(chunk);
-  }
-  try {
-    return JSON.parse(Buffer.concat(chunks).toString("utf8"));
-  } catch (cause) {
-    throw new NodeError("agent_unavailable", "the agent answered with something that is not JSON", { cause });
-  }
-}
-
-/** A refusal of the agent in the node's own words: guest text goes to the tenant, never into a decision. */
-export function agentRefusal(body: unknown): NodeError {
-  const parsed = AgentError.safeParse(body);
-  if (!parsed.success) return new NodeError("agent_unavailable", "the agent refused without a reason");
-  const { code, message } = parsed.data;
-  const known = code === "cwd_not_found" || code === "cwd_not_a_directory" ? code : "invalid";
-  return new NodeError(known, message.replace(/[^\x20-\x7e]/g, " "));
-}
-
 const late = (limitMs: number) =>
   new NodeError("agent_unavailable", `the agent did not answer within ${limitMs} ms`);
-
-/** `onLate` gives up on the work and says which error that is. */
-async function withLimit<T>(work: Promise<T>, limitMs: number, onLate: () => Error): Promise<T> {
-  const expired = Promise.withResolvers<never>();
-  const timer = setTimeout(() => expired.reject(onLate()), limitMs);
-  try {
-    return await Promise.race([work, expired.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}

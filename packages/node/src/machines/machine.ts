@@ -12,19 +12,18 @@ export class Machine {
   readonly process: ProcessIdentity;
   readonly qmp: Qmp;
   readonly agent: AgentClient;
-  /** As last written to the journal. */
-  entry: JournalEntry;
   /** Set once QEMU has ended by itself. */
   endReason: string | undefined;
   /** Set while the guest stands still because the pool was full when it wrote. */
   isOutOfSpace = false;
+  #entry: JournalEntry;
   #shutdownReason: unknown;
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(init: { entry: JournalEntry; process: ProcessIdentity; qmp: Qmp; agent: AgentClient }) {
     this.id = init.entry.machine_id;
     this.slot = slotOf(init.entry.slot);
-    this.entry = init.entry;
+    this.#entry = init.entry;
     this.process = init.process;
     this.qmp = init.qmp;
     this.agent = init.agent;
@@ -32,6 +31,17 @@ export class Machine {
       if (event === "SHUTDOWN") this.#shutdownReason = data.reason;
       if (event === "BLOCK_IO_ERROR" && data.nospace === true) this.isOutOfSpace = true;
     });
+  }
+
+  /** As last written to the journal. */
+  get entry(): JournalEntry {
+    return this.#entry;
+  }
+
+  /** Once a machine is held, whatever was under way with its guest breaks off. */
+  set entry(entry: JournalEntry) {
+    this.#entry = entry;
+    if (this.isHeld) this.agent.breakOff();
   }
 
   get spec() {

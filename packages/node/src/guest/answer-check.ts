@@ -1,0 +1,63 @@
+/** What an agent streams, checked on its way to the caller: it ends as the agent ended it, or it breaks off. */
+import type { ClientHttp2Stream } from "node:http2";
+import { Transform, type TransformCallback } from "node:stream";
+import { cancel } from "./answers.ts";
+
+export abstract class AnswerCheck extends Transform {
+  #heardAt = Date.now();
+
+  /** Passes on what may pass. Throws when the agent breaks its contract. */
+  protected abstract accept(chunk: Buffer): void;
+
+  /** Throws when the answer may not end here. */
+  protected abstract acceptEnd(): void;
+
+  get heardAt(): number {
+    return this.#heardAt;
+  }
+
+  /** A reader that is slow to take what was sent is no fault of the agent and is waited for. */
+  get isWaitingForReader(): boolean {
+    return this.readableLength >= this.readableHighWaterMark;
+  }
+
+  /** A reader that leaves ends what the agent does for this request. */
+  follow(source: ClientHttp2Stream): this {
+    const breakOff = () => this.destroy(new Error("the agent broke the stream"));
+    this.once("close", () => cancel(source));
+    source.once("aborted", breakOff);
+    source.once("close", () => {
+      if (!source.readableEnded) breakOff();
+    });
+    if (source.destroyed && !source.readableEnded) breakOff();
+    source.pipe(this);
+    return this;
+  }
+
+  /** Breaks off once `isOverdue` says so; it is asked about ten times in `intervalMs`. */
+  breakOffWhen(isOverdue: () => boolean, intervalMs: number, reason: string): void {
+    const check = setInterval(() => {
+      if (!this.isWaitingForReader && isOverdue()) this.destroy(new Error(reason));
+    }, intervalMs / 10);
+    check.unref();
+    this.once("close", () => clearInterval(check));
+  }
+
+  override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
+    this.#heardAt = Date.now();
+    attempt(() => this.accept(chunk), done);
+  }
+
+  override _flush(done: TransformCallback): void {
+    attempt(() => this.acceptEnd(), done);
+  }
+}
+
+function attempt(step: () => void, done: TransformCallback): void {
+  try {
+    step();
+    done();
+  } catch (error) {
+    done(error as Error);
+  }
+}

@@ -1,0 +1,105 @@
+/** Reads what an agent answers. Its bytes are hostile: every answer has a limit in size, and refusals are put into words of the node. */
+import { type ClientHttp2Stream, constants } from "node:http2";
+import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/guest";
+import type { NodeErrorCode } from "@vivarium/contract/node";
+import type { z } from "zod";
+import { NodeError } from "../node-error.ts";
+
+/** A code and a sentence. */
+const REFUSAL_BYTES = 16 * 1024;
+const CWD_CODES: ReadonlySet<string> = new Set(["cwd_not_found", "cwd_not_a_directory"]);
+
+/** Bytes of answers that are being collected from one agent, all of them together. */
+export class Collecting {
+  static readonly limitBytes = 96 * 1024 * 1024;
+  bytes = 0;
+}
+
+export interface AgentAnswer {
+  status: number;
+  stream: ClientHttp2Stream;
+}
+
+/** Settles with the answer's headers. */
+export function statusOf(stream: ClientHttp2Stream): Promise<number> {
+  return new Promise((resolve, reject) => {
+    stream.once("response", (headers) => resolve(Number(headers[constants.HTTP2_HEADER_STATUS])));
+    stream.once("close", () => reject(new NodeError("agent_unavailable", "the agent broke the connection")));
+  });
+}
+
+/** Ends what the agent does for this request. */
+export function cancel(stream: ClientHttp2Stream): void {
+  stream.close(constants.NGHTTP2_CANCEL);
+}
+
+/** The body of an answer of status 200, as the contract has it; a refusal is thrown. */
+export async function readAnswer<T>(
+  { status, stream }: AgentAnswer,
+  schema: z.ZodType<T>,
+  limitBytes: number = GUEST_LIMITS.jsonBodyBytes,
+  collecting?: Collecting,
+): Promise<T> {
+  if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES, collecting));
+  const parsed = schema.safeParse(await readJson(stream, limitBytes, collecting));
+  if (!parsed.success) throw new NodeError("agent_unavailable", "the agent answered outside its contract");
+  return parsed.data;
+}
+
+/** For an answer that is streamed: nothing when it is one, its refusal thrown when it is none. */
+export async function assertAccepted({ status, stream }: AgentAnswer): Promise<void> {
+  if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
+}
+
+async function readJson(stream: ClientHttp2Stream, limitBytes: number, collecting = new Collecting()) {
+  const body = await collect(stream, limitBytes, collecting);
+  try {
+    return JSON.parse(body.toString("utf8")) as unknown;
+  } catch (cause) {
+    throw new NodeError("agent_unavailable", "the agent answered with something that is not JSON", { cause });
+  }
+}
+
+async function collect(stream: ClientHttp2Stream, limitBytes: number, collecting: Collecting) {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      collecting.bytes += chunk.length;
+      if (size > limitBytes || collecting.bytes > Collecting.limitBytes)
+        throw new NodeError("agent_unavailable", "the agent answered with too much");
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks);
+  } catch (cause) {
+    cancel(stream);
+    if (cause instanceof NodeError) throw cause;
+    throw new NodeError("agent_unavailable", "the agent broke off its answer", { cause });
+  } finally {
+    collecting.bytes -= size;
+  }
+}
+
+/** A refusal of the agent in the node's own words: guest text goes to the tenant, never into a decision. */
+export function agentRefusal(body: unknown): NodeError {
+  const parsed = AgentError.safeParse(body);
+  if (!parsed.success) return new NodeError("agent_unavailable", "the agent refused without a reason");
+  const { code, message } = parsed.data;
+  return new NodeError(isPassedOn(code) ? code : "invalid", message.replace(/[^\x20-\x7e]/g, " "));
+}
+
+function isPassedOn(code: string): code is NodeErrorCode {
+  return isGuestErrorCode(code) || CWD_CODES.has(code);
+}
+
+/** `onLate` gives up on the work and says which error that is. */
+export async function withLimit<T>(work: Promise<T>, limitMs: number, onLate: () => Error): Promise<T> {
+  const expired = Promise.withResolvers<never>();
+  const timer = setTimeout(() => expired.reject(onLate()), limitMs);
+  try {
+    return await Promise.race([work, expired.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * The requests of an agent that are handed on to it, and nothing else: which path by which method, what comes back, how
+ * much of it and how late. The query goes on as it came.
+ */
+import {
+  FILES_ANSWER_BYTES,
+  FileList,
+  FindResult,
+  GrepResult,
+  GuestProcess,
+  GuestProcessList,
+  PROCESSES_ANSWER_BYTES,
+} from "@vivarium/contract/guest";
+import { z } from "zod";
+import { NodeError } from "../node-error.ts";
+
+/** A path of the largest size, escaped, and what else fits an agent's limit on headers. */
+const QUERY_BYTES = 15 * 1024;
+const SECOND_MS = 1000;
+
+/** Answered with JSON of bounded size. */
+export interface JsonCall {
+  kind: "json";
+  schema: z.ZodType<unknown>;
+  answerBytes: number;
+  limitMs: number;
+  hasBody: boolean;
+  /** Asking again does no harm, so an answer that is late may be asked for again. */
+  isRepeatable: boolean;
+}
+type Call = JsonCall | { kind: "upload" } | { kind: "content" } | { kind: "log" };
+
+export type GuestCall = Call & { method: string; path: string; query: URLSearchParams };
+
+const json = (schema: z.ZodType<unknown>, over: Partial<JsonCall> = {}): JsonCall => ({
+  kind: "json",
+  schema,
+  answerBytes: FILES_ANSWER_BYTES,
+  limitMs: 60 * SECOND_MS,
+  hasBody: false,
+  isRepeatable: false,
+  ...over,
+});
+const processes = { answerBytes: PROCESSES_ANSWER_BYTES, limitMs: 20 * SECOND_MS };
+const done = z.object({});
+
+const CALLS: Readonly<Record<string, Call>> = {
+  "GET /v1/files/read": { kind: "content" },
+  "GET /v1/files/list": json(FileList, { isRepeatable: true }),
+  "GET /v1/files/find": json(FindResult, { isRepeatable: true }),
+  "GET /v1/files/grep": json(GrepResult, { isRepeatable: true }),
+  "PUT /v1/files/write": { kind: "upload" },
+  "DELETE /v1/files": json(done),
+  "POST /v1/files/mkdir": json(done, { hasBody: true }),
+  "POST /v1/files/rename": json(done, { hasBody: true }),
+  "POST /v1/processes": json(GuestProcess, { ...processes, limitMs: 60 * SECOND_MS, hasBody: true }),
+  "GET /v1/processes": json(GuestProcessList, { ...processes, isRepeatable: true }),
+  "GET /v1/processes/{name}": json(GuestProcess, { ...processes, isRepeatable: true }),
+  "DELETE /v1/processes/{name}": json(GuestProcess, { ...processes, isRepeatable: true }),
+  "GET /v1/processes/{name}/logs": { kind: "log" },
+};
+
+const PROCESS_PATH = /^\/v1\/processes\/[a-z0-9][a-z0-9-]{0,62}(?=$|\/)/;
+
+/** `target`: path and query as the agent will see them. */
+export function guestCall(method: string, target: string): GuestCall {
+  const [path = "", query = ""] = split(target);
+  const call = CALLS[`${method} ${path.replace(PROCESS_PATH, "/v1/processes/{name}")}`];
+  if (call === undefined) throw new NodeError("invalid", "no such call of a machine's guest");
+  if (query.length > QUERY_BYTES)
+    throw new NodeError("invalid", `the query has ${query.length} bytes; at most ${QUERY_BYTES} fit`);
+  return { ...call, method, path: target, query: new URLSearchParams(query) };
+}
+
+function split(target: string): [string, string] {
+  const at = target.indexOf("?");
+  return at < 0 ? [target, ""] : [target.slice(0, at), target.slice(at + 1)];
+}

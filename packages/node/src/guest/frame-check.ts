@@ -1,0 +1,42 @@
+/** Frames of an agent, checked: known types, bounded sizes, one end and nothing behind it. */
+import { encodeFrame, FRAME, type Frame, FrameDecoder } from "@vivarium/contract/guest";
+import { AnswerCheck } from "./answer-check.ts";
+
+/** How long after its last frame an answer may stay open. */
+const END_WITHIN_MS = 10_000;
+
+export abstract class FrameCheck extends AnswerCheck {
+  readonly #decoder = new FrameDecoder();
+  /** What the last frame is called. */
+  readonly #endName: string;
+  #hasEnded = false;
+
+  constructor(endName: string, endWithinMs = END_WITHIN_MS) {
+    super();
+    this.#endName = endName;
+    const isOverdue = () => this.#hasEnded && Date.now() - this.heardAt > endWithinMs;
+    this.breakOffWhen(isOverdue, endWithinMs, "the agent did not end the stream after its last frame");
+  }
+
+  /** Passes on what may pass of a frame; true: it is the last one. */
+  protected abstract acceptFrame(frame: Frame): boolean;
+
+  protected override accept(chunk: Buffer): void {
+    for (const frame of this.#decoder.push(chunk)) {
+      if (this.#hasEnded) throw new Error("the agent sent a frame after the end");
+      this.#hasEnded = this.acceptFrame(frame);
+    }
+  }
+
+  protected override acceptEnd(): void {
+    if (!this.#hasEnded) throw new Error(`the agent ended the stream without an ${this.#endName}`);
+    if (!this.#decoder.isBetweenFrames) throw new Error("the agent sent half a frame after the end");
+  }
+}
+
+const ERROR_BYTES = 1024;
+
+/** What the agent says in place of an end. The text goes to the tenant, never into a decision. */
+export function errorFrame(payload: Buffer): Buffer {
+  return encodeFrame(FRAME.error, payload.subarray(0, ERROR_BYTES));
+}

@@ -1,0 +1,28 @@
+import { NodeError } from "../node-error.ts";
+import { readAnswer, withLimit } from "./answers.ts";
+import type { GuestCall, JsonCall } from "./calls.ts";
+import type { AgentClient } from "./client.ts";
+
+/** Asks the agent and checks what it answers. An answer that is too large or too late ends its stream. */
+export async function callGuest(
+  agent: AgentClient,
+  call: GuestCall & JsonCall,
+  body: Buffer | undefined,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const { method, path, limitMs } = call;
+  const late = new AbortController();
+  const ask = async () => {
+    const given = { method, path, isWhole: body === undefined };
+    const stream = await agent.open({ ...given, signal: AbortSignal.any([signal, late.signal]) });
+    if (body !== undefined) stream.end(body);
+    const answer = await agent.answerTo(stream, limitMs);
+    return await readAnswer(answer, call.schema, call.answerBytes, agent.collecting);
+  };
+  return await withLimit(ask(), limitMs, () => {
+    late.abort();
+    // What may have been done is not asked for again by itself.
+    const code = call.isRepeatable ? "agent_unavailable" : "internal";
+    return new NodeError(code, `the agent did not answer within ${limitMs} ms`);
+  });
+}

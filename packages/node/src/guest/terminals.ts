@@ -1,0 +1,41 @@
+/** What a terminal shows, frame by frame and checked. */
+import {
+  encodeTerminalFrame,
+  TERMINAL_FRAME,
+  type TerminalFrame,
+  TerminalFrameDecoder,
+} from "@vivarium/contract/guest";
+import { AnswerCheck } from "./answer-check.ts";
+
+const ERROR_BYTES = 1024;
+
+export class TerminalCheck extends AnswerCheck {
+  readonly #decoder = new TerminalFrameDecoder();
+  #hasEnded = false;
+
+  protected override accept(chunk: Buffer): void {
+    for (const frame of this.#decoder.push(chunk)) {
+      if (this.#hasEnded) throw new Error("the agent sent a frame after the end");
+      this.push(encodeTerminalFrame(frame.type, payloadOf(frame)));
+      this.#hasEnded = frame.type !== TERMINAL_FRAME.data;
+    }
+  }
+
+  protected override acceptEnd(): void {
+    if (!this.#hasEnded) throw new Error("the agent ended the terminal without an exit");
+  }
+}
+
+function payloadOf({ type, payload }: TerminalFrame): Buffer {
+  switch (type) {
+    case TERMINAL_FRAME.data:
+      return payload;
+    case TERMINAL_FRAME.exit:
+      if (payload.length === 4 && payload.readUInt32BE() <= 255) return payload;
+      throw new Error("the agent sent an exit that is none");
+    case TERMINAL_FRAME.error:
+      return payload.subarray(0, ERROR_BYTES);
+    default:
+      throw new Error(`the agent sent a frame of type ${type} from a terminal`);
+  }
+}

@@ -1,0 +1,70 @@
+import { PassThrough } from "node:stream";
+import { afterEach, expect, it } from "vitest";
+import { z } from "zod";
+import { AgentClient } from "./client.ts";
+import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.test-support.ts";
+import { uploadToGuest } from "./uploads.ts";
+
+let agent: ScriptedAgent;
+let client: AgentClient;
+afterEach(async () => {
+  client.close();
+  await agent.close();
+});
+
+const answer = z.object({ bytes: z.int() });
+
+async function upload(handle: Parameters<typeof startScriptedAgent>[0]["handle"], source: PassThrough) {
+  agent = await startScriptedAgent({ handle });
+  client = new AgentClient(agent.socketPath);
+  return await uploadToGuest(client, { method: "PUT", path: "/v1/files/write?path=a", source, answer }, 300);
+}
+
+it("a source that stands still is given up, and the agent's stream is reset", async () => {
+  const end = Promise.withResolvers<string>();
+  const source = new PassThrough();
+  source.write("x");
+  const given = upload((request) => {
+    request.stream.once("aborted", () => end.resolve("reset"));
+    request.stream.once("end", () => end.resolve("end")).resume();
+  }, source);
+  await expect(given).rejects.toMatchObject({ code: "invalid", message: "the body stood still for 300 ms" });
+  expect(await end.promise).toBe("reset");
+});
+
+it("an agent that takes nothing of the body is unavailable", async () => {
+  const source = new PassThrough();
+  source.write(Buffer.alloc(4 * 1024 * 1024));
+  await expect(upload(() => {}, source)).rejects.toMatchObject({ code: "agent_unavailable" });
+});
+
+it("an agent that does not answer the whole body is unavailable", async () => {
+  const source = new PassThrough();
+  source.end("x");
+  const given = upload((request) => void request.resume(), source);
+  await expect(given).rejects.toMatchObject({ code: "agent_unavailable" });
+});
+
+it("a body that moves slowly may take longer than it may stand still", async () => {
+  const source = new PassThrough();
+  const handle: Parameters<typeof upload>[0] = (request, response) => {
+    let bytes = 0;
+    request.on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+    });
+    request.on("end", () => response.end(JSON.stringify({ bytes })));
+  };
+  const given = upload(handle, source);
+  for (let sent = 0; sent < 8; sent++) {
+    source.write("x");
+    await new Promise((resolve) => setTimeout(resolve, 80));
+  }
+  source.end();
+  expect(await given).toEqual({ bytes: 8 });
+});
+
+it("a source that has broken off before its upload begins has failed", async () => {
+  const source = new PassThrough();
+  source.destroy();
+  await expect(upload(() => {}, source)).rejects.toMatchObject({ code: "invalid" });
+});

@@ -1,0 +1,105 @@
+/** `/v1/machines/{id}/guest/…`: files and processes, handed on to the agent of the machine. */
+import type { IncomingMessage } from "node:http";
+import { FileWritten } from "@vivarium/contract/guest";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { type GuestCall, guestCall } from "../guest/calls.ts";
+import type { AgentClient } from "../guest/client.ts";
+import { callGuest } from "../guest/json-calls.ts";
+import { readContent, readLog } from "../guest/streams.ts";
+import { uploadToGuest } from "../guest/uploads.ts";
+import { NodeError } from "../node-error.ts";
+import { machineId } from "./params.ts";
+import { sendStream } from "./send-stream.ts";
+
+const JSON_BODY_BYTES = 4 * 1024 * 1024;
+/** How long a caller may go on sending a body after it was refused. */
+const DRAIN_WITHIN_MS = 10_000;
+
+interface GuestDeps {
+  table: { getRunning(machineId: string): { agent: AgentClient } };
+}
+
+export function registerGuestRoutes(server: FastifyInstance, deps: GuestDeps): void {
+  server.register((scope, _options, ready) => {
+    // Bodies are the agent's to read.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
+    scope.route({
+      method: ["GET", "PUT", "POST", "DELETE"],
+      url: "/v1/machines/:machine_id/guest/*",
+      handler: async (request, reply) => {
+        try {
+          const { agent } = deps.table.getRunning(machineId(request.params));
+          return await handOn(agent, guestCall(request.method, agentTarget(request)), request.raw, reply);
+        } finally {
+          drain(request.raw);
+        }
+      },
+    });
+    ready();
+  });
+}
+
+async function handOn(agent: AgentClient, call: GuestCall, request: IncomingMessage, reply: FastifyReply) {
+  const signal = whenCallerLeaves(reply);
+  switch (call.kind) {
+    case "json":
+      return await callGuest(agent, call, call.hasBody ? await readBody(request) : undefined, signal);
+    case "upload": {
+      const headers = lengthOf(request);
+      const { method, path } = call;
+      const upload = { method, path, headers, signal, source: request, answer: FileWritten };
+      return await uploadToGuest(agent, upload);
+    }
+    case "content": {
+      const { bytes, stream } = await readContent(agent, call, signal);
+      sendStream(reply, stream, { "content-length": bytes });
+      return reply;
+    }
+    case "log":
+      sendStream(reply, await readLog(agent, call, signal));
+      return reply;
+  }
+}
+
+/** As it came, without the part that only this node knows. */
+function agentTarget(request: FastifyRequest): string {
+  const url = request.raw.url ?? "";
+  return `/v1${url.slice(url.indexOf("/guest/") + "/guest".length)}`;
+}
+
+/** An agent that knows the length notices a body that ends before it. */
+function lengthOf(request: IncomingMessage): Record<string, string> {
+  const length = request.headers["content-length"];
+  return length === undefined ? {} : { "content-length": length };
+}
+
+function whenCallerLeaves(reply: FastifyReply): AbortSignal {
+  const left = new AbortController();
+  reply.raw.once("close", () => left.abort());
+  if (reply.raw.destroyed) left.abort();
+  return left.signal;
+}
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > JSON_BODY_BYTES)
+      throw new NodeError("invalid", `the body is longer than ${JSON_BODY_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/**
+ * A caller that is refused while it sends reads the refusal only if its bytes are taken meanwhile. One that goes on and on
+ * is cut off.
+ */
+function drain(request: IncomingMessage): void {
+  if (request.complete || request.destroyed) return;
+  const timer = setTimeout(() => request.socket.destroy(), DRAIN_WITHIN_MS).unref();
+  request.once("close", () => clearTimeout(timer)).once("end", () => clearTimeout(timer));
+  request.resume();
+}

@@ -1,0 +1,26 @@
+/** What a request names and carries, checked. */
+import { MachineId, SnapshotId } from "@vivarium/contract/node";
+import { z } from "zod";
+import { NodeError } from "../node-error.ts";
+
+const MachineParams = z.object({ machine_id: MachineId });
+const SnapshotParams = z.object({ snapshot_id: SnapshotId });
+
+export function machineId(params: unknown): string {
+  const parsed = MachineParams.safeParse(params);
+  if (!parsed.success) throw new NodeError("machine_not_found", "no machine of this name on this node");
+  return parsed.data.machine_id;
+}
+
+export function snapshotId(params: unknown): string {
+  const parsed = SnapshotParams.safeParse(params);
+  if (!parsed.success) throw new NodeError("snapshot_not_found", "no snapshot of this name on this node");
+  return parsed.data.snapshot_id;
+}
+
+export function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  throw new NodeError("invalid", `${issue?.path.join(".") || "body"}: ${issue?.message ?? "does not fit"}`);
+}

@@ -1,0 +1,21 @@
+/** Refusals are `{code, message}` with a status of NODE_ERRORS. */
+import { NODE_ERRORS, type NodeErrorCode } from "@vivarium/contract/node";
+import type { Log } from "@vivarium/kit/log";
+import { NodeError } from "../node-error.ts";
+
+export interface RefusalAnswer {
+  status: number;
+  body: { code: NodeErrorCode; message: string };
+}
+
+/** What is no refusal is logged and told as `internal`, without a word of what it was. */
+export function refusalOf(error: unknown, log: Pick<Log, "error">): RefusalAnswer {
+  if (error instanceof NodeError) {
+    const { code, message } = error;
+    return { status: NODE_ERRORS[code].status, body: { code, message } };
+  }
+  const status = (error as { statusCode?: number }).statusCode ?? 500;
+  if (status < 500) return { status, body: { code: "invalid", message: (error as Error).message } };
+  log.error({ err: error }, "call failed");
+  return { status: 500, body: { code: "internal", message: "unexpected failure on the node" } };
+}
