@@ -16,7 +16,9 @@ import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
+import { Upgrades } from "./http/upgrades.ts";
 import { Operations } from "./operations/operations.ts";
+import { addProcessRoutes } from "./processes/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import { Activity } from "./sessions/activity.ts";
@@ -28,6 +30,8 @@ import { SessionSignals } from "./sessions/signals.ts";
 import { CLOCK_PART, HOURLY_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
 import { templateSnapshots } from "./templates/kept-snapshots.ts";
 import { addTemplateRoutes } from "./templates/routes.ts";
+import { Attachments } from "./terminals/attachments.ts";
+import { addTerminalRoutes } from "./terminals/routes.ts";
 
 const TICK_MS = 2_000;
 /** Deadlines are kept to this exactness. */
@@ -90,6 +94,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     close: async () => {
       stopping.abort();
       await server.close();
+      await parts.attachments.stop();
       await parts.operations.stop();
       await parts.provisioner.stop();
       await sweeping;
@@ -138,6 +143,8 @@ function assemble(base: Base) {
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
     activity: new Activity(base),
+    attachments: new Attachments({ ...base, signals }),
+    upgrades: new Upgrades(base),
     operations: new Operations({ ...base, signals }),
     provisioner: new Provisioner({ ...base, signals }),
     unknownSince: new Map<string, number>(),
@@ -153,6 +160,8 @@ function addRoutes(server: Server, parts: Parts): void {
   addRunRoutes(server, parts);
   addExecRoutes(server, parts);
   addFileRoutes(server, parts);
+  addProcessRoutes(server, parts);
+  addTerminalRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
 }

@@ -36,6 +36,10 @@ export class MortalControl {
     }
   }
 
+  get host(): string {
+    return new URL(this.#url).host;
+  }
+
   kill(): void {
     this.#child.kill("SIGKILL");
   }

@@ -3,13 +3,23 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { encodeFrame, FRAME } from "@vivarium/contract/guest";
+import type { Duplex } from "node:stream";
+import {
+  encodeFrame,
+  encodeTerminalFrame,
+  FRAME,
+  TERMINAL_FRAME,
+  TerminalFrameDecoder,
+  type TerminalSpec,
+} from "@vivarium/contract/guest";
 import {
   type ExecCall,
+  encodeOpening,
   type MachineStatus,
   NODE_ERRORS,
   type NodeErrorCode,
   type NodeInfo,
+  OpeningReader,
   type SnapshotSpec,
   type SnapshotStatus,
   type StartSpec,
@@ -72,6 +82,41 @@ export class Output {
   breakOff(): void {
     this.#response.destroy();
   }
+}
+
+/** The machine's side of a terminal or a tunnel. */
+export class Stream {
+  readonly socket: Duplex;
+  /** Terminal frames that came, or pieces of a tunnel under type -1. */
+  readonly received: { type: number; payload: Buffer }[] = [];
+  readonly gone: Promise<void>;
+
+  constructor(socket: Duplex, kind: string, rest: Buffer) {
+    this.socket = socket;
+    this.gone = new Promise((resolve) => socket.once("close", () => resolve()));
+    const decoder = new TerminalFrameDecoder();
+    const take = (chunk: Buffer) =>
+      this.received.push(...(kind === "tunnel" ? [{ type: -1, payload: chunk }] : decoder.push(chunk)));
+    socket.write(encodeOpening({}));
+    if (rest.length > 0) take(rest);
+    socket.on("data", take);
+    socket.on("end", () => socket.end());
+  }
+  send(type: number, payload: Buffer | string = ""): boolean {
+    return this.socket.write(encodeTerminalFrame(type, Buffer.from(payload as string)));
+  }
+  exit(code: number): void {
+    const payload = Buffer.alloc(4);
+    payload.writeInt32BE(code);
+    this.send(TERMINAL_FRAME.exit, payload);
+    this.socket.end();
+  }
+}
+
+export interface StreamCall {
+  machineId: string;
+  kind: "terminals" | "tunnel";
+  spec: TerminalSpec;
 }
 
 /** A call below `guest/`, and what the test answers to it. */
@@ -142,12 +187,19 @@ export class ScriptedNode {
   /** Called before a snapshot is made; throws a Refusal, or waits. */
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
   onContinue: (machineId: string) => Promise<void> | void = () => {};
+  /** Called before a terminal or tunnel opens; throws a Refusal, waits, or takes it into its own hands. */
+  onStream: (call: StreamCall, accept: () => Stream) => Promise<void> | void = (_call, accept) => {
+    accept();
+  };
   onGuest: (call: GuestRequest) => Promise<void> | void = ({ call }) => {
     throw new Refusal("internal", `nobody answers ${call}`);
   };
   readonly guestCalls: GuestRequest[] = [];
+  /** What opened, in order. */
+  readonly streams: (StreamCall & { stream: Stream })[] = [];
 
   readonly #folder = mkdtempSync(path.join(tmpdir(), "scripted-node-"));
+  readonly #upgraded = new Set<Duplex>();
   #server: Server | undefined;
 
   constructor() {
@@ -159,14 +211,25 @@ export class ScriptedNode {
     this.#server = createServer((request, response) => {
       this.#handle(request, response).catch((error: unknown) => refuse(response, error));
     });
+    this.#server.on("upgrade", (request, socket, head) => this.#stream(request, socket, head));
     await new Promise<void>((resolve) => this.#server?.listen(this.socketPath, resolve));
   }
 
   /** The daemon dies: its socket refuses, its machines live on. */
   async goDown(): Promise<void> {
     this.#server?.closeAllConnections();
+    this.cutStreams();
     await new Promise((resolve) => this.#server?.close(resolve) ?? resolve(undefined));
     this.#server = undefined;
+  }
+
+  /** Terminals and tunnels that are open, or opening. */
+  get upgradedCount(): number {
+    return this.#upgraded.size;
+  }
+
+  cutStreams(): void {
+    for (const socket of this.#upgraded) socket.destroy();
   }
 
   async close(): Promise<void> {
@@ -274,6 +337,38 @@ export class ScriptedNode {
     if (!snapshot) throw new Refusal("snapshot_not_found");
     if (this.info.damaged_snapshots?.includes(id)) throw new Refusal("snapshot_damaged");
     return snapshot;
+  }
+
+  #stream(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const [, , , machineId = "", kind = ""] = (request.url ?? "").split("/");
+    const reader = new OpeningReader();
+    this.#upgraded.add(socket);
+    socket.once("close", () => this.#upgraded.delete(socket));
+    socket.on("error", () => socket.destroy());
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: vivarium-stream\r\n\r\n",
+    );
+    const onData = (chunk: Buffer) => {
+      const opening = reader.push(chunk);
+      if (!opening) return;
+      socket.off("data", onData);
+      const call = { machineId, kind: kind as "tunnel", spec: opening.value as TerminalSpec };
+      this.#openStream(call, socket, opening.rest).catch((error: unknown) => {
+        const code = error instanceof Refusal ? error.code : "internal";
+        socket.end(encodeOpening({ code, message: (error as Error).message }));
+      });
+    };
+    socket.on("data", onData);
+    if (head.length > 0) onData(head);
+  }
+
+  async #openStream(call: StreamCall, socket: Duplex, rest: Buffer): Promise<void> {
+    if (this.#machine(call.machineId).state === "held") throw new Refusal("machine_held");
+    await this.onStream(call, () => {
+      const stream = new Stream(socket, call.kind, rest);
+      this.streams.push({ ...call, stream });
+      return stream;
+    });
   }
 
   async #guest(

@@ -19,6 +19,43 @@ create table api_keys (
   constraint api_keys_scoped_project_id_fkey FOREIGN KEY (scoped_project_id) REFERENCES projects(id)
 );
 
+create table attachments (
+  id text not null,
+  session_id text not null,
+  incarnation integer not null,
+  kind text not null,
+  lease_until timestamp(3) with time zone not null,
+  constraint attachments_kind_check CHECK ((kind = ANY (ARRAY['pty'::text, 'tunnel'::text]))),
+  constraint attachments_pkey PRIMARY KEY (id),
+  constraint attachments_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX attachments_lease ON public.attachments USING btree (lease_until);
+CREATE INDEX attachments_session ON public.attachments USING btree (session_id, incarnation);
+
+create table audit_log (
+  seq bigint not null,
+  id text not null,
+  org_id text not null,
+  session_id text,
+  at timestamp(3) with time zone not null,
+  actor_kind text not null,
+  actor_id text not null,
+  action text not null,
+  target text not null,
+  outcome text not null,
+  code text,
+  request_id text not null,
+  ip text not null,
+  meta jsonb not null,
+  constraint audit_log_id_check CHECK ((id ~ '^aud_[a-z0-9]{21}$'::text)),
+  constraint audit_log_id_key UNIQUE (id),
+  constraint audit_log_outcome_check CHECK ((outcome = ANY (ARRAY['pending'::text, 'ok'::text, 'error'::text]))),
+  constraint audit_log_pkey PRIMARY KEY (seq)
+);
+CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
+CREATE INDEX audit_log_org ON public.audit_log USING btree (org_id, at DESC, id DESC);
+CREATE INDEX audit_log_session ON public.audit_log USING btree (session_id, at DESC, id DESC) WHERE (session_id IS NOT NULL);
+
 create table checkpoints (
   id text not null,
   org_id text not null,
@@ -144,6 +181,7 @@ create table sessions (
   parent_session_id text,
   template_version text,
   baseline text,
+  busy_until timestamp(3) with time zone,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),

@@ -13,6 +13,8 @@ export interface Tables {
   checkpoints: CheckpointTable;
   template_names: TemplateNameTable;
   templates: TemplateTable;
+  attachments: AttachmentTable;
+  audit_log: AuditLogTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
@@ -104,6 +106,8 @@ export interface SessionTable {
   parent_session_id: string | null;
   template_version: string | null;
   baseline: string | null;
+  busy_until: Date | null;
+  may_keep_alive: Generated<boolean>;
 }
 
 export interface CheckpointTable {
@@ -143,6 +147,31 @@ export interface TemplateTable {
   size: string;
   baseline: string;
   no_sudo: boolean;
+}
+
+interface AttachmentTable {
+  id: string;
+  session_id: string;
+  incarnation: number;
+  kind: "pty" | "tunnel";
+  lease_until: Date;
+}
+
+export interface AuditLogTable {
+  seq: Generated<number>;
+  id: string;
+  org_id: string;
+  session_id: string | null;
+  at: Date;
+  actor_kind: string;
+  actor_id: string;
+  action: string;
+  target: string;
+  outcome: "pending" | "ok" | "error";
+  code: string | null;
+  request_id: string;
+  ip: string;
+  meta: Json<Record<string, unknown>>;
 }
 
 interface IdempotencyKeyTable {

@@ -1,6 +1,12 @@
 import { Agent, type IncomingMessage } from "node:http";
-import type { Readable } from "node:stream";
-import { FRAME, type Frame, FrameDecoder } from "@vivarium/contract/guest";
+import type { Duplex, Readable } from "node:stream";
+import {
+  FRAME,
+  type Frame,
+  FrameDecoder,
+  type TerminalSpec,
+  type TunnelSpec,
+} from "@vivarium/contract/guest";
 import {
   type ExecCall,
   MachineList,
@@ -14,6 +20,7 @@ import {
 import type { z } from "zod";
 import { NodeError, type NodeFailure } from "./node-error.ts";
 import { type Exchange, exchange, exchangeJson, readAll, readJson } from "./node-http.ts";
+import { openNodeStream } from "./node-stream.ts";
 
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
@@ -143,6 +150,17 @@ export class NodeClient {
 
   async guestFrames(machineId: string, call: GuestCall): Promise<AsyncIterable<Frame>> {
     return readFrames(await this.guest(machineId, call));
+  }
+
+  /** A terminal's frames, or the tunnel's bytes, both ways. */
+  async openStream(
+    machineId: string,
+    kind: "terminals" | "tunnel",
+    spec: TerminalSpec | TunnelSpec,
+    signal: AbortSignal,
+  ): Promise<Duplex> {
+    const path = `/v1/machines/${machineId}/${kind}`;
+    return await openNodeStream({ socketPath: this.#socketPath, path, spec, signal });
   }
 
   close(): void {

@@ -57,18 +57,22 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/sessions/batch/exec", { session_ids: ["a"], command: ["true"] }],
   ["GET /v1/no/such/path"],
 ];
+/** Of a request that is no upgrade they say no more than that: terminals/upgrade.test.ts asks properly. */
+const UPGRADES: typeof ENDPOINTS = [["GET /v1/sessions/:id/pty"], ["GET /v1/sessions/:id/tunnel"]];
 const BY_ID = ENDPOINTS.filter(([call]) => call.includes("/:"));
 
 test("the suite knows every endpoint of the server", async () => {
   const { body } = await control.ask("GET /v1/openapi.json");
-  const known = new Set(ENDPOINTS.map(([call]) => call.split("?")[0]?.replace(/:(\w+)/, "{$1}")));
+  const known = new Set(
+    [...ENDPOINTS, ...UPGRADES].map(([call]) => call.split("?")[0]?.replace(/:(\w+)/, "{$1}")),
+  );
   const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
   );
   expect(served.filter((call) => !known.has(call))).toEqual(["GET /v1/healthz"]);
 });
 
-describe.each(ENDPOINTS)("%s", (call, body) => {
+describe.each([...ENDPOINTS, ...UPGRADES])("%s", (call, body) => {
   const concrete = fill(call, randomId());
 
   test.each([
@@ -148,6 +152,7 @@ test("a suspended organisation reads what it has, and every write is forbidden",
   await eventually(async () => {
     expect((await control.ask("DELETE /v1/sessions/none", { key })).status).toBe(403);
   });
+  for (const [call] of UPGRADES) expect((await control.ask(fill(call, own), { key })).status).toBe(403);
   for (const [call, body] of ENDPOINTS) {
     const { status, body: answer } = await control.ask(fill(call, own), { key, body });
     const expected = /^GET .*no\/such/.test(call) ? 404 : call.startsWith("GET ") ? 200 : 403;

@@ -11,6 +11,8 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** The route answers without a credential. */
     isPublic?: boolean;
+    /** Although it is a GET. */
+    changesThings?: boolean;
   }
 }
 
@@ -38,7 +40,8 @@ const READS = new Set(["GET", "HEAD"]);
 /** A suspended organisation reads what it has and changes nothing (part 2, 1.1). After credential, path and method. */
 export function refuseWritesOfSuspended(server: FastifyInstance): void {
   server.addHook("onRequest", async (request) => {
-    if (!request.principal?.isSuspended || READS.has(request.method) || request.is404) return;
+    const isRead = READS.has(request.method) && !request.routeOptions.config?.changesThings;
+    if (!request.principal?.isSuspended || isRead || request.is404) return;
     throw new ApiError(
       "forbidden",
       "your organisation is suspended: it may read, and change nothing; ask who runs this service",

@@ -25,11 +25,19 @@ import {
   refuseUnusableHeaders,
   routeEverything,
 } from "./unroutable.ts";
+import { UPGRADE_OPTIONS, type Upgrades } from "./upgrades.ts";
 import { compileValidator } from "./validation.ts";
 
 export type Server = Awaited<ReturnType<typeof createServer>>;
 
-export async function createServer(deps: { authenticator: Authenticator; log: Log; version: string }) {
+interface ServerDeps {
+  authenticator: Authenticator;
+  upgrades: Upgrades;
+  log: Log;
+  version: string;
+}
+
+export async function createServer(deps: ServerDeps) {
   const server = fastify({
     loggerInstance: deps.log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: "request_id" }),
@@ -41,13 +49,16 @@ export async function createServer(deps: { authenticator: Authenticator; log: Lo
     bodyLimit: LIMITS.jsonBodyBytes,
     // How long headers may take is Node's to say; how slowly bodies may come is `giveUpSlowBodies`'.
     requestTimeout: 0,
-    http: NODE_SERVER_OPTIONS,
+    http: { ...NODE_SERVER_OPTIONS, ...UPGRADE_OPTIONS },
     clientErrorHandler: (error, socket) => answerBrokenRequest(deps, error, socket),
     routerOptions: { maxParamLength: LIMITS.headerBytes, querystringParser: parseQuery },
     frameworkErrors: (error, request, reply) => void answerUnroutable(deps, error, request, reply),
   }).withTypeProvider<ZodTypeProvider>();
 
   routeEverything(server.server);
+  deps.upgrades.listenTo(server.server);
+  // A server waits for its connections to end; nobody but us ends these.
+  server.addHook("preClose", () => deps.upgrades.close());
   server.setValidatorCompiler(compileValidator);
   // Records are built to their schema by typed code: checking them again would double the cost of a read.
   server.setSerializerCompiler(() => (answer) => JSON.stringify(answer));

@@ -2,7 +2,12 @@
  * Requests that Node would answer by itself with a bare status, or with silence. Those that name a method and a path go
  * the way of all others; those that are no HTTP get the same envelope, written by hand.
  */
-import { type IncomingMessage, type Server as NodeServer, ServerResponse, STATUS_CODES } from "node:http";
+import {
+  type IncomingMessage,
+  type Server as NodeServer,
+  type ServerResponse,
+  STATUS_CODES,
+} from "node:http";
 import type { Duplex } from "node:stream";
 import { LIMITS } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
@@ -12,6 +17,7 @@ import { TOO_SLOW } from "./body-pace.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
 import { timesSent } from "./times-sent.ts";
+import { responseOver } from "./upgrades.ts";
 
 type Connection = Duplex & { _httpMessage?: ServerResponse };
 
@@ -29,12 +35,7 @@ export const NODE_SERVER_OPTIONS = {
 export function routeEverything(nodeServer: NodeServer): void {
   nodeServer.on("checkExpectation", (request, response) => nodeServer.emit("request", request, response));
   nodeServer.on("connect", (request: IncomingMessage, socket: Connection) => {
-    socket.on("error", () => socket.destroy());
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket as Parameters<ServerResponse["assignSocket"]>[0]);
-    response.once("finish", () => socket.end());
-    nodeServer.emit("request", request, response);
+    nodeServer.emit("request", request, responseOver(socket, request));
   });
 }
 

@@ -15,6 +15,8 @@ export class Activity {
   #seen = new Map<string, Instant>();
   /** What is being written: readers of the row may still find the time before. */
   readonly #writing = new Set<Map<string, Instant>>();
+  /** Sessions whose last operation has ended since they were written down. */
+  readonly #released = new Set<string>();
   readonly #held = new Map<string, { count: number; writtenAt: number }>();
 
   constructor(deps: { db: Database; log: Log }) {
@@ -36,7 +38,10 @@ export class Activity {
       if (isOver) return;
       isOver = true;
       held.count -= 1;
-      if (held.count === 0) this.#held.delete(sessionId);
+      if (held.count === 0) {
+        this.#held.delete(sessionId);
+        this.#released.add(sessionId);
+      }
       this.touch(sessionId);
     };
   }
@@ -44,6 +49,11 @@ export class Activity {
   /** True when this process knows of activity that the row does not tell yet. */
   isUnwritten(sessionId: string): boolean {
     return this.#held.has(sessionId) || this.#unwritten(sessionId) !== undefined;
+  }
+
+  /** True while a guest operation of this process is in flight. */
+  isHeld(sessionId: string): boolean {
+    return this.#held.has(sessionId);
   }
 
   /** What is not written yet, for readers of the row in this process. */
@@ -59,13 +69,20 @@ export class Activity {
     this.#seen = new Map();
     this.#writing.add(seen);
     try {
-      await saveActivity(this.#deps.db, sightings(seen, now));
+      const sightings = [...seen].map(([id, at]) => ({ ...sighting(id, at, now), use: this.#useOf(id) }));
+      await saveActivity(this.#deps.db, sightings);
     } catch (err) {
       for (const [id, at] of seen) if (!this.#seen.has(id)) this.#seen.set(id, at);
       this.#deps.log.warn({ err }, "times of last activity could not be written yet");
     } finally {
       this.#writing.delete(seen);
     }
+  }
+
+  #useOf(sessionId: string): "busy" | "done" | undefined {
+    const wasReleased = this.#released.delete(sessionId);
+    if (this.isHeld(sessionId)) return "busy";
+    return wasReleased ? "done" : undefined;
   }
 
   /** The latest of them. */
@@ -93,6 +110,6 @@ function instant(): Instant {
   return { shown: new Date(), monotonicMs: performance.now() };
 }
 
-function sightings(seen: Map<string, Instant>, now: number) {
-  return [...seen].map(([id, { shown, monotonicMs }]) => ({ id, at: shown, ageMs: now - monotonicMs }));
+function sighting(id: string, { shown, monotonicMs }: Instant, now: number) {
+  return { id, at: shown, ageMs: now - monotonicMs };
 }

@@ -1,6 +1,13 @@
 import { SESSION_STATES, type SessionState } from "@vivarium/contract/api";
 import { describe, expect, test } from "vitest";
-import { type ClockEvent, type ClockRow, dueEvent, IDLE_GRACE_MS, nextDueAt } from "./clocks.ts";
+import {
+  type ClockEvent,
+  type ClockRow,
+  DETACH_GRACE_MS,
+  dueEvent,
+  IDLE_GRACE_MS,
+  nextDueAt,
+} from "./clocks.ts";
 import { decide } from "./state.ts";
 
 const MINUTE = 60_000;
@@ -21,6 +28,7 @@ function row(state: SessionState, more: Partial<ClockRow> = {}): ClockRow {
     max_lifetime_ms: null,
     idle_timeout_ms: null,
     paused_ttl_ms: 30 * DAY,
+    on_pty_detach: "pause",
     ...more,
   };
 }
@@ -63,6 +71,36 @@ const ALONE: [what: string, one: ClockRow, event: ClockEvent, dueMs: number][] =
     row("lifetime_expired", { paused_ttl_ms: HOUR, max_lifetime_ms: MINUTE }),
     "paused_ttl_exceeded",
     HOUR,
+  ],
+  [
+    "live: the last terminal has left",
+    row("live", { pty_until: at(HOUR) }),
+    "last_pty_detached_pause",
+    HOUR + DETACH_GRACE_MS,
+  ],
+  [
+    "live: the last terminal has left a session that ends then",
+    row("live", { pty_until: at(HOUR), on_pty_detach: "destroy" }),
+    "last_pty_detached_destroy",
+    HOUR + DETACH_GRACE_MS,
+  ],
+  [
+    "live: a tunnel outlasts the last terminal",
+    row("live", { pty_until: at(HOUR), tunnel_until: at(2 * HOUR) }),
+    "last_pty_detached_pause",
+    2 * HOUR + DETACH_GRACE_MS,
+  ],
+  [
+    "live: a command outlasts the last terminal",
+    row("live", { pty_until: at(HOUR), used_until: at(3 * HOUR) }),
+    "last_pty_detached_pause",
+    3 * HOUR + DETACH_GRACE_MS,
+  ],
+  [
+    "live: idle_timeout_ms counts from the last client's leave",
+    row("live", { idle_timeout_ms: MINUTE, tunnel_until: at(HOUR) }),
+    "idle_timeout",
+    HOUR + MINUTE + IDLE_GRACE_MS,
   ],
 ];
 
@@ -153,4 +191,22 @@ test("the next look is never after something is due", () => {
       }
     }
   }
+});
+
+describe("on_pty_detach", () => {
+  test("keep_live asks for nothing", () => {
+    const kept = row("live", { pty_until: at(0), on_pty_detach: "keep_live" });
+    expect(dueEvent(kept, at(HOUR))).toBeNull();
+  });
+
+  test("a tunnel alone is no terminal", () => {
+    expect(dueEvent(row("live", { tunnel_until: at(0) }), at(HOUR))).toBeNull();
+  });
+
+  test("comes after every other control, also one that passed later", () => {
+    const left = { pty_until: at(0), on_pty_detach: "destroy" };
+    expect(dueEvent(row("live", { ...left, idle_timeout_ms: MINUTE }), at(HOUR))).toBe("idle_timeout");
+    expect(dueEvent(row("live", { ...left, max_lifetime_ms: MINUTE }), at(HOUR))).toBe("max_lifetime");
+    expect(dueEvent(row("live", left), at(2 * DAY))).toBe("continuous_live_limit");
+  });
 });

@@ -7,6 +7,9 @@ import { LIMITS, type SessionEvent, type SessionState } from "@vivarium/contract
  */
 export const IDLE_GRACE_MS = 2_000;
 
+/** A client that comes right back, as after a network change, finds its session as it was. */
+export const DETACH_GRACE_MS = 1_000;
+
 /** What the deadlines of a session follow from. */
 export interface ClockRow {
   state: SessionState;
@@ -19,11 +22,23 @@ export interface ClockRow {
   max_lifetime_ms: number | null;
   idle_timeout_ms: number | null;
   paused_ttl_ms: number;
+  on_pty_detach: string;
+  /** When the last terminal, and the last tunnel, left or will count as gone; null or absent: there was none. */
+  pty_until?: Date | null;
+  tunnel_until?: Date | null;
+  /** Until then an operation in the guest is in flight. */
+  used_until?: Date | null;
 }
 
 export type ClockEvent = Extract<
   SessionEvent,
-  "max_lifetime" | "idle_timeout" | "continuous_live_limit" | "wake_at_reached" | "paused_ttl_exceeded"
+  | "max_lifetime"
+  | "idle_timeout"
+  | "continuous_live_limit"
+  | "wake_at_reached"
+  | "paused_ttl_exceeded"
+  | "last_pty_detached_pause"
+  | "last_pty_detached_destroy"
 >;
 
 interface Deadline {
@@ -31,11 +46,19 @@ interface Deadline {
   at: number;
 }
 
-/** The event of the deadline that passed first; the end of the lifetime comes before any other. */
+/**
+ * The event of the deadline that passed first; the end of the lifetime comes before any other, and the leave of the last
+ * terminal after all others.
+ */
 export function dueEvent(row: ClockRow, now: Date): ClockEvent | null {
   const due = deadlinesOf(row).filter(({ at }) => at <= now.getTime());
   if (due.some(({ event }) => event === "max_lifetime")) return "max_lifetime";
-  return earliest(due)?.event ?? null;
+  const before = due.filter(({ event }) => !isDetach(event));
+  return (earliest(before) ?? earliest(due))?.event ?? null;
+}
+
+function isDetach(event: ClockEvent): boolean {
+  return event === "last_pty_detached_pause" || event === "last_pty_detached_destroy";
 }
 
 /** When the next deadline can pass; null when none can. */
@@ -50,8 +73,9 @@ function deadlinesOf(row: ClockRow): Deadline[] {
     case "live":
       return [
         ...after("max_lifetime", row.created_at, row.max_lifetime_ms),
-        ...after("idle_timeout", row.last_active_at, row.idle_timeout_ms, IDLE_GRACE_MS),
+        ...after("idle_timeout", lastUsed(row), row.idle_timeout_ms, IDLE_GRACE_MS),
         ...after("continuous_live_limit", row.live_since, LIMITS.continuousLiveMs),
+        ...lastTerminalLeft(row),
       ];
     case "paused":
       return [
@@ -64,6 +88,27 @@ function deadlinesOf(row: ClockRow): Deadline[] {
     default:
       return [];
   }
+}
+
+/** Who is attached uses the session, also without a word. */
+function lastUsed({ last_active_at, pty_until, tunnel_until }: ClockRow): Date {
+  return latest(last_active_at, pty_until, tunnel_until);
+}
+
+/** Waits for what is in flight besides: commands, transfers, tunnels. */
+function lastTerminalLeft({
+  on_pty_detach: policy,
+  pty_until,
+  tunnel_until,
+  used_until,
+}: ClockRow): Deadline[] {
+  if (!pty_until || policy === "keep_live") return [];
+  const event = policy === "destroy" ? "last_pty_detached_destroy" : "last_pty_detached_pause";
+  return after(event, latest(pty_until, tunnel_until, used_until), DETACH_GRACE_MS);
+}
+
+function latest(first: Date, ...others: (Date | null | undefined)[]): Date {
+  return others.reduce<Date>((last, next) => (next && next > last ? next : last), first);
 }
 
 /** A negative time to live never ends. */

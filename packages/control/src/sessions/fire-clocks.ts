@@ -1,16 +1,24 @@
 /** Carries out deadlines that passed. Whoever looks does it, in any process, by the same operations that callers use. */
 import type { SessionEvent } from "@vivarium/contract/api";
+import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../http/api-error.ts";
+import type { Attachments } from "../terminals/attachments.ts";
 import { type ClockEvent, dueEvent, nextDueAt } from "./clocks.ts";
-import { claimDueSessions, type DueSession, saveDueAt, saveWakeAt } from "./deadlines-store.ts";
+import {
+  claimDueSessions,
+  type DueSession,
+  lockForClocks,
+  saveDueAt,
+  saveWakeAt,
+} from "./deadlines-store.ts";
 import { expirePaused } from "./expire.ts";
 import { captureSession, type PauseDeps } from "./pause-machine.ts";
 import { releaseSession } from "./release-session.ts";
 import { decide } from "./state.ts";
-import { saveMove } from "./store.ts";
+import { type SessionRow, saveMove } from "./store.ts";
 import { type WakeDeps, wakeSession } from "./wake.ts";
 
-export type ClockDeps = PauseDeps & WakeDeps & { requireDurablePause: boolean };
+export type ClockDeps = PauseDeps & WakeDeps & { attachments: Attachments; requireDurablePause: boolean };
 
 /** Work in hand at once; what is due beyond that waits for the next look. */
 const AT_ONCE = 32;
@@ -22,6 +30,7 @@ const WAKE_PATIENCE_MS = 600_000;
 export async function fireClocks(deps: ClockDeps): Promise<void> {
   // What this process knows of activity counts, also when a store that was away kept it from being written.
   await deps.activity.flush();
+  await deps.attachments.renew();
   const room = AT_ONCE - deps.operations.behindCount;
   if (room <= 0) return;
   for (const session of await claimDueSessions(deps.db, room, TAKEN_MS)) {
@@ -42,9 +51,9 @@ const FIRE: Record<ClockEvent, (deps: ClockDeps, session: DueSession) => Promise
     if (session.state === "paused") await expirePaused(deps, session);
     else await pauseBy(deps, session, "max_lifetime");
   },
-  idle_timeout: async (deps, session) => {
-    if (!deps.requireDurablePause) await pauseBy(deps, session, "idle_timeout");
-  },
+  idle_timeout: (deps, session) => pauseUnused(deps, session, "idle_timeout"),
+  last_pty_detached_pause: (deps, session) => pauseUnused(deps, session, "last_pty_detached_pause"),
+  last_pty_detached_destroy: destroyDetached,
   continuous_live_limit: (deps, session) => pauseBy(deps, session, "continuous_live_limit"),
   wake_at_reached: wakeBySchedule,
   paused_ttl_exceeded: endPaused,
@@ -52,6 +61,27 @@ const FIRE: Record<ClockEvent, (deps: ClockDeps, session: DueSession) => Promise
 
 async function pauseBy(deps: ClockDeps, session: DueSession, event: SessionEvent): Promise<void> {
   await captureSession(deps, session, { event });
+}
+
+/** Decided anew at the claim: a client may have come to another process meanwhile. */
+async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEvent): Promise<void> {
+  if (deps.requireDurablePause) return;
+  await captureSession(deps, session, { event }, (tx) => isStillDue(tx, session, event));
+}
+
+async function isStillDue(tx: Queries, session: DueSession, event: ClockEvent): Promise<boolean> {
+  const now = await lockForClocks(tx, session.id);
+  return now !== undefined && now.incarnation === session.incarnation && dueEvent(now, now.now) === event;
+}
+
+async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<void> {
+  const event = "last_pty_detached_destroy";
+  if (deps.activity.isHeld(session.id)) return;
+  const ended = await deps.db.transaction().execute(async (tx) => {
+    const move = decide(session, event);
+    return move && (await isStillDue(tx, session, event)) ? await saveMove(tx, session.id, move) : undefined;
+  });
+  if (ended) await release(deps, ended);
 }
 
 /** Interface: a refused wake is retried for ten minutes, then dropped (wire.md 4.8). */
@@ -82,9 +112,12 @@ async function putOffWake(deps: ClockDeps, session: DueSession, reason: ApiError
 async function endPaused(deps: ClockDeps, session: DueSession): Promise<void> {
   const move = decide(session, "paused_ttl_exceeded");
   const ended = move && (await saveMove(deps.db, session.id, move));
-  if (!ended) return;
-  deps.log.info({ session_id: session.id, end_reason: ended.end_reason }, "session destroyed");
-  deps.signals.moved(session.id);
+  if (ended) await release(deps, ended);
+}
+
+async function release(deps: ClockDeps, ended: SessionRow): Promise<void> {
+  deps.log.info({ session_id: ended.id, end_reason: ended.end_reason }, "session destroyed");
+  deps.signals.moved(ended.id);
   await releaseSession(deps, ended);
 }
 

@@ -3,7 +3,7 @@ import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
+import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -34,14 +34,20 @@ export interface Paused {
   timings: PauseTimings;
 }
 
-/** BUSY: the session moved under the decision, or something else holds it. */
+/** BUSY: the session moved under the decision, something else holds it, or the reason is gone by the time of the claim. */
 export async function captureSession(
   deps: PauseDeps,
   session: SessionRow,
   why: Pick<OperationInput, "event" | "wake_at">,
+  isStillDue?: (tx: Queries) => Promise<boolean>,
 ): Promise<Paused | typeof BUSY> {
   const input = { snapshot_id: `pau_${randomId()}`, ...why };
-  const claimed = await deps.operations.claim(session, "pause", input);
+  const claim = (db: Queries) => deps.operations.claim(session, "pause", input, db);
+  const claimed = isStillDue
+    ? await deps.db
+        .transaction()
+        .execute(async (tx) => ((await isStillDue(tx)) ? await claim(tx) : undefined))
+    : await claim(deps.db);
   if (!claimed) return BUSY;
   crashPoint("pause.intent");
   return await deps.operations.run(claimed, (op) => pauseMachine(deps, op));
@@ -83,9 +89,11 @@ async function saveState(deps: PauseDeps, op: Operation): Promise<SnapshotStatus
   }
 }
 
-/** An idle session is not paused under a guest operation that began after the decision. */
+/** A session that nobody uses is not paused under a guest operation that began after the decision. */
 function wasUsedMeanwhile({ activity }: PauseDeps, op: Operation): boolean {
-  return eventOf(op) === "idle_timeout" && !op.isTakenOver && activity.isUnwritten(op.session.id);
+  if (op.isTakenOver) return false;
+  if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session.id);
+  return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session.id);
 }
 
 async function commit(

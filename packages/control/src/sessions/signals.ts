@@ -8,16 +8,22 @@ export class SessionSignals {
     this.#emitter.emit(sessionId);
   }
 
+  /** Calls `listener` whenever the session moves, until the returned function is called. */
+  onMove(sessionId: string, listener: () => void): () => void {
+    this.#emitter.on(sessionId, listener);
+    return () => this.#emitter.off(sessionId, listener);
+  }
+
   /** Resolves when the session moves, or after `ms`. */
   waitForMove(sessionId: string, ms: number): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer);
-        this.#emitter.off(sessionId, done);
+        stopListening();
         resolve();
       };
       const timer = setTimeout(done, ms);
-      this.#emitter.on(sessionId, done);
+      const stopListening = this.onMove(sessionId, done);
     });
   }
 }

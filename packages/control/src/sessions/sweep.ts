@@ -45,6 +45,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
 
 /** Work of now and then. */
 export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
+  "forget past clients": (deps) => deps.attachments.forgetPast(),
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };

@@ -1,0 +1,145 @@
+/**
+ * WebSocket upgrades. A request for one takes the way of all requests, so that every refusal is an ordinary answer; only
+ * a route that accepts it takes the connection over.
+ */
+import { type IncomingMessage, type Server as NodeServer, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { LIMITS, WS_CLOSE } from "@vivarium/contract/api";
+import type { Log } from "@vivarium/kit/log";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type WebSocket, WebSocketServer } from "ws";
+import { ApiError } from "./api-error.ts";
+
+/** For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones. */
+export const UPGRADE_OPTIONS = { shouldUpgradeCallback: wantsWebSocket };
+
+const VERSION = "13";
+const KEY = /^[A-Za-z0-9+/]{22}==$/;
+/** How long a connection may take to end after its refusal, or its closing message, was sent. */
+const LINGER_MS = 2_000;
+
+export class Upgrades {
+  readonly #log: Log;
+  readonly #waiting = new WeakMap<IncomingMessage, { socket: Duplex; head: Buffer; requestId?: string }>();
+  readonly #open = new Set<WebSocket>();
+  readonly #webSockets = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: LIMITS.webSocketMessageBytes,
+  });
+  #isClosing = false;
+
+  constructor({ log }: { log: Log }) {
+    this.#log = log;
+    this.#webSockets.on("headers", (headers, request) => {
+      const requestId = this.#waiting.get(request)?.requestId;
+      if (requestId !== undefined) headers.push(`X-Request-Id: ${requestId}`);
+    });
+  }
+
+  /** Hands upgrades to the server's `request` event, with a response over the connection that Node let go of. */
+  listenTo(nodeServer: NodeServer): void {
+    nodeServer.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      this.#waiting.set(request, { socket, head });
+      nodeServer.emit("request", request, responseOver(socket, request));
+    });
+  }
+
+  /** The syntax of an upgrade: checked with the query, before anything is looked up (wire.md 1.5). */
+  check(request: FastifyRequest, reply: FastifyReply): void {
+    const { headers } = request.raw;
+    if (!this.#waiting.has(request.raw)) {
+      throw new ApiError(
+        "validation",
+        "Upgrade: this path is for WebSockets; send `Connection: Upgrade` and `Upgrade: websocket`",
+      );
+    }
+    if (headers["sec-websocket-version"] !== VERSION) {
+      void reply.header("sec-websocket-version", VERSION);
+      throw new ApiError("validation", `Sec-WebSocket-Version: must be ${VERSION}`);
+    }
+    if (!KEY.test(headers["sec-websocket-key"] ?? "")) {
+      throw new ApiError("validation", "Sec-WebSocket-Key: must be 16 bytes in base64");
+    }
+    if (headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0") {
+      throw new ApiError("validation", "request body: an upgrade has none");
+    }
+  }
+
+  /** Answers 101. From here on the connection is a WebSocket; throws when the client has left. */
+  async accept(request: FastifyRequest, reply: FastifyReply): Promise<WebSocket> {
+    const waiting = this.#waiting.get(request.raw);
+    if (!waiting || waiting.socket.destroyed || this.#isClosing) throw clientLeft();
+    waiting.requestId = request.id;
+    // None is negotiated: what the client offers is as good as not sent.
+    delete request.raw.headers["sec-websocket-protocol"];
+    reply.hijack();
+    reply.raw.detachSocket(waiting.socket as Socket);
+    const webSocket = await this.#handshake(request.raw, waiting);
+    this.#keep(webSocket);
+    request.log.info({ route: request.routeOptions.url, status: 101 }, "upgraded");
+    return webSocket;
+  }
+
+  /** For shutdown: says goodbye to everybody, and cuts off who does not answer. */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    const all = [...this.#open];
+    for (const webSocket of all) webSocket.close(WS_CLOSE.goingAway, "the server is shutting down");
+    const late = setTimeout(() => {
+      for (const webSocket of all) webSocket.terminate();
+    }, LINGER_MS);
+    await Promise.all(all.map(closed));
+    clearTimeout(late);
+  }
+
+  #handshake(request: IncomingMessage, { socket, head }: { socket: Duplex; head: Buffer }) {
+    return new Promise<WebSocket>((resolve, reject) => {
+      const onClose = () => reject(clientLeft());
+      socket.once("close", onClose);
+      this.#webSockets.handleUpgrade(request, socket, head, (webSocket) => {
+        socket.off("close", onClose);
+        resolve(webSocket);
+      });
+    });
+  }
+
+  #keep(webSocket: WebSocket): void {
+    this.#open.add(webSocket);
+    // What the peer breaks closes its own connection, with the code that says why.
+    webSocket.on("error", (err) => this.#log.debug({ err }, "a WebSocket failed"));
+    webSocket.once("close", () => this.#open.delete(webSocket));
+  }
+}
+
+/** An ordinary response over a connection that Node has let go of; the connection ends with it. */
+export function responseOver(socket: Duplex, request: IncomingMessage): ServerResponse {
+  socket.on("error", () => socket.destroy());
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket as Socket);
+  response.once("finish", () => {
+    // What the client sent ahead is read and dropped: a reset could overtake the answer.
+    socket.resume();
+    socket.end();
+    setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  });
+  return response;
+}
+
+function wantsWebSocket({ method, headers }: IncomingMessage): boolean {
+  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket";
+}
+
+function clientLeft(): Error {
+  return new Error("the client left before its connection was upgraded");
+}
+
+function closed(webSocket: WebSocket): Promise<void> {
+  return new Promise((resolve) => {
+    if (webSocket.readyState === webSocket.CLOSED) resolve();
+    else webSocket.once("close", () => resolve());
+  });
+}

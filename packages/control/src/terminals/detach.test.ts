@@ -1,0 +1,293 @@
+/** What becomes of a session when its clients leave (interface "States and transitions", wire.md 4.5 and 8.2). */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type App, createApp } from "../app.ts";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
+import { withMortal } from "../mortal-control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+import { DETACH_GRACE_MS } from "../sessions/clocks.ts";
+import { TestClock } from "../test-clock.test-support.ts";
+import { Client, connect, openPty, streamOf } from "./client.test-support.ts";
+
+let control: Control;
+let clock: TestClock;
+let snapshots: string[] = [];
+beforeAll(async () => {
+  control = await startControl();
+  clock = await TestClock.install(control.sql);
+  await control.app.server.listen({ host: "127.0.0.1", port: 0 });
+});
+afterEach(async () => {
+  countPauses();
+  control.node.onExec = (_call, output) => output().exit();
+  await control.destroyAll();
+});
+afterAll(() => control.close());
+
+function countPauses(): void {
+  snapshots = [];
+  control.node.onSnapshot = (id) => void snapshots.push(id);
+}
+
+const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
+/** Time in which a policy would have been applied, were it to be. */
+const graceAndMore = () => new Promise((resolve) => setTimeout(resolve, DETACH_GRACE_MS + 700));
+const openTunnel = (id: string) => connect(control, `/v1/sessions/${id}/tunnel`).opened();
+const leave = async (client: Client) => {
+  client.webSocket.close();
+  await client.closed;
+};
+async function endedRows(id: string) {
+  const { body } = await control.ask("GET /v1/sessions?state=ended&limit=500");
+  return body.sessions.filter((one: { session_id: string }) => one.session_id === id);
+}
+
+describe("when the last terminal's client leaves", () => {
+  test.each([
+    ["closes", (client: Client) => client.webSocket.close()],
+    ["vanishes", (client: Client) => client.webSocket.terminate()],
+  ])("by default the session is paused; the client %s", async (_how, go) => {
+    countPauses();
+    const id = await control.createLive();
+    go(await openPty(control, id));
+    await control.until(id, "paused");
+    expect(snapshots).toHaveLength(1);
+  });
+
+  test("exit of the program is a leave", async () => {
+    const id = await control.createLive({ on_pty_detach: "pause" });
+    const client = await openPty(control, id);
+    (await streamOf(control, id)).stream.exit(0);
+    expect(await client.closed).toBe(1000);
+    await control.until(id, "paused");
+  });
+
+  test("an error of the machine's side is a leave", async () => {
+    const id = await control.createLive({ on_pty_detach: "pause" });
+    const client = await openPty(control, id);
+    (await streamOf(control, id)).stream.socket.destroy();
+    expect(await client.closed).toBe(1011);
+    await control.until(id, "paused");
+  });
+
+  test("with destroy the session ends, with a history row that says so", async () => {
+    const id = await control.createLive({ on_pty_detach: "destroy" });
+    await leave(await openPty(control, id));
+    await eventually(async () => expect(await endedRows(id)).toHaveLength(1));
+    expect((await endedRows(id))[0]).toMatchObject({ state: "ended", end_reason: "on_detach_destroy" });
+    expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404);
+    await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
+  });
+
+  test("with keep_live nothing happens", async () => {
+    const id = await control.createLive({ on_pty_detach: "keep_live" });
+    await leave(await openPty(control, id));
+    await graceAndMore();
+    expect((await read(id)).state).toBe("live");
+  });
+});
+
+test("the policy waits for the last of several clients", async () => {
+  const id = await control.createLive();
+  const [first, second] = [await openPty(control, id), await openPty(control, id)];
+  await leave(first);
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+  await leave(second);
+  await control.until(id, "paused");
+});
+
+test("a client that attaches again before the policy was applied cancels it", async () => {
+  const id = await control.createLive({ on_pty_detach: "destroy" });
+  await leave(await openPty(control, id));
+  const again = await openPty(control, id);
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+  await leave(again);
+  await eventually(async () => expect((await endedRows(id))[0]?.end_reason).toBe("on_detach_destroy"));
+});
+
+test("a client that was refused is none", async () => {
+  const id = await control.createLive();
+  control.node.onStream = () => {
+    throw new Refusal("terminal_limit");
+  };
+  await expect(openPty(control, id)).rejects.toThrow("429");
+  control.node.onStream = (_call, accept) => void accept();
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+});
+
+test("a session that was never attached to keeps its life, and so does one with tunnels only", async () => {
+  const id = await control.createLive({ on_pty_detach: "destroy" });
+  await control.exec(id);
+  await leave(await openTunnel(id));
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+});
+
+test("the policy waits for a command in flight", async () => {
+  const id = await control.createLive();
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+  control.node.onExec = async (_call, output) => {
+    const running = output();
+    await ended;
+    running.exit();
+  };
+  const client = await openPty(control, id);
+  const ran = control.exec(id);
+  await eventually(() => expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-1`));
+  await leave(client);
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+  end();
+  expect((await ran).status).toBe(200);
+  await control.until(id, "paused");
+}, 15_000);
+
+test("the policy waits for a tunnel", async () => {
+  const id = await control.createLive();
+  const [terminal, tunnel] = [await openPty(control, id), await openTunnel(id)];
+  await leave(terminal);
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+  await leave(tunnel);
+  await control.until(id, "paused");
+});
+
+test("it applies once: a session that is woken afterwards stays awake", async () => {
+  countPauses();
+  const id = await control.createLive();
+  await leave(await openPty(control, id));
+  await control.until(id, "paused");
+  await control.exec(id);
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+  await leave(await openPty(control, id));
+  await control.until(id, "paused");
+  expect(snapshots).toHaveLength(2);
+});
+
+test("a pause that the disk refuses is tried again", async () => {
+  const id = await control.createLive();
+  control.node.onSnapshot = () => {
+    throw new Refusal("disk_pressure");
+  };
+  await leave(await openPty(control, id));
+  await graceAndMore();
+  expect((await read(id)).state).toBe("live");
+  countPauses();
+  await clock.advance(15_000);
+  await control.until(id, "paused");
+});
+
+test("33 clients that come and go at once bring about one pause, and so does the next storm", async () => {
+  countPauses();
+  const id = await control.createLive();
+  for (const pauses of [1, 2]) {
+    await Promise.all(
+      Array.from({ length: 33 }, async (_, n) => {
+        const client = await openPty(control, id);
+        client.send(1, "x");
+        if (n % 2 === 0) await leave(client);
+        else client.webSocket.terminate();
+      }),
+    );
+    await control.until(id, "paused");
+    await graceAndMore();
+    expect(snapshots).toHaveLength(pauses);
+  }
+}, 30_000);
+
+test("33 clients that come and go at once end a session once", async () => {
+  const id = await control.createLive({ on_pty_detach: "destroy" });
+  await Promise.all(Array.from({ length: 33 }, async () => leave(await openPty(control, id))));
+  await eventually(async () => expect(await endedRows(id)).toHaveLength(1));
+});
+
+describe("an attached client", () => {
+  test.each(["pty", "tunnel"])(
+    "of a %s keeps its session from being idle, also without a word",
+    async (kind) => {
+      const id = await control.createLive({ idle_timeout_ms: 60_000, on_pty_detach: "keep_live" });
+      const client = kind === "pty" ? await openPty(control, id) : await openTunnel(id);
+      for (let n = 0; n < 5; n++) {
+        await clock.advance(60_000);
+        await new Promise((resolve) => setTimeout(resolve, 150));
+        expect((await read(id)).state).toBe("live");
+      }
+      await leave(client);
+    },
+  );
+
+  test("once gone, leaves it to the idle timeout, which counts from then on", async () => {
+    const id = await control.createLive({ idle_timeout_ms: 1_000, on_pty_detach: "keep_live" });
+    const client = await openTunnel(id);
+    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    expect((await read(id)).state).toBe("live");
+    await leave(client);
+    await control.until(id, "paused");
+  }, 15_000);
+
+  test("does not hold off the end of the lifetime", async () => {
+    const id = await control.createLive({ max_lifetime_ms: 3_600_000, on_pty_detach: "destroy" });
+    const client = await openPty(control, id);
+    await clock.advance(3_600_000);
+    await control.until(id, "lifetime_expired");
+    expect(await client.closed).toBe(1001);
+    await graceAndMore();
+    expect((await read(id)).state).toBe("lifetime_expired");
+  });
+});
+
+describe("with another process on the same database", () => {
+  let other: App;
+  beforeAll(async () => {
+    other = await createApp(control.settings, silentLog);
+    other.startSweeps();
+  });
+  afterAll(() => other.close());
+
+  test("clients of either count", async () => {
+    countPauses();
+    const address = await other.server.listen({ host: "127.0.0.1", port: 0 });
+    const id = await control.createLive({ idle_timeout_ms: 60_000 });
+    const here = await openPty(control, id);
+    const there = await new Client(
+      `${address.replace("http", "ws")}/v1/sessions/${id}/pty`,
+      control.key,
+    ).opened();
+    await leave(here);
+    await clock.advance(300_000);
+    await graceAndMore();
+    expect((await read(id)).state).toBe("live");
+    await leave(there);
+    await control.until(id, "paused");
+    expect(snapshots).toHaveLength(1);
+  });
+});
+
+test("the death of the process that served the last client is its leave", async () => {
+  countPauses();
+  const id = await control.createLive();
+  await withMortal(control, "", async (mortal) => {
+    const client = await new Client(`ws://${mortal.host}/v1/sessions/${id}/pty`, control.key).opened();
+    mortal.kill();
+    await client.closed;
+    await graceAndMore();
+    expect((await read(id)).state).toBe("live");
+  });
+  await eventually(async () => expect((await read(id)).state).toBe("paused"), 25_000);
+  expect(snapshots).toHaveLength(1);
+}, 60_000);
+
+test("a shutdown says goodbye with 1001, and the policy applies all the same", async () => {
+  const ending = await createApp(control.settings, silentLog);
+  const address = await ending.server.listen({ host: "127.0.0.1", port: 0 });
+  const id = await control.createLive();
+  const url = `${address.replace("http", "ws")}/v1/sessions/${id}/pty`;
+  const client = await new Client(url, control.key).opened();
+  await ending.close();
+  expect(await client.closed).toBe(1001);
+  await control.until(id, "paused");
+});

@@ -1,0 +1,103 @@
+/** WebSocket messages of a terminal ↔ frames of the agent (interface "Terminal frames", wire.md 8.2). */
+import { LIMITS, PTY_FRAME, WS_CLOSE } from "@vivarium/contract/api";
+import {
+  encodeTerminalFrame,
+  GUEST_LIMITS,
+  TERMINAL_FRAME,
+  TerminalFrameDecoder,
+} from "@vivarium/contract/guest";
+
+/** How one kind of connection looks to its client and to the machine. */
+export interface Protocol {
+  /** What the machine gets of one message. */
+  toGuest(message: Buffer): Buffer[];
+  /** What the client gets of a piece of the stream, and the code to close with when that was the last of it. */
+  toClient(chunk: Buffer): { messages: Buffer[]; closeCode?: number };
+  /** A last message for a stream that broke off. */
+  failure(text: string): Buffer | undefined;
+  /** Whether the stream may end without saying so. */
+  readonly endsSilently: boolean;
+}
+
+const MAX_SIGNAL = 31;
+
+/** Frames for the guest. What is empty, unknown or malformed is ignored. */
+export function framesOfMessage(message: Buffer): Buffer[] {
+  const type = message[0];
+  const payload = message.subarray(1);
+  if (type === PTY_FRAME.data) {
+    return pieces(payload, GUEST_LIMITS.framePayloadBytes).map((piece) =>
+      encodeTerminalFrame(TERMINAL_FRAME.data, piece),
+    );
+  }
+  if (type === PTY_FRAME.resize && isSize(payload))
+    return [encodeTerminalFrame(TERMINAL_FRAME.resize, payload)];
+  if (type === PTY_FRAME.signal && isSignal(payload))
+    return [encodeTerminalFrame(TERMINAL_FRAME.signal, payload)];
+  return [];
+}
+
+function isSize(payload: Buffer): boolean {
+  return payload.length === 4 && payload.readUInt16BE(0) > 0 && payload.readUInt16BE(2) > 0;
+}
+
+function isSignal(payload: Buffer): boolean {
+  const number = payload[0] ?? 0;
+  return payload.length === 1 && number >= 1 && number <= MAX_SIGNAL;
+}
+
+export class TerminalProtocol implements Protocol {
+  readonly endsSilently = false;
+  readonly #frames = new TerminalFrameDecoder();
+  /** Set once the program has ended. */
+  exitCode: number | undefined;
+
+  toGuest(message: Buffer): Buffer[] {
+    return framesOfMessage(message);
+  }
+
+  toClient(chunk: Buffer): { messages: Buffer[]; closeCode?: number } {
+    const messages: Buffer[] = [];
+    for (const { type, payload } of this.#frames.push(chunk)) {
+      if (type === TERMINAL_FRAME.data) {
+        // The type byte counts as well.
+        for (const piece of pieces(payload, LIMITS.terminalDataBytes - 1))
+          messages.push(messageOf(PTY_FRAME.data, piece));
+      } else if (type === TERMINAL_FRAME.exit) {
+        this.exitCode = exitCodeOf(payload);
+        return { messages: [...messages, messageOf(PTY_FRAME.exit, payload)], closeCode: WS_CLOSE.normal };
+      } else if (type === TERMINAL_FRAME.error) {
+        return { messages: [...messages, messageOf(PTY_FRAME.error, payload)], closeCode: WS_CLOSE.internal };
+      }
+    }
+    return { messages };
+  }
+
+  failure(text: string): Buffer {
+    return messageOf(PTY_FRAME.error, Buffer.from(text));
+  }
+}
+
+/** Raw bytes in messages of any size. */
+export const TUNNEL_PROTOCOL: Protocol = {
+  endsSilently: true,
+  toGuest: (message) => (message.length > 0 ? [message] : []),
+  toClient: (chunk) => ({ messages: pieces(chunk, LIMITS.terminalDataBytes) }),
+  failure: () => undefined,
+};
+
+function messageOf(type: number, payload: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(type), payload]);
+}
+
+function exitCodeOf(payload: Buffer): number {
+  if (payload.length !== 4) throw new Error(`an exit frame of ${payload.length} bytes`);
+  return payload.readInt32BE(0);
+}
+
+function pieces(bytes: Buffer, maxBytes: number): Buffer[] {
+  const cut: Buffer[] = [];
+  for (let start = 0; start < bytes.length; start += maxBytes)
+    cut.push(bytes.subarray(start, start + maxBytes));
+  return cut;
+}

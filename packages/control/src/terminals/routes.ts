@@ -1,0 +1,146 @@
+import { PtyQuery } from "@vivarium/contract/api";
+import type { TerminalSpec } from "@vivarium/contract/guest";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { WebSocket } from "ws";
+import { z } from "zod";
+import { scopeOf } from "../access/principal.ts";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import { keepAlive } from "../http/keep-alive.ts";
+import type { Server } from "../http/server.ts";
+import { clientGone } from "../http/sse.ts";
+import type { Upgrades } from "../http/upgrades.ts";
+import { SessionParams } from "../sessions/routes.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { type AttachDeps, attach } from "./attach.ts";
+import type { AttachmentKind } from "./attachments-store.ts";
+import { type Protocol, TerminalProtocol, TUNNEL_PROTOCOL } from "./messages.ts";
+import { type RelayDeps, relay } from "./relay.ts";
+
+type TerminalRouteDeps = AttachDeps & RelayDeps & { upgrades: Upgrades };
+
+const tags = ["Terminals"];
+const answers = {
+  101: z.void().meta({ description: "The connection is a WebSocket from here on" }),
+  ...errorAnswers("forbidden", "not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
+};
+
+export function addTerminalRoutes(server: Server, deps: TerminalRouteDeps): void {
+  server.get(
+    "/v1/sessions/:id/pty",
+    {
+      schema: {
+        operationId: "openTerminal",
+        summary: "Open a terminal over a WebSocket",
+        description: PTY_FRAMES,
+        tags,
+        params: SessionParams,
+        querystring: PtyQuery,
+        response: answers,
+      },
+      preValidation: async (request) => takeOneWord(request.query),
+      config: { changesThings: true },
+      preHandler: async (request, reply) => deps.upgrades.check(request, reply),
+    },
+    async (request, reply) => {
+      const { params, query } = request;
+      const spec = (session: SessionRow) => terminalSpec(session, query);
+      await serve(
+        deps,
+        { request, reply },
+        { sessionId: params.id, kind: "pty", spec },
+        new TerminalProtocol(),
+      );
+      return reply;
+    },
+  );
+  server.get(
+    "/v1/sessions/:id/tunnel",
+    {
+      schema: {
+        operationId: "openTunnel",
+        summary: "Reach the session's SSH server over a WebSocket",
+        description:
+          "Binary messages carry raw SSH bytes, without any framing; meant for an SSH client's proxy command.",
+        tags,
+        params: SessionParams,
+        response: answers,
+      },
+      config: { changesThings: true },
+      preHandler: async (request, reply) => deps.upgrades.check(request, reply),
+    },
+    async (request, reply) => {
+      const spec = (session: SessionRow) => ({ env: guestEnv(session) });
+      const input = { sessionId: request.params.id, kind: "tunnel" as const, spec };
+      await serve(deps, { request, reply }, input, TUNNEL_PROTOCOL);
+      return reply;
+    },
+  );
+}
+
+/** Whatever fails before the upgrade is an ordinary answer; afterwards a closing code. */
+async function serve(
+  deps: TerminalRouteDeps,
+  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
+  input: { sessionId: string; kind: AttachmentKind; spec: Parameters<typeof attach>[2]["spec"] },
+  protocol: Protocol,
+): Promise<void> {
+  const attached = await attach(deps, scopeOf(principalOf(request)), { ...input, signal: clientGone(reply) });
+  try {
+    const webSocket = await acceptOrLeave(deps, request, reply);
+    if (!webSocket) return;
+    keepAlive(webSocket);
+    await relay(deps, attached, webSocket, protocol);
+  } catch (err) {
+    request.log.error({ err }, "a terminal or tunnel failed");
+  } finally {
+    attached.stream.destroy();
+    attached.leave();
+  }
+}
+
+/** Undefined when the client left: then nobody reads an answer. */
+async function acceptOrLeave(
+  { upgrades }: TerminalRouteDeps,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<WebSocket | undefined> {
+  try {
+    return await upgrades.accept(request, reply);
+  } catch (err) {
+    request.log.info({ err }, "the client left before its connection was upgraded");
+    return undefined;
+  }
+}
+
+function terminalSpec(session: SessionRow, query: PtyQuery): TerminalSpec {
+  const { rows, cols, term, colorterm, cmd, cwd, terminal } = query;
+  return {
+    ...(cmd && { argv: cmd }),
+    ...(cwd != null && { cwd }),
+    env: { ...guestEnv(session), TERM: term, ...(colorterm !== undefined && { COLORTERM: colorterm }) },
+    rows,
+    cols,
+    ...(terminal !== undefined && { name: terminal }),
+  };
+}
+
+function guestEnv(session: SessionRow): Record<string, string> {
+  return { VIVARIUM_SESSION_ID: session.id, ...session.env };
+}
+
+/** `cmd` is repeated, one word each; a single one is a list as well. */
+function takeOneWord(query: unknown): void {
+  const words = query as { cmd?: string | string[] };
+  if (typeof words.cmd === "string") words.cmd = [words.cmd];
+}
+
+const PTY_FRAMES = `Binary messages: one byte type, then the payload.
+
+| Type | Direction | Payload |
+|---|---|---|
+| \`0x01\` data | both | bytes |
+| \`0x02\` resize | to the session | rows, columns: 16 bits each, big-endian |
+| \`0x03\` signal | to the session | one byte, 1 to 31 |
+| \`0x05\` exit | to the client | exit code, 32 bits, big-endian; the last message, then the connection closes with 1000 |
+| \`0x06\` error | to the client | UTF-8 text; then the connection closes with 1011 |`;

@@ -1,0 +1,283 @@
+/** The handshake of both WebSocket endpoints (wire.md 8.1): every refusal is an ordinary answer, before the upgrade. */
+import { connect as connectTcp } from "node:net";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+import { addressOf, connect, openPty, refused, streamOf } from "./client.test-support.ts";
+
+let control: Control;
+let id: string;
+beforeAll(async () => {
+  control = await startControl();
+  await control.app.server.listen({ host: "127.0.0.1", port: 0 });
+  id = await control.createLive({ on_pty_detach: "keep_live" });
+});
+afterEach(() => {
+  control.node.onStart = () => {};
+  control.node.onStream = (_call, accept) => void accept();
+});
+afterAll(() => control.close());
+
+const UNKNOWN = "b".repeat(21);
+
+describe.each(["pty", "tunnel"])("GET …/%s", (kind) => {
+  const path = (session = id) => `/v1/sessions/${session}/${kind}`;
+
+  test("answers 101 with the request id, and negotiates neither subprotocol nor extension", async () => {
+    const client = connect(control, path(), {
+      headers: { "x-request-id": "mine-1" },
+      protocols: ["tty", "other"],
+    });
+    client.webSocket.on("error", () => {});
+    await eventually(() => expect(client.responseHeaders["x-request-id"]).toBe("mine-1"));
+    expect(client.responseHeaders).not.toHaveProperty("sec-websocket-protocol");
+    expect(client.responseHeaders).not.toHaveProperty("sec-websocket-extensions");
+    client.webSocket.terminate();
+  });
+
+  test.each([
+    ["without a credential", { key: null }, 401, "unauthenticated"],
+    ["with an unknown credential", { key: `viv_${"x".repeat(40)}` }, 401, "unauthenticated"],
+  ])("%s is refused before anything else", async (_title, options, status, code) => {
+    const answer = await refused(control, path(UNKNOWN), options);
+    expect([answer.status, answer.body.code]).toEqual([status, code]);
+  });
+
+  test("is not there for another organisation, and not for a session that is gone", async () => {
+    const foreign = await refused(control, path(), { key: await control.addKey() });
+    const unknown = await refused(control, path(UNKNOWN));
+    expect([foreign.status, foreign.body]).toEqual([unknown.status, unknown.body]);
+    expect([unknown.status, unknown.body.code]).toEqual([404, "not_found"]);
+  });
+
+  test("a refusal is an envelope with its length and its request id, and ends the connection", async () => {
+    const { headers, body } = await refused(control, path(UNKNOWN), {
+      headers: { "x-request-id": "mine-2" },
+    });
+    expect(headers).toMatchObject({
+      "content-type": "application/json; charset=utf-8",
+      "content-length": String(JSON.stringify(body).length),
+      connection: "close",
+      "x-request-id": "mine-2",
+    });
+  });
+
+  test("a plain GET is 400", async () => {
+    const answer = await control.ask(`GET ${path()}`);
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.body.error).toMatch(/^Upgrade: /);
+  });
+
+  test("a request for another protocol is 400", async () => {
+    const answer = await refused(control, path(), { headers: { upgrade: "h2c" } });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+  });
+
+  test.each(["8", "12", "14", undefined])("version %s is 400 and told that 13 is meant", async (version) => {
+    const answer = await refused(control, path(), { headers: { "sec-websocket-version": version } });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.headers["sec-websocket-version"]).toBe("13");
+  });
+
+  test.each(["", "short", undefined])("the key %j is 400", async (key) => {
+    const answer = await refused(control, path(), { headers: { "sec-websocket-key": key } });
+    expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+    expect(answer.body.error).toMatch(/^Sec-WebSocket-Key: /);
+  });
+
+  test("another method is 405", async () => {
+    const answer = await control.ask(`POST ${path()}`);
+    expect([answer.status, answer.headers.allow]).toEqual([405, "GET"]);
+  });
+
+  test("syntax is looked at before the session", async () => {
+    const answer = await refused(control, path(UNKNOWN), { headers: { "sec-websocket-version": "12" } });
+    expect(answer.status).toBe(400);
+  });
+
+  test("a session that has failed is 409", async () => {
+    control.node.onStart = () => {
+      throw new Refusal("internal");
+    };
+    const failed = await control.create();
+    await control.until(failed, "failed");
+    const answer = await refused(control, path(failed));
+    expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
+  });
+
+  test("a paused session is woken inside the handshake", async () => {
+    const paused = await control.createLive({ on_pty_detach: "keep_live" });
+    await control.ask(`POST /v1/sessions/${paused}/pause`);
+    const client = await connect(control, path(paused)).opened();
+    expect((await control.ask(`GET /v1/sessions/${paused}`)).body.state).toBe("live");
+    expect((await streamOf(control, paused)).machineId).toBe(`${paused}-2`);
+    client.webSocket.terminate();
+  });
+
+  test("a wake that the ceiling refuses is 429, and the session stays paused", async () => {
+    const key = await control.addKey({ ceiling: 1 });
+    const paused = await control.createLive({}, key);
+    await control.ask(`POST /v1/sessions/${paused}/pause`, { key });
+    await control.createLive({}, key);
+    const answer = await refused(control, path(paused), { key });
+    expect([answer.status, answer.body.code]).toEqual([429, "key_concurrency_exceeded"]);
+    expect(answer.headers["retry-after"]).toBe("5");
+    expect((await control.ask(`GET /v1/sessions/${paused}`, { key })).body.state).toBe("paused");
+  });
+
+  test("a wake that the disk gate refuses is 503", async () => {
+    const paused = await control.createLive();
+    await control.ask(`POST /v1/sessions/${paused}/pause`);
+    control.node.onStart = () => {
+      throw new Refusal("disk_pressure");
+    };
+    const answer = await refused(control, path(paused));
+    expect([answer.status, answer.body.code]).toEqual([503, "node_disk_pressure"]);
+  });
+
+  test("a machine that does not answer is 503, a node that breaks off 502", async () => {
+    control.node.onStream = () => {
+      throw new Refusal("agent_unavailable");
+    };
+    const silent = await refused(control, path());
+    expect([silent.status, silent.body.code]).toEqual([503, "session_unavailable"]);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    control.node.onStream = () => promise;
+    const broken = refused(control, path());
+    await eventually(() => expect(control.node.upgradedCount).toBeGreaterThan(0));
+    control.node.cutStreams();
+    resolve();
+    const answer = await broken;
+    expect([answer.status, answer.body.code]).toEqual([502, "bad_gateway"]);
+  });
+
+  test("a machine that gave way under the attach is followed", async () => {
+    const moving = await control.createLive({ on_pty_detach: "keep_live" });
+    let refusals = 0;
+    control.node.onStream = async (_call, accept) => {
+      if (refusals++ > 0) return void accept();
+      await control.ask(`POST /v1/sessions/${moving}/pause`);
+      throw new Refusal("machine_gone");
+    };
+    const client = await connect(control, path(moving)).opened();
+    expect((await streamOf(control, moving)).machineId).toBe(`${moving}-2`);
+    client.webSocket.terminate();
+  });
+});
+
+test.each([
+  ["rows=0", "rows"],
+  ["rows=1001", "rows"],
+  ["cols=0", "cols"],
+  ["cols=65535", "cols"],
+  ["rows=2.5", "rows"],
+  ["rows=", "rows"],
+  ["cols=x", "cols"],
+  ["rows=24&rows=24", "rows"],
+  ["term=a%20b", "term"],
+  [`term=${"x".repeat(65)}`, "term"],
+  ["colorterm=", "colorterm"],
+  ["cmd=", "cmd"],
+  ["cmd=ls&cmd=%00", "cmd"],
+  ["terminal=Main", "terminal"],
+  ["rows=%ff", "rows"],
+])("pty?%s is 400 and names the parameter", async (query, field) => {
+  const answer = await refused(control, `/v1/sessions/${UNKNOWN}/pty?${query}`);
+  expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
+  expect(answer.body.error.startsWith(field)).toBe(true);
+});
+
+test("the query's defaults, and what it asks for, reach the machine with the session's environment", async () => {
+  const own = await control.createLive({ env: { A: "1", TERM: "dumb" }, on_pty_detach: "keep_live" });
+  const plain = await openPty(control, own);
+  expect((await streamOf(control, own)).spec).toEqual({
+    env: { VIVARIUM_SESSION_ID: own, A: "1", TERM: "xterm-256color" },
+    rows: 24,
+    cols: 80,
+  });
+  const asked = await openPty(
+    control,
+    own,
+    "?rows=1000&cols=1&term=screen&colorterm=truecolor&cmd=sh&cmd=-c&cmd=echo%20hi&cwd=sub&terminal=main",
+  );
+  expect((await streamOf(control, own)).spec).toEqual({
+    argv: ["sh", "-c", "echo hi"],
+    cwd: "sub",
+    env: { VIVARIUM_SESSION_ID: own, A: "1", TERM: "screen", COLORTERM: "truecolor" },
+    rows: 1000,
+    cols: 1,
+    name: "main",
+  });
+  const one = await openPty(control, own, "?cmd=top");
+  expect((await streamOf(control, own)).spec.argv).toEqual(["top"]);
+  for (const { webSocket } of [plain, asked, one]) webSocket.terminate();
+});
+
+test("a cwd that is missing is 400, as for a command", async () => {
+  control.node.onStream = () => {
+    throw new Refusal("cwd_not_found");
+  };
+  const answer = await refused(control, `/v1/sessions/${id}/pty?cwd=nowhere`);
+  expect([answer.status, answer.body]).toEqual([
+    400,
+    { code: "validation", error: "cwd: no such file or directory" },
+  ]);
+});
+
+test("a seventeenth terminal is 429 with Retry-After", async () => {
+  control.node.onStream = () => {
+    throw new Refusal("terminal_limit");
+  };
+  const answer = await refused(control, `/v1/sessions/${id}/pty`);
+  expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([
+    429,
+    "rate_limited",
+    "1",
+  ]);
+});
+
+test("data may follow the request, and the 101, at once", async () => {
+  control.node.onStream = (_call, accept) => void accept().send(1, "first");
+  const socket = connectTcp(Number(addressOf(control).split(":")[1]), "127.0.0.1");
+  const chunks: Buffer[] = [];
+  socket.on("data", (chunk) => chunks.push(chunk));
+  const message = Buffer.from([0x82, 0x83, 0, 0, 0, 0, 1, 0x68, 0x69]);
+  const head = [
+    `GET /v1/sessions/${id}/pty HTTP/1.1`,
+    "host: x",
+    `authorization: Bearer ${control.key}`,
+    "connection: Upgrade",
+    "upgrade: websocket",
+    "sec-websocket-version: 13",
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+    "",
+    "",
+  ].join("\r\n");
+  socket.write(Buffer.concat([Buffer.from(head), message]));
+  await eventually(() =>
+    expect(Buffer.concat(chunks).toString("latin1")).toMatch(/^HTTP\/1.1 101[\s\S]*first/),
+  );
+  const { stream } = await streamOf(control, id);
+  await eventually(() => expect(stream.received.map(({ payload }) => payload.toString())).toContain("hi"));
+  socket.destroy();
+});
+
+test("a client that leaves, or breaks, during the handshake leaves nothing behind", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  control.node.onStream = async (_call, accept) => {
+    await promise;
+    accept();
+  };
+  const leavers = [1, 2].map(() => connect(control, `/v1/sessions/${id}/pty`));
+  await eventually(() => expect(control.node.upgradedCount).toBeGreaterThanOrEqual(2));
+  for (const { webSocket } of leavers) webSocket.terminate();
+  resolve();
+  await eventually(() => expect(control.node.upgradedCount).toBe(0));
+  expect((await control.exec(id)).status).toBe(200);
+});
+
+test("an upgrade of another path is answered as any request to it", async () => {
+  const answer = await refused(control, "/v1/org");
+  expect(answer.status).toBe(200);
+  expect((await refused(control, "/v1/nothing")).status).toBe(404);
+});
