@@ -27,8 +27,12 @@ async function writeMemory(): Promise<PageSums> {
 }
 
 async function damage(n: number): Promise<void> {
+  await putByte(n, 0xee);
+}
+
+async function putByte(n: number, byte: number): Promise<void> {
   const file = await open(memory, "r+");
-  await file.write(Buffer.from([0xee]), 0, 1, n * PAGE_BYTES + 17);
+  await file.write(Buffer.from([byte]), 0, 1, n * PAGE_BYTES + 17);
   await file.close();
 }
 
@@ -79,6 +83,19 @@ it("finds damage of an empty page when it looks at all of them", async () => {
   await damage(255);
   await verifyMemory(memory, table, "own");
   await expect(verifyMemory(memory, table, "all")).rejects.toThrow("page 255 of the memory is damaged");
+});
+
+it("finds damage of each of its own pages, and none of those between them", async () => {
+  const sums = (await writeMemory()).child(true);
+  const own = [10, 12, 40, 41, 290];
+  for (const n of own) sums.set(n, sums.sums[n] as number);
+  for (const n of [11, 25, 255]) await damage(n);
+  await verifyMemory(memory, sums, "own");
+  for (const n of own) {
+    await damage(n);
+    await expect(verifyMemory(memory, sums, "own")).rejects.toThrow(`page ${n} of the memory is damaged`);
+    await putByte(n, 0);
+  }
 });
 
 it("finds that the memory is cut short", async () => {
