@@ -18,7 +18,7 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   failedRetentionMs: "how long a `failed` session is kept before it is destroyed",
   historyRetentionMs: "how long ended sessions stay listed",
   creatingWaitMs: "how long an exec waits for a session that is `creating`",
-  upgradeWaitMs: null,
+  upgradeWaitMs: "how long a WebSocket's handshake waits for its session",
 
   nameChars: "`name`",
   labelEntries: "`labels` of one session",
@@ -77,4 +77,6 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   pageDefault: "checkpoints on a page where no `limit` is given",
   pageMax: "checkpoints on a page; a larger `limit` counts as this one",
   descriptionChars: "`description` of a template",
+  auditRetentionMs: "how long entries of the audit log are kept",
+  auditCommandBytes: "what the audit log keeps of one command",
 };

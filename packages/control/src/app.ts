@@ -6,6 +6,8 @@ import packageJson from "../package.json" with { type: "json" };
 import { Authenticator } from "./access/authenticate.ts";
 import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
+import { CommandLog } from "./audit/command-log.ts";
+import { addAuditRoutes } from "./audit/routes.ts";
 import { checkpointSnapshots } from "./checkpoints/kept-snapshots.ts";
 import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
@@ -88,6 +90,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
+        repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
       ]);
     },
     lookAtClocks: () => runPart(parts, "fire clocks", CLOCK_PART),
@@ -99,6 +102,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await parts.provisioner.stop();
       await sweeping;
       await parts.activity.flush();
+      await parts.commandLog.flush();
       nodes.close();
       await db.destroy();
     },
@@ -143,6 +147,7 @@ function assemble(base: Base) {
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
     activity: new Activity(base),
+    commandLog: new CommandLog(base),
     attachments: new Attachments({ ...base, signals }),
     upgrades: new Upgrades(base),
     operations: new Operations({ ...base, signals }),
@@ -162,6 +167,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addFileRoutes(server, parts);
   addProcessRoutes(server, parts);
   addTerminalRoutes(server, parts);
+  addAuditRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
 }

@@ -1,6 +1,7 @@
 /** Forms of public identifiers (wire.md 1.3). The form says what an id is; it never says that it exists. */
 export const SESSION_ID_PATTERN = /^[a-z0-9]{21}$/;
 export const CHECKPOINT_ID_PATTERN = /^chk_[a-z0-9]{21}$/;
+export const AUDIT_ID_PATTERN = /^aud_[a-z0-9]{21}$/;
 export const API_KEY_PATTERN = /^viv_[A-Za-z0-9_]{1,76}$/;
 export const REQUEST_ID_PATTERN = /^[A-Za-z0-9._:-]{1,128}$/;
 export const IDEMPOTENCY_KEY_PATTERN = /^[A-Za-z0-9_.:=+/-]{1,255}$/;
@@ -14,5 +15,6 @@ export const ID_PREFIXES = {
   org: "org_",
   apiKey: "key_",
   request: "req_",
+  audit: "aud_",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;

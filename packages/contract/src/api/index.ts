@@ -1,3 +1,4 @@
+export * from "./audit.ts";
 export * from "./checkpoints.ts";
 export * from "./errors.ts";
 export * from "./exec.ts";

@@ -84,6 +84,9 @@ export const LIMITS = {
   pageDefault: 50,
   pageMax: 200,
   descriptionChars: 512,
+
+  auditRetentionMs: 90 * DAY_MS,
+  auditCommandBytes: 4 * KIB,
 } as const;
 
 /** The tiers of `size` (wire.md 4.1). `disk_gb` is the virtual size of the session's disk. */

@@ -1,5 +1,6 @@
 import { type BatchExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
+import type { Caller } from "../audit/caller.ts";
 import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBuffered } from "./exec.ts";
@@ -11,7 +12,7 @@ type BatchItem = BatchExecResult["results"][number];
 export async function execBatch(
   deps: StartExecDeps,
   scope: Scope,
-  { sessionIds, input }: { sessionIds: string[]; input: CommandInput },
+  { sessionIds, input, by }: { sessionIds: string[]; input: CommandInput; by: Caller },
 ): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {
   const ids = [...new Set(sessionIds)];
   const limitBytes = Math.min(
@@ -22,7 +23,7 @@ export async function execBatch(
   const results = await Promise.all(
     ids.map(async (sessionId): Promise<BatchItem> => {
       try {
-        const { session, result } = await execBuffered(deps, scope, { sessionId, input, limitBytes });
+        const { session, result } = await execBuffered(deps, scope, { sessionId, input, by, limitBytes });
         sessions.push(session);
         return { session_id: sessionId, ...result };
       } catch (error) {

@@ -1,5 +1,6 @@
 import { type ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
+import type { Caller } from "../audit/caller.ts";
 import { goesOn } from "../guest/broken-off.ts";
 import { leaseSession } from "../sessions/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -25,10 +26,12 @@ export async function execBuffered(
   {
     sessionId,
     input,
+    by,
     limitBytes = LIMITS.execOutputBytes,
   }: {
     sessionId: string;
     input: CommandInput;
+    by: Caller;
     limitBytes?: number;
   },
 ): Promise<{ session: SessionRow; result: ExecResult }> {
@@ -37,6 +40,7 @@ export async function execBuffered(
     sessionId,
     call,
     signal: neverAborted,
+    by,
   });
   const collected = await collect(frames, limitBytes).catch(async (cause: unknown) => {
     const error = await brokenOff(deps, session, cause);

@@ -1,8 +1,10 @@
 /** Starts a command in a session's machine and explains why one could not start, or broke off. */
 import { LIMITS } from "@vivarium/contract/api";
-import type { Frame } from "@vivarium/contract/guest";
+import { type ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
+import type { Caller } from "../audit/caller.ts";
+import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
 import type { Database } from "../db/pool.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -13,18 +15,21 @@ import {
   endedMeanwhile,
   brokenOff as explainBreak,
 } from "../guest/broken-off.ts";
+import { environmentOf } from "../guest/environment.ts";
 import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
 import type { LiveSession } from "../guest/wait-for-live.ts";
 import type { ApiError } from "../http/api-error.ts";
 import type { Activity } from "../sessions/activity.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { endOf } from "./collect.ts";
 import { hasStartedNothing, leaseCommand, takeBackLease } from "./command-lease.ts";
 
 export interface ExecDeps {
   db: Database;
   nodes: NodeClient;
   activity: Activity;
+  commandLog: CommandLog;
 }
 
 export type StartExecDeps = ExecDeps & GuestDeps;
@@ -47,7 +52,7 @@ export function execCall(session: SessionRow, input: CommandInput, outputLimitBy
   return {
     argv: input.command,
     ...(input.cwd != null && { cwd: input.cwd }),
-    env: { VIVARIUM_SESSION_ID: session.id, ...session.env },
+    env: environmentOf(session),
     timeout_ms: input.timeout_ms ?? LIMITS.execTimeoutDefaultMs,
     ...(outputLimitBytes !== undefined && { output_limit_bytes: outputLimitBytes }),
   };
@@ -64,12 +69,15 @@ export async function startExec(
     sessionId,
     call,
     signal,
-  }: { sessionId: string; call: (row: SessionRow) => ExecCall; signal: AbortSignal },
+    by,
+  }: { sessionId: string; call: (row: SessionRow) => ExecCall; signal: AbortSignal; by: Caller },
 ): Promise<StartedExec> {
   const { result, release, ...live } = await useMachine(deps, scope, { sessionId }, (session) =>
     openLeased(deps, session, call(session), signal),
   );
-  return { ...live, ...result, frames: releaseAfter(result.frames, release) };
+  const { argv } = call(live.session);
+  const entry = deps.commandLog.started({ session: live.session, by, kind: "exec", argv });
+  return { ...live, ...result, frames: observe(result.frames, entry, release) };
 }
 
 /** A command that could not be started leaves the session as it was. */
@@ -93,23 +101,37 @@ export async function openExec(
   deps: ExecDeps,
   session: SessionRow,
   call: ExecCall,
-  signal: AbortSignal,
+  { signal, by }: { signal: AbortSignal; by: Caller },
 ): Promise<AsyncIterable<Frame>> {
   deps.activity.touch(session.id);
   try {
-    return await deps.nodes.exec(machineIdOf(session), call, signal);
+    const frames = await deps.nodes.exec(machineIdOf(session), call, signal);
+    return observe(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     throw (await endedMeanwhile(deps.db, session)) ?? apiErrorOfNode(error);
   }
 }
 
-async function* releaseAfter(frames: AsyncIterable<Frame>, release: () => void): AsyncGenerator<Frame> {
+/** Lets the session go, and tells the log how the command ended, or that nobody saw its end. */
+async function* observe(
+  frames: AsyncIterable<Frame>,
+  entry: CommandEntry,
+  release?: () => void,
+): AsyncGenerator<Frame> {
   try {
-    yield* frames;
+    for await (const frame of frames) {
+      if (frame.type === FRAME.exit) noteEnd(entry, endOf(frame.type, frame.payload));
+      yield frame;
+    }
   } finally {
-    release();
+    entry.lost();
+    release?.();
   }
+}
+
+function noteEnd(entry: CommandEntry, { exit_code, timed_out, duration_us }: ExecEnd): void {
+  entry.ended({ exit_code, timed_out, duration_ms: Math.round(duration_us / 1000) });
 }
 
 /** The error of a command that had started and did not come to its end. It is never run again. */

@@ -2,6 +2,7 @@ import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult } from "@viv
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
 import { type Scope, scopeOf } from "../access/principal.ts";
+import { type Caller, callerOf } from "../audit/caller.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
@@ -43,8 +44,9 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
       },
     },
     async (request, reply) => {
-      const call = { sessionId: request.params.id, input: request.body };
-      const scope = scopeOf(principalOf(request));
+      const principal = principalOf(request);
+      const call = { sessionId: request.params.id, input: request.body, by: callerOf(principal, request) };
+      const scope = scopeOf(principal);
       if (request.query.stream) {
         return await execStreamed(deps, scope, call, reply);
       }
@@ -69,9 +71,11 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
     },
     async (request, reply) => {
       const { session_ids: sessionIds, ...input } = request.body;
-      const { result, sessions } = await execBatch(deps, scopeOf(principalOf(request)), {
+      const principal = principalOf(request);
+      const { result, sessions } = await execBatch(deps, scopeOf(principal), {
         sessionIds,
         input,
+        by: callerOf(principal, request),
       });
       destroyOnceAnswered(deps, sessions, reply);
       return result;
@@ -83,18 +87,21 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
 async function execStreamed(
   deps: ExecRouteDeps,
   scope: Scope,
-  { sessionId, input }: { sessionId: string; input: CommandInput },
+  { sessionId, input, by }: { sessionId: string; input: CommandInput; by: Caller },
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
   const call = (row: SessionRow) => execCall(row, input);
-  const { session, frames, lease } = await startExec(deps, scope, { sessionId, call, signal: gone }).catch(
-    async (error: unknown) => {
-      // Who left while the command was being started has had their one command.
-      if (gone.aborted) await completeUnseen(deps, scope, sessionId);
-      throw error;
-    },
-  );
+  const { session, frames, lease } = await startExec(deps, scope, {
+    sessionId,
+    call,
+    signal: gone,
+    by,
+  }).catch(async (error: unknown) => {
+    // Who left while the command was being started has had their one command.
+    if (gone.aborted) await completeUnseen(deps, scope, sessionId);
+    throw error;
+  });
   const events = new EventStream(reply);
   let isOver = true;
   destroyOnceAnswered(deps, [session], reply, () => isOver);

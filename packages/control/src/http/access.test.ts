@@ -33,6 +33,7 @@ function fill(call: string, values: string | Record<string, string>): string {
 const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/org"],
   ["GET /v1/whoami"],
+  ["GET /v1/audit"],
   ["GET /v1/sessions"],
   ["POST /v1/sessions", {}],
   ["GET /v1/sessions/:id"],

@@ -1,4 +1,5 @@
 import { RunRequest, RunResult } from "@vivarium/contract/api";
+import { callerOf } from "../audit/caller.ts";
 import { ApiError } from "../http/api-error.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -27,8 +28,10 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
     },
     async (request, reply) => {
       const gone = clientGone(reply);
-      const input = { body: request.body as ParsedRun, signal: gone };
-      return await runCode(deps, principalOf(request), input).catch((error: unknown) => {
+      const principal = principalOf(request);
+      const by = callerOf(principal, request);
+      const input = { body: request.body as ParsedRun, signal: gone, by };
+      return await runCode(deps, principal, input).catch((error: unknown) => {
         if (!gone.aborted) throw error;
         // Whatever failed then, failed because of it, and nobody reads what is answered.
         request.log.info("the client left before its run ended");

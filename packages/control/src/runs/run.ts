@@ -13,6 +13,7 @@ import type { ExecCall } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
+import type { Caller } from "../audit/caller.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
@@ -42,7 +43,7 @@ export type ParsedRun = Omit<RunRequest, "language" | "timeout_ms"> & {
 export async function runCode(
   deps: RunDeps,
   principal: Principal,
-  { body, signal }: { body: ParsedRun; signal: AbortSignal },
+  { body, signal, by }: { body: ParsedRun; signal: AbortSignal; by: Caller },
 ): Promise<RunResult> {
   checkProjectScope(principal, body.project_id);
   const session = await admitRun(deps, principal, body);
@@ -51,7 +52,7 @@ export async function runCode(
   const lease = keepLease(deps, session.id, over.signal);
   try {
     const live = await waitForRun(deps, principal, session, signal);
-    return await runIn(deps, live, body, signal);
+    return await runIn(deps, live, body, { signal, by });
   } finally {
     over.abort();
     await lease;
@@ -102,19 +103,29 @@ async function waitForRun(
   }
 }
 
+interface CalledBy {
+  signal: AbortSignal;
+  by: Caller;
+}
+
 /** Installs, then runs, under one cap for both. */
 async function runIn(
   deps: RunDeps,
   session: SessionRow,
   body: ParsedRun,
-  signal: AbortSignal,
+  { signal, by }: CalledBy,
 ): Promise<RunResult> {
   const language = LANGUAGE_COMMANDS[body.language];
   const packages = body.dependencies ?? [];
   const deadline = performance.now() + (body.timeout_ms ?? LIMITS.execTimeoutDefaultMs);
   const remainingMs = () => Math.max(1, Math.round(deadline - performance.now()));
   const step = (command: string[], env: Record<string, string>) =>
-    runStep(deps, session, { ...execCall(session, { command, timeout_ms: remainingMs() }), env }, signal);
+    runStep(
+      deps,
+      session,
+      { ...execCall(session, { command, timeout_ms: remainingMs() }), env },
+      { signal, by },
+    );
 
   await putCode(deps, session, language.file, body.code, signal);
   const env = execCall(session, { command: language.run }).env;
@@ -133,10 +144,10 @@ async function runStep(
   deps: RunDeps,
   session: SessionRow,
   call: ExecCall,
-  signal: AbortSignal,
+  by: CalledBy,
 ): Promise<CollectedExec> {
   const limitBytes = LIMITS.execOutputBytes;
-  const frames = await openExec(deps, session, { ...call, output_limit_bytes: limitBytes }, signal);
+  const frames = await openExec(deps, session, { ...call, output_limit_bytes: limitBytes }, by);
   try {
     return await collect(frames, limitBytes);
   } catch (cause) {

@@ -1,4 +1,5 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
+import type { CommandLog } from "../audit/command-log.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
@@ -13,7 +14,11 @@ import { discard, isUnborn } from "./start-together.ts";
 import { deleteOldHistory, listOldFailures, listUnreleased } from "./store.ts";
 import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
 
-export type SweepDeps = DestroyDeps & ReconcileDeps & OrphanDeps & ClockDeps & TakeOverDeps;
+export type SweepDeps = DestroyDeps &
+  ReconcileDeps &
+  OrphanDeps &
+  ClockDeps &
+  TakeOverDeps & { commandLog: CommandLog };
 
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
@@ -45,6 +50,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
 
 /** Work of now and then. */
 export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
+  "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),

@@ -17,6 +17,8 @@ export interface Protocol {
   failure(text: string): Buffer | undefined;
   /** Whether the stream may end without saying so. */
   readonly endsSilently: boolean;
+  /** Set once the program has ended. */
+  readonly exitCode?: number;
 }
 
 const MAX_SIGNAL = 31;
@@ -49,7 +51,6 @@ function isSignal(payload: Buffer): boolean {
 export class TerminalProtocol implements Protocol {
   readonly endsSilently = false;
   readonly #frames = new TerminalFrameDecoder();
-  /** Set once the program has ended. */
   exitCode: number | undefined;
 
   toGuest(message: Buffer): Buffer[] {

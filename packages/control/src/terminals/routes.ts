@@ -4,6 +4,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { WebSocket } from "ws";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
+import { callerOf } from "../audit/caller.ts";
+import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { keepAlive } from "../http/keep-alive.ts";
@@ -17,7 +19,7 @@ import type { AttachmentKind } from "./attachments-store.ts";
 import { type Protocol, TerminalProtocol, TUNNEL_PROTOCOL } from "./messages.ts";
 import { type RelayDeps, relay } from "./relay.ts";
 
-type TerminalRouteDeps = AttachDeps & RelayDeps & { upgrades: Upgrades };
+type TerminalRouteDeps = AttachDeps & RelayDeps & { upgrades: Upgrades; commandLog: CommandLog };
 
 const tags = ["Terminals"];
 const answers = {
@@ -44,13 +46,15 @@ export function addTerminalRoutes(server: Server, deps: TerminalRouteDeps): void
     },
     async (request, reply) => {
       const { params, query } = request;
-      const spec = (session: SessionRow) => terminalSpec(session, query);
-      await serve(
-        deps,
-        { request, reply },
-        { sessionId: params.id, kind: "pty", spec },
-        new TerminalProtocol(),
-      );
+      const { cmd } = query;
+      const by = callerOf(principalOf(request), request);
+      const input = {
+        sessionId: params.id,
+        kind: "pty" as const,
+        spec: (session: SessionRow) => terminalSpec(session, query),
+        log: (session: SessionRow) => cmd && deps.commandLog.started({ session, by, kind: "pty", argv: cmd }),
+      };
+      await serve(deps, { request, reply }, input, new TerminalProtocol());
       return reply;
     },
   );
@@ -78,14 +82,24 @@ export function addTerminalRoutes(server: Server, deps: TerminalRouteDeps): void
   );
 }
 
+interface ServeInput {
+  sessionId: string;
+  kind: AttachmentKind;
+  spec: Parameters<typeof attach>[2]["spec"];
+  /** The entry of the command that the client asked for, if there is one. */
+  log?: (session: SessionRow) => CommandEntry | undefined;
+}
+
 /** Whatever fails before the upgrade is an ordinary answer; afterwards a closing code. */
 async function serve(
   deps: TerminalRouteDeps,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
-  input: { sessionId: string; kind: AttachmentKind; spec: Parameters<typeof attach>[2]["spec"] },
+  input: ServeInput,
   protocol: Protocol,
 ): Promise<void> {
   const attached = await attach(deps, scopeOf(principalOf(request)), { ...input, signal: clientGone(reply) });
+  const startedAt = performance.now();
+  const entry = input.log?.(attached.session);
   try {
     const webSocket = await acceptOrLeave(deps, request, reply);
     if (!webSocket) return;
@@ -96,6 +110,9 @@ async function serve(
   } finally {
     attached.stream.destroy();
     attached.leave();
+    if (protocol.exitCode === undefined) entry?.lost();
+    else
+      entry?.ended({ exit_code: protocol.exitCode, duration_ms: Math.round(performance.now() - startedAt) });
   }
 }
 

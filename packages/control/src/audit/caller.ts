@@ -1,0 +1,13 @@
+import type { Principal } from "../access/principal.ts";
+
+/** Whose request something is done for, as the audit log tells it. */
+export interface Caller {
+  orgId: string;
+  keyId: string;
+  requestId: string;
+  ip: string;
+}
+
+export function callerOf(principal: Principal, { id, ip }: { id: string; ip: string }): Caller {
+  return { orgId: principal.orgId, keyId: principal.keyId, requestId: id, ip };
+}

@@ -1,0 +1,52 @@
+/** What of a command an entry keeps, by the session's `command_capture`. Pure. */
+import { createHmac } from "node:crypto";
+import { type CommandMeta, LIMITS } from "@vivarium/contract/api";
+import { keyedDigest } from "../access/pepper.ts";
+
+type Captured = Pick<CommandMeta, "hash" | "executable" | "command" | "truncated">;
+
+const MASK = "[secret]";
+
+export function captureCommand(
+  mode: string,
+  argv: readonly string[],
+  { pepper, orgId, secrets }: { pepper: Buffer; orgId: string; secrets: readonly string[] },
+): Captured {
+  const masked = () => argv.map((word) => withoutSecrets(word, secrets));
+  if (mode === "hash") return { hash: commandHash(pepper, orgId, argv) };
+  if (mode === "full") return bounded(masked());
+  return { executable: cut(masked()[0] ?? "", LIMITS.auditCommandBytes) };
+}
+
+/** Under a key of the organisation: nobody else's hashes can be compared with it, and guesses need the pepper. */
+function commandHash(pepper: Buffer, orgId: string, argv: readonly string[]): string {
+  const key = keyedDigest(pepper, "command-capture", orgId);
+  return createHmac("sha256", key).update(JSON.stringify(argv)).digest("hex");
+}
+
+/** Longest first: one secret may be a part of another. */
+function withoutSecrets(word: string, secrets: readonly string[]): string {
+  const known = secrets.filter((secret) => secret !== "").sort((a, b) => b.length - a.length);
+  return known.reduce((text, secret) => text.replaceAll(secret, MASK), word);
+}
+
+function bounded(words: string[]): Captured {
+  const kept: string[] = [];
+  let room: number = LIMITS.auditCommandBytes;
+  for (const word of words) {
+    const part = cut(word, room);
+    kept.push(part);
+    room -= Buffer.byteLength(part) + 1;
+    if (part !== word || room <= 0) break;
+  }
+  const isWhole = kept.length === words.length && kept.at(-1) === words.at(-1);
+  return { command: kept, ...(!isWhole && { truncated: true as const }) };
+}
+
+/** Whole characters of at most so many bytes. */
+function cut(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= maxBytes) return text;
+  const whole = bytes.subarray(0, maxBytes).toString("utf8");
+  return whole.replace(/\ufffd+$/, "");
+}

@@ -1,0 +1,143 @@
+/**
+ * Entries of commands, written behind the answers, many at once: a command costs no write of its own. A process that
+ * dies loses the entries of its last moments, and leaves those of its running commands pending.
+ */
+import { type CommandMeta, ID_PREFIXES } from "@vivarium/contract/api";
+import { randomId } from "@vivarium/kit/id";
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import type { Caller } from "./caller.ts";
+import { captureCommand } from "./capture.ts";
+import {
+  type Completion,
+  completeEntries,
+  deleteOldEntries,
+  insertEntries,
+  type NewAuditRow,
+} from "./store.ts";
+
+export interface CommandEnd {
+  exit_code?: number;
+  duration_ms?: number;
+  timed_out?: boolean;
+}
+
+/** What is known of a command that was started. Only the first call counts. */
+export interface CommandEntry {
+  ended(end: CommandEnd): void;
+  /** How it ended, or whether, is not known here. */
+  lost(): void;
+}
+
+interface Started {
+  session: SessionRow;
+  by: Caller;
+  kind: CommandMeta["kind"];
+  argv: readonly string[];
+}
+
+const MOST_WAITING = 20_000;
+const MOST_AT_ONCE = 500;
+
+export class CommandLog {
+  readonly #deps: { db: Database; pepper: Buffer; log: Log };
+  /** Entries that are not written yet; those that end meanwhile are written as a whole. */
+  #entries = new Map<string, NewAuditRow>();
+  #completions: Completion[] = [];
+  #dropped = 0;
+  #flushing: Promise<void> | undefined;
+
+  constructor(deps: { db: Database; pepper: Buffer; log: Log }) {
+    this.#deps = deps;
+  }
+
+  started(command: Started): CommandEntry {
+    const row = this.#newRow(command);
+    if (this.#entries.size >= MOST_WAITING) this.#dropped += 1;
+    else this.#entries.set(row.id, row);
+    let isOver = false;
+    const complete = (outcome: "ok" | "error", end: CommandEnd) => {
+      if (!isOver) this.#complete({ id: row.id, outcome, meta: end });
+      isOver = true;
+    };
+    return { ended: (end) => complete("ok", end), lost: () => complete("error", {}) };
+  }
+
+  /** Writes what waits. What cannot be written waits on. */
+  async flush(): Promise<void> {
+    this.#flushing ??= this.#write().finally(() => {
+      this.#flushing = undefined;
+    });
+    await this.#flushing;
+  }
+
+  async forgetOld(): Promise<void> {
+    await deleteOldEntries(this.#deps.db);
+  }
+
+  #newRow({ session, by, kind, argv }: Started): NewAuditRow & { id: string } {
+    // No session has secrets yet: a create that brings any is refused.
+    const context = { pepper: this.#deps.pepper, orgId: session.org_id, secrets: [] };
+    return {
+      id: ID_PREFIXES.audit + randomId(),
+      org_id: session.org_id,
+      session_id: session.id,
+      at: new Date(),
+      actor_kind: "api_key",
+      actor_id: by.keyId,
+      action: "session.exec",
+      target: session.id,
+      outcome: "pending",
+      code: null,
+      request_id: by.requestId,
+      ip: by.ip,
+      meta: JSON.stringify({ kind, ...captureCommand(session.command_capture, argv, context) }),
+    };
+  }
+
+  #complete(completion: Completion): void {
+    const waiting = this.#entries.get(completion.id);
+    if (waiting) {
+      waiting.outcome = completion.outcome;
+      waiting.meta = JSON.stringify({ ...JSON.parse(waiting.meta), ...completion.meta });
+    } else if (this.#completions.length >= MOST_WAITING) this.#dropped += 1;
+    else this.#completions.push(completion);
+  }
+
+  async #write(): Promise<void> {
+    const { db, log } = this.#deps;
+    try {
+      await this.#writeEntries(db);
+      await this.#writeCompletions(db);
+      if (this.#dropped > 0) log.error({ dropped: this.#dropped }, "entries of the audit log were lost");
+      this.#dropped = 0;
+    } catch (err) {
+      log.warn({ err }, "entries of the audit log could not be written yet");
+    }
+  }
+
+  async #writeEntries(db: Database): Promise<void> {
+    while (this.#entries.size > 0) {
+      const batch = [...this.#entries.values()].slice(0, MOST_AT_ONCE);
+      // What ends while it is written is completed by a write of its own.
+      for (const { id } of batch) this.#entries.delete(id);
+      await insertEntries(db, batch).catch((error: unknown) => {
+        this.#takeBack(batch);
+        throw error;
+      });
+    }
+  }
+
+  async #writeCompletions(db: Database): Promise<void> {
+    while (this.#completions.length > 0) {
+      const batch = this.#completions.slice(0, MOST_AT_ONCE);
+      await completeEntries(db, batch);
+      this.#completions.splice(0, batch.length);
+    }
+  }
+
+  #takeBack(batch: readonly NewAuditRow[]): void {
+    this.#entries = new Map([...batch.map((row) => [row.id, row] as const), ...this.#entries]);
+  }
+}

@@ -1,0 +1,66 @@
+import { AUDIT_ID_PATTERN, type AuditEntry, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
+import { z } from "zod";
+import type { Principal } from "../access/principal.ts";
+import { CheckpointQuery } from "../checkpoints/list.ts";
+import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../http/api-error.ts";
+import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { type AuditRow, listEntries } from "./store.ts";
+
+const ONCE = { error: "must be given once" };
+const instant = z.iso
+  .datetime({ offset: true, error: "must be an RFC 3339 timestamp, given once" })
+  .transform((text) => new Date(text))
+  .optional();
+
+/** Query of `GET /v1/audit` (part 2, 13). */
+export const AuditQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
+  since: instant,
+  until: instant,
+  action: z.string(ONCE).optional(),
+  session_id: z.string(ONCE).optional(),
+});
+
+/** Entries of the organisation, newest first. */
+export async function listAudit(
+  db: Queries,
+  principal: Principal,
+  query: z.output<typeof AuditQuery>,
+): Promise<{ entries: AuditEntry[]; nextCursor?: string }> {
+  if (principal.scopedProjectId !== null) {
+    throw new ApiError("forbidden", "the audit log is the organisation's; this key is bound to one project");
+  }
+  const { since, until, action, session_id: sessionId } = query;
+  const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
+  const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, AUDIT_ID_PATTERN);
+  // What is no session's id is the id of none.
+  if (sessionId !== undefined && !SESSION_ID_PATTERN.test(sessionId)) return { entries: [] };
+  // One row more than asked for tells whether another page follows.
+  const rows = await listEntries(db, principal.orgId, {
+    since,
+    until,
+    action,
+    sessionId,
+    after,
+    limit: limit + 1,
+  });
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  const entries = page.map(toEntry);
+  return rows.length > limit && last ? { entries, nextCursor: encodeCursor(last) } : { entries };
+}
+
+function toEntry(row: AuditRow): AuditEntry {
+  return {
+    id: row.id,
+    at: row.at.toISOString(),
+    actor: { kind: row.actor_kind, id: row.actor_id },
+    action: row.action,
+    target: row.target,
+    outcome: row.outcome,
+    ...(row.code !== null && { code: row.code }),
+    request_id: row.request_id,
+    ip: row.ip,
+    meta: row.meta as AuditEntry["meta"],
+  };
+}
