@@ -28,6 +28,8 @@ export interface Known {
 
 export class Load {
   readonly sessions = new Map<string, Known>();
+  /** For each mark those that its session had acknowledged when it was sent: they come before it. */
+  readonly earlier = new Map<number, Set<number>>();
   readonly #api: Api;
   readonly #random: Random;
   #nextMark = 1;
@@ -148,6 +150,7 @@ export class Load {
   async #mark(known: Known): Promise<boolean> {
     const mark = this.#nextMark++;
     known.maybe.add(mark);
+    this.earlier.set(mark, new Set(known.marks));
     const { status, body } = await this.#api.sh(
       known.id,
       `echo ${mark} >> /workspace/marks && sync && echo kept`,
