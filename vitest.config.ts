@@ -10,7 +10,12 @@ export default defineConfig({
       {
         test: {
           name: "unit",
-          include: ["packages/*/src/**/*.test.ts", "test/*.test.ts", "test/contract/fake*.test.ts"],
+          include: [
+            "packages/*/src/**/*.test.ts",
+            "test/*.test.ts",
+            "test/contract/fake*.test.ts",
+            "test/fuzz/**/*.test.ts",
+          ],
           globalSetup: existsSync(POSTGRES) ? [POSTGRES] : [],
           testTimeout: 20_000,
           hookTimeout: 60_000,

@@ -1,0 +1,40 @@
+/**
+ * How many inputs each target is given, and how a run is told from another. Input number i comes of seed `VIV_FUZZ_SEED`
+ * + i, which a failure names; `VIV_FUZZ` = 10 gives ten times as many.
+ */
+import { setImmediate } from "node:timers/promises";
+import { type Random, randomFrom } from "../chaos/random.ts";
+
+const TIMES = Number(process.env.VIV_FUZZ ?? 1);
+const FIRST_SEED = Number(process.env.VIV_FUZZ_SEED ?? 1);
+
+export const INPUTS = {
+  execFrames: 18_000,
+  logFrames: 12_000,
+  terminalFrames: 12_000,
+  fileContents: 6_000,
+  openings: 6_000,
+  jsonAnswers: 26_000,
+  refusals: 20_000,
+  resyncs: 600,
+  connections: 3_000,
+} as const;
+
+/** Every input is a test of its own; the first that fails ends the run with its seed. */
+export async function forEachInput(
+  target: keyof typeof INPUTS,
+  check: (random: Random) => void | Promise<void>,
+): Promise<void> {
+  for (let i = 0; i < INPUTS[target] * TIMES; i++) {
+    const seed = FIRST_SEED + i;
+    // As between the bytes of a real agent: what is thrown away only then does not pile up.
+    if (i % 100 === 0) await setImmediate();
+    try {
+      await check(randomFrom(seed));
+    } catch (cause) {
+      throw new Error(`${target}, VIV_FUZZ_SEED=${seed}: ${(cause as Error).message}`, { cause });
+    }
+  }
+}
+
+export const TIME_LIMIT_MS = 120_000 * Math.max(1, TIMES);
