@@ -75,6 +75,9 @@ export class Output {
   error(message: string): void {
     this.#response.end(encodeFrame(FRAME.error, JSON.stringify({ message })));
   }
+  endWith(data: Buffer): void {
+    this.#response.end(data);
+  }
   /** Ends the answer in good order, but without an exit frame. */
   endWithoutExit(): void {
     this.#response.end();
@@ -221,6 +224,12 @@ export class ScriptedNode {
     this.cutStreams();
     await new Promise((resolve) => this.#server?.close(resolve) ?? resolve(undefined));
     this.#server = undefined;
+  }
+
+  /** The daemon dies and is there again; machines live on. */
+  async restart(): Promise<void> {
+    await this.goDown();
+    await this.listen();
   }
 
   /** Terminals and tunnels that are open, or opening. */

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
 import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
+import { environmentOf } from "../guest/environment.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { keepAlive } from "../http/keep-alive.ts";
@@ -74,7 +75,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalRouteDeps): void
       preHandler: async (request, reply) => deps.upgrades.check(request, reply),
     },
     async (request, reply) => {
-      const spec = (session: SessionRow) => ({ env: guestEnv(session) });
+      const spec = (session: SessionRow) => ({ env: environmentOf(session) });
       const input = { sessionId: request.params.id, kind: "tunnel" as const, spec };
       await serve(deps, { request, reply }, input, TUNNEL_PROTOCOL);
       return reply;
@@ -135,15 +136,11 @@ function terminalSpec(session: SessionRow, query: PtyQuery): TerminalSpec {
   return {
     ...(cmd && { argv: cmd }),
     ...(cwd != null && { cwd }),
-    env: { ...guestEnv(session), TERM: term, ...(colorterm !== undefined && { COLORTERM: colorterm }) },
+    env: { ...environmentOf(session), TERM: term, ...(colorterm !== undefined && { COLORTERM: colorterm }) },
     rows,
     cols,
     ...(terminal !== undefined && { name: terminal }),
   };
-}
-
-function guestEnv(session: SessionRow): Record<string, string> {
-  return { VIVARIUM_SESSION_ID: session.id, ...session.env };
 }
 
 /** `cmd` is repeated, one word each; a single one is a list as well. */

@@ -281,3 +281,51 @@ test("an upgrade of another path is answered as any request to it", async () => 
   expect(answer.status).toBe(200);
   expect((await refused(control, "/v1/nothing")).status).toBe(404);
 });
+
+test("a handshake waits for its session 25 s at most: then 409 for one that is created, 503 for one that wakes", async () => {
+  const waking = await control.createLive();
+  await control.ask(`POST /v1/sessions/${waking}/pause`);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  control.node.onStart = () => promise;
+  const creating = await control.create();
+  const [early, late, tunnel] = await Promise.all([
+    refused(control, `/v1/sessions/${creating}/pty`),
+    refused(control, `/v1/sessions/${waking}/pty`),
+    refused(control, `/v1/sessions/${waking}/tunnel`),
+  ]);
+  resolve();
+  expect([early.status, early.body.code, early.headers["retry-after"]]).toEqual([
+    409,
+    "session_not_live",
+    "1",
+  ]);
+  expect([late.status, late.body.code, late.headers["retry-after"]]).toEqual([
+    503,
+    "session_unavailable",
+    "2",
+  ]);
+  expect([tunnel.status, tunnel.body.code]).toEqual([503, "session_unavailable"]);
+  // The wake itself goes on.
+  await control.until(waking, "live");
+}, 40_000);
+
+test("a session that is being created is waited for", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  control.node.onStart = () => promise;
+  const creating = await control.create({ on_pty_detach: "keep_live" });
+  const opening = openPty(control, creating);
+  setTimeout(resolve, 300);
+  const client = await opening;
+  expect((await control.ask(`GET /v1/sessions/${creating}`)).body.state).toBe("live");
+  client.webSocket.terminate();
+});
+
+test("a suspended organisation opens nothing", async () => {
+  const key = await control.addKey();
+  const { org_id: orgId } = (await control.ask("GET /v1/org", { key })).body;
+  await control.sql.query("update orgs set suspended = true where id = $1", [orgId]);
+  await eventually(async () => {
+    const answer = await refused(control, `/v1/sessions/${UNKNOWN}/pty`, { key });
+    expect([answer.status, answer.body.code]).toEqual([403, "forbidden"]);
+  });
+});
