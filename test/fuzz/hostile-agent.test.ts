@@ -11,7 +11,7 @@ import { callGuest } from "../../packages/node/src/guest/json-calls.ts";
 import { readContent, readLog } from "../../packages/node/src/guest/streams.ts";
 import { uploadToGuest } from "../../packages/node/src/guest/uploads.ts";
 import { NodeError } from "../../packages/node/src/node-error.ts";
-import { type Random, randomFrom } from "../chaos/random.ts";
+import type { Random } from "../chaos/random.ts";
 import { FLAG, h2Frame, startHostileAgent, TYPE } from "./hostile-agent.ts";
 import { forEachInput, TIME_LIMIT_MS } from "./inputs.ts";
 import { usedBytes } from "./memory.ts";
@@ -25,12 +25,27 @@ const STATUS_400 = Buffer.from([0x8c]);
 const CONTENT_LENGTH_3 = Buffer.from([0x88, 0x0f, 0x0d, 0x01, 0x33]);
 
 const BODIES = [
-  Buffer.from(JSON.stringify({ entries: ["a"], truncated: false })),
   Buffer.from(JSON.stringify({ code: "no_such_file", message: "gone" })),
-  Buffer.from("abc"),
   encodeFrame(FRAME.stdout, "abc"),
-  encodeFrame(FRAME.eof, JSON.stringify({ stdout_truncated: false, stderr_truncated: false })),
 ];
+
+const EXIT = {
+  exit_code: 0,
+  timed_out: false,
+  duration_us: 1,
+  stdout_truncated: false,
+  stderr_truncated: false,
+};
+const WRITTEN = { bytes: 3, sha256: "0".repeat(64), duration_us: 1 };
+/** What would be an answer to each of the calls. */
+const FITTING = [
+  encodeFrame(FRAME.exit, JSON.stringify(EXIT)),
+  Buffer.from(JSON.stringify({ entries: ["a"], truncated: false })),
+  Buffer.from("abc"),
+  encodeFrame(FRAME.eof, JSON.stringify({ stdout_truncated: false, stderr_truncated: false })),
+  Buffer.from(JSON.stringify(WRITTEN)),
+] as const;
+const READ = 2;
 
 let agent: Awaited<ReturnType<typeof startHostileAgent>>;
 beforeAll(async () => {
@@ -39,7 +54,17 @@ beforeAll(async () => {
 afterAll(() => agent.close());
 
 /** A few frames that nearly answer the request, for it, for others, or for nobody. */
-function answerOf(random: Random, streamId: number): Buffer {
+function answerOf(random: Random, streamId: number, kind: number): Buffer {
+  const body = FITTING[kind] ?? NOTHING;
+  const head = kind === READ ? CONTENT_LENGTH_3 : STATUS_200;
+  const fitting = Buffer.concat([
+    h2Frame(TYPE.headers, FLAG.endHeaders, streamId, head),
+    h2Frame(TYPE.data, FLAG.end, streamId, body),
+  ]);
+  return random.below(2) === 0 ? strangeAnswer(random, streamId) : mutate(random, fitting);
+}
+
+function strangeAnswer(random: Random, streamId: number): Buffer {
   const id = () =>
     random.below(4) === 0 ? random.pick([0, 1, 2, 3, 99, streamId + 2, 0x7fff_ffff]) : streamId;
   const head = h2Frame(
@@ -65,7 +90,7 @@ function answerOf(random: Random, streamId: number): Buffer {
           random.pick([STATUS_200, someBytes(random, 20)]),
         );
       default:
-        return h2Frame(TYPE.data, flags, id(), random.pick(BODIES));
+        return h2Frame(TYPE.data, flags, id(), random.pick([...BODIES, ...FITTING]));
     }
   });
   const bytes = Buffer.concat([head, ...body, h2Frame(TYPE.data, FLAG.end, streamId, NOTHING)]);
@@ -75,8 +100,8 @@ function answerOf(random: Random, streamId: number): Buffer {
 const BROKEN_OFF = /^the agent |JSON|Invalid|over the cap|unknown frame/;
 const never = new AbortController().signal;
 
-async function callOf(random: Random, client: AgentClient): Promise<unknown> {
-  switch (random.below(5)) {
+async function callOf(kind: number, client: AgentClient): Promise<unknown> {
+  switch (kind) {
     case 0:
       return await (await execInGuest(client, { argv: ["true"], env: {}, timeout_ms: 1000 })).toArray();
     case 1: {
@@ -84,7 +109,7 @@ async function callOf(random: Random, client: AgentClient): Promise<unknown> {
       if (call.kind !== "json") throw new Error("not a call with a JSON answer");
       return await callGuest(client, call, undefined, never);
     }
-    case 2:
+    case READ:
       return await (
         await readContent(client, guestCall("GET", "/v1/files/read?path=a"), never)
       ).stream.toArray();
@@ -103,10 +128,11 @@ test("answers in HTTP/2 that nearly fit", { timeout: TIME_LIMIT_MS }, async () =
   const before = usedBytes();
   const outcomes = { whole: 0, refused: 0, brokenOff: 0 };
   await forEachInput("connections", async (random) => {
-    agent.hostility.answer = (streamId) => answerOf(random, streamId);
+    const kind = random.below(FITTING.length);
+    agent.hostility.answer = (streamId) => answerOf(random, streamId, kind);
     const client = new AgentClient(agent.socketPath);
     try {
-      await callOf(random, client);
+      await callOf(kind, client);
       outcomes.whole += 1;
     } catch (error) {
       // A stream that had begun breaks off with a plain error; whatever had not is refused with a code.
@@ -170,7 +196,7 @@ test.each([
     const before = usedBytes();
     const [bad, good] = [new AgentClient(agent.socketPath), new AgentClient(healthy.socketPath)];
     try {
-      const call = callOf({ ...randomFrom(1), below: () => 1 }, bad);
+      const call = callOf(1, bad);
       call.catch(() => {});
       expect(await good.health()).toEqual(JSON.parse(HEALTH));
       await expect(call).rejects.toMatchObject({ code: "agent_unavailable" });
