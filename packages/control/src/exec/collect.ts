@@ -1,6 +1,6 @@
 import type { BatchExecResult } from "@vivarium/contract/api";
 import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
-import { OutputBuffer } from "./output.ts";
+import { type EncodedOutput, OutputBuffer } from "./output.ts";
 
 /** A command that ran to its end, with what it wrote. */
 export interface CollectedExec {
@@ -37,20 +37,27 @@ type ResultFields = Omit<
   Extract<BatchExecResult["results"][number], { exit_code: number }>,
   "session_id" | "sandbox_id"
 >;
+type StreamFields = Pick<
+  ResultFields,
+  "stdout" | "stderr" | "stdout_encoding" | "stderr_encoding" | "truncated"
+>;
 
 /** The output fields that every buffered answer shares (wire.md 5.1). */
 export function outputFields({ stdout, stderr, end }: CollectedExec): ResultFields {
-  const out = stdout.toText();
-  const err = stderr.toText();
-  const isCut = stdout.isCut || stderr.isCut;
+  return {
+    ...streamFields(stdout.toText(), stderr.toText(), stdout.isCut || stderr.isCut),
+    exit_code: end.exit_code,
+    duration_ms: Math.round(end.duration_us / 1000),
+    timed_out: end.timed_out,
+  };
+}
+
+export function streamFields(out: EncodedOutput, err: EncodedOutput, isCut: boolean): StreamFields {
   return {
     stdout: out.text,
     stderr: err.text,
     ...(out.encoding && { stdout_encoding: out.encoding }),
     ...(err.encoding && { stderr_encoding: err.encoding }),
     ...(isCut && { truncated: true as const }),
-    exit_code: end.exit_code,
-    duration_ms: Math.round(end.duration_us / 1000),
-    timed_out: end.timed_out,
   };
 }

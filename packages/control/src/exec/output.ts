@@ -30,12 +30,21 @@ export class OutputBuffer {
   }
 
   /** Text where the bytes are UTF-8, base64 where they are not. A cut never splits a character. */
-  toText(): { text: string; encoding?: "base64" } {
+  toText(): EncodedOutput {
     const bytes = Buffer.concat(this.#chunks);
-    const whole = this.#isCut ? withoutSplitCharacter(bytes) : bytes;
-    if (isUtf8(whole)) return { text: whole.toString("utf8") };
-    return { text: bytes.toString("base64"), encoding: "base64" };
+    return encodeOutput(bytes, this.#isCut ? withoutSplitCharacter(bytes) : bytes);
   }
+}
+
+export interface EncodedOutput {
+  text: string;
+  encoding?: "base64";
+}
+
+/** `characters` are the bytes without what a cut left of a character at their ends. */
+export function encodeOutput(bytes: Buffer, characters: Buffer): EncodedOutput {
+  if (isUtf8(characters)) return { text: characters.toString("utf8") };
+  return { text: bytes.toString("base64"), encoding: "base64" };
 }
 
 /** Drops the first bytes of a UTF-8 character whose rest was cut off. */

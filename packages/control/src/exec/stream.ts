@@ -1,4 +1,3 @@
-import { LIMITS } from "@vivarium/contract/api";
 import { FRAME, type Frame } from "@vivarium/contract/guest";
 import { type BrokenOffDeps, goesOn } from "../guest/broken-off.ts";
 import { errorBody, oneLine } from "../http/render-error.ts";
@@ -37,10 +36,7 @@ async function relayOutput(frames: AsyncIterable<Frame>, events: EventStream): P
       const durationMs = Math.round(end.duration_us / 1000);
       return JSON.stringify({ exit_code: end.exit_code, timed_out: end.timed_out, duration_ms: durationMs });
     }
-    const event = type === FRAME.stdout ? "stdout" : "stderr";
-    for (let start = 0; start < payload.length; start += LIMITS.sseChunkBytes) {
-      await events.send(event, payload.toString("base64", start, start + LIMITS.sseChunkBytes));
-    }
+    await events.sendBytes(type === FRAME.stdout ? "stdout" : "stderr", payload);
   }
   throw new Error("the output ended without an exit");
 }

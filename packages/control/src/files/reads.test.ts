@@ -30,6 +30,13 @@ const refuses = (code: GuestErrorCode | "machine_held" | "agent_unavailable", me
 };
 const asked = () => control.node.guestCalls.map(({ call, query }) => ({ call, query }));
 
+/** A lease of the operation before, and the grace of idleness, pass first. */
+const untilPaused = (session: string) =>
+  eventually(
+    async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
+    15_000,
+  );
+
 describe("read", () => {
   test("is the default, and gives the content as text", async () => {
     holds("grüße\n");
@@ -304,8 +311,8 @@ describe("the session", () => {
     expect((await control.ask(`GET /v1/sessions/${lazy}`)).body.state).toBe("live");
     resolve();
     expect((await read).status).toBe(200);
-    await control.until(lazy, "paused");
-  });
+    await untilPaused(lazy);
+  }, 20_000);
 });
 
 describe("faults underneath", () => {

@@ -24,7 +24,7 @@ import { clientGone } from "../http/sse.ts";
 import { SessionParams } from "../sessions/routes.ts";
 import { writeBatch } from "./batch.ts";
 import { deleteFile, makeDirectory, renameFile } from "./change.ts";
-import { callLegacy } from "./legacy.ts";
+import { callByOp } from "./op-call.ts";
 import { DeleteQuery, FilesQuery, filesRead } from "./query.ts";
 import { listFiles, readFile } from "./read.ts";
 import { findFiles, grepFiles } from "./search.ts";
@@ -112,7 +112,7 @@ function addWrites(server: Server, deps: GuestDeps): void {
   };
   server.post(PATH, { schema: legacy, bodyLimit }, async (request, reply) => {
     const { scope, call } = asked(request, reply);
-    return await callLegacy(deps, scope, { ...call, body: request.body });
+    return await callByOp(deps, scope, { ...call, body: request.body });
   });
 }
 

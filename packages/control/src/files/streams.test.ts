@@ -88,6 +88,13 @@ async function take(guest: GuestRequest): Promise<void> {
 }
 const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 
+/** A lease of the operation before, and the grace of idleness, pass first. */
+const untilPaused = (session: string) =>
+  eventually(
+    async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
+    15_000,
+  );
+
 describe("upload", () => {
   test.each([
     ["sized, with no content type", {}, false],
@@ -355,6 +362,6 @@ describe("download", () => {
     expect((await control.ask(`GET /v1/sessions/${lazy}`)).body.state).toBe("live");
     resolve();
     expect((await download.got).bytes.toString()).toBe("ab");
-    await control.until(lazy, "paused");
-  });
+    await untilPaused(lazy);
+  }, 20_000);
 });

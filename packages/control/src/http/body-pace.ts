@@ -59,7 +59,8 @@ function watch(raw: IncomingMessage, floor: BodyFloor, giveUp: (socket: Socket) 
     clearInterval(look);
     giveUp(socket);
   }, floor.windowMs).unref();
-  raw.once("close", () => clearInterval(look));
+  const stop = () => clearInterval(look);
+  raw.once("end", stop).once("close", stop);
 }
 
 function hasBody({ headers }: IncomingMessage): boolean {

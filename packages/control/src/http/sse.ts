@@ -57,6 +57,13 @@ export class EventStream {
     });
   }
 
+  /** Output in base64, in events of bounded size. */
+  async sendBytes(event: string, bytes: Buffer): Promise<void> {
+    for (let start = 0; start < bytes.length; start += LIMITS.sseChunkBytes) {
+      await this.send(event, bytes.toString("base64", start, start + LIMITS.sseChunkBytes));
+    }
+  }
+
   end(): void {
     clearInterval(this.#heartbeat);
     this.#reply.raw.end();

@@ -12,6 +12,7 @@ import {
   saveWakeAt,
 } from "./deadlines-store.ts";
 import { expirePaused } from "./expire.ts";
+import { withProcesses } from "./kept-alive.ts";
 import { captureSession, type PauseDeps } from "./pause-machine.ts";
 import { releaseSession } from "./release-session.ts";
 import { decide } from "./state.ts";
@@ -38,7 +39,9 @@ export async function fireClocks(deps: ClockDeps): Promise<void> {
   }
 }
 
-async function fire(deps: ClockDeps, session: DueSession): Promise<void> {
+async function fire(deps: ClockDeps, taken: DueSession): Promise<void> {
+  const session = await withProcesses(deps, taken);
+  if (!session) return;
   const event = dueEvent(session, session.now);
   if (event === null) return await saveDueAt(deps.db, session, nextDueAt(session));
   deps.log.debug({ session_id: session.id, event }, "a deadline has passed");
@@ -71,7 +74,10 @@ async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEve
 
 async function isStillDue(tx: Queries, session: DueSession, event: ClockEvent): Promise<boolean> {
   const now = await lockForClocks(tx, session.id);
-  return now !== undefined && now.incarnation === session.incarnation && dueEvent(now, now.now) === event;
+  if (now?.incarnation !== session.incarnation) return false;
+  // Activity that the row does not tell was found out before.
+  const last_active_at = new Date(Math.max(now.last_active_at.getTime(), session.last_active_at.getTime()));
+  return dueEvent({ ...now, last_active_at }, now.now) === event;
 }
 
 async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<void> {

@@ -129,6 +129,7 @@ function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
     destroy_on_completion: false,
     command_capture: parent.command_capture,
     wake_on_http: parent.wake_on_http,
+    may_keep_alive: parent.may_keep_alive,
     ...leasedColumns(),
   };
 }

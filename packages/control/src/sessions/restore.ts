@@ -24,6 +24,7 @@ import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { takeSlots } from "./admit.ts";
 import { getSession } from "./get.ts";
+import { noteKeepAlive } from "./keep-alive.ts";
 import { startSpec } from "./provision.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "./state.ts";
@@ -48,6 +49,8 @@ export async function restoreSession(
     const session = await savable(deps, found.session);
     if (session === BUSY) return BUSY;
     checkLineage(session, found.checkpoint);
+    // Its processes run again, whatever ran before.
+    await noteKeepAlive(deps.db, session);
     const claimed = await claimRestore(deps, session, found.checkpoint);
     if (!claimed) return BUSY;
     crashPoint("restore.intent");

@@ -26,6 +26,7 @@ export type StartSettings = Pick<
   | "env"
   | "egress"
   | "no_sudo"
+  | "may_keep_alive"
 >;
 
 interface StartDeps {
@@ -62,6 +63,7 @@ async function startFromTemplate(
     env: mapOrNull(request.env),
     egress: egressOf(request.egress ?? { mode: "allow" }),
     no_sudo: request.no_sudo || saved?.noSudo || false,
+    may_keep_alive: Boolean(saved),
   };
 }
 
@@ -83,6 +85,7 @@ async function startFromCheckpoint(
     egress: request.egress ? egressOf(request.egress) : JSON.stringify(checkpoint.egress),
     // What was hardened stays so: the way back is not in the guest any more.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
+    may_keep_alive: true,
   };
 }
 

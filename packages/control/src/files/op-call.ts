@@ -7,7 +7,7 @@ import { listFiles, readFile } from "./read.ts";
 import { writeFile } from "./write.ts";
 
 /** The older form of read, write and list (wire.md 6.3 "legacy"). */
-export async function callLegacy(
+export async function callByOp(
   deps: GuestDeps,
   scope: Scope,
   { body, ...call }: { sessionId: string; body: LegacyFileCall; signal: AbortSignal },

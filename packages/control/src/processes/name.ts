@@ -1,0 +1,32 @@
+import { PROCESS_NAME_PATTERN } from "@vivarium/contract/api";
+import { GUEST_ERRORS } from "@vivarium/contract/guest";
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { ApiError } from "../http/api-error.ts";
+import { getSession } from "../sessions/get.ts";
+
+export interface NamedProcess {
+  sessionId: string;
+  name: string;
+}
+
+/** A name that no process can have is told without waking the session for it. */
+export async function checkName(db: Queries, scope: Scope, { sessionId, name }: NamedProcess): Promise<void> {
+  if (PROCESS_NAME_PATTERN.test(name)) return;
+  await getSession(db, scope, sessionId);
+  throw noSuchProcess(name);
+}
+
+/** The one refusal of the guest that is worded with the process's name. */
+export function namingProcess(name: string): (error: unknown) => never {
+  return (error) => {
+    throw error instanceof NodeError && error.code === "process_not_found"
+      ? noSuchProcess(name, error)
+      : error;
+  };
+}
+
+function noSuchProcess(name: string, cause?: NodeError): ApiError {
+  return new ApiError("not_found", `name: ${GUEST_ERRORS.process_not_found.text}: ${name}`, { cause });
+}

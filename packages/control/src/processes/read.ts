@@ -1,0 +1,68 @@
+import type { ProcessInfo, ProcessList } from "@vivarium/contract/api";
+import { GuestProcessList, PROCESSES_ANSWER_BYTES } from "@vivarium/contract/guest";
+import type { z } from "zod";
+import type { Scope } from "../access/principal.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { readGuest } from "../guest/call-guest.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { machineIdOf } from "../sessions/state.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { checkName, type NamedProcess, namingProcess } from "./name.ts";
+import { toProcessInfo } from "./record.ts";
+import { ONE_PROCESS } from "./start.ts";
+
+type Asked<T> = T & { signal: AbortSignal };
+
+/** Those that run and those that have exited, oldest first. */
+export async function listProcesses(
+  deps: GuestDeps,
+  scope: Scope,
+  asked: Asked<{ sessionId: string }>,
+): Promise<ProcessList> {
+  const { processes } = await readGuest(deps, scope, asked, (session, signal) =>
+    processesOf(deps.nodes, session, signal),
+  );
+  return { processes: processes.map(toProcessInfo) };
+}
+
+export async function processesOf(
+  nodes: NodeClient,
+  session: SessionRow,
+  signal: AbortSignal,
+): Promise<z.infer<typeof GuestProcessList>> {
+  return await nodes.guestJson(
+    machineIdOf(session),
+    { method: "GET", path: "processes", signal },
+    { schema: GuestProcessList, limitBytes: PROCESSES_ANSWER_BYTES },
+  );
+}
+
+export async function getProcess(
+  deps: GuestDeps,
+  scope: Scope,
+  asked: Asked<NamedProcess>,
+): Promise<ProcessInfo> {
+  return await callOne(deps, scope, "GET", asked);
+}
+
+/** Ends a process and answers with what became of it. A caller who leaves changes nothing: it ends. */
+export async function endProcess(deps: GuestDeps, scope: Scope, named: NamedProcess): Promise<ProcessInfo> {
+  return await callOne(deps, scope, "DELETE", named);
+}
+
+/** Both may be asked for again: a process that has ended stays as it ended. */
+async function callOne(
+  deps: GuestDeps,
+  scope: Scope,
+  method: "GET" | "DELETE",
+  asked: NamedProcess & { signal?: AbortSignal },
+): Promise<ProcessInfo> {
+  await checkName(deps.db, scope, asked);
+  const path = `processes/${asked.name}`;
+  const process = await readGuest(deps, scope, asked, (session, signal) =>
+    deps.nodes
+      .guestJson(machineIdOf(session), { method, path, signal }, ONE_PROCESS)
+      .catch(namingProcess(asked.name)),
+  );
+  return toProcessInfo(process);
+}

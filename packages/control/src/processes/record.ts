@@ -1,0 +1,25 @@
+import type { ProcessInfo } from "@vivarium/contract/api";
+import type { GuestProcess } from "@vivarium/contract/guest";
+
+/** What RFC 3339 can say. */
+const LATEST_INSTANT = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** As the interface shows a process (wire.md 7). */
+export function toProcessInfo(process: GuestProcess): ProcessInfo {
+  const hasExited = process.state === "exited";
+  return {
+    name: process.name,
+    ...(process.pid !== undefined && { pid: process.pid }),
+    command: process.argv,
+    state: process.state,
+    keep_alive: process.keep_alive,
+    started_at: instant(process.started_at_ms),
+    ...(hasExited && process.exit_code !== undefined && { exit_code: process.exit_code }),
+    ...(hasExited && process.ended_at_ms !== undefined && { ended_at: instant(process.ended_at_ms) }),
+  };
+}
+
+/** The machine's clock is its owner's, who may have set it to anything. */
+function instant(ms: number): string {
+  return new Date(Math.min(ms, LATEST_INSTANT)).toISOString();
+}

@@ -1,0 +1,110 @@
+import { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
+import { scopeOf } from "../access/principal.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import { queryFlag } from "../http/query.ts";
+import type { Server } from "../http/server.ts";
+import { clientGone, EventStream } from "../http/sse.ts";
+import { SessionParams } from "../sessions/routes.ts";
+import { openFollow, relayFollow } from "./follow.ts";
+import { readLogs } from "./logs.ts";
+import { endProcess, getProcess, listProcesses } from "./read.ts";
+import { startProcess } from "./start.ts";
+
+const PATH = "/v1/sessions/:id/processes";
+const LogsQuery = z.object({ follow: queryFlag.optional() });
+const ProcessParams = SessionParams.extend({ name: z.string() });
+const tags = ["Processes"];
+const refusals = errorAnswers(
+  "forbidden",
+  "not_found",
+  "conflict",
+  "session_ended",
+  "rate_limited",
+  "bad_gateway",
+);
+
+/** Who asks, about which process of which session, and until when. */
+function asked(request: FastifyRequest<{ Params: { id: string; name: string } }>, reply: FastifyReply) {
+  const { id: sessionId, name } = request.params;
+  return { scope: scopeOf(principalOf(request)), call: { sessionId, name, signal: clientGone(reply) } };
+}
+
+export function addProcessRoutes(server: Server, deps: GuestDeps): void {
+  addProcesses(server, deps);
+  addOneProcess(server, deps);
+  addLogs(server, deps);
+}
+
+function addProcesses(server: Server, deps: GuestDeps): void {
+  const start = {
+    operationId: "startProcess",
+    summary: "Start a named process, which outlives the request",
+    tags,
+    params: SessionParams,
+    body: ProcessStart,
+    response: { 200: ProcessInfo, ...refusals },
+  };
+  server.post(PATH, { schema: start }, async (request) => {
+    const call = { sessionId: request.params.id, input: request.body };
+    return await startProcess(deps, scopeOf(principalOf(request)), call);
+  });
+  const list = {
+    operationId: "listProcesses",
+    summary: "List named processes, running and exited, oldest first",
+    tags,
+    params: SessionParams,
+    response: { 200: ProcessList, ...refusals },
+  };
+  server.get(PATH, { schema: list }, async (request, reply) => {
+    const call = { sessionId: request.params.id, signal: clientGone(reply) };
+    return await listProcesses(deps, scopeOf(principalOf(request)), call);
+  });
+}
+
+function addOneProcess(server: Server, deps: GuestDeps): void {
+  const read = {
+    operationId: "getProcess",
+    summary: "Read a named process",
+    tags,
+    params: ProcessParams,
+    response: { 200: ProcessInfo, ...refusals },
+  };
+  server.get(`${PATH}/:name`, { schema: read }, async (request, reply) => {
+    const { scope, call } = asked(request, reply);
+    return await getProcess(deps, scope, call);
+  });
+  const end = {
+    operationId: "endProcess",
+    summary: "End a named process: SIGTERM, after 5 seconds SIGKILL; answers once it has exited",
+    tags,
+    params: ProcessParams,
+    response: { 200: ProcessInfo, ...refusals },
+  };
+  server.delete(`${PATH}/:name`, { schema: end }, async (request) => {
+    const { id: sessionId, name } = request.params;
+    return await endProcess(deps, scopeOf(principalOf(request)), { sessionId, name });
+  });
+}
+
+function addLogs(server: Server, deps: GuestDeps): void {
+  const logs = {
+    operationId: "readProcessLogs",
+    summary:
+      "Read the end of what a process wrote; with follow=true all of it that survives, and what it writes on",
+    tags,
+    params: ProcessParams,
+    querystring: LogsQuery,
+    response: { 200: ProcessLogs, ...refusals },
+  };
+  server.get(`${PATH}/:name/logs`, { schema: logs }, async (request, reply) => {
+    const { scope, call } = asked(request, reply);
+    if (!request.query.follow) return await readLogs(deps, scope, call);
+    const follow = await openFollow(deps, scope, call);
+    await relayFollow(deps, follow, new EventStream(reply));
+    return reply;
+  });
+}

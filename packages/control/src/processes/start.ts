@@ -1,0 +1,49 @@
+import type { ProcessInfo } from "@vivarium/contract/api";
+import { GuestProcess, PROCESSES_ANSWER_BYTES, type ProcessSpec } from "@vivarium/contract/guest";
+import type { Scope } from "../access/principal.ts";
+import type { BrokenOffWords } from "../guest/broken-off.ts";
+import { changeGuest } from "../guest/call-guest.ts";
+import { environmentOf } from "../guest/environment.ts";
+import type { GuestDeps } from "../guest/use-machine.ts";
+import { noteKeepAlive } from "../sessions/keep-alive.ts";
+import { machineIdOf } from "../sessions/state.ts";
+import { toProcessInfo } from "./record.ts";
+
+interface ProcessInput {
+  name: string;
+  command: string[];
+  cwd?: string | null;
+  keep_alive?: boolean | null;
+}
+
+export const ONE_PROCESS = { schema: GuestProcess, limitBytes: PROCESSES_ANSWER_BYTES };
+
+/** Starts a process that outlives the request. A caller who leaves leaves it running. */
+export async function startProcess(
+  deps: GuestDeps,
+  scope: Scope,
+  { sessionId, input }: { sessionId: string; input: ProcessInput },
+): Promise<ProcessInfo> {
+  const started = await changeGuest(deps, scope, { sessionId, words: WORDS }, async (session, signal) => {
+    // Written down first: a process that keeps the session awake is never forgotten.
+    if (input.keep_alive) await noteKeepAlive(deps.db, session);
+    const body: ProcessSpec = {
+      name: input.name,
+      argv: input.command,
+      ...(input.cwd != null && { cwd: input.cwd }),
+      env: environmentOf(session),
+      keep_alive: input.keep_alive ?? false,
+    };
+    const call = { method: "POST", path: "processes", body, signal } as const;
+    return await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
+  });
+  return toProcessInfo(started);
+}
+
+const WORDS: BrokenOffWords = {
+  paused: "the session was paused as the process was started; its list of processes tells whether it was",
+  exchanged:
+    "the session was paused and woken, or restored, as the process was started; its list of processes tells whether it was",
+  unknown:
+    "the connection to the session's machine broke; its list of processes tells whether the process was started",
+};
