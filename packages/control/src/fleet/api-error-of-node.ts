@@ -134,9 +134,12 @@ function explanation({ message }: NodeError): string {
   return said === "" ? GUEST_ERRORS.bad_pattern.text : said;
 }
 
-const FIELD = /^(cwd|command|path): /;
+const FIELD = /^(cwd|command|path|dest_path|pattern|file_pattern|name|query): /;
+/** Of a call whose values fit each by itself, and not together. */
+const ABOUT_QUERY = /^the query /;
 
 /** Starts with the field it is about, as the answers to all invalid requests do. */
 function refusalOfArgument(message: string): string {
-  return FIELD.test(message) ? message : `command: the machine refuses it: ${message}`;
+  if (FIELD.test(message)) return message;
+  return ABOUT_QUERY.test(message) ? `query: ${message}` : `command: the machine refuses it: ${message}`;
 }

@@ -1,8 +1,9 @@
 import { createServer, type IncomingMessage, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fastify } from "fastify";
 import { afterEach, expect, test } from "vitest";
-import { PacedBody } from "./body-pace.ts";
+import { giveUpSlowBodies, PacedBody, TOO_SLOW } from "./body-pace.ts";
 
 const FLOOR = { windowMs: 200, bytes: 1000 };
 const closers: (() => void)[] = [];
@@ -88,4 +89,53 @@ test("a client that leaves breaks the body off", async () => {
   await sleep(20);
   leave();
   await expect(size).rejects.toMatchObject({ code: "ECONNRESET" });
+});
+
+/** A server whose bodies are read whole, and a request that sends its body as the test says. */
+async function whole(
+  send: (write: (bytes: number) => void) => void,
+): Promise<{ refused: unknown[]; got: Promise<number> }> {
+  const refused: unknown[] = [];
+  const server = fastify({
+    clientErrorHandler: (error, socket) => {
+      refused.push(error.code);
+      socket.end("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    },
+  });
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  giveUpSlowBodies(server, FLOOR);
+  server.post("/", async (request) => String((request.body as Buffer).length));
+  await server.listen({ host: "127.0.0.1", port: 0 });
+  const { port } = server.server.address() as AddressInfo;
+  const headers = { "transfer-encoding": "chunked", "content-type": "x/y" };
+  const call = request({ port, host: "127.0.0.1", method: "POST", headers });
+  const got = new Promise<number>((resolve) =>
+    call.once("response", (response) => resolve(response.statusCode ?? 0)),
+  );
+  call.on("error", () => {});
+  closers.push(() => {
+    call.destroy();
+    void server.close();
+  });
+  send((bytes) => (bytes > 0 ? call.write(Buffer.alloc(bytes)) : call.end()));
+  return { refused, got };
+}
+
+test("a JSON body that trickles is refused, one that keeps to the floor is not", async () => {
+  let timer: NodeJS.Timeout | undefined;
+  closers.push(() => clearInterval(timer));
+  const slow = await whole((write) => {
+    timer = setInterval(() => write(10), 20);
+  });
+  expect(await slow.got).toBe(400);
+  expect(slow.refused).toEqual([TOO_SLOW]);
+  const fast = await whole(async (write) => {
+    for (let i = 0; i < 10; i++) {
+      write(1500);
+      await sleep(60);
+    }
+    write(0);
+  });
+  expect([await fast.got, fast.refused]).toEqual([200, []]);
 });
