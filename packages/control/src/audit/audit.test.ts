@@ -93,6 +93,29 @@ test("streams, batch items, runs and terminals with a command have entries as we
   ]);
 });
 
+test.each([
+  ["that runs", {}, {}],
+  ["that could not be spawned", { state: "exited", exit_code: 127, ended_at_ms: 2 }, { exit_code: 127 }],
+])("the start of a named process %s has an entry", async (_title, became, end) => {
+  const id = await control.createLive();
+  const command = ["python3", "-m", "http.server"];
+  control.node.onGuest = (call) => {
+    call.json({
+      name: "web",
+      argv: command,
+      keep_alive: false,
+      pid: 7,
+      state: "running",
+      started_at_ms: 1,
+      ...became,
+    });
+  };
+  const answer = await control.ask(`POST /v1/sessions/${id}/processes`, { body: { name: "web", command } });
+  expect(answer.status).toBe(200);
+  const [entry] = await entriesOf(id, 1);
+  expect([entry?.outcome, entry?.meta]).toEqual(["ok", { kind: "process", executable: "python3", ...end }]);
+});
+
 test("a command that runs is pending, and completed once it ends", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -2,6 +2,7 @@ import { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/c
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
+import { callerOf } from "../audit/caller.ts";
 import type { GuestDeps } from "../guest/use-machine.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -12,7 +13,7 @@ import { SessionParams } from "../sessions/routes.ts";
 import { openFollow, relayFollow } from "./follow.ts";
 import { readLogs } from "./logs.ts";
 import { endProcess, getProcess, listProcesses } from "./read.ts";
-import { startProcess } from "./start.ts";
+import { type StartDeps, startProcess } from "./start.ts";
 
 const PATH = "/v1/sessions/:id/processes";
 const LogsQuery = z.object({ follow: queryFlag.optional() });
@@ -33,13 +34,13 @@ function asked(request: FastifyRequest<{ Params: { id: string; name: string } }>
   return { scope: scopeOf(principalOf(request)), call: { sessionId, name, signal: clientGone(reply) } };
 }
 
-export function addProcessRoutes(server: Server, deps: GuestDeps): void {
+export function addProcessRoutes(server: Server, deps: StartDeps): void {
   addProcesses(server, deps);
   addOneProcess(server, deps);
   addLogs(server, deps);
 }
 
-function addProcesses(server: Server, deps: GuestDeps): void {
+function addProcesses(server: Server, deps: StartDeps): void {
   const start = {
     operationId: "startProcess",
     summary: "Start a named process, which outlives the request",
@@ -49,8 +50,10 @@ function addProcesses(server: Server, deps: GuestDeps): void {
     response: { 200: ProcessInfo, ...refusals },
   };
   server.post(PATH, { schema: start }, async (request) => {
-    const call = { sessionId: request.params.id, input: request.body };
-    return await startProcess(deps, scopeOf(principalOf(request)), call);
+    const principal = principalOf(request);
+    const by = callerOf(principal, request);
+    const call = { sessionId: request.params.id, input: request.body, by };
+    return await startProcess(deps, scopeOf(principal), call);
   });
   const list = {
     operationId: "listProcesses",

@@ -1,6 +1,8 @@
 import type { ProcessInfo } from "@vivarium/contract/api";
 import { GuestProcess, PROCESSES_ANSWER_BYTES, type ProcessSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
+import type { Caller } from "../audit/caller.ts";
+import type { CommandLog } from "../audit/command-log.ts";
 import type { BrokenOffWords } from "../guest/broken-off.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import { environmentOf } from "../guest/environment.ts";
@@ -18,11 +20,13 @@ interface ProcessInput {
 
 export const ONE_PROCESS = { schema: GuestProcess, limitBytes: PROCESSES_ANSWER_BYTES };
 
+export type StartDeps = GuestDeps & { commandLog: CommandLog };
+
 /** Starts a process that outlives the request. A caller who leaves leaves it running. */
 export async function startProcess(
-  deps: GuestDeps,
+  deps: StartDeps,
   scope: Scope,
-  { sessionId, input }: { sessionId: string; input: ProcessInput },
+  { sessionId, input, by }: { sessionId: string; input: ProcessInput; by: Caller },
 ): Promise<ProcessInfo> {
   const started = await changeGuest(deps, scope, { sessionId, words: WORDS }, async (session, signal) => {
     // Written down first: a process that keeps the session awake is never forgotten.
@@ -35,7 +39,11 @@ export async function startProcess(
       keep_alive: input.keep_alive ?? false,
     };
     const call = { method: "POST", path: "processes", body, signal } as const;
-    return await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
+    const process = await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
+    deps.commandLog
+      .started({ session, by, kind: "process", argv: input.command })
+      .ended({ exit_code: process.exit_code });
+    return process;
   });
   return toProcessInfo(started);
 }
