@@ -1,5 +1,6 @@
 import { startFakeNode } from "../support/fake-node.ts";
 import { nodeCaller } from "../support/node-caller.ts";
+import { guestContract } from "./guest-contract.ts";
 import { nodeContract } from "./node-contract.ts";
 import { snapshotContract } from "./snapshot-contract.ts";
 
@@ -9,4 +10,5 @@ async function fakeNode() {
 }
 
 nodeContract(fakeNode);
+guestContract(fakeNode);
 snapshotContract(fakeNode, { hasMemory: false });

@@ -1,5 +1,6 @@
 /** A machine of the fake node: a directory of this host, and process groups in place of a guest. */
 import type { MachineStatus, NodeErrorCode, StartSpec } from "@vivarium/contract/node";
+import type { FakeProcess } from "./fake-processes.ts";
 import type { FakeSnapshot } from "./fake-snapshots.ts";
 import { killGroup } from "./host-command.ts";
 
@@ -14,6 +15,9 @@ export interface FakeMachine {
   started: Promise<void>;
   /** Guest path → host path of files that were put outside /workspace. */
   placed: Map<string, string>;
+  processes: Map<string, FakeProcess>;
+  /** Break off what is under way with the guest. */
+  underWay: Set<() => void>;
   /** Settles when no capture and no continue is under way. */
   turn: Promise<unknown>;
   isDeleted: boolean;
@@ -57,7 +61,13 @@ export function running(state: FakeState, machineId: string): FakeMachine {
 export function endMachine(machine: FakeMachine, reason: string): void {
   machine.status = { machine_id: machine.status.machine_id, state: "ended", reason };
   machine.life.abort();
+  breakOff(machine);
   for (const pgid of machine.groups) killGroup(pgid);
+}
+
+/** What a machine does when it is held: its processes stand still, and whoever spoke to them is cut off. */
+export function breakOff(machine: FakeMachine): void {
+  for (const end of machine.underWay) end();
 }
 
 export function valid<T>(

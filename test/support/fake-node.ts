@@ -5,6 +5,7 @@
  */
 import { mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, isAbsolute, join, normalize } from "node:path";
 import {
@@ -17,6 +18,7 @@ import {
   StartSpec,
 } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
+import { serveGuest } from "./fake-guest.ts";
 import {
   endMachine,
   type FakeMachine,
@@ -35,6 +37,7 @@ import {
   loadSnapshot,
   saveSnapshot,
 } from "./fake-snapshots.ts";
+import { serveUpgrade } from "./fake-terminals.ts";
 import { runHostCommand } from "./host-command.ts";
 
 export interface FakeCall {
@@ -84,6 +87,14 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
   const server = createServer((request, response) => {
     handle(state, request, response).catch((error) => refuse(response, error));
   });
+  const sockets = new Set<Socket>();
+  server.on("upgrade", (request, socket: Socket, head) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    const place = async (machine: FakeMachine, { argv = ["bash", "-l"], cwd, env }: Command) =>
+      await placeOf(machine, { argv, cwd, env });
+    void serveUpgrade({ request, socket, head }, (id) => running(state, id), place);
+  });
   await new Promise<void>((resolve) => server.listen(socketPath, resolve));
   return {
     socketPath,
@@ -101,16 +112,25 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
     close: async () => {
       for (const machine of state.machines.values()) endMachine(machine, "closed");
       server.closeAllConnections();
+      for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));
       await rm(dir, { recursive: true, force: true });
     },
   };
 }
 
+const GUEST_PATH = /^\/v1\/machines\/([^/]+)\/guest(\/.+)$/;
 const ITEM_PATH = /^\/v1\/(machines|snapshots)\/([^/]+)(\/exec|\/files|\/continue)?$/;
 
 async function handle(state: State, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const url = new URL(request.url ?? "/", "http://node");
+  const [, machineId = "", target = ""] = GUEST_PATH.exec(url.pathname) ?? [];
+  if (target !== "") {
+    state.calls.push({ method: request.method ?? "", path: url.pathname, body: undefined });
+    await state.gate;
+    const call = { method: request.method ?? "", path: target, query: url.searchParams, request, response };
+    return await serveGuest(running(state, machineId), call, placeOf);
+  }
   const body = await readAll(request);
   const isJson = !url.pathname.endsWith("/files") && body.length > 0;
   const parsed = isJson ? parseJson(body) : undefined;
@@ -180,6 +200,8 @@ async function startMachine(state: State, machineId: string, body: unknown): Pro
     life: new AbortController(),
     started: Promise.resolve(),
     placed: new Map(),
+    processes: new Map(),
+    underWay: new Set(),
     turn: Promise.resolve(),
     isDeleted: false,
   };
@@ -214,15 +236,18 @@ async function deleteMachine(state: State, machineId: string): Promise<void> {
 async function exec(machine: FakeMachine, body: unknown, response: ServerResponse): Promise<void> {
   const call = valid(ExecCall.safeParse(body));
   if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
-  const cwd = await workingDirectory(machine, call.cwd);
+  const place = await placeOf(machine, call);
   const gone = new AbortController();
-  response.on("close", () => gone.abort());
-  machine.life.signal.addEventListener("abort", () => response.destroy(), { once: true });
+  const end = () => response.destroy();
+  machine.underWay.add(end);
+  response.on("close", () => {
+    machine.underWay.delete(end);
+    // Of a machine that is held the commands stand still; they go on with it.
+    if (machine.status.state !== "held") gone.abort();
+  });
   await runHostCommand({
     call,
-    argv: call.argv.map((argument) => toHostText(machine, argument)),
-    cwd,
-    env: { ...baseEnvironment(machine), ...call.env },
+    ...place,
     out: response,
     onSpawned: () => {
       response.writeHead(200, { "content-type": "application/octet-stream" });
@@ -231,6 +256,21 @@ async function exec(machine: FakeMachine, body: unknown, response: ServerRespons
     signal: AbortSignal.any([gone.signal, machine.life.signal]),
     onGroup: (pgid) => machine.groups.add(pgid),
   });
+}
+
+interface Command {
+  argv?: string[];
+  cwd?: string;
+  env: Record<string, string>;
+}
+
+/** What a command of the guest is on this host. */
+async function placeOf(machine: FakeMachine, { argv = [], cwd, env }: Command) {
+  return {
+    argv: argv.map((argument) => toHostText(machine, argument)),
+    cwd: await workingDirectory(machine, cwd),
+    env: { ...baseEnvironment(machine), ...env },
+  };
 }
 
 function baseEnvironment(machine: FakeMachine): Record<string, string> {

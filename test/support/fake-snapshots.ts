@@ -5,7 +5,16 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type MachineStatus, SnapshotId, SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
-import { alive, type FakeMachine, type FakeState, found, Refusal, running, valid } from "./fake-machine.ts";
+import {
+  alive,
+  breakOff,
+  type FakeMachine,
+  type FakeState,
+  found,
+  Refusal,
+  running,
+  valid,
+} from "./fake-machine.ts";
 
 export interface FakeSnapshot {
   spec: SnapshotSpec;
@@ -56,8 +65,9 @@ function capture(
     signalAll(machine, "SIGSTOP");
     await cp(machine.dir, dir, { recursive: true, verbatimSymlinks: true });
     alive(state, spec.machine_id);
-    if (spec.after === "hold") machine.status = { ...machine.status, state: "held" };
-    else signalAll(machine, "SIGCONT");
+    if (spec.after === "continue") return signalAll(machine, "SIGCONT");
+    machine.status = { ...machine.status, state: "held" };
+    breakOff(machine);
   });
   return fresh(id, spec, dir, from, done);
 }

@@ -1,7 +1,9 @@
 /** A plain client of contract/node over its unix socket, for tests and benchmarks. */
-import { type IncomingMessage, request } from "node:http";
+import { once } from "node:events";
+import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
+import type { Socket } from "node:net";
 import { ExecEnd, FRAME, FrameDecoder } from "@vivarium/contract/guest";
-import type { ExecCall } from "@vivarium/contract/node";
+import { type ExecCall, encodeOpening, OpeningReader } from "@vivarium/contract/node";
 
 export interface NodeAnswer {
   status: number;
@@ -22,7 +24,23 @@ export interface NodeCaller {
   call(method: string, path: string, body?: unknown): Promise<NodeAnswer>;
   putFile(machineId: string, path: string, bytes: Buffer): Promise<NodeAnswer>;
   exec(machineId: string, call: Partial<ExecCall>, options?: NodeExecOptions): Promise<NodeExec>;
+  /** A call below `guest/`, with its answer as it came. */
+  guest(machineId: string, method: string, target: string, body?: object | Buffer): Promise<GuestAnswer>;
+  /** Begins a call below `guest/`; whoever called sends its body and reads its answer. */
+  beginGuest(machineId: string, method: string, target: string): ClientRequest;
+  /** An upgraded connection behind both openings, or the refusal. */
+  stream(machineId: string, kind: "terminals" | "tunnel", spec: object): Promise<NodeStream>;
 }
+
+export interface GuestAnswer {
+  status: number;
+  bytes: Buffer;
+  headers: IncomingHttpHeaders;
+  /** Parsed, when it is JSON. */
+  body: unknown;
+}
+
+export type NodeStream = { socket: Socket } | { refusal: { code: string; message: string } };
 
 export interface NodeExecOptions {
   signal?: AbortSignal;
@@ -49,7 +67,47 @@ export function nodeCaller(socketPath: string): NodeCaller {
       return { status: response.statusCode ?? 0, body: JSON.parse((await collect(response)).toString()) };
     },
     exec: (machineId, call, options = {}) => exec(socketPath, machineId, call, options),
+    guest: async (machineId, method, target, body) => {
+      const payload = body === undefined || Buffer.isBuffer(body) ? body : JSON.stringify(body);
+      const path = `/v1/machines/${machineId}/guest${target}`;
+      const response = await send(socketPath, method, path, payload);
+      const bytes = await collect(response);
+      const { headers, statusCode: status = 0 } = response;
+      const isJson = headers["content-type"]?.startsWith("application/json");
+      return { status, bytes, headers, body: isJson ? JSON.parse(bytes.toString()) : undefined };
+    },
+    beginGuest: (machineId, method, target) => {
+      const path = `/v1/machines/${machineId}/guest${target}`;
+      return request({ socketPath, method, path, agent: false }).on("error", () => {});
+    },
+    stream: (machineId, kind, spec) => openStream(socketPath, `/v1/machines/${machineId}/${kind}`, spec),
   };
+}
+
+async function openStream(socketPath: string, path: string, spec: object): Promise<NodeStream> {
+  const headers = { connection: "Upgrade", upgrade: "vivarium-stream" };
+  const call = request({ socketPath, path, headers, agent: false }).end();
+  const upgraded = await Promise.race([
+    once(call, "upgrade") as Promise<[IncomingMessage, Socket, Buffer]>,
+    once(call, "response").then(async ([response]) => JSON.parse((await collect(response)).toString())),
+  ]);
+  if (!Array.isArray(upgraded)) return { refusal: upgraded };
+  const [, socket, head] = upgraded;
+  socket.on("error", () => {}).unshift(head);
+  socket.write(encodeOpening(spec));
+  const reader = new OpeningReader();
+  for (;;) {
+    const arrived = once(socket, "data");
+    socket.resume();
+    const opening = reader.push((await arrived)[0] as Buffer);
+    socket.pause();
+    if (opening === undefined) continue;
+    socket.unshift(opening.rest);
+    const answer = opening.value as { code?: string; message?: string };
+    return answer.code === undefined
+      ? { socket }
+      : { refusal: { code: answer.code, message: answer.message ?? "" } };
+  }
 }
 
 async function exec(
