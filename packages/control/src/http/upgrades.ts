@@ -79,7 +79,7 @@ export class Upgrades {
     reply.raw.detachSocket(waiting.socket as Socket);
     const webSocket = await this.#handshake(request.raw, waiting);
     this.#keep(webSocket);
-    request.log.info({ route: request.routeOptions.url, status: 101 }, "upgraded");
+    logConnection(request, webSocket);
     return webSocket;
   }
 
@@ -127,6 +127,17 @@ export function responseOver(socket: Duplex, request: IncomingMessage): ServerRe
     setTimeout(() => socket.destroy(), LINGER_MS).unref();
   });
   return response;
+}
+
+/** What the request log has of other requests: once it is open, and once it is over. */
+function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
+  const openedAt = performance.now();
+  const { url: route } = request.routeOptions;
+  const who = { org_id: request.principal?.orgId, key_id: request.principal?.keyId };
+  request.log.info({ method: request.method, route, status: 101, ...who }, "upgraded");
+  webSocket.once("close", (code) =>
+    request.log.info({ route, code, elapsed_ms: Math.round(performance.now() - openedAt), ...who }, "closed"),
+  );
 }
 
 function wantsWebSocket({ method, headers }: IncomingMessage): boolean {

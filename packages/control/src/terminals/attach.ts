@@ -42,18 +42,17 @@ export async function attach(
   const begun = useMachine(deps, scope, { sessionId, waitMs }, (session) =>
     open(deps, session, input, AbortSignal.any([signal, deadline])),
   );
-  const { session, result, release } = await Promise.race([
-    begun,
-    late(deps, sessionId, deadline, waitMs),
-  ]).catch(async (error: unknown) => {
-    // Nobody is left who could use what comes of it.
-    begun.then(({ result: unused, release: unhold }) => {
-      unused.stream.destroy();
-      unused.attachment.leave();
-      unhold();
-    }, ignore);
-    throw await inTermsOfUpgrade(deps, sessionId, error, waitMs);
-  });
+  const { session, result, release } = await Promise.race([begun, late(deadline)]).catch(
+    async (error: unknown) => {
+      // Nobody is left who could use what comes of it.
+      begun.then(({ result: unused, release: unhold }) => {
+        unused.stream.destroy();
+        unused.attachment.leave();
+        unhold();
+      }, ignore);
+      throw await inTermsOfUpgrade(deps, sessionId, error, waitMs);
+    },
+  );
   // The attachment keeps the session from being idle from here on.
   release();
   const { stream, attachment } = result;
@@ -85,14 +84,12 @@ async function openStream(
   }
 }
 
-async function late(
-  { db }: AttachDeps,
-  sessionId: string,
-  deadline: AbortSignal,
-  waitMs: number,
-): Promise<never> {
-  await new Promise((resolve) => deadline.addEventListener("abort", resolve, { once: true }));
-  throw await notInTime(db, sessionId, waitMs);
+const TOO_LATE = new ApiError("session_not_live", "the session was not ready in time");
+
+function late(deadline: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) =>
+    deadline.addEventListener("abort", () => reject(TOO_LATE), { once: true }),
+  );
 }
 
 /** A wait that was too long says what for; a handshake has no `session_not_live` for a session that wakes. */
