@@ -1,0 +1,217 @@
+/** The interface's process rules and wire.md 7, each against a real machine. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { ask, client, service, sh, withSession } from "../support/http.ts";
+
+let id: string;
+beforeAll(async () => {
+  id = (await client.sessions.create({ env: { GREETING: "hi" } })).session_id;
+  await client.sessions.waitUntilLive(id);
+});
+afterAll(async () => {
+  await ask(`/v1/sessions/${id}`, { method: "DELETE" });
+});
+
+const path = (rest = "", session = id) => `/v1/sessions/${session}/processes${rest}`;
+const start = (name: string, script: string, more: object = {}, session = id) =>
+  ask(path("", session), { method: "POST", body: { name, command: sh(script), ...more } });
+const get = async (name: string, session = id) => (await ask(path(`/${name}`, session))).body;
+const end = (name: string) => ask(path(`/${name}`), { method: "DELETE" });
+const logs = async (name: string) => (await ask(path(`/${name}/logs`))).body;
+const untilExited = (name: string, session = id) =>
+  eventually(async () => {
+    const process = await get(name, session);
+    expect(process.state).toBe("exited");
+    return process;
+  }, 60_000);
+async function follow(name: string, session = id): Promise<string> {
+  const headers = { authorization: `Bearer ${service.apiKey}` };
+  const answer = await fetch(`${service.url}${path(`/${name}/logs?follow=true`, session)}`, { headers });
+  expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
+  return (await answer.text()).replaceAll(": hb\n\n", "");
+}
+const outputOf = (events: string) =>
+  [...events.matchAll(/event: stdout\ndata: (.*)\n\n/g)]
+    .map(([, data]) => Buffer.from(data ?? "", "base64"))
+    .join("");
+
+describe("start", () => {
+  test("it outlives the request, as a session leader with the session's environment", async () => {
+    const { status, body } = await start(
+      "first",
+      "echo $GREETING $VIVARIUM_SESSION_ID; pwd; ps -o sid= -p $$; sleep 600",
+    );
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ name: "first", state: "running", keep_alive: false });
+    expect(body).not.toHaveProperty("exit_code");
+    await eventually(async () => {
+      const lines = String((await logs("first")).stdout).split("\n");
+      expect(lines.slice(0, 2)).toEqual([`hi ${id}`, "/workspace"]);
+      expect(Number(lines[2])).toBe(body.pid);
+    }, 30_000);
+  });
+
+  test("a name that runs is refused, one that has exited is used again", async () => {
+    await start("again", "sleep 600");
+    const taken = await start("again", "true");
+    expect([taken.status, taken.body.code]).toEqual([409, "conflict"]);
+    await end("again");
+    expect((await start("again", "exit 3")).status).toBe(200);
+    expect((await untilExited("again")).exit_code).toBe(3);
+  });
+
+  test.each([
+    ["no-such-command", 127],
+    ["/etc/passwd", 126],
+  ])("%s is exited with %i and says why in its log", async (command, code) => {
+    const { status, body } = await ask(path(), {
+      method: "POST",
+      body: { name: "unspawned", command: [command] },
+    });
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ state: "exited", exit_code: code });
+    expect((await logs("unspawned")).stderr).toContain(command);
+  });
+
+  test.each([
+    ["/nowhere", "cwd: no such file or directory"],
+    ["/etc/passwd", "cwd: not a directory"],
+  ])("cwd %s is 400", async (cwd, error) => {
+    const { status, body } = await start("nocwd", "true", { cwd });
+    expect([status, body.error]).toEqual([400, error]);
+  });
+
+  test("a 33rd is refused; exited ones do not count", { timeout: 300_000 }, async () => {
+    await withSession(async (session) => {
+      for (let index = 0; index < 5; index++) {
+        await start(`done-${index}`, "true", {}, session);
+        await untilExited(`done-${index}`, session);
+      }
+      for (let index = 0; index < 32; index++)
+        expect((await start(`run-${index}`, "sleep 600", {}, session)).status).toBe(200);
+      const over = await start("over", "true", {}, session);
+      expect([over.status, over.body.code]).toEqual([409, "conflict"]);
+      const { processes } = (await ask(path("", session))).body as { processes: { name: string }[] };
+      expect(processes.map(({ name }) => name)).toEqual([
+        ...Array.from({ length: 5 }, (_, index) => `done-${index}`),
+        ...Array.from({ length: 32 }, (_, index) => `run-${index}`),
+      ]);
+    });
+  });
+});
+
+describe("end", () => {
+  test("SIGTERM ends it with 143, and the answer waits for that", async () => {
+    await start("term", "sleep 600");
+    const { status, body } = await end("term");
+    expect([status, body.state, body.exit_code]).toEqual([200, "exited", 143]);
+    expect(await end("term")).toMatchObject({ status: 200, body });
+  });
+
+  test("what ignores SIGTERM is killed with its grandchildren: 137", { timeout: 120_000 }, async () => {
+    await start("stubborn", "trap '' TERM; (trap '' TERM; setsid sleep 4321) & while :; do sleep 1; done");
+    await eventually(async () => {
+      const { stdout } = await client.sessions.exec(id, { command: sh("pgrep -f 'sleep 4321' || true") });
+      expect(stdout).not.toBe("");
+    }, 30_000);
+    expect((await end("stubborn")).body).toMatchObject({ state: "exited", exit_code: 137 });
+    const { stdout } = await client.sessions.exec(id, {
+      command: sh("pgrep -x sleep -a | grep 4321 || true"),
+    });
+    expect(stdout).toBe("");
+  });
+
+  test("an unknown one is 404 with its name", async () => {
+    const { status, body } = await end("nobody");
+    expect([status, body.code]).toEqual([404, "not_found"]);
+    expect(body.error).toContain("nobody");
+  });
+});
+
+describe("logs", () => {
+  test("both streams come buffered, and as base64 where they are no UTF-8", async () => {
+    await start("both", "printf 'out\\n'; printf '\\377' >&2");
+    await untilExited("both");
+    expect(await logs("both")).toEqual({
+      name: "both",
+      stdout: "out\n",
+      stderr: "/w==",
+      stderr_encoding: "base64",
+    });
+  });
+
+  test("of 100 MiB the last 4 MiB are read, and the last 10 MiB survive", { timeout: 600_000 }, async () => {
+    await start("much", "head -c 104857600 /dev/zero | tr '\\0' x; echo; echo end");
+    await untilExited("much");
+    const body = await logs("much");
+    expect(body.truncated).toBe(true);
+    expect(String(body.stdout).length).toBe(4 * 2 ** 20);
+    expect(String(body.stdout).endsWith("x\nend\n")).toBe(true);
+    const events = await follow("much");
+    expect(events.endsWith("event: eof\ndata: \n\n")).toBe(true);
+    expect(outputOf(events).length).toBeLessThanOrEqual(10 * 2 ** 20);
+    expect(outputOf(events).endsWith("x\nend\n")).toBe(true);
+  });
+
+  test("follow replays, follows, and ends with one eof once it has exited", async () => {
+    await start("slow", "for i in 1 2 3; do echo $i; sleep 1; done");
+    const events = await follow("slow");
+    expect(outputOf(events)).toBe("1\n2\n3\n");
+    expect(events.match(/event: (eof|error)/g)).toEqual(["event: eof"]);
+    expect(await follow("slow")).toBe(`event: stdout\ndata: ${btoa("1\n2\n3\n")}\n\nevent: eof\ndata: \n\n`);
+  });
+
+  test("one that closes its output and lives on has no eof before it exits", async () => {
+    await start("closed", "echo out; exec >&- 2>&-; sleep 3");
+    const events = await follow("closed");
+    expect(events.endsWith("event: eof\ndata: \n\n")).toBe(true);
+    expect((await get("closed")).state).toBe("exited");
+  });
+
+  test("leaving a follow leaves the process alone", async () => {
+    await start("left", "while :; do echo x; sleep 0.1; done");
+    const leaving = new AbortController();
+    const headers = { authorization: `Bearer ${service.apiKey}` };
+    const url = `${service.url}${path("/left/logs?follow=true")}`;
+    const answer = await fetch(url, { headers, signal: leaving.signal });
+    await answer.body?.getReader().read();
+    leaving.abort();
+    expect((await get("left")).state).toBe("running");
+    await end("left");
+  });
+});
+
+describe("the life of the session", () => {
+  test("processes go on after a pause, a wake and in forks", { timeout: 300_000 }, async () => {
+    await withSession(async (session) => {
+      const { body: before } = await start(
+        "count",
+        "i=0; while :; do i=$((i+1)); echo $i; sleep 0.2; done",
+        {},
+        session,
+      );
+      const running = follow("count", session);
+      await ask(`/v1/sessions/${session}/pause`, { method: "POST" });
+      expect(await running).toMatch(/event: error\ndata: [^\n]*paused/);
+      const after = await get("count", session);
+      expect([after.state, after.pid, after.started_at]).toEqual(["running", before.pid, before.started_at]);
+      const fork = await ask(`/v1/sessions/${session}/fork`, { method: "POST", body: { count: 1 } });
+      const child = (fork.body.children as string[])[0] as string;
+      expect(await get("count", child)).toMatchObject({ state: "running", pid: before.pid });
+      await ask(`/v1/sessions/${child}`, { method: "DELETE" });
+    });
+  });
+
+  test("keep_alive keeps the session awake until it ends", { timeout: 300_000 }, async () => {
+    await withSession(
+      async (session) => {
+        const state = async () => (await ask(`/v1/sessions/${session}`)).body.state;
+        await start("keeper", "sleep 20", { keep_alive: true }, session);
+        await new Promise((resolve) => setTimeout(resolve, 15_000));
+        expect(await state()).toBe("live");
+        await eventually(async () => expect(await state()).toBe("paused"), 60_000);
+      },
+      { idle_timeout_ms: 3_000 },
+    );
+  });
+});
