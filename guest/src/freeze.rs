@@ -30,6 +30,6 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
 
 pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
-    machine.is_frozen.set(false);
+    machine.thawed();
     body::json(&json!({}))
 }

@@ -30,6 +30,10 @@ pub struct Launch {
 
 pub struct ChildFds<'a> {
     pub cgroup: BorrowedFd<'a>,
+    /// Absent: empty.
+    pub stdin: Option<BorrowedFd<'a>>,
+    /// What stdin is becomes the command's controlling terminal.
+    pub is_terminal: bool,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
     pub report: BorrowedFd<'a>,
@@ -160,11 +164,18 @@ unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno>
         check(libc::setsid())?;
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         allow_oom_kill()?;
-        let null = check(libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY))?;
-        check(libc::dup2(null, 0))?;
+        match fds.stdin {
+            Some(stdin) => check(libc::dup2(stdin.as_raw_fd(), 0))?,
+            None => {
+                let null = check(libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))?;
+                check(libc::dup2(null, 0))?
+            }
+        };
         check(libc::dup2(fds.stdout.as_raw_fd(), 1))?;
         check(libc::dup2(fds.stderr.as_raw_fd(), 2))?;
-        check(libc::close(null))?;
+        if fds.is_terminal {
+            check(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
+        }
         let (uid, gid, groups) = (launch.uid, launch.gid, &launch.groups);
         check_long(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
         check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
