@@ -178,3 +178,138 @@ async fn time_is_up(timeout_ms: u64) {
         ms => sleep(Duration::from_millis(ms)).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hyper::StatusCode;
+    use serde_json::{Value, json};
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::testing::{Answer, Host, TestMachine, run, until};
+
+    const STDOUT: u8 = 1;
+    const EXIT: u8 = 3;
+
+    async fn start(host: &Host, line: &str, timeout_ms: u64) -> Answer {
+        let argv = ["/bin/sh", "-c", line];
+        let spec = json!({ "argv": argv, "cwd": "/", "env": {}, "timeout_ms": timeout_ms });
+        let mut exchange = host.send("POST", "/v1/exec");
+        exchange.body.send_data(spec.to_string().into(), true).unwrap();
+        let answer = exchange.answer().await;
+        assert_eq!(answer.status, StatusCode::OK);
+        answer
+    }
+
+    async fn finish(mut answer: Answer) -> (Vec<u8>, Value) {
+        let (output, last) = answer.until_other(STDOUT).await;
+        let (kind, end) = last.expect("the stream broke off");
+        assert_eq!(kind, EXIT);
+        assert_eq!(answer.frame().await, None);
+        (output, serde_json::from_slice(&end).unwrap())
+    }
+
+    fn runs(pid: &[u8]) -> bool {
+        let pid = String::from_utf8_lossy(pid);
+        let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn a_command_killed_by_a_signal_exits_with_128_and_its_number() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            for (line, code) in [("exit 0", 0), ("exit 255", 255), ("kill -9 $$", 137), ("kill -HUP $$", 129)]
+            {
+                let (_, end) = finish(start(&host, line, 0).await).await;
+                assert_eq!((&end["exit_code"], &end["timed_out"]), (&json!(code), &json!(false)), "{line}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_commands_stdin_is_empty() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let (output, end) = finish(start(&host, "cat; readlink /proc/self/fd/0", 0).await).await;
+            assert_eq!((&output[..], &end["exit_code"]), (&b"/dev/null\n"[..], &json!(0)));
+        });
+    }
+
+    #[test]
+    fn background_processes_outlive_their_command_and_do_not_hold_up_its_end() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let mark = machine.room.path().join("late");
+            let line = format!("(sleep 1; echo lost; echo x > {}; sleep 1000) & echo $!", mark.display());
+            let (pid, end) = finish(start(&host, &line, 0).await).await;
+            assert_eq!(end["exit_code"], 0);
+            assert!(runs(&pid) && !mark.exists());
+            until(|| mark.exists()).await;
+            assert!(runs(&pid));
+        });
+    }
+
+    #[test]
+    fn a_timeout_kills_all_that_the_command_started_and_keeps_its_output() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let (pid, end) = finish(start(&host, "setsid sleep 1000 & echo $!; sleep 1000", 500).await).await;
+            assert_eq!((&end["exit_code"], &end["timed_out"]), (&json!(-1), &json!(true)));
+            until(|| !runs(&pid)).await;
+        });
+    }
+
+    #[test]
+    fn a_host_that_leaves_ends_all_that_the_command_started() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let mut answer = start(&host, "setsid sleep 1000 & echo $!; sleep 1000", 0).await;
+            let (_, pid) = answer.frame().await.unwrap();
+            assert!(runs(&pid));
+            drop(answer);
+            until(|| !runs(&pid)).await;
+        });
+    }
+
+    #[test]
+    fn a_host_that_leaves_during_a_freeze_is_missed_once_the_machine_runs_on() {
+        run(async {
+            let machine = TestMachine::new();
+            let (host, other) = (machine.connect().await, machine.connect().await);
+            let mut answer = start(&host, "echo $$; exec sleep 1000", 0).await;
+            let (_, pid) = answer.frame().await.unwrap();
+            other.call("POST", "/v1/freeze", Value::Null).await;
+            host.vanish();
+            sleep(Duration::from_millis(200)).await;
+            assert!(runs(&pid));
+            other.call("POST", "/v1/thaw", Value::Null).await;
+            until(|| !runs(&pid)).await;
+        });
+    }
+
+    #[test]
+    fn in_a_machine_that_was_loaded_the_command_goes_on_without_its_host() {
+        run(async {
+            let machine = TestMachine::new();
+            let (host, other) = (machine.connect().await, machine.connect().await);
+            let mark = machine.room.path().join("mark");
+            let line = format!("echo ready; sleep 0.5; echo x > {}", mark.display());
+            let mut answer = start(&host, &line, 0).await;
+            answer.frame().await.unwrap();
+            other.call("POST", "/v1/freeze", Value::Null).await;
+            host.vanish();
+            sleep(Duration::from_millis(200)).await;
+            machine.machine.generation.set(1);
+            other.call("POST", "/v1/thaw", Value::Null).await;
+            until(|| mark.exists()).await;
+        });
+    }
+}

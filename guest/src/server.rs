@@ -23,7 +23,8 @@ use crate::{exec, files, freeze, identity, log, power, processes, terminals};
 const GENERATION: u32 = 1;
 const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Room for the input of many terminals whose programs do not read it, so that other requests still come through.
+const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 const PROCESS: &str = "/v1/processes/";
 const HEADER_LIST: u32 = 16 * 1024;

@@ -71,7 +71,7 @@ impl Processes {
         })
     }
 
-    fn take_seat(&self, name: &str) -> Result<Seat<'_>, Refusal> {
+    fn take_seat(&self, name: &str, argv: &[String]) -> Result<Seat<'_>, Refusal> {
         let conflict = |code, message| Err(Refusal::new(StatusCode::CONFLICT, code, message));
         let is_running = self.find(name).is_ok_and(|process| process.is_running());
         let mut starting = self.starting.borrow_mut();
@@ -79,9 +79,16 @@ impl Processes {
             let message = format!("name: a process named {name:?} is running; stop it or use another name");
             return conflict("process_exists", message);
         }
-        let running = self.entries.borrow().iter().filter(|process| process.is_running()).count();
-        if running + starting.len() >= RUNNING {
+        let entries = self.entries.borrow();
+        let running = || entries.iter().filter(|process| process.is_running());
+        if running().count() + starting.len() >= RUNNING {
             let message = format!("{RUNNING} named processes are running, the most there may be; stop one");
+            return conflict("process_limit", message);
+        }
+        let bytes: usize = argv.iter().map(String::len).sum();
+        if running().map(|process| process.record_bytes).sum::<usize>() + bytes > RECORDS_BYTES {
+            let message =
+                format!("argv: those of the running processes take {RECORDS_BYTES} bytes; stop one");
             return conflict("process_limit", message);
         }
         starting.insert(name.to_owned());

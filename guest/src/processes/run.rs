@@ -40,7 +40,7 @@ pub type Started = oneshot::Sender<Result<Rc<Process>, Refusal>>;
 
 /// From the request to the end of everything that belongs to the process, whether its host waits or not.
 pub async fn run(machine: Rc<Machine>, spec: ProcessSpec, started: Started) {
-    let seat = match machine.processes.take_seat(&spec.name) {
+    let seat = match machine.processes.take_seat(&spec.name, &spec.argv) {
         Ok(seat) => seat,
         Err(refusal) => return drop(started.send(Err(refusal))),
     };
@@ -126,11 +126,12 @@ async fn live(
 /// Everyone gets the time to end by himself, and nobody more than that.
 async fn stop(machine: &Machine, leaf: &Leaf, process: &Process) {
     process.wait_for_stop().await;
+    // A machine that is being saved is saved as it is.
+    machine.runs_on().await;
     if let Some(pid) = process.pid.filter(|_| process.is_running()) {
         let _ = kill_process_group(pid, Signal::TERM);
     }
     sleep(TERMINATES_WITHIN).await;
-    // A machine that is being saved is saved as it is.
     machine.runs_on().await;
     leaf.kill();
 }

@@ -286,7 +286,10 @@ fn processes_survive_the_host_that_started_them() {
         let machine = TestMachine::new();
         let host = machine.connect().await;
         let started = start(&host, script("x", "echo a; exec sleep 1000")).await;
+        let mut follower = host.get("/v1/processes/x/logs?follow=true").await;
+        assert_eq!(follower.frame().await.unwrap().1, "a\n");
         host.vanish();
+        assert_eq!(follower.frame().await, None);
         let host = machine.connect().await;
         assert_eq!(get(&host, "x").await, started);
         assert_eq!(read_logs(&host, "x", "").await.stdout, b"a\n");
@@ -338,7 +341,7 @@ fn a_slow_follower_holds_nobody_up_and_skips_what_was_overwritten() {
         let host = machine.connect().await;
         let line = "head -c 31457280 /dev/zero | tr '\\0' x; echo end";
         start(&host, script("x", line)).await;
-        let slow = host.get("/v1/processes/x/logs?follow=true").await;
+        let slow = machine.connect().await.get("/v1/processes/x/logs?follow=true").await;
         until_exited(&host, "x").await;
         let logs = collect(slow).await;
         assert_eq!(logs.end["stdout_truncated"], true);
@@ -358,6 +361,7 @@ fn logs_are_the_users_to_read_and_not_to_write() {
         let host = machine.connect().await;
         start(&host, script("x", "echo a")).await;
         until_exited(&host, "x").await;
+        assert_eq!(read_logs(&host, "x", "").await.stdout, b"a\n");
         let log = machine.room.path().join("processes/x.stdout");
         assert_eq!(fs::read(&log).unwrap(), b"a\n");
         for (path, mode) in [(log.parent().unwrap(), 0o755), (&log, 0o644)] {
@@ -415,4 +419,14 @@ fn records_with_long_arguments_are_bounded_by_their_bytes() {
     }
     assert_eq!(processes.entries.borrow().len(), RECORDS_BYTES / 1_000_000);
     assert!(processes.find("p-19").is_ok());
+    for at in 0..8 {
+        let argv = vec!["x".repeat(1_000_000)];
+        assert!(processes.take_seat("more", &argv).is_ok());
+        let running = Process::new(&processes.room, format!("running-{at}"), argv, false, None);
+        processes.add(Rc::new(running));
+    }
+    assert!(processes.find("p-19").is_err());
+    let refusal = processes.take_seat("more", &["x".repeat(1_000_000)]).err().unwrap();
+    assert!(format!("{refusal:?}").contains("process_limit"));
+    assert!(processes.take_seat("more", &["true".into()]).is_ok());
 }

@@ -14,7 +14,7 @@ use super::terminal::Terminal;
 use crate::machine::Machine;
 
 /// Chunks of input that a program does not take; past them the client is read no further.
-const INPUT_CHUNKS: usize = 4;
+const INPUT_CHUNKS: usize = 8;
 
 /// What a client says, chunk by chunk.
 pub struct Inputs {

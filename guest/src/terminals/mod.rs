@@ -8,6 +8,8 @@ mod login;
 mod pty;
 mod run;
 mod terminal;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -38,7 +38,10 @@ impl Pty {
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
+            // A hang-up stays with the readiness for ever: waiting on would be running on the spot.
+            let is_hung_up = ready.ready().is_read_closed();
             match self.read_now(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && is_hung_up => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 other => return other,
             }
@@ -63,7 +66,9 @@ impl Pty {
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let mut ready = self.master.writable().await?;
+            let is_hung_up = ready.ready().is_write_closed();
             match self.write_now(bytes)? {
+                0 if is_hung_up => return Err(Errno::IO.into()),
                 0 => ready.clear_ready(),
                 count => bytes = &bytes[count..],
             }

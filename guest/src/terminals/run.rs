@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{MutexGuard, oneshot};
+use tokio::task::coop::consume_budget;
 use tokio::time::{sleep, timeout};
 
 use super::client::{self, Connected};
@@ -166,6 +167,8 @@ async fn read(terminal: &Terminal, pty: &Pty) {
             Ok(count) if count > 0 => terminal.push(&buffer[..count]),
             _ => return,
         }
+        // A program that never pauses does not hold up the rest of the agent.
+        consume_budget().await;
     }
 }
 
