@@ -1,5 +1,6 @@
 //! The cgroup tree: `agent` for PID 1, `user` for everything that runs on behalf of the session, one leaf per command.
 
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io;
@@ -75,9 +76,9 @@ impl Cgroups {
 
     /// A leaf goes when it is empty; until then it is tried again whenever another one ends. Then is also the time to make
     /// the next command's.
-    pub fn release(&self, leaf: &Leaf) {
+    pub fn release(&self, leaf: impl Borrow<Leaf>) {
         let mut left = self.left.borrow_mut();
-        left.push(leaf.path.clone());
+        left.push(leaf.borrow().path.clone());
         left.retain(|path| matches!(fs::remove_dir(path), Err(e) if e.kind() == io::ErrorKind::ResourceBusy));
         let mut spare = self.spare.borrow_mut();
         if spare.is_none() {

@@ -66,7 +66,7 @@ async fn run(
     run_in(&machine, &leaf, &spec, launch, frames, started).await;
     // The answer leaves before the leaf is cleared away.
     yield_now().await;
-    machine.cgroups.release(&leaf);
+    machine.cgroups.release(leaf);
 }
 
 /// Ends with the answer whole: dropped here, the channel of frames lets its end ride on the last one.

@@ -60,9 +60,9 @@ pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
     let pid = sys::spawn(
         launch,
         &sys::ChildFds {
-            cgroup: leaf.dir.as_fd(),
+            cgroup: Some(leaf.dir.as_fd()),
             stdin: None,
-            is_terminal: false,
+            owns_terminal: false,
             stdout: stdout_end.as_fd(),
             stderr: stderr_end.as_fd(),
             report: report_end.as_fd(),
@@ -78,9 +78,9 @@ pub fn spawn_on(launch: &sys::Launch, leaf: &Leaf, terminal: BorrowedFd<'_>) -> 
     let pid = sys::spawn(
         launch,
         &sys::ChildFds {
-            cgroup: leaf.dir.as_fd(),
+            cgroup: Some(leaf.dir.as_fd()),
             stdin: Some(terminal),
-            is_terminal: true,
+            owns_terminal: true,
             stdout: terminal,
             stderr: terminal,
             report: report_end.as_fd(),
