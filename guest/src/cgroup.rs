@@ -1,11 +1,13 @@
 //! The cgroup tree: `agent` for PID 1, `user` for everything that runs on behalf of the session, one leaf per command.
 
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::Pid;
 use tokio::time::{Instant, sleep};
 
 use crate::log;
@@ -18,8 +20,8 @@ const RESERVED_BYTES: u64 = 48 * 1024 * 1024;
 const USER_PIDS: u32 = 4096;
 const FROZEN_CHECK: Duration = Duration::from_millis(2);
 
-#[derive(Default)]
 pub struct Cgroups {
+    user: PathBuf,
     next: Cell<u64>,
     /// Made while nobody waits for it.
     spare: RefCell<Option<Leaf>>,
@@ -46,7 +48,16 @@ impl Cgroups {
         log::warn("weigh the agent", write(AGENT, "cpu.weight", "1000"));
         let spared = fs::write("/proc/self/oom_score_adj", "-1000");
         log::warn("spare the agent from the OOM killer", spared);
-        Ok(Cgroups::default())
+        Ok(Cgroups::of(USER))
+    }
+
+    pub fn of(user: impl Into<PathBuf>) -> Cgroups {
+        Cgroups {
+            user: user.into(),
+            next: Cell::default(),
+            spare: RefCell::default(),
+            left: RefCell::default(),
+        }
     }
 
     pub fn take_leaf(&self) -> io::Result<Leaf> {
@@ -57,7 +68,7 @@ impl Cgroups {
 
     fn create_leaf(&self) -> io::Result<Leaf> {
         let number = self.next.replace(self.next.get() + 1);
-        let path = Path::new(USER).join(format!("exec-{number}"));
+        let path = self.user.join(format!("exec-{number}"));
         fs::create_dir(&path)?;
         let dir = File::open(&path)?;
         Ok(Leaf { path, dir })
@@ -65,9 +76,9 @@ impl Cgroups {
 
     /// A leaf goes when it is empty; until then it is tried again whenever another one ends. Then is also the time to make
     /// the next command's.
-    pub fn release(&self, leaf: Leaf) {
+    pub fn release(&self, leaf: impl Borrow<Leaf>) {
         let mut left = self.left.borrow_mut();
-        left.push(leaf.path);
+        left.push(leaf.borrow().path.clone());
         left.retain(|path| matches!(fs::remove_dir(path), Err(e) if e.kind() == io::ErrorKind::ResourceBusy));
         let mut spare = self.spare.borrow_mut();
         if spare.is_none() {
@@ -77,14 +88,14 @@ impl Cgroups {
     }
 
     pub fn kill_user(&self) -> io::Result<()> {
-        write(USER, "cgroup.kill", "1")
+        write(&self.user, "cgroup.kill", "1")
     }
 
     /// Answers false when some process could not be frozen in time.
     pub async fn freeze_user(&self, within: Duration) -> io::Result<bool> {
-        write(USER, "cgroup.freeze", "1")?;
+        write(&self.user, "cgroup.freeze", "1")?;
         let end = Instant::now() + within;
-        while !is_frozen()? {
+        while !self.is_frozen()? {
             if Instant::now() > end {
                 return Ok(false);
             }
@@ -94,22 +105,28 @@ impl Cgroups {
     }
 
     pub fn thaw_user(&self) -> io::Result<()> {
-        write(USER, "cgroup.freeze", "0")
+        write(&self.user, "cgroup.freeze", "0")
+    }
+
+    fn is_frozen(&self) -> io::Result<bool> {
+        let events = fs::read_to_string(self.user.join("cgroup.events"))?;
+        Ok(events.lines().any(|line| line == "frozen 1"))
     }
 }
 
 impl Leaf {
     /// Every process in it, also those that left the command's session or process group.
     pub fn kill(&self) {
-        log::warn("kill a command", fs::write(self.path.join("cgroup.kill"), "1"));
+        log::warn("kill a command", write(&self.path, "cgroup.kill", "1"));
+    }
+
+    /// Those that run in it, the ones that wait to be reaped not among them.
+    pub fn members(&self) -> Vec<Pid> {
+        let pids = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 }
 
-fn is_frozen() -> io::Result<bool> {
-    let events = fs::read_to_string(Path::new(USER).join("cgroup.events"))?;
-    Ok(events.lines().any(|line| line == "frozen 1"))
-}
-
-fn write(cgroup: &str, file: &str, value: &str) -> io::Result<()> {
-    fs::write(Path::new(cgroup).join(file), value)
+fn write(cgroup: impl AsRef<Path>, file: &str, value: &str) -> io::Result<()> {
+    fs::write(cgroup.as_ref().join(file), value)
 }

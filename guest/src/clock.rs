@@ -11,6 +11,11 @@ pub fn uptime_ms() -> u64 {
     since_boot.tv_sec as u64 * 1000 + since_boot.tv_nsec as u64 / 1_000_000
 }
 
+pub fn wall_clock_ms() -> u64 {
+    let since_1970 = clock_gettime(ClockId::Realtime);
+    since_1970.tv_sec.max(0) as u64 * 1000 + since_1970.tv_nsec as u64 / 1_000_000
+}
+
 /// A loaded memory believes that it is still the moment of its capture.
 pub fn set_wall_clock(since_1970: Duration) -> Result<(), Refusal> {
     let now = Timespec { tv_sec: since_1970.as_secs() as i64, tv_nsec: since_1970.subsec_nanos().into() };

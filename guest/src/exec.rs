@@ -1,40 +1,49 @@
 //! `POST /v1/exec`: one command from its request to its last frame. The command belongs to a task of its own; the answer
 //! holds the other end of a channel of frames, and a host that goes away is noticed as that end being dropped.
 
-use std::pin::pin;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Either;
+use hyper::Response;
 use hyper::body::Incoming;
-use hyper::{Response, StatusCode};
-use rustix::io::Errno;
-use tokio::io::AsyncReadExt;
-use tokio::sync::{mpsc, oneshot, watch};
+use serde::Deserialize;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::body::{self, Body, FrameStream};
 use crate::cgroup::Leaf;
 use crate::frames::{self, ExecEnd, FrameType};
-use crate::launch::{self, Child, ExecSpec};
+use crate::launch::{self, Child, Program};
 use crate::machine::Machine;
-use crate::output::{self, Output};
-use crate::refusal::{Refusal, plain};
+use crate::output;
+use crate::refusal::Refusal;
 use crate::sys;
+use crate::unable::{Unable, not_spawned};
 
 /// Frames between a command and the connection; with a pipe's own 64 KiB that is all a blocked command costs.
 const FRAMES: usize = 2;
-/// How long background processes may hold the pipes after the command's end before the answer ends without them.
-const PIPES_CLOSE_WITHIN: Duration = Duration::from_millis(500);
 const TIMED_OUT: i32 = -1;
+
+#[derive(Deserialize)]
+struct ExecSpec {
+    argv: Vec<String>,
+    cwd: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    timeout_ms: u64,
+    output_limit_bytes: Option<u64>,
+}
 
 type Started = oneshot::Sender<Result<(), Refusal>>;
 
 pub async fn exec(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body>, Refusal> {
     let spec: ExecSpec = body::read_json(body).await?;
-    let launch = launch::prepare(&spec)?;
+    let launch = launch::prepare(&Program { argv: &spec.argv, cwd: spec.cwd.as_deref(), env: &spec.env })?;
     let (frames, stream) = mpsc::channel(FRAMES);
     let (started, has_started) = oneshot::channel();
     tokio::task::spawn_local(run(machine.clone(), spec, launch, frames, started));
@@ -75,7 +84,7 @@ async fn run_in(
         Ok(mut child) => {
             let ended = machine.reaper.watch(child.pid);
             let failure = tokio::select! {
-                failure = read_report(&mut child) => failure,
+                failure = launch::read_report(&mut child.report) => failure,
                 () = unwanted(machine, &frames) => None,
             };
             match failure {
@@ -86,23 +95,23 @@ async fn run_in(
                 }
                 Some(failure) => {
                     let _ = ended.await;
-                    tell_failure(spec, failure, began, &frames, started).await;
+                    tell(Unable::from(&spec.argv[0], failure), began, &frames, started).await;
                 }
             }
         }
     }
 }
 
-fn not_spawned(error: std::io::Error) -> Refusal {
-    let message =
-        format!("the machine cannot start another process: {error}; end some processes and try again");
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "spawn_failed", message)
-}
-
-async fn read_report(child: &mut Child) -> Option<sys::Failure> {
-    let mut report = Vec::new();
-    let _ = child.report.read_to_end(&mut report).await;
-    sys::Failure::parse(&report)
+/// A command that cannot run ends as it would in a shell.
+async fn tell(unable: Unable, began: Instant, frames: &mpsc::Sender<Bytes>, started: Started) {
+    let (exit_code, line) = match unable {
+        Unable::Refused(refusal) => return drop(started.send(Err(refusal))),
+        Unable::Exits { exit_code, line } => (exit_code, line),
+    };
+    let _ = started.send(Ok(()));
+    let _ = frames.send(frames::encode(FrameType::Stderr, &line)).await;
+    let end = ExecEnd { exit_code, duration_us: began.elapsed().as_micros() as u64, ..Default::default() };
+    let _ = frames.send(frames::exit(&end)).await;
 }
 
 async fn follow(
@@ -114,33 +123,9 @@ async fn follow(
     leaf: &Leaf,
     frames: &mpsc::Sender<Bytes>,
 ) -> Bytes {
-    let (cut, is_cut) = watch::channel(false);
-    let limit_bytes = spec.output_limit_bytes;
-    let forward = |pipe, kind| {
-        let output = Output { pipe, kind, limit_bytes };
-        output::forward(output, frames.clone(), is_cut.clone())
-    };
-    let mut outputs = pin!(async {
-        tokio::join!(forward(child.stdout, FrameType::Stdout), forward(child.stderr, FrameType::Stderr))
-    });
-    let mut end = pin!(wait_for_end(machine, spec, began, ended, leaf, frames));
-    let mut truncated = None;
-    let end = loop {
-        tokio::select! {
-            end = &mut end => break end,
-            both = &mut outputs, if truncated.is_none() => truncated = Some(both),
-        }
-    };
-    if truncated.is_none() {
-        truncated = timeout(PIPES_CLOSE_WITHIN, &mut outputs).await.ok();
-    }
-    let (stdout_truncated, stderr_truncated) = match truncated {
-        Some(truncated) => truncated,
-        None => {
-            let _ = cut.send(true);
-            outputs.await
-        }
-    };
+    let end = wait_for_end(machine, spec, began, ended, leaf, frames);
+    let (end, (stdout_truncated, stderr_truncated)) =
+        output::forward_both(child, spec.output_limit_bytes, frames, end).await;
     match end {
         Some(end) => frames::exit(&ExecEnd { stdout_truncated, stderr_truncated, ..end }),
         None => frames::error("the command's end was lost"),
@@ -179,10 +164,10 @@ async fn wait_for_end(
 }
 
 /// Nobody listens any more because the host went away. A machine that is frozen is being saved, or is a copy that was just
-/// loaded: there the listener stayed behind in another life, and the command goes on without one.
+/// loaded: in the copy the listener stayed behind in another life, and the command goes on without one.
 async fn unwanted(machine: &Machine, frames: &mpsc::Sender<Bytes>) {
     frames.closed().await;
-    if machine.is_frozen.get() {
+    if !machine.runs_on().await {
         std::future::pending().await
     }
 }
@@ -194,80 +179,137 @@ async fn time_is_up(timeout_ms: u64) {
     }
 }
 
-/// A command that cannot run ends as it would in a shell: one line on stderr and 127 or 126.
-async fn tell_failure(
-    spec: &ExecSpec,
-    failure: sys::Failure,
-    began: Instant,
-    frames: &mpsc::Sender<Bytes>,
-    started: Started,
-) {
-    let (exit_code, line) = match failure {
-        sys::Failure::Directory(errno) => {
-            let message = format!("cwd: the user may not enter it: {errno}");
-            return drop(started.send(Err(Refusal::invalid(message))));
-        }
-        sys::Failure::Setup(errno) => {
-            return drop(started.send(Err(not_spawned(errno.into()))));
-        }
-        sys::Failure::Exec(errno) => not_executed(errno),
-        sys::Failure::Interpreter(errno, head) => not_interpreted(errno, &head),
-    };
-    let _ = started.send(Ok(()));
-    let line = format!("{}: {line}\n", spec.argv[0]);
-    let line = &line.as_bytes()[..line.len().min(frames::PAYLOAD_BYTES)];
-    let _ = frames.send(frames::encode(FrameType::Stderr, line)).await;
-    let end = ExecEnd { exit_code, duration_us: began.elapsed().as_micros() as u64, ..Default::default() };
-    let _ = frames.send(frames::exit(&end)).await;
-}
-
-fn not_executed(errno: Errno) -> (i32, String) {
-    match errno {
-        Errno::NOENT | Errno::NOTDIR => (127, "command not found".into()),
-        Errno::NOEXEC => (126, "neither a program for this machine nor a script that begins with #!".into()),
-        errno => (126, plain(errno)),
-    }
-}
-
-/// A script names its interpreter in its first line, a program its loader, where nobody reads it.
-fn not_interpreted(errno: Errno, head: &[u8]) -> (i32, String) {
-    let exit_code = if errno == Errno::ACCESS { 126 } else { 127 };
-    let line = match interpreter(head) {
-        Some(interpreter) => format!("{interpreter}: bad interpreter: {}", plain(errno)),
-        None => format!("cannot execute: a file that it needs: {}", plain(errno)),
-    };
-    (exit_code, line)
-}
-
-fn interpreter(head: &[u8]) -> Option<String> {
-    let line = head.strip_prefix(b"#!")?.split(|byte| matches!(byte, b'\n' | b'\0')).next()?;
-    let name = line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())?;
-    // A line that ends as on Windows looks right until its end is shown.
-    Some(String::from_utf8_lossy(name).replace('\r', "\\r"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
 
-    #[test]
-    fn a_script_names_its_interpreter_in_its_first_line() {
-        let name = |head: &[u8]| interpreter(head);
-        assert_eq!(name(b"#!/nope\necho\n").as_deref(), Some("/nope"));
-        assert_eq!(name(b"#! /usr/bin/env -S x\n").as_deref(), Some("/usr/bin/env"));
-        assert_eq!(name(b"#!/bin/sh\r\n\0\0").as_deref(), Some("/bin/sh\\r"));
-        assert_eq!(name(b"#!/nope\0\0").as_deref(), Some("/nope"));
-        assert_eq!(name(b"\x7fELF"), None);
+    use hyper::StatusCode;
+    use serde_json::{Value, json};
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::testing::{Answer, Host, TestMachine, run, until};
+
+    const STDOUT: u8 = 1;
+    const EXIT: u8 = 3;
+
+    async fn start(host: &Host, line: &str, timeout_ms: u64) -> Answer {
+        let argv = ["/bin/sh", "-c", line];
+        let spec = json!({ "argv": argv, "cwd": "/", "env": {}, "timeout_ms": timeout_ms });
+        let mut exchange = host.send("POST", "/v1/exec");
+        exchange.body.send_data(spec.to_string().into(), true).unwrap();
+        let answer = exchange.answer().await;
+        assert_eq!(answer.status, StatusCode::OK);
+        answer
+    }
+
+    async fn finish(mut answer: Answer) -> (Vec<u8>, Value) {
+        let (output, last) = answer.until_other(STDOUT).await;
+        let (kind, end) = last.expect("the stream broke off");
+        assert_eq!(kind, EXIT);
+        assert_eq!(answer.frame().await, None);
+        (output, serde_json::from_slice(&end).unwrap())
+    }
+
+    fn runs(pid: &[u8]) -> bool {
+        let pid = String::from_utf8_lossy(pid);
+        let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
     }
 
     #[test]
-    fn a_command_that_cannot_run_is_told_in_words() {
-        assert_eq!(not_executed(Errno::NOENT), (127, "command not found".into()));
-        assert_eq!(not_executed(Errno::ACCESS), (126, "Permission denied".into()));
-        assert_eq!(not_executed(Errno::TOOBIG), (126, "Argument list too long".into()));
-        let missing = "/nope: bad interpreter: No such file or directory";
-        assert_eq!(not_interpreted(Errno::NOENT, b"#!/nope\n"), (127, missing.into()));
-        let forbidden = "/etc/passwd: bad interpreter: Permission denied";
-        assert_eq!(not_interpreted(Errno::ACCESS, b"#!/etc/passwd\n"), (126, forbidden.into()));
+    fn a_command_killed_by_a_signal_exits_with_128_and_its_number() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            for (line, code) in [("exit 0", 0), ("exit 255", 255), ("kill -9 $$", 137), ("kill -HUP $$", 129)]
+            {
+                let (_, end) = finish(start(&host, line, 0).await).await;
+                assert_eq!((&end["exit_code"], &end["timed_out"]), (&json!(code), &json!(false)), "{line}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_commands_stdin_is_empty() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let (output, end) = finish(start(&host, "cat; readlink /proc/self/fd/0", 0).await).await;
+            assert_eq!((&output[..], &end["exit_code"]), (&b"/dev/null\n"[..], &json!(0)));
+        });
+    }
+
+    #[test]
+    fn background_processes_outlive_their_command_and_do_not_hold_up_its_end() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let mark = machine.room.path().join("late");
+            let line = format!("(sleep 1; echo lost; echo x > {}; sleep 1000) & echo $!", mark.display());
+            let (pid, end) = finish(start(&host, &line, 0).await).await;
+            assert_eq!(end["exit_code"], 0);
+            assert!(runs(&pid) && !mark.exists());
+            until(|| mark.exists()).await;
+            assert!(runs(&pid));
+        });
+    }
+
+    #[test]
+    fn a_timeout_kills_all_that_the_command_started_and_keeps_its_output() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let (pid, end) = finish(start(&host, "setsid sleep 1000 & echo $!; sleep 1000", 500).await).await;
+            assert_eq!((&end["exit_code"], &end["timed_out"]), (&json!(-1), &json!(true)));
+            until(|| !runs(&pid)).await;
+        });
+    }
+
+    #[test]
+    fn a_host_that_leaves_ends_all_that_the_command_started() {
+        run(async {
+            let machine = TestMachine::new();
+            let host = machine.connect().await;
+            let mut answer = start(&host, "setsid sleep 1000 & echo $!; sleep 1000", 0).await;
+            let (_, pid) = answer.frame().await.unwrap();
+            assert!(runs(&pid));
+            drop(answer);
+            until(|| !runs(&pid)).await;
+        });
+    }
+
+    #[test]
+    fn a_host_that_leaves_during_a_freeze_is_missed_once_the_machine_runs_on() {
+        run(async {
+            let machine = TestMachine::new();
+            let (host, other) = (machine.connect().await, machine.connect().await);
+            let mut answer = start(&host, "echo $$; exec sleep 1000", 0).await;
+            let (_, pid) = answer.frame().await.unwrap();
+            other.call("POST", "/v1/freeze", Value::Null).await;
+            host.vanish();
+            sleep(Duration::from_millis(200)).await;
+            assert!(runs(&pid));
+            other.call("POST", "/v1/thaw", Value::Null).await;
+            until(|| !runs(&pid)).await;
+        });
+    }
+
+    #[test]
+    fn in_a_machine_that_was_loaded_the_command_goes_on_without_its_host() {
+        run(async {
+            let machine = TestMachine::new();
+            let (host, other) = (machine.connect().await, machine.connect().await);
+            let mark = machine.room.path().join("mark");
+            let line = format!("echo ready; sleep 0.5; echo x > {}", mark.display());
+            let mut answer = start(&host, &line, 0).await;
+            answer.frame().await.unwrap();
+            other.call("POST", "/v1/freeze", Value::Null).await;
+            host.vanish();
+            sleep(Duration::from_millis(200)).await;
+            machine.machine.generation.set(1);
+            other.call("POST", "/v1/thaw", Value::Null).await;
+            until(|| mark.exists()).await;
+        });
     }
 }

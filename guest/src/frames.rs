@@ -1,4 +1,4 @@
-//! Frames of an exec answer: 1 byte type, 4 bytes payload length (big-endian), payload.
+//! Frames of an exec answer and of a log: 1 byte type, 4 bytes payload length (big-endian), payload.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
@@ -14,6 +14,7 @@ pub enum FrameType {
     Stderr = 0x02,
     Exit = 0x03,
     Error = 0x04,
+    Eof = 0x05,
 }
 
 #[derive(Serialize, Debug, Default, PartialEq)]
@@ -35,9 +36,21 @@ pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
     frame.freeze()
 }
 
+/// A whole frame's type and payload.
+pub fn open(mut frame: Bytes) -> (u8, Bytes) {
+    let payload = frame.split_off(HEADER_BYTES);
+    (frame[0], payload)
+}
+
 pub fn exit(end: &ExecEnd) -> Bytes {
     let payload = serde_json::to_vec(end).expect("numbers and booleans are always JSON");
     encode(FrameType::Exit, &payload)
+}
+
+/// The end of a log, which has no exit.
+pub fn eof(stdout_truncated: bool, stderr_truncated: bool) -> Bytes {
+    let end = json!({ "stdout_truncated": stdout_truncated, "stderr_truncated": stderr_truncated });
+    encode(FrameType::Eof, end.to_string().as_bytes())
 }
 
 pub fn error(message: &str) -> Bytes {
@@ -92,6 +105,14 @@ mod tests {
             let message = frame["json"]["message"].as_str().unwrap();
             assert_eq!(error(message), bytes(&frame["hex"]), "{}", frame["name"]);
         }
+    }
+
+    #[test]
+    fn the_end_of_a_log_says_of_each_stream_whether_it_is_whole() {
+        let frame = eof(false, true);
+        assert_eq!(frame[0], 0x05);
+        let end: serde_json::Value = serde_json::from_slice(&frame[HEADER_BYTES..]).unwrap();
+        assert_eq!(end, json!({ "stdout_truncated": false, "stderr_truncated": true }));
     }
 
     #[test]

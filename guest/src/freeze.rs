@@ -13,8 +13,10 @@ const FROZEN_WITHIN: Duration = Duration::from_secs(5);
 
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
     machine.is_frozen.set(true);
-    let frozen =
-        machine.cgroups.freeze_user(FROZEN_WITHIN).await.map_err(|e| Refusal::internal("freeze", e))?;
+    let frozen = machine.cgroups.freeze_user(FROZEN_WITHIN).await.or_else(|error| {
+        thaw(machine)?;
+        Err(Refusal::internal("freeze", error))
+    })?;
     if !frozen {
         thaw(machine)?;
         return Err(Refusal::new(
@@ -30,6 +32,6 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
 
 pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
-    machine.is_frozen.set(false);
+    machine.thawed();
     body::json(&json!({}))
 }

@@ -59,9 +59,12 @@ pub async fn resumed(machine: &Machine, body: Incoming) -> Result<Response<Body>
         become_session(identity).map_err(|e| Refusal::internal("take the identity", e))?;
         renew_boot_id().map_err(|e| Refusal::internal("renew the boot id", e))?;
     }
+    if request.identity.is_some() {
+        machine.terminals.end_all();
+    }
     let generation = raise_generation(machine).map_err(|e| Refusal::internal("count", e))?;
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
-    machine.is_frozen.set(false);
+    machine.thawed();
     body::json(&json!({ "reseeded": true, "generation": generation, "health": health() }))
 }
 

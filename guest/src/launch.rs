@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use hyper::StatusCode;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
-use serde::Deserialize;
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 use crate::cgroup::Leaf;
@@ -22,15 +22,11 @@ const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-#[derive(Deserialize)]
-pub struct ExecSpec {
-    pub argv: Vec<String>,
-    pub cwd: Option<String>,
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    #[serde(default)]
-    pub timeout_ms: u64,
-    pub output_limit_bytes: Option<u64>,
+/// What everything that starts a program says about it.
+pub struct Program<'a> {
+    pub argv: &'a [String],
+    pub cwd: Option<&'a str>,
+    pub env: &'a BTreeMap<String, String>,
 }
 
 pub struct Child {
@@ -41,16 +37,16 @@ pub struct Child {
     pub report: Receiver,
 }
 
-pub fn prepare(spec: &ExecSpec) -> Result<sys::Launch, Refusal> {
-    let name = spec.argv.first().filter(|name| !name.is_empty());
+pub fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
+    let name = program.argv.first().filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| Refusal::invalid("argv: expected a command, got none"))?;
-    let environment = environment(&spec.env)?;
+    let environment = environment(program.env)?;
     let path = environment.get("PATH").map_or(PATH, String::as_str);
     Ok(sys::Launch {
         files: c_strings("argv", candidates(name, path))?,
-        argv: c_strings("argv", spec.argv.clone())?,
+        argv: c_strings("argv", program.argv.to_vec())?,
         env: c_strings("env", environment.iter().map(|(k, v)| format!("{k}={v}")).collect())?,
-        cwd: c_string("cwd", check_cwd(spec.cwd.as_deref())?)?,
+        cwd: c_string("cwd", check_cwd(program.cwd)?)?,
         uid: users::UID,
         gid: users::GID,
         groups: users::supplementary_groups(),
@@ -64,7 +60,9 @@ pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
     let pid = sys::spawn(
         launch,
         &sys::ChildFds {
-            cgroup: leaf.dir.as_fd(),
+            cgroup: Some(leaf.dir.as_fd()),
+            stdin: None,
+            owns_terminal: false,
             stdout: stdout_end.as_fd(),
             stderr: stderr_end.as_fd(),
             report: report_end.as_fd(),
@@ -72,6 +70,30 @@ pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
     )?;
     let receiver = |fd| Receiver::from_owned_fd(fd);
     Ok(Child { pid, stdout: receiver(stdout)?, stderr: receiver(stderr)?, report: receiver(report)? })
+}
+
+/// A program whose streams all are one terminal. The report is as a child's.
+pub fn spawn_on(launch: &sys::Launch, leaf: &Leaf, terminal: BorrowedFd<'_>) -> io::Result<(Pid, Receiver)> {
+    let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let pid = sys::spawn(
+        launch,
+        &sys::ChildFds {
+            cgroup: Some(leaf.dir.as_fd()),
+            stdin: Some(terminal),
+            owns_terminal: true,
+            stdout: terminal,
+            stderr: terminal,
+            report: report_end.as_fd(),
+        },
+    )?;
+    Ok((pid, Receiver::from_owned_fd(report)?))
+}
+
+/// None once the program runs.
+pub async fn read_report(report: &mut Receiver) -> Option<sys::Failure> {
+    let mut text = Vec::new();
+    let _ = report.read_to_end(&mut text).await;
+    sys::Failure::parse(&text)
 }
 
 fn check_cwd(cwd: Option<&str>) -> Result<String, Refusal> {
@@ -184,16 +206,13 @@ mod tests {
 
     #[test]
     fn commands_without_a_name_or_with_nul_are_refused() {
-        let spec = |argv: &[&str]| ExecSpec {
-            argv: argv.iter().map(|arg| arg.to_string()).collect(),
-            cwd: Some("/".into()),
-            env: BTreeMap::new(),
-            timeout_ms: 0,
-            output_limit_bytes: None,
+        let prepared = |argv: &[&str]| {
+            let argv: Vec<String> = argv.iter().map(|arg| arg.to_string()).collect();
+            prepare(&Program { argv: &argv, cwd: Some("/"), env: &BTreeMap::new() })
         };
-        assert!(prepare(&spec(&[])).is_err());
-        assert!(prepare(&spec(&[""])).is_err());
-        assert!(prepare(&spec(&["a\0b"])).is_err());
-        assert!(prepare(&spec(&["true"])).is_ok());
+        assert!(prepared(&[]).is_err());
+        assert!(prepared(&[""]).is_err());
+        assert!(prepared(&["a\0b"]).is_err());
+        assert!(prepared(&["true"]).is_ok());
     }
 }

@@ -3,9 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use tokio::sync::Notify;
+
 use crate::cgroup::Cgroups;
 use crate::memory::Burst;
+use crate::processes::Processes;
 use crate::reaper::Reaper;
+use crate::terminals::Terminals;
 
 pub struct Machine {
     pub cgroups: Cgroups,
@@ -13,8 +17,11 @@ pub struct Machine {
     pub burst: Rc<Burst>,
     /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
+    thaws: Notify,
     /// How often this memory was resumed, through all its copies.
     pub generation: Cell<u64>,
+    pub processes: Processes,
+    pub terminals: Terminals,
 }
 
 impl Machine {
@@ -24,7 +31,25 @@ impl Machine {
             reaper: Rc::default(),
             burst: Rc::default(),
             is_frozen: Cell::new(false),
+            thaws: Notify::new(),
             generation: Cell::new(0),
+            processes: Processes::default(),
+            terminals: Terminals::default(),
         }
+    }
+
+    pub fn thawed(&self) {
+        self.is_frozen.set(false);
+        self.thaws.notify_waiters();
+    }
+
+    /// Returns once the user's processes run. Answers false when the machine was loaded meanwhile: whoever was there
+    /// before stayed behind in another life.
+    pub async fn runs_on(&self) -> bool {
+        let life = self.generation.get();
+        while self.is_frozen.get() {
+            self.thaws.notified().await;
+        }
+        self.generation.get() == life
     }
 }

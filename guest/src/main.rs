@@ -18,11 +18,16 @@ mod memory;
 mod network;
 mod output;
 mod power;
+mod processes;
 mod reaper;
 mod refusal;
 mod resync;
 mod server;
 mod sys;
+mod terminals;
+#[cfg(test)]
+mod testing;
+mod unable;
 mod users;
 
 use std::rc::Rc;
@@ -43,7 +48,9 @@ fn main() {
     boot::ensure_workspace();
     network::configure();
     identity::prepare();
-    or_die("serve", serve(machine::Machine::new(cgroups)));
+    let machine = machine::Machine::new(cgroups);
+    log::warn("forget the logs of another life", machine.processes.forget_old_logs());
+    or_die("serve", serve(machine));
 }
 
 fn serve(machine: machine::Machine) -> std::io::Result<()> {

@@ -1,27 +1,63 @@
 //! One output stream of a command: from its pipe into frames, no faster than the host takes them.
 
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use crate::frames::{self, FrameType, PAYLOAD_BYTES};
+use crate::launch::Child;
 
-pub struct Output {
-    pub pipe: Receiver,
-    pub kind: FrameType,
-    pub limit_bytes: Option<u64>,
+struct Output {
+    pipe: Receiver,
+    kind: FrameType,
+    limit_bytes: Option<u64>,
+}
+
+/// How long background processes may hold the pipes after the command's end before its output ends without them.
+pub const PIPES_CLOSE_WITHIN: Duration = Duration::from_millis(500);
+
+/// Both streams of a child until they close or shortly after its `end`. Answers that end, and of which stream bytes were
+/// dropped.
+pub async fn forward_both<T>(
+    child: Child,
+    limit_bytes: Option<u64>,
+    frames: &mpsc::Sender<Bytes>,
+    end: impl Future<Output = T>,
+) -> (T, (bool, bool)) {
+    let (cut, is_cut) = watch::channel(false);
+    let one = |pipe, kind| forward(Output { pipe, kind, limit_bytes }, frames.clone(), is_cut.clone());
+    let mut outputs = pin!(async {
+        tokio::join!(one(child.stdout, FrameType::Stdout), one(child.stderr, FrameType::Stderr))
+    });
+    let mut end = pin!(end);
+    let mut truncated = None;
+    let end = loop {
+        tokio::select! {
+            end = &mut end => break end,
+            both = &mut outputs, if truncated.is_none() => truncated = Some(both),
+        }
+    };
+    if truncated.is_none() {
+        truncated = timeout(PIPES_CLOSE_WITHIN, &mut outputs).await.ok();
+    }
+    match truncated {
+        Some(truncated) => (end, truncated),
+        None => {
+            let _ = cut.send(true);
+            (end, outputs.await)
+        }
+    }
 }
 
 /// Ends with the pipe, or, once `cut` turns true, with what is in the pipe at that moment: background processes may hold
 /// it open for ever. Answers whether bytes were dropped.
-pub async fn forward(
-    mut output: Output,
-    frames: mpsc::Sender<Bytes>,
-    mut cut: watch::Receiver<bool>,
-) -> bool {
+async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch::Receiver<bool>) -> bool {
     let mut buffer = vec![0; PAYLOAD_BYTES];
     let mut allowed = output.limit_bytes.unwrap_or(u64::MAX);
     let mut truncated = false;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
-use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -34,11 +34,23 @@ impl Reaper {
     }
 
     fn reap_all(&self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        while let Some((pid, status)) = self.next_ended() {
             if let Some(watcher) = self.watched.borrow_mut().remove(&pid) {
                 let _ = watcher.send(exit_code(status));
             }
         }
+    }
+
+    #[cfg(not(test))]
+    fn next_ended(&self) -> Option<(Pid, WaitStatus)> {
+        rustix::process::wait(WaitOptions::NOHANG).ok().flatten()
+    }
+
+    /// Tests run beside each other in one process: each leaves the others' children alone.
+    #[cfg(test)]
+    fn next_ended(&self) -> Option<(Pid, WaitStatus)> {
+        let ended = |pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok().flatten();
+        self.watched.borrow().keys().find_map(|pid| ended(*pid))
     }
 }
 

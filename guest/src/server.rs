@@ -11,24 +11,26 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::{self, Body};
-use crate::channel::Connection;
 use crate::clock;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
-use crate::{exec, files, freeze, identity, log, power};
+use crate::{exec, files, freeze, identity, log, power, processes, terminals};
 
 /// Version counter of the wire.
 const GENERATION: u32 = 1;
 const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Room for the input of many terminals whose programs do not read it, so that other requests still come through.
+const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
+const PROCESS: &str = "/v1/processes/";
 const HEADER_LIST: u32 = 16 * 1024;
 
 /// Returns when the connection has ended, however it did. Its streams are gone then, and with them their commands.
-pub async fn serve(machine: &Rc<Machine>, connection: Connection) {
+pub async fn serve(machine: &Rc<Machine>, connection: impl AsyncRead + AsyncWrite + Unpin + 'static) {
     let service = service_fn(|request| {
         let machine = machine.clone();
         async move { Ok::<_, Infallible>(answer(&machine, request).await) }
@@ -66,20 +68,42 @@ async fn answer(machine: &Rc<Machine>, request: Request<Incoming>) -> Response<B
 
 async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
+    let query = head.uri.query().unwrap_or("");
     match (head.method.as_str(), head.uri.path()) {
         ("GET", "/v1/health") => body::json(&health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
-        ("PUT", "/v1/files") => files::put(head.uri.query().unwrap_or(""), body).await,
+        ("PUT", "/v1/files") => files::put(query, body).await,
         ("POST", "/v1/freeze") => freeze::freeze(machine).await,
         ("POST", "/v1/resumed") => identity::resumed(machine, body).await,
         ("POST", "/v1/thaw") => freeze::thaw(machine),
         ("POST", "/v1/power-off") => power::power_off(machine),
-        (method, path) => Err(Refusal::new(
-            StatusCode::NOT_FOUND,
-            "not_found",
-            format!("{method} {path} is no request of this agent"),
-        )),
+        ("POST", "/v1/terminals") => terminals::open(machine, body).await,
+        ("POST", "/v1/processes") => processes::start(machine, body).await,
+        ("GET", "/v1/processes") => processes::list(machine),
+        (method, path) if path.starts_with(PROCESS) => {
+            process(machine, method, &path[PROCESS.len()..], query).await
+        }
+        (method, path) => unknown(method, path),
     }
+}
+
+async fn process(
+    machine: &Rc<Machine>,
+    method: &str,
+    below: &str,
+    query: &str,
+) -> Result<Response<Body>, Refusal> {
+    match (method, below.split_once('/')) {
+        ("GET", None) => processes::one(machine, below),
+        ("DELETE", None) => processes::remove(machine, below).await,
+        ("GET", Some((name, "logs"))) => processes::logs(machine, name, query),
+        _ => unknown(method, &format!("{PROCESS}{below}")),
+    }
+}
+
+fn unknown(method: &str, path: &str) -> Result<Response<Body>, Refusal> {
+    let message = format!("{method} {path} is no request of this agent");
+    Err(Refusal::new(StatusCode::NOT_FOUND, "not_found", message))
 }
 
 pub fn health() -> serde_json::Value {

@@ -41,6 +41,17 @@ fn names(line: &str, name: &str) -> bool {
     line.split(':').next() == Some(name)
 }
 
+/// What the account file names, where it is there to be run.
+pub fn login_shell() -> String {
+    let shell = shell_in(&fs::read_to_string(PASSWD).unwrap_or_default());
+    shell.filter(|shell| Path::new(shell).is_file()).unwrap_or_else(|| "/bin/sh".to_owned())
+}
+
+fn shell_in(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| names(line, NAME))?;
+    line.split(':').nth(6).filter(|shell| shell.starts_with('/')).map(str::to_owned)
+}
+
 pub fn supplementary_groups() -> Vec<u32> {
     groups_in(&fs::read_to_string(GROUP).unwrap_or_default())
 }
@@ -100,6 +111,14 @@ mod tests {
     fn supplementary_groups_are_those_that_list_the_user() {
         assert_eq!(groups_in(TEXT), [27, 44]);
         assert_eq!(groups_in("broken\n:::\n"), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn the_login_shell_is_the_last_field_of_the_account() {
+        let text = "root:x:0:0::/root:/bin/dash\nsandbox:x:999:999::/home/sandbox:/bin/zsh\n";
+        assert_eq!(shell_in(text).as_deref(), Some("/bin/zsh"));
+        assert_eq!(shell_in("sandbox:x:999:999::/home/sandbox:\n"), None);
+        assert_eq!(shell_in("sandbox:x\nother:x:1:1::/:/bin/sh\n"), None);
     }
 
     #[test]
