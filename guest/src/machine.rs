@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::cgroup::Cgroups;
 use crate::memory::Burst;
@@ -15,6 +15,8 @@ pub struct Machine {
     pub cgroups: Cgroups,
     pub reaper: Rc<Reaper>,
     pub burst: Rc<Burst>,
+    /// Work that may hold a thread of the pool for long. Fewer at a time than threads, so that the rest goes on.
+    pub long_work: Semaphore,
     /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
     thaws: Notify,
@@ -24,12 +26,15 @@ pub struct Machine {
     pub terminals: Terminals,
 }
 
+const LONG_WORK: usize = 2;
+
 impl Machine {
     pub fn new(cgroups: Cgroups) -> Self {
         Machine {
             cgroups,
             reaper: Rc::default(),
             burst: Rc::default(),
+            long_work: Semaphore::new(LONG_WORK),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
             generation: Cell::new(0),

@@ -27,7 +27,8 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 const PROCESS: &str = "/v1/processes/";
-const HEADER_LIST: u32 = 16 * 1024;
+/// A path and a pattern of their full lengths, with every byte escaped.
+const HEADER_LIST: u32 = 64 * 1024;
 
 /// Returns when the connection has ended, however it did. Its streams are gone then, and with them their commands.
 pub async fn serve(machine: &Rc<Machine>, connection: impl AsyncRead + AsyncWrite + Unpin + 'static) {
@@ -73,6 +74,14 @@ async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Resp
         ("GET", "/v1/health") => body::json(&health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
         ("PUT", "/v1/files") => files::put(query, body).await,
+        ("DELETE", "/v1/files") => files::delete(machine, query).await,
+        ("GET", "/v1/files/read") => files::read(query).await,
+        ("GET", "/v1/files/list") => files::list(machine, query).await,
+        ("GET", "/v1/files/find") => files::find(machine, query).await,
+        ("GET", "/v1/files/grep") => files::grep(machine, query).await,
+        ("PUT", "/v1/files/write") => files::write(machine, query, body).await,
+        ("POST", "/v1/files/mkdir") => files::mkdir(machine, body).await,
+        ("POST", "/v1/files/rename") => files::rename(machine, body).await,
         ("POST", "/v1/freeze") => freeze::freeze(machine).await,
         ("POST", "/v1/resumed") => identity::resumed(machine, body).await,
         ("POST", "/v1/thaw") => freeze::thaw(machine),
@@ -116,7 +125,7 @@ pub fn health() -> serde_json::Value {
 
 /// Everything runs on the one thread, so nothing needs to be sendable.
 #[derive(Clone, Copy)]
-struct LocalExecutor;
+pub struct LocalExecutor;
 
 impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
