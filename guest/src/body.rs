@@ -1,25 +1,26 @@
 //! Bodies in both directions: JSON read whole under a cap, and answers that are whole or a stream of frames.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::Response;
-use hyper::body::{Body as HttpBody, Frame, Incoming};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::refusal::Refusal;
 
-pub type Body = Either<Full<Bytes>, FrameStream>;
+pub type Body = Either<Either<Full<Bytes>, SizedStream>, FrameStream>;
 
 /// Enough for an argument list of the kernel's own limit and an environment, escaped.
 const JSON_BYTES: usize = 8 * 1024 * 1024;
 
 pub fn whole(body: Full<Bytes>) -> Body {
-    Either::Left(body)
+    Either::Left(Either::Left(body))
 }
 
 pub fn json(value: &impl Serialize) -> Result<Response<Body>, Refusal> {
@@ -55,5 +56,40 @@ impl HttpBody for FrameStream {
     /// Known early, the end rides on the last frame instead of costing one more.
     fn is_end_stream(&self) -> bool {
         self.0.is_closed() && self.0.is_empty()
+    }
+}
+
+/// As many bytes as were promised, or an error, which breaks the stream off.
+pub struct SizedStream {
+    pub pieces: mpsc::Receiver<io::Result<Bytes>>,
+    pub bytes_left: u64,
+}
+
+impl HttpBody for SizedStream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.bytes_left == 0 {
+            return Poll::Ready(None);
+        }
+        self.pieces.poll_recv(cx).map(|piece| {
+            let piece = piece.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
+            if let Ok(bytes) = &piece {
+                self.bytes_left = self.bytes_left.saturating_sub(bytes.len() as u64);
+            }
+            Some(piece.map(Frame::data))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes_left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes_left)
     }
 }

@@ -6,6 +6,7 @@ mod boot;
 mod cgroup;
 mod channel;
 mod clock;
+mod credentials;
 mod exec;
 mod files;
 mod frames;
@@ -28,6 +29,8 @@ mod users;
 use std::rc::Rc;
 
 use log::or_die;
+
+const BLOCKING_STACK_BYTES: usize = 2 * 1024 * 1024;
 
 fn main() {
     sys::keep_one_heap();
@@ -52,7 +55,8 @@ fn serve(machine: machine::Machine) -> std::io::Result<()> {
         .enable_all()
         .max_blocking_threads(4)
         .thread_keep_alive(std::time::Duration::from_secs(1))
-        .thread_stack_size(128 * 1024)
+        // Only what is used of it costs memory; compiling a deep pattern needs most.
+        .thread_stack_size(BLOCKING_STACK_BYTES)
         .build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         tokio::task::spawn_local(machine.reaper.clone().run()?);

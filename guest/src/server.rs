@@ -25,7 +25,8 @@ const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
-const HEADER_LIST: u32 = 16 * 1024;
+/// A path and a pattern of their full lengths, with every byte escaped.
+const HEADER_LIST: u32 = 64 * 1024;
 
 /// Returns when the connection has ended, however it did. Its streams are gone then, and with them their commands.
 pub async fn serve(machine: &Rc<Machine>, connection: Connection) {
@@ -66,10 +67,19 @@ async fn answer(machine: &Rc<Machine>, request: Request<Incoming>) -> Response<B
 
 async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
+    let query = head.uri.query().unwrap_or("");
     match (head.method.as_str(), head.uri.path()) {
         ("GET", "/v1/health") => body::json(&health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
-        ("PUT", "/v1/files") => files::put(head.uri.query().unwrap_or(""), body).await,
+        ("PUT", "/v1/files") => files::put(query, body).await,
+        ("DELETE", "/v1/files") => files::delete(machine, query).await,
+        ("GET", "/v1/files/read") => files::read(query).await,
+        ("GET", "/v1/files/list") => files::list(machine, query).await,
+        ("GET", "/v1/files/find") => files::find(machine, query).await,
+        ("GET", "/v1/files/grep") => files::grep(machine, query).await,
+        ("PUT", "/v1/files/write") => files::write(machine, query, body).await,
+        ("POST", "/v1/files/mkdir") => files::mkdir(machine, body).await,
+        ("POST", "/v1/files/rename") => files::rename(machine, body).await,
         ("POST", "/v1/freeze") => freeze::freeze(machine).await,
         ("POST", "/v1/resumed") => identity::resumed(machine, body).await,
         ("POST", "/v1/thaw") => freeze::thaw(machine),

@@ -9,13 +9,13 @@ use std::path::{Component, Path, PathBuf};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
-use rustix::fs::{fchmod, fchown, mkdirat, openat, openat2, renameat, unlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fchown, mkdirat, openat2};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
+use super::unfinished::Unfinished;
 use crate::body::{self, Body};
 use crate::refusal::Refusal;
 use crate::users;
@@ -36,9 +36,9 @@ struct Target {
 pub async fn put(query: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
     let target = parse_query(query)?;
     let parent = open_parent(&target).map_err(|e| refused(&target, e))?;
-    let unfinished = Unfinished::create(parent).map_err(|e| refused(&target, e))?;
+    let unfinished = Unfinished::create(parent).map_err(|e| refused(&target, e.into()))?;
     let bytes = write_body(&unfinished, body).await.map_err(|e| refused(&target, e))?;
-    unfinished.finish(&target.name, target.mode).map_err(|e| refused(&target, e))?;
+    finish(unfinished, &target).map_err(|e| refused(&target, e))?;
     body::json(&json!({ "bytes": bytes }))
 }
 
@@ -110,6 +110,11 @@ fn own(fd: impl AsFd) -> io::Result<()> {
     Ok(fchown(fd, Some(uid), Some(gid))?)
 }
 
+fn finish(unfinished: Unfinished, target: &Target) -> io::Result<()> {
+    own(&unfinished.file)?;
+    Ok(unfinished.finish(target.name.as_os_str().as_encoded_bytes(), target.mode)?)
+}
+
 async fn write_body(unfinished: &Unfinished, mut body: Incoming) -> io::Result<u64> {
     let mut file = tokio::fs::File::from_std(unfinished.file.try_clone()?);
     let mut bytes = 0;
@@ -122,42 +127,6 @@ async fn write_body(unfinished: &Unfinished, mut body: Incoming) -> io::Result<u
     }
     file.flush().await?;
     Ok(bytes)
-}
-
-/// A temporary file beside its target that vanishes unless finished, also when the host breaks off.
-struct Unfinished {
-    parent: OwnedFd,
-    name: String,
-    file: std::fs::File,
-    is_finished: bool,
-}
-
-impl Unfinished {
-    fn create(parent: OwnedFd) -> io::Result<Unfinished> {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let name = format!(".vivarium-{:016x}", u64::from_ne_bytes(random));
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = openat(&parent, name.as_str(), flags, Mode::from_raw_mode(0o600))?.into();
-        let is_finished = false;
-        Ok(Unfinished { parent, name, file, is_finished })
-    }
-
-    fn finish(mut self, name: &Path, mode: u32) -> io::Result<()> {
-        own(&self.file)?;
-        fchmod(&self.file, Mode::from_raw_mode(mode))?;
-        renameat(&self.parent, self.name.as_str(), &self.parent, name)?;
-        self.is_finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
-        }
-    }
 }
 
 fn refused(target: &Target, error: io::Error) -> Refusal {

@@ -1,0 +1,107 @@
+//! Work with the rights of the guest user, on one thread of a process that stays root.
+
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getgroups};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::users;
+
+pub struct Rights {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl Rights {
+    /// Those a command would have if it started now: the user's groups may have changed since the last time.
+    pub fn of_sandbox() -> Rights {
+        Rights {
+            uid: Uid::from_raw(users::UID),
+            gid: Gid::from_raw(users::GID),
+            groups: users::supplementary_groups().into_iter().map(Gid::from_raw).collect(),
+        }
+    }
+}
+
+/// Credentials belong to a thread in the kernel, and these calls change this thread's alone. The effective ids are
+/// enough: the kernel checks files against them, and the effective capabilities leave and come back with them.
+pub fn as_user<T>(rights: &Rights, work: impl FnOnce() -> T) -> Result<T, Errno> {
+    let _root = RootAgain { groups: getgroups()? };
+    set_thread_groups(&rights.groups)?;
+    set_thread_res_gid(Gid::ROOT, rights.gid, Gid::ROOT)?;
+    set_thread_res_uid(Uid::ROOT, rights.uid, Uid::ROOT)?;
+    Ok(work())
+}
+
+/// However the work ends, also by a panic.
+struct RootAgain {
+    groups: Vec<Gid>,
+}
+
+impl Drop for RootAgain {
+    fn drop(&mut self) {
+        let back = set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)
+            .and_then(|()| set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT))
+            .and_then(|()| set_thread_groups(&self.groups));
+        if back.is_err() {
+            // A thread of the pool with somebody else's rights would do the next request's work wrongly.
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{getegid, geteuid};
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    fn room() -> tempfile::TempDir {
+        let room = tempfile::tempdir().unwrap();
+        fs::set_permissions(room.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        room
+    }
+
+    #[test]
+    fn the_user_neither_reads_what_is_roots_nor_keeps_roots_abilities() {
+        let room = room();
+        let secret = room.path().join("secret");
+        fs::write(&secret, "x").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let own = room.path().join("own");
+        as_user(&Rights::of_sandbox(), || {
+            assert!(fs::read(&secret).is_err());
+            assert!(std::os::unix::fs::chown(&secret, Some(users::UID), None).is_err());
+            fs::write(&own, "mine").unwrap();
+        })
+        .unwrap();
+        let made = fs::metadata(&own).unwrap();
+        assert_eq!((made.uid(), made.gid()), (users::UID, users::GID));
+        assert_eq!(fs::read(&secret).unwrap(), b"x");
+    }
+
+    #[test]
+    fn other_threads_stay_root_meanwhile() {
+        as_user(&Rights::of_sandbox(), || {
+            assert_eq!(geteuid().as_raw(), users::UID);
+            let elsewhere = std::sync::mpsc::channel();
+            // Started before the switch it would be root; one started now inherits, so the check asks the process.
+            let _ = elsewhere;
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            assert!(status.lines().any(|line| line.starts_with("Uid:\t0\t")));
+        })
+        .unwrap();
+        assert!(geteuid().is_root());
+    }
+
+    #[test]
+    fn a_panic_gives_the_rights_back_before_the_thread_goes_on() {
+        let groups = getgroups().unwrap();
+        let panicked = std::panic::catch_unwind(|| as_user(&Rights::of_sandbox(), || panic!("on purpose")));
+        assert!(panicked.is_err());
+        assert!(geteuid().is_root() && getegid().is_root());
+        assert_eq!(getgroups().unwrap(), groups);
+        fs::read("/etc/shadow").unwrap();
+    }
+}

@@ -1,0 +1,44 @@
+//! `GET /v1/files/list`: the names in one directory, hidden ones too, directories and links to them with a `/` behind.
+
+use rustix::fs::{AtFlags, FileType, statat};
+use serde::Serialize;
+
+use super::answers::{ANSWER_BYTES, Room};
+use super::directory::{self, Name, by_bytes};
+use super::faults::Fault;
+use super::paths::{Path, Workspace};
+use super::work::Pace;
+use super::{names, open};
+
+#[derive(Serialize)]
+pub struct FileList {
+    pub entries: Vec<String>,
+    pub truncated: bool,
+}
+
+pub fn list(workspace: &Workspace, path: &Path, pace: &Pace) -> Result<FileList, Fault> {
+    let directory = open::directory(&open::existing(workspace, path)?)?;
+    let found = directory::read(&directory, by_bytes, directory::NAMES, pace)?;
+    let mut list = FileList { entries: Vec::with_capacity(found.first.len()), truncated: found.is_cut };
+    let mut room = Room::new(ANSWER_BYTES);
+    for name in found.first {
+        let mut text = names::to_text(&name.bytes);
+        if leads_to_directory(&directory, &name) {
+            text.push('/');
+        }
+        if !room.takes(&text) {
+            list.truncated = true;
+            break;
+        }
+        list.entries.push(text);
+    }
+    Ok(list)
+}
+
+fn leads_to_directory(directory: &std::os::fd::OwnedFd, name: &Name) -> bool {
+    match name.kind {
+        FileType::Symlink => statat(directory, name.bytes.as_slice(), AtFlags::empty())
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+        kind => kind == FileType::Directory,
+    }
+}

@@ -1,0 +1,87 @@
+//! File work happens beside the one thread that serves, with the user's rights, and ends soon when nobody waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::Response;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+
+use super::faults::{Code, Fault};
+use crate::body::{self, Body};
+use crate::credentials::{Rights, as_user};
+use crate::machine::Machine;
+use crate::refusal::Refusal;
+
+/// How long a search may work before it answers with what it has.
+const SEARCHES_WITHIN: Duration = Duration::from_secs(20);
+
+/// What long work asks from time to time.
+#[derive(Clone)]
+pub struct Pace {
+    gone: Arc<AtomicBool>,
+    until: Instant,
+}
+
+impl Pace {
+    pub fn new(within: Duration) -> Pace {
+        Pace { gone: Arc::default(), until: Instant::now() + within }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_gone() || Instant::now() >= self.until
+    }
+}
+
+/// Dropped with the request.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs on a thread of the pool as the user. `Err` of the pool means that it is closed, which it never is.
+pub async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let done = tokio::task::spawn_blocking(|| as_user(&Rights::of_sandbox(), work)?).await;
+    done.unwrap_or_else(|error| Err(Fault::new(Code::Internal, error.to_string())))
+}
+
+#[derive(PartialEq)]
+pub enum Takes {
+    Short,
+    /// A few at a time, so that short work is not kept from the pool.
+    Long,
+}
+
+pub async fn answer<T: Serialize>(
+    machine: &Machine,
+    takes: Takes,
+    work: impl FnOnce(&Pace) -> Result<T, Fault> + Send + 'static,
+) -> Result<Response<Body>, Refusal> {
+    let _member = machine.burst.join();
+    let _turn = if takes == Takes::Long { machine.long_work.acquire().await.ok() } else { None };
+    let pace = Pace::new(SEARCHES_WITHIN);
+    let _waiting = Waiting(pace.gone.clone());
+    // Large answers are written there too.
+    let text = beside(move || {
+        let text = serde_json::to_vec(&work(&pace)?);
+        text.map_err(|error| Fault::new(Code::Internal, error.to_string()))
+    });
+    let text = text.await.map_err(Fault::into_refusal)?;
+    let mut response = Response::new(body::whole(Full::from(text)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+#[derive(Serialize)]
+pub struct Done {}
