@@ -83,13 +83,12 @@ mod tests {
 
     #[test]
     fn other_threads_stay_root_meanwhile() {
+        let (ask, asked) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || asked.recv().map(|()| geteuid().is_root()));
         as_user(&Rights::of_sandbox(), || {
             assert_eq!(geteuid().as_raw(), users::UID);
-            let elsewhere = std::sync::mpsc::channel();
-            // Started before the switch it would be root; one started now inherits, so the check asks the process.
-            let _ = elsewhere;
-            let status = fs::read_to_string("/proc/self/status").unwrap();
-            assert!(status.lines().any(|line| line.starts_with("Uid:\t0\t")));
+            ask.send(()).unwrap();
+            assert_eq!(other.join().unwrap(), Ok(true));
         })
         .unwrap();
         assert!(geteuid().is_root());

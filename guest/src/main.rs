@@ -30,7 +30,7 @@ use std::rc::Rc;
 
 use log::or_die;
 
-const BLOCKING_STACK_BYTES: usize = 2 * 1024 * 1024;
+pub const BLOCKING_STACK_BYTES: usize = 2 * 1024 * 1024;
 
 fn main() {
     sys::keep_one_heap();

@@ -102,7 +102,7 @@ pub fn health() -> serde_json::Value {
 
 /// Everything runs on the one thread, so nothing needs to be sendable.
 #[derive(Clone, Copy)]
-struct LocalExecutor;
+pub struct LocalExecutor;
 
 impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {

@@ -52,12 +52,11 @@ fn remove_tree(parent: &OwnedFd, name: Vec<u8>, pace: &Pace) -> Result<(), Fault
         if pace.is_gone() {
             return Err(Fault::new(Code::Internal, "nobody waits for the removal any more"));
         }
-        let Some(next) = top.below.pop() else {
+        if top.below.is_empty() {
             top.below = some_names(&top.directory)?;
-            if let Some(empty) = levels.pop_if(|top| top.below.is_empty()) {
-                let above = levels.last().map_or(parent, |level| &level.directory);
-                gone(unlinkat(above, empty.name.as_slice(), AtFlags::REMOVEDIR))?;
-            }
+        }
+        let Some(next) = top.below.pop() else {
+            remove_empty(parent, &mut levels)?;
             continue;
         };
         if next.kind != FileType::Directory {
@@ -70,6 +69,14 @@ fn remove_tree(parent: &OwnedFd, name: Vec<u8>, pace: &Pace) -> Result<(), Fault
         }
     }
     Ok(())
+}
+
+fn remove_empty(parent: &OwnedFd, levels: &mut Vec<Level>) -> Result<(), Errno> {
+    let Some(Level { name, .. }) = levels.pop() else {
+        return Ok(());
+    };
+    let above = levels.last().map_or(parent, |level| &level.directory);
+    gone(unlinkat(above, name.as_slice(), AtFlags::REMOVEDIR))
 }
 
 fn open_level(parent: &OwnedFd, name: Vec<u8>) -> Result<Level, Errno> {
@@ -92,3 +99,7 @@ fn some_names(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
 fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     if removed == Err(Errno::NOENT) { Ok(()) } else { removed }
 }
+
+#[cfg(test)]
+#[path = "delete_test.rs"]
+mod tests;

@@ -52,7 +52,7 @@ pub fn read(directory: &OwnedFd, order: Order, most: usize, pace: &Pace) -> Resu
             is_cut = true;
         }
         seen += 1;
-        let is_over = seen.is_multiple_of(STRIDE) && pace.is_over();
+        let is_over = seen % STRIDE == 0 && pace.is_over();
         is_cut |= is_over;
         !is_over
     })?;

@@ -136,3 +136,7 @@ impl Visitor for Search<'_> {
         Ok(if is_match { self.take(found.path) } else { Next::GoOn })
     }
 }
+
+#[cfg(test)]
+#[path = "find_test.rs"]
+mod tests;

@@ -231,3 +231,7 @@ impl<R: Read> Read for Metered<'_, R> {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+#[path = "grep_test.rs"]
+mod tests;

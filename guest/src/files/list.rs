@@ -42,3 +42,7 @@ fn leads_to_directory(directory: &std::os::fd::OwnedFd, name: &Name) -> bool {
         kind => kind == FileType::Directory,
     }
 }
+
+#[cfg(test)]
+#[path = "list_test.rs"]
+mod tests;

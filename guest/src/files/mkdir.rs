@@ -27,3 +27,7 @@ pub fn mkdir(workspace: &Workspace, path: &Path) -> Result<Done, Fault> {
     below.made.keep();
     Ok(Done {})
 }
+
+#[cfg(test)]
+#[path = "mkdir_test.rs"]
+mod tests;

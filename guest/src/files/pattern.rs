@@ -12,8 +12,8 @@ use super::re2;
 const PATTERN_BYTES: usize = 8 * 1024;
 const NFA_BYTES: usize = 2 * 1024 * 1024;
 const DFA_BYTES: usize = 2 * 1024 * 1024;
-/// Groups within groups. The engine's compiler goes as deep as they do, on a stack of its thread.
-const NESTING: u32 = 200;
+/// A group counts up to four times. The engine's compiler goes as deep, on the stack of its thread.
+const NESTING: u32 = 250;
 /// States times bytes of one look at most.
 const STEPS: usize = 1 << 28;
 const WINDOW_BYTES: std::ops::RangeInclusive<usize> = 16 * 1024..=1024 * 1024;
@@ -43,15 +43,17 @@ impl Pattern {
             .build()
             .parse(&translated)
             .map_err(|error| bad(plain(&error)))?;
-        let nfa =
-            NfaConfig::new().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(Some(NFA_BYTES));
-        let nfa = Compiler::new().configure(nfa).build_from_hir(&hir).map_err(too_large)?;
+        let nfa = NfaConfig::new()
+            .utf8(false)
+            .which_captures(WhichCaptures::Implicit)
+            .nfa_size_limit(Some(NFA_BYTES));
+        let nfa = Compiler::new().configure(nfa.utf8(false)).build_from_hir(&hir).map_err(too_large)?;
         let states = nfa.states().len().max(1);
         drop(nfa);
         let config = Config::new()
             .utf8_empty(false)
             .match_kind(MatchKind::LeftmostFirst)
-            .which_captures(WhichCaptures::None)
+            .which_captures(WhichCaptures::Implicit)
             .nfa_size_limit(Some(NFA_BYTES))
             .hybrid_cache_capacity(DFA_BYTES);
         let regex = Regex::builder().configure(config).build_from_hir(&hir).map_err(too_large)?;

@@ -20,3 +20,7 @@ pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, F
     to.made.keep();
     Ok(Done {})
 }
+
+#[cfg(test)]
+#[path = "rename_test.rs"]
+mod tests;

@@ -154,7 +154,7 @@ pub fn look(parent: impl AsFd, name: &[u8]) -> Result<Object, Errno> {
 
 fn follow(way: &mut Way, todo: &mut Vec<Vec<u8>>, link: &Object) -> Result<(), Fault> {
     // What links of /proc say is not where they lead.
-    if i64::from(fstatfs(&link.fd)?.f_type) == PROC_SUPER_MAGIC {
+    if fstatfs(&link.fd)?.f_type == PROC_SUPER_MAGIC {
         return Err(paths::outside());
     }
     let target = readlinkat(&link.fd, "", Vec::new())?.into_bytes();
@@ -250,3 +250,7 @@ impl Way {
 fn identity(object: &Object) -> (u64, u64) {
     (object.stat.st_dev, object.stat.st_ino)
 }
+
+#[cfg(test)]
+#[path = "resolve_test.rs"]
+mod tests;

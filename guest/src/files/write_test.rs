@@ -1,1 +1,186 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use hyper::{Method, StatusCode};
+use sending::body;
+use tokio::sync::mpsc;
+
+use crate::files::testing::{
+    Place, in_loop, json_of, names_in, owner_and_mode, request, served, text, with_mount,
+};
+use crate::users;
+
+mod sending {
+    use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use bytes::Bytes;
+    use http_body_util::BodyExt;
+    use hyper::body::{Body, Frame};
+
+    struct Pieces(mpsc::Receiver<std::io::Result<Bytes>>);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            self.0.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+        }
+    }
+
+    /// A body that comes as the test sends it.
+    pub fn body() -> (mpsc::Sender<std::io::Result<Bytes>>, crate::files::testing::Sent) {
+        let (sender, pieces) = mpsc::channel(1);
+        (sender, Pieces(pieces).boxed())
+    }
+}
+
+async fn put(place: &Place, path: &str, bytes: &[u8]) -> (StatusCode, serde_json::Value) {
+    let body = text(bytes.to_vec());
+    let answer = served(place).await.send_request(request(Method::PUT, path, "", body)).await.unwrap();
+    let status = answer.status();
+    (status, json_of(answer).await)
+}
+
+fn sum(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_body_becomes_a_file_of_the_user_with_its_digest() {
+    let place = Place::new();
+    let long: Vec<u8> = (0..2_000_003_u32).map(|n| (n * 7 % 251) as u8).collect();
+    in_loop(async {
+        for (path, bytes) in [("empty", &b""[..]), ("a/b/short", b"x"), ("long", &long)] {
+            let (status, written) = put(&place, path, bytes).await;
+            assert_eq!(status, StatusCode::OK);
+            assert_eq!((&written["bytes"], &written["sha256"]), (&bytes.len().into(), &sum(bytes).into()));
+            assert!(fs::read(place.path(path)).unwrap() == bytes);
+            assert_eq!(owner_and_mode(&place.path(path)), (users::UID, users::GID, 0o644));
+        }
+    });
+    assert_eq!(sum(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_eq!(owner_and_mode(&place.path("a/b")), (users::UID, users::GID, 0o755));
+    assert_eq!(names_in(&place.workspace.path), ["a", "empty", "long"]);
+}
+
+#[test]
+fn an_existing_file_keeps_its_mode_and_a_link_its_target() {
+    let place = Place::new();
+    let script = place.file("bin/run", "old");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    place.link("run", "bin/run");
+    place.link("new", "bin/new");
+    in_loop(async {
+        put(&place, "run", b"new").await;
+        put(&place, "new", b"made").await;
+    });
+    assert!(place.path("run").is_symlink() && place.path("new").is_symlink());
+    assert_eq!(fs::read(&script).unwrap(), b"new");
+    assert_eq!(fs::read(place.path("bin/new")).unwrap(), b"made");
+    assert_eq!(owner_and_mode(&script), (users::UID, users::GID, 0o755));
+}
+
+#[test]
+fn what_cannot_be_written_is_told_apart_and_stays_as_it_was() {
+    let place = Place::new();
+    place.directory("d");
+    place.fifo("fifo");
+    place.device("null");
+    place.link("out", place.outside.path());
+    place.file("f", "");
+    fs::write(place.path("roots"), "root's").unwrap();
+    fs::create_dir(place.path("roots.d")).unwrap();
+    let kept = place.file("kept", "kept");
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o444)).unwrap();
+    let before = names_in(&place.workspace.path);
+    in_loop(async {
+        for (path, status, code) in [
+            ("d", 400, "is_a_directory"),
+            (".", 400, "is_a_directory"),
+            ("fifo", 400, "not_a_regular_file"),
+            ("null", 400, "not_a_regular_file"),
+            ("out/f", 400, "outside_workspace"),
+            ("f/x", 404, "parent_not_a_directory"),
+            ("roots", 400, "permission_denied"),
+            ("kept", 400, "permission_denied"),
+            ("roots.d/x", 400, "permission_denied"),
+            ("roots.d/x/y", 400, "permission_denied"),
+        ] {
+            let (got, answer) = put(&place, path, b"new").await;
+            assert_eq!((got.as_u16(), answer["code"].as_str()), (status, Some(code)), "{path}");
+        }
+    });
+    assert_eq!(fs::read(&kept).unwrap(), b"kept");
+    assert_eq!(names_in(&place.workspace.path), before);
+    assert_eq!(names_in(place.outside.path()), ["workspace"]);
+}
+
+#[test]
+fn a_body_that_breaks_off_leaves_nothing_behind() {
+    let place = Place::new();
+    place.file("f", "old");
+    in_loop(async {
+        let mut sender = served(&place).await;
+        for path in ["f", "new/deep/f"] {
+            let (pieces, body) = body();
+            let answer = sender.send_request(request(Method::PUT, path, "", body));
+            let answer = tokio::task::spawn_local(answer);
+            pieces.send(Ok(vec![b'x'; 600_000].into())).await.unwrap();
+            let parent = place.path(path).parent().unwrap().to_owned();
+            until(|| parent.exists() && names_in(&parent).iter().any(|name| name.starts_with(".vivarium-")))
+                .await;
+            pieces.send(Err(std::io::Error::other("on purpose"))).await.unwrap();
+            assert!(answer.await.unwrap().is_err());
+            until(|| names_in(&place.workspace.path) == ["f"]).await;
+        }
+        let (pieces, body) = body();
+        let answer = tokio::task::spawn_local(sender.send_request(request(Method::PUT, "f", "", body)));
+        pieces.send(Ok(vec![b'x'; 1000].into())).await.unwrap();
+        until(|| names_in(&place.workspace.path).len() == 2).await;
+        answer.abort();
+        drop((pieces, sender));
+        until(|| names_in(&place.workspace.path) == ["f"]).await;
+    });
+    assert_eq!(fs::read(place.path("f")).unwrap(), b"old");
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_nothing_behind() {
+    let place = Place::new();
+    with_mount(&place, "small", "size=1m,mode=777", || {
+        // The pool's threads are made here, and see what this thread sees.
+        in_loop(async {
+            put(&place, "small/old", b"old").await;
+            for path in ["small/old", "small/a/b/new"] {
+                let (status, answer) = put(&place, path, &vec![b'x'; 3_000_000]).await;
+                assert_eq!((status.as_u16(), answer["code"].as_str()), (409, Some("no_space")), "{path}");
+            }
+        });
+        assert_eq!(names_in(&place.path("small")), ["old"]);
+        assert_eq!(fs::read(place.path("small/old")).unwrap(), b"old");
+    });
+}
+
+#[test]
+fn a_read_only_file_system_is_told() {
+    let place = Place::new();
+    with_mount(&place, "fixed", "ro,size=1m,mode=777", || {
+        in_loop(async {
+            let (status, answer) = put(&place, "fixed/f", b"new").await;
+            assert_eq!((status.as_u16(), answer["code"].as_str()), (400, Some("read_only")));
+        });
+    });
+}

@@ -1,0 +1,107 @@
+use http_body_util::BodyExt;
+use hyper::{Method, StatusCode};
+
+use crate::files::testing::{Place, in_loop, json_of, request, served, text};
+
+async fn code(place: &Place, path: &str, parameters: &str) -> (StatusCode, String) {
+    let answer =
+        served(place).await.send_request(request(Method::GET, path, parameters, text(""))).await.unwrap();
+    let status = answer.status();
+    (status, json_of(answer).await["code"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_file_comes_whole_with_its_length() {
+    let place = Place::new();
+    let long: Vec<u8> = (0..3_000_001_u32).map(|n| (n * 7 % 251) as u8).collect();
+    for (name, bytes) in [("empty", &b""[..]), ("short", b"x"), ("long", &long)] {
+        place.file(name, bytes);
+        in_loop(async {
+            let mut sender = served(&place).await;
+            let answer = sender.send_request(request(Method::GET, name, "", text(""))).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert_eq!(answer.headers()["content-length"], bytes.len().to_string());
+            let read = answer.into_body().collect().await.unwrap().to_bytes();
+            assert!(read == bytes, "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_file_that_grows_is_cut_and_one_that_shrinks_breaks_the_answer_off() {
+    let place = Place::new();
+    let bytes = vec![b'x'; 5_000_000];
+    let (grows, shrinks) = (place.file("grows", &bytes), place.file("shrinks", &bytes));
+    in_loop(async {
+        let mut sender = served(&place).await;
+        let growing = sender.send_request(request(Method::GET, "grows", "", text(""))).await.unwrap();
+        std::fs::write(&grows, vec![b'x'; 6_000_000]).unwrap();
+        assert_eq!(growing.into_body().collect().await.unwrap().to_bytes().len(), 5_000_000);
+        let shrinking = sender.send_request(request(Method::GET, "shrinks", "", text(""))).await.unwrap();
+        assert_eq!(shrinking.headers()["content-length"], "5000000");
+        std::fs::write(&shrinks, "short").unwrap();
+        assert!(shrinking.into_body().collect().await.is_err());
+    });
+}
+
+#[test]
+fn what_is_no_file_or_not_for_the_user_is_refused_without_opening_it() {
+    let place = Place::new();
+    place.directory("d");
+    place.fifo("fifo");
+    place.device("zero");
+    place.link("to-fifo", "fifo");
+    place.link("to-device", "/dev/zero");
+    let _socket = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
+    std::fs::write(place.path("roots"), "secret").unwrap();
+    std::fs::set_permissions(place.path("roots"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
+    place.file("f", "12345");
+    in_loop(async {
+        for (path, parameters, status, name) in [
+            ("d", "", 400, "is_a_directory"),
+            (".", "", 400, "is_a_directory"),
+            ("fifo", "", 400, "not_a_regular_file"),
+            ("to-fifo", "", 400, "not_a_regular_file"),
+            ("zero", "", 400, "not_a_regular_file"),
+            ("socket", "", 400, "not_a_regular_file"),
+            ("to-device", "", 400, "outside_workspace"),
+            ("roots", "", 400, "permission_denied"),
+            ("f/x", "", 404, "parent_not_a_directory"),
+            ("x", "", 404, "no_such_file"),
+            ("", "", 400, "bad_path"),
+            ("f", "&max_bytes=4", 400, "too_large"),
+            ("f", "&max_bytes=x", 400, "invalid"),
+        ] {
+            let (got, code) = code(&place, path, parameters).await;
+            assert_eq!((got.as_u16(), code.as_str()), (status, name), "{path}");
+        }
+        let fits = request(Method::GET, "f", "&max_bytes=5", text(""));
+        assert_eq!(served(&place).await.send_request(fits).await.unwrap().status(), StatusCode::OK);
+    });
+}
+
+/// A reader that takes nothing holds the file back: a gigabyte would not fit where the test runs out of patience.
+#[test]
+fn nobody_reads_ahead_of_the_host() {
+    let place = Place::new();
+    let path = place.file("sparse", "");
+    std::fs::File::options().write(true).open(path).unwrap().set_len(1 << 33).unwrap();
+    in_loop(async {
+        let mut sender = served(&place).await;
+        let answer = sender.send_request(request(Method::GET, "sparse", "", text(""))).await.unwrap();
+        assert_eq!(answer.headers()["content-length"], (1_u64 << 33).to_string());
+        let before = resident_bytes();
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        assert!(resident_bytes() < before + 32 * 1024 * 1024);
+        drop(answer);
+    });
+}
+
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
