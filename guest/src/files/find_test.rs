@@ -81,8 +81,9 @@ fn trees_too_deep_for_a_path_are_left_out() {
     let mut directory = fs::File::open(place.directory("d")).unwrap();
     for _ in 0..2500 {
         rustix::fs::mkdirat(&directory, "d", rustix::fs::Mode::from_raw_mode(0o777)).unwrap();
-        directory =
-            rustix::fs::openat(&directory, "d", READ_DIRECTORY, rustix::fs::Mode::empty()).unwrap().into();
+        let below = rustix::fs::openat(&directory, "d", READ_DIRECTORY, rustix::fs::Mode::empty());
+        directory = below.unwrap().into();
+        directory.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     }
     raise_open_files();
     assert_eq!(found(&place, ".", "**", 10).unwrap(), (vec!["a".into()], true));

@@ -168,3 +168,80 @@ fn nasty_patterns_end() {
         assert!(!pattern.search().matches(window));
     }
 }
+
+/// Random patterns of everything that has a meaning: none panics, and what is translated the engine
+/// understands. It alone knows which properties there are.
+#[test]
+fn what_the_translation_accepts_the_engine_accepts() {
+    let pieces = [
+        "a",
+        "é",
+        "\n",
+        "-",
+        "^",
+        "$",
+        ".",
+        "|",
+        "(",
+        ")",
+        "(?:",
+        "(?i)",
+        "(?P<n>",
+        "(?",
+        "[",
+        "[^",
+        "]",
+        "[:alpha:]",
+        "*",
+        "+",
+        "?",
+        "{",
+        "{2}",
+        "{1,3}",
+        "{2,1}",
+        "}",
+        "\\",
+        "\\d",
+        "\\W",
+        "\\pL",
+        "\\p{Greek}",
+        "\\P",
+        "\\Q",
+        "\\E",
+        "\\b",
+        "\\C",
+        "\\x41",
+        "\\x{1F9C0}",
+        "\\x",
+        "\\07",
+        "\\1",
+        "\\z",
+        "&&",
+        "~~",
+        "--",
+        "<",
+        ">",
+        "#",
+        " ",
+        "/",
+    ];
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    let mut accepted = 0;
+    for _ in 0..50_000 {
+        let pattern: String = (0..1 + random(9)).map(|_| pieces[random(pieces.len())]).collect();
+        if let Ok(translated) = crate::files::re2::translate(&pattern) {
+            accepted += 1;
+            let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(&translated);
+            let is_unknown_property =
+                matches!(&parsed, Err(error) if error.to_string().contains("Unicode property not found"));
+            assert!(parsed.is_ok() || is_unknown_property, "{pattern:?} became {translated:?}: {parsed:?}");
+        }
+    }
+    assert!(accepted > 5_000, "{accepted}");
+}

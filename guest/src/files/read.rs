@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::Response;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::CONTENT_LENGTH;
 use tokio::sync::mpsc;
 
 use super::faults::{Code, Fault};
@@ -23,9 +23,7 @@ pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> R
     let (file, bytes) = beside(move || open_file(&workspace, &path, max_bytes)).await?;
     let mut response =
         Response::new(if bytes == 0 { body::whole(Full::default()) } else { stream(file, bytes) });
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(CONTENT_LENGTH, bytes.into());
+    response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     Ok(response)
 }
 

@@ -81,27 +81,24 @@ fn what_is_no_file_or_not_for_the_user_is_refused_without_opening_it() {
     });
 }
 
-/// A reader that takes nothing holds the file back: a gigabyte would not fit where the test runs out of patience.
+/// What was read before the host took it is still there when the file has gone; the rest was not read.
 #[test]
-fn nobody_reads_ahead_of_the_host() {
+fn nobody_reads_far_ahead_of_the_host() {
     let place = Place::new();
     let path = place.file("sparse", "");
-    std::fs::File::options().write(true).open(path).unwrap().set_len(1 << 33).unwrap();
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(1 << 33).unwrap();
     in_loop(async {
         let mut sender = served(&place).await;
         let answer = sender.send_request(request(Method::GET, "sparse", "", text(""))).await.unwrap();
         assert_eq!(answer.headers()["content-length"], (1_u64 << 33).to_string());
-        let before = resident_bytes();
-        for _ in 0..200 {
-            tokio::task::yield_now().await;
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        file.set_len(0).unwrap();
+        let mut body = answer.into_body();
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.into_data().unwrap().len();
         }
-        assert!(resident_bytes() < before + 32 * 1024 * 1024);
-        drop(answer);
+        assert!(bytes < 8 << 20, "{bytes}");
     });
-}
-
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }

@@ -178,8 +178,9 @@ pub async fn json_of(response: Response<Incoming>) -> serde_json::Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
-/// Every file operation's future needs the loop of the agent.
+/// Every file operation's future needs the loop of the agent. With one thread beside it, which a test can keep busy.
 pub fn in_loop<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, future)
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::Response;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 
 use super::faults::{Code, Fault};
@@ -78,9 +77,7 @@ pub async fn answer<T: Serialize>(
         text.map_err(|error| Fault::new(Code::Internal, error.to_string()))
     });
     let text = text.await.map_err(Fault::into_refusal)?;
-    let mut response = Response::new(body::whole(Full::from(text)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    Ok(Response::new(body::whole(Full::from(text))))
 }
 
 #[derive(Serialize)]

@@ -151,6 +151,32 @@ fn a_body_that_breaks_off_leaves_nothing_behind() {
     assert_eq!(fs::read(place.path("f")).unwrap(), b"old");
 }
 
+/// A disk that takes nothing, here a pool that is busy.
+#[test]
+fn a_body_comes_no_faster_than_it_is_written() {
+    let place = Place::new();
+    in_loop(async {
+        let mut sender = served(&place).await;
+        let (pieces, body) = body();
+        let answer = tokio::task::spawn_local(sender.send_request(request(Method::PUT, "f", "", body)));
+        until(|| names_in(&place.workspace.path).len() == 1).await;
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || waits.recv());
+        let mut sent = 0;
+        let piece = || bytes::Bytes::from(vec![b'x'; 64 * 1024]);
+        let patience = std::time::Duration::from_millis(500);
+        while tokio::time::timeout(patience, pieces.send(Ok(piece()))).await.is_ok() {
+            sent += piece().len();
+            assert!(sent < 8 << 20);
+        }
+        go_on.send(()).unwrap();
+        busy.await.unwrap().unwrap();
+        drop(pieces);
+        let written = json_of(answer.await.unwrap().unwrap()).await;
+        assert_eq!(written["bytes"], sent);
+    });
+}
+
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
