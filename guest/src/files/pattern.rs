@@ -15,7 +15,7 @@ const DFA_BYTES: usize = 2 * 1024 * 1024;
 /// A group counts up to four times. The engine's compiler goes as deep, on the stack of its thread.
 const NESTING: u32 = 250;
 /// States times bytes of one look at most.
-const STEPS: usize = 1 << 28;
+const STEPS: usize = 1 << 26;
 const WINDOW_BYTES: std::ops::RangeInclusive<usize> = 16 * 1024..=1024 * 1024;
 
 pub struct Pattern {
