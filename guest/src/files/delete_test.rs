@@ -76,8 +76,11 @@ fn a_way_through_a_link_to_the_root_leads_to_the_same_root() {
     let place = Place::new();
     place.file("f", "");
     place.link("root", ".");
-    assert_eq!(remove_all(&place, "root/root/."), Ok(()));
-    assert_eq!(names_in(&place.workspace.path), ["f"]);
+    place.link("up", "..");
+    assert_eq!(remove_all(&place, "up/workspace"), Err(Code::WorkspaceRoot));
+    assert_eq!(remove_all(&place, "root/up/workspace/."), Err(Code::WorkspaceRoot));
+    assert_eq!(remove_all(&place, "up/workspace/root"), Ok(()));
+    assert_eq!(names_in(&place.workspace.path), ["f", "up"]);
 }
 
 #[test]

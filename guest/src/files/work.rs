@@ -82,3 +82,19 @@ pub async fn answer<T: Serialize>(
 
 #[derive(Serialize)]
 pub struct Done {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_nobody_waits_for_is_over() {
+        let pace = Pace::new(SEARCHES_WITHIN);
+        let waiting = Waiting(pace.gone.clone());
+        assert!(!pace.is_gone() && !pace.is_over());
+        drop(waiting);
+        assert!(pace.is_gone() && pace.is_over());
+        let late = Pace::new(Duration::ZERO);
+        assert!(late.is_over() && !late.is_gone());
+    }
+}
