@@ -10,7 +10,7 @@ use super::answers::{ANSWER_BYTES, Room};
 use super::faults::Fault;
 use super::glob::{Glob, Places};
 use super::open::READ_DIRECTORY;
-use super::paths::{Path, Workspace};
+use super::paths::{PATH_BYTES, Path, Workspace};
 use super::query::Query;
 use super::walk::{Found, Next, Visitor, open_beneath, walk};
 use super::work::Pace;
@@ -91,12 +91,13 @@ impl Search<'_> {
             self.prefix.push(b'/');
             self.prefix.extend_from_slice(name);
         }
-        self.truncated |= walk(directory, self, pace)?;
+        self.truncated |= walk(directory, self.prefix.len(), self, pace)?;
         Ok(())
     }
 
     fn take_if_there(&mut self, directory: &OwnedFd, name: &[u8]) {
-        if resolve::look(directory, name).is_ok_and(|object| object.kind() != FileType::Directory) {
+        let fits = self.prefix.len() + 1 + name.len() <= PATH_BYTES;
+        if fits && resolve::look(directory, name).is_ok_and(|object| object.kind() != FileType::Directory) {
             self.take(name);
         }
     }

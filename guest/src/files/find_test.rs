@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::fd::AsRawFd;
 
 use super::*;
 use crate::files::faults::Code;
@@ -87,6 +88,15 @@ fn trees_too_deep_for_a_path_are_left_out() {
     }
     raise_open_files();
     assert_eq!(found(&place, ".", "**", 10).unwrap(), (vec!["a".into()], true));
+    let below = place.workspace.text().len() + 1;
+    let deepest = "d/".repeat((4096 - below - 1) / 2);
+    let held = open::existing(&place.workspace, &place.parse(&deepest)).unwrap();
+    for name in ["f", "too-long"] {
+        fs::write(format!("/proc/self/fd/{}/{name}", held.fd.as_raw_fd()), "").unwrap();
+    }
+    let paths = found(&place, &deepest, "*", 10).unwrap().0;
+    assert_eq!(paths, [deepest.clone() + "f"]);
+    assert_eq!(found(&place, &deepest, "too-long", 10).unwrap().0, [""; 0]);
     place
         .run("d", |workspace, path, pace| crate::files::delete::delete(workspace, path, true, pace))
         .unwrap();

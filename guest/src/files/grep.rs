@@ -100,7 +100,7 @@ pub fn grep(workspace: &Workspace, grep: &Grep, pace: &Pace) -> Result<GrepResul
         truncated: false,
     };
     if place.is_directory() {
-        hunt.truncated |= walk(open::directory(&place)?, &mut hunt, pace)?;
+        hunt.truncated |= walk(open::directory(&place)?, hunt.prefix.len(), &mut hunt, pace)?;
     } else {
         hunt.one_file(&place)?;
     }

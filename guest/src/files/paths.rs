@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::faults::{Code, Fault};
 use super::names;
 
-const PATH_BYTES: usize = 4096;
+pub const PATH_BYTES: usize = 4096;
 const NAME_BYTES: usize = 255;
 
 /// The one tree these operations know. Its path is text as callers write it; links to it are followed when it is opened.

@@ -172,6 +172,7 @@ struct Way {
     depth: usize,
     root: (u64, u64),
     made: Made,
+    makes: usize,
 }
 
 struct Step {
@@ -184,7 +185,7 @@ impl Way {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;
         let top = Step { name: vec![], object: Object { stat: fstat(&fd)?, fd } };
-        let mut way = Way { steps: vec![top], depth: 0, root: (0, 0), made: Made::default() };
+        let mut way = Way { steps: vec![top], depth: 0, root: (0, 0), made: Made::default(), makes: 0 };
         let path = std::fs::canonicalize(&workspace.path)?;
         for name in paths::parts(path.as_os_str().as_encoded_bytes()) {
             let object = look(way.top(), name)?;
@@ -220,6 +221,11 @@ impl Way {
     }
 
     fn make(&mut self, name: &[u8]) -> Result<(), Fault> {
+        self.makes += 1;
+        // More than a path has names: somebody takes away what is made, again and again.
+        if self.makes > paths::PATH_BYTES {
+            return Err(Errno::BUSY.into());
+        }
         match mkdirat(self.top(), name, Mode::from_raw_mode(DIRECTORY_MODE)) {
             // Somebody else was faster.
             Err(Errno::EXIST) => Ok(()),

@@ -9,10 +9,9 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use super::directory::{self, Name, by_path};
 use super::faults::Fault;
 use super::open::READ_DIRECTORY;
+use super::paths::PATH_BYTES;
 use super::work::Pace;
 
-/// Paths longer than a request can name are of no use to anybody; it also bounds how many directories are open.
-const PATH_BYTES: usize = 4096;
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -43,8 +42,9 @@ struct Level {
     path_bytes: usize,
 }
 
-/// Whether something was left out: too many names, too long paths, too little time.
-pub fn walk(root: OwnedFd, visitor: &mut impl Visitor, pace: &Pace) -> Result<bool, Fault> {
+/// Whether something was left out: too many names, too long paths, too little time. Paths longer than a request can
+/// name, with what is in front of them, are of no use to anybody; that also bounds how many directories are open.
+pub fn walk(root: OwnedFd, front: usize, visitor: &mut impl Visitor, pace: &Pace) -> Result<bool, Fault> {
     let mut path = Vec::new();
     let mut left_out = false;
     let mut levels = vec![level(root, 0, &mut left_out, pace)?];
@@ -64,7 +64,7 @@ pub fn walk(root: OwnedFd, visitor: &mut impl Visitor, pace: &Pace) -> Result<bo
             path.push(b'/');
         }
         path.extend_from_slice(&bytes);
-        if path.len() > PATH_BYTES {
+        if front + 1 + path.len() > PATH_BYTES {
             left_out = true;
         } else if kind != FileType::Directory {
             let found = Found { path: &path, name: &bytes, kind, parent: &top.directory };

@@ -12,10 +12,9 @@ export function captureCommand(
   argv: readonly string[],
   { pepper, orgId, secrets }: { pepper: Buffer; orgId: string; secrets: readonly string[] },
 ): Captured {
-  const masked = () => argv.map((word) => withoutSecrets(word, secrets));
   if (mode === "hash") return { hash: commandHash(pepper, orgId, argv) };
-  if (mode === "full") return bounded(masked());
-  return { executable: cut(masked()[0] ?? "", LIMITS.auditCommandBytes) };
+  if (mode === "full") return bounded(argv.map((word) => withoutSecrets(word, secrets)));
+  return { executable: cut(withoutSecrets(argv[0] ?? "", secrets), LIMITS.auditCommandBytes) };
 }
 
 /** Under a key of the organisation: nobody else's hashes can be compared with it, and guesses need the pepper. */

@@ -1,0 +1,98 @@
+/** Agents that take their time, and what becomes of them. */
+import { constants, type ServerHttp2Stream } from "node:http2";
+import { encodeFrame, FRAME } from "@vivarium/contract/guest";
+import { afterEach, describe, expect, it } from "vitest";
+import { guestCall, type JsonCall } from "./calls.ts";
+import { AgentClient } from "./client.ts";
+import { callGuest } from "./json-calls.ts";
+import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.test-support.ts";
+import { readContent, readLog } from "./streams.ts";
+
+const never = new AbortController().signal;
+const OUT = encodeFrame(FRAME.stdout, "x");
+
+let agent: ScriptedAgent;
+let client: AgentClient;
+afterEach(async () => {
+  client.close();
+  await agent.close();
+});
+
+/** `closed` settles with how the agent's stream was closed. */
+async function connectTo(serve: (stream: ServerHttp2Stream) => void): Promise<{ closed: Promise<number> }> {
+  const closed = Promise.withResolvers<number>();
+  const handle = ({ stream }: { stream: ServerHttp2Stream }) => {
+    stream.on("close", () => closed.resolve(stream.rstCode ?? 0)).resume();
+    serve(stream);
+  };
+  agent = await startScriptedAgent({ handle });
+  client = new AgentClient(agent.socketPath);
+  return { closed: closed.promise };
+}
+
+describe("an answer that does not come in time", () => {
+  it.each([
+    ["of a read", "GET", "/v1/files/list?path=.", "agent_unavailable"],
+    ["of a kill, which may be repeated,", "DELETE", "/v1/processes/web", "agent_unavailable"],
+    ["of a change that may have happened", "DELETE", "/v1/files?path=a", "internal"],
+  ])("%s ends its stream (%s %s is refused with %s)", async (_title, method, path, code) => {
+    for (const serve of [() => {}, (stream: ServerHttp2Stream) => stream.respond({ ":status": 200 })]) {
+      const { closed } = await connectTo(serve);
+      const call = { ...guestCall(method, path), limitMs: 200 } as ReturnType<typeof guestCall> & JsonCall;
+      await expect(callGuest(client, call, undefined, never)).rejects.toMatchObject({ code });
+      expect(await closed).toBe(constants.NGHTTP2_CANCEL);
+      client.close();
+      await agent.close();
+    }
+  });
+});
+
+describe("a stream that falls silent", () => {
+  it("breaks off when it is a file's content", async () => {
+    await connectTo((stream) => {
+      stream.respond({ ":status": 200, "content-length": 10 });
+      stream.write("123");
+    });
+    const content = await readContent(client, guestCall("GET", "/v1/files/read?path=a"), never, 200);
+    await expect(content.stream.toArray()).rejects.toThrow("fell silent");
+  });
+
+  it.each([
+    ["breaks off when it is a log", "tail_bytes=10", false],
+    ["goes on when it is a log that is followed", "follow=true", true],
+  ])("%s", async (_title, query, goesOn) => {
+    await connectTo((stream) => {
+      stream.respond({ ":status": 200 });
+      stream.write(OUT);
+      const end = encodeFrame(
+        FRAME.eof,
+        JSON.stringify({ stdout_truncated: false, stderr_truncated: false }),
+      );
+      setTimeout(() => stream.destroyed || stream.end(end), 600);
+    });
+    const log = await readLog(client, guestCall("GET", `/v1/processes/web/logs?${query}`), never, 200);
+    if (goesOn) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
+    else await expect(log.toArray()).rejects.toThrow("fell silent");
+  });
+});
+
+it("answers that are collected from one agent at the same time are bounded together", async () => {
+  await connectTo((stream) => {
+    stream.respond({ ":status": 200 });
+    const chunk = Buffer.alloc(1024 * 1024, " ");
+    const more = () => {
+      for (let left = 20; left > 0 && !stream.destroyed && stream.write(chunk); left--);
+    };
+    stream.on("drain", more);
+    more();
+  });
+  const call = { ...guestCall("GET", "/v1/files/list?path=."), answerBytes: 2 ** 30 };
+  const calls = Array.from({ length: 4 }, () =>
+    callGuest(client, call as ReturnType<typeof guestCall> & JsonCall, undefined, never),
+  );
+  await expect(Promise.race(calls)).rejects.toMatchObject({ code: "agent_unavailable" });
+  expect(client.collecting.bytes).toBeLessThan(128 * 1024 * 1024);
+  client.close();
+  await Promise.allSettled(calls);
+  expect(client.collecting.bytes).toBe(0);
+});
