@@ -1,6 +1,7 @@
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import type { GuestRequest } from "../scripted-node.test-support.ts";
 
 let control: Control;
 let foreign: string;
@@ -9,11 +10,20 @@ let foreignSession: string;
 let theirs: Record<string, string>;
 beforeAll(async () => {
   control = await startControl();
+  control.node.onGuest = answerReads;
   foreign = await control.addKey();
   foreignSession = await control.createLive({ name: "theirs" }, foreign);
   theirs = await saveStateOf(foreignSession, foreign);
 });
 afterAll(() => control.close());
+
+/** A guest that has one empty file and one process. */
+function answerReads(guest: GuestRequest): void {
+  const web = { name: "web", argv: ["x"], keep_alive: false, state: "running", started_at_ms: 0 };
+  if (guest.call === "GET files/read") guest.bytes(Buffer.alloc(0));
+  else if (guest.call.endsWith("/logs")) guest.output().eof();
+  else guest.json(guest.call === "GET processes" ? { processes: [web] } : web);
+}
 
 async function saveStateOf(id: string, key: string): Promise<Record<string, string>> {
   const kept = await control.ask(`POST /v1/sessions/${id}/checkpoints`, { key });
@@ -24,7 +34,7 @@ async function saveStateOf(id: string, key: string): Promise<Record<string, stri
 
 /** A call with the parameters of its path filled in, all the same or each its own. */
 function fill(call: string, values: string | Record<string, string>): string {
-  return call.replace(/:(id|cid|name)\b/, (_all, name: string) =>
+  return call.replace(/:(id|cid|name)\b/g, (_all, name: string) =>
     typeof values === "string" ? values : (values[name] ?? ""),
   );
 }
@@ -55,6 +65,20 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/templates"],
   ["GET /v1/templates/:name"],
   ["DELETE /v1/templates/:name"],
+  ["GET /v1/sessions/:id/files?path=a"],
+  ["PUT /v1/sessions/:id/files", { path: "a", content: "" }],
+  ["POST /v1/sessions/:id/files", { op: "list" }],
+  ["DELETE /v1/sessions/:id/files?path=a"],
+  ["PUT /v1/sessions/:id/files/batch", { files: [] }],
+  ["POST /v1/sessions/:id/files/mkdir", { path: "a" }],
+  ["POST /v1/sessions/:id/files/rename", { path: "a", dest_path: "b" }],
+  ["GET /v1/sessions/:id/files/stream?path=a"],
+  ["PUT /v1/sessions/:id/files/stream?path=a"],
+  ["POST /v1/sessions/:id/processes", { name: "web", command: ["true"] }],
+  ["GET /v1/sessions/:id/processes"],
+  ["GET /v1/sessions/:id/processes/:name"],
+  ["DELETE /v1/sessions/:id/processes/:name"],
+  ["GET /v1/sessions/:id/processes/:name/logs"],
   ["POST /v1/sessions/batch/exec", { session_ids: ["a"], command: ["true"] }],
   ["GET /v1/no/such/path"],
 ];
@@ -65,7 +89,7 @@ const BY_ID = ENDPOINTS.filter(([call]) => call.includes("/:"));
 test("the suite knows every endpoint of the server", async () => {
   const { body } = await control.ask("GET /v1/openapi.json");
   const known = new Set(
-    [...ENDPOINTS, ...UPGRADES].map(([call]) => call.split("?")[0]?.replace(/:(\w+)/, "{$1}")),
+    [...ENDPOINTS, ...UPGRADES].map(([call]) => call.split("?")[0]?.replace(/:(\w+)/g, "{$1}")),
   );
   const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),

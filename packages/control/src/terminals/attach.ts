@@ -50,6 +50,9 @@ export async function attach(
         unused.attachment.leave();
         unhold();
       }, ignore);
+      // Whatever failed then, failed because of it, and nobody reads what is answered.
+      if (signal.aborted)
+        throw new ApiError("session_ended", "the client left during the handshake", { cause: error });
       throw await inTermsOfUpgrade(deps, sessionId, error, waitMs);
     },
   );
