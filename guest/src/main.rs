@@ -22,6 +22,7 @@ mod reaper;
 mod refusal;
 mod resync;
 mod server;
+mod ssh;
 mod sys;
 mod users;
 
@@ -30,6 +31,9 @@ use std::rc::Rc;
 use log::or_die;
 
 fn main() {
+    if let Some(helper) = ssh::helper() {
+        return helper();
+    }
     sys::keep_one_heap();
     or_die("mount the first file systems", boot::mount_first());
     boot::load_modules();

@@ -17,7 +17,7 @@ use crate::channel::Connection;
 use crate::clock;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
-use crate::{exec, files, freeze, identity, log, power};
+use crate::{exec, files, freeze, identity, log, power, ssh};
 
 /// Version counter of the wire.
 const GENERATION: u32 = 1;
@@ -72,6 +72,7 @@ async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Resp
         ("PUT", "/v1/files") => files::put(head.uri.query().unwrap_or(""), body).await,
         ("POST", "/v1/freeze") => freeze::freeze(machine).await,
         ("POST", "/v1/resumed") => identity::resumed(machine, body).await,
+        ("POST", "/v1/tunnel") => ssh::tunnel(machine, body).await,
         ("POST", "/v1/thaw") => freeze::thaw(machine),
         ("POST", "/v1/power-off") => power::power_off(machine),
         (method, path) => Err(Refusal::new(

@@ -29,7 +29,11 @@ pub struct Launch {
 }
 
 pub struct ChildFds<'a> {
-    pub cgroup: BorrowedFd<'a>,
+    pub cgroup: Option<BorrowedFd<'a>>,
+    /// None reads as an empty file.
+    pub stdin: Option<BorrowedFd<'a>>,
+    /// The terminal that stdin is becomes the command's own.
+    pub owns_terminal: bool,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
     pub report: BorrowedFd<'a>,
@@ -87,9 +91,11 @@ pub fn spawn(launch: &Launch, fds: &ChildFds<'_>) -> io::Result<Pid> {
     let env = pointers(&launch.env);
     // SAFETY: clone_args is plain data, zero is its default.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = CLONE_INTO_CGROUP;
     args.exit_signal = libc::SIGCHLD as u64;
-    args.cgroup = fds.cgroup.as_raw_fd() as u64;
+    if let Some(cgroup) = fds.cgroup {
+        args.flags = CLONE_INTO_CGROUP;
+        args.cgroup = cgroup.as_raw_fd() as u64;
+    }
     // SAFETY: without CLONE_VM the child has a copy of this memory, like after fork.
     match unsafe { libc::syscall(libc::SYS_clone3, &args, size_of_val(&args)) } {
         // SAFETY: this is the child, which only makes system calls on memory prepared before.
@@ -161,15 +167,36 @@ unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno>
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         allow_oom_kill()?;
         let null = check(libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY))?;
-        check(libc::dup2(null, 0))?;
+        check(libc::dup2(fds.stdin.map_or(null, |fd| fd.as_raw_fd()), 0))?;
         check(libc::dup2(fds.stdout.as_raw_fd(), 1))?;
         check(libc::dup2(fds.stderr.as_raw_fd(), 2))?;
         check(libc::close(null))?;
+        if fds.owns_terminal {
+            check(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
+        }
         let (uid, gid, groups) = (launch.uid, launch.gid, &launch.groups);
         check_long(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
         check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
         check_long(libc::syscall(libc::SYS_setresuid, uid, uid, uid))
     }
+}
+
+/// Does one thing with the user's rights and no group's but theirs, as the peer of a socket sees them too. Only this
+/// thread changes: the bare system calls leave others alone.
+pub fn as_user<T>(uid: u32, gid: u32, deed: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    const SAME: u32 = u32::MAX;
+    // SAFETY: takes plain numbers.
+    let set = |call, id: u32| check_long(unsafe { libc::syscall(call, SAME, id, SAME) });
+    set(libc::SYS_setresgid, gid)?;
+    let done = match set(libc::SYS_setresuid, uid) {
+        Ok(()) => deed(),
+        Err(errno) => Err(errno.into()),
+    };
+    // With root's rights lost the agent serves nobody; with the user's kept it would do harm.
+    set(libc::SYS_setresuid, 0)
+        .and_then(|()| set(libc::SYS_setresgid, 0))
+        .expect("root may become root again");
+    done
 }
 
 /// While still root, so that the user cannot go back to the agent's protection.
