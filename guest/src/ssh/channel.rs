@@ -159,10 +159,9 @@ impl Channel {
         self.until(|| self.is_gone.get().then_some(())).await
     }
 
-    /// False at the end of the input.
+    /// False at the end of the input. What has arrived is still there when the client has gone.
     pub async fn has_input(&self) -> bool {
         let look = || match (self.input.borrow().is_empty(), self.has_input_ended.get()) {
-            _ if self.is_gone.get() => Some(false),
             (false, _) => Some(true),
             (true, true) => Some(false),
             (true, false) => None,
@@ -277,7 +276,6 @@ impl Channel {
         self.send(Message::new(CHANNEL_CLOSE).u32(self.peer.get()));
         self.has_sent_close.set(true);
         self.has_sent_eof.set(true);
-        *self.input.borrow_mut() = BytesMut::new();
     }
 
     fn send(&self, message: Message) {
@@ -329,6 +327,15 @@ mod tests {
         assert!(channel.has_input().await);
         channel.take(|bytes| Ok(bytes.len())).unwrap();
         assert!(!channel.has_input().await);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_that_has_said_all_may_close_before_it_is_taken() {
+        let channel = channel(0);
+        channel.receive(b"last").unwrap();
+        channel.leave();
+        channel.close();
+        assert!(channel.has_input().await);
     }
 
     #[tokio::test(flavor = "current_thread")]

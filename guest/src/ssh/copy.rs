@@ -8,13 +8,15 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::ssh::channel::Channel;
 
 /// More than the kernel keeps for a terminal or a pipe.
 const REST_BYTES: usize = 128 * 1024;
 const QUIET: Duration = Duration::from_millis(100);
+/// How long a client's last bytes wait to be taken after it has gone.
+const LINGERS: Duration = Duration::from_secs(10);
 
 /// Takes `&self`, so that both directions run at the same time.
 pub trait Source {
@@ -67,13 +69,19 @@ pub async fn from_client(channel: &Channel, sink: &impl Sink) {
     while channel.has_input().await {
         let has_room = tokio::select! {
             has_room = sink.has_room() => has_room,
-            () = channel.gone() => return,
+            () = lingered(channel) => return,
         };
         match has_room.and_then(|()| channel.take(|bytes| sink.write(bytes))) {
             Err(error) if !is_passing(&error) => return drain(channel).await,
             _ => {}
         }
     }
+}
+
+/// Nobody waits for ever for a sink that takes nothing, once there is nobody to hold back.
+async fn lingered(channel: &Channel) {
+    channel.gone().await;
+    sleep(LINGERS).await;
 }
 
 pub async fn drain(channel: &Channel) {

@@ -157,11 +157,11 @@ impl Secrets {
         self.hash
     }
 
-    pub fn from_client(&self, cipher: Cipher, session: &Hash) -> Keys {
+    pub fn opening(&self, cipher: Cipher, session: &Hash) -> Keys {
         self.keys(cipher, session, *b"AC")
     }
 
-    pub fn to_client(&self, cipher: Cipher, session: &Hash) -> Keys {
+    pub fn sealing(&self, cipher: Cipher, session: &Hash) -> Keys {
         self.keys(cipher, session, *b"BD")
     }
 

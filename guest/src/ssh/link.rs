@@ -132,17 +132,21 @@ impl Link {
             if self.is_over.get() {
                 return Err(Broken::gone());
             }
-            let out = self.out.borrow();
-            let held: usize = out.held.iter().flatten().map(Vec::len).sum();
+            let (sealed, held) = self.waiting();
             if held > HELD_BYTES {
                 return Err(Broken::protocol("too many requests during a key exchange"));
             }
-            if out.sealed.len() < FLOODED_BYTES {
+            if sealed < FLOODED_BYTES {
                 return Ok(());
             }
-            drop(out);
             has_room.await;
         }
+    }
+
+    /// How many bytes are ready to leave, and how many are held.
+    fn waiting(&self) -> (usize, usize) {
+        let out = self.out.borrow();
+        (out.sealed.len(), out.held.iter().flatten().map(Vec::len).sum())
     }
 
     pub fn end(&self) {

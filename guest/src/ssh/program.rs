@@ -53,9 +53,15 @@ pub fn start(
     match spawn(machine, launch, leaf.as_ref(), terminal) {
         Ok((pid, ended, report, ends)) => Ok(Program { ends, pid, ended, report, leaf }),
         Err(error) => {
-            leaf.map(|leaf| machine.cgroups.release(leaf));
+            release(machine, leaf);
             Err(error)
         }
+    }
+}
+
+fn release(machine: &Machine, leaf: Option<Leaf>) {
+    if let Some(leaf) = leaf {
+        machine.cgroups.release(leaf);
     }
 }
 
@@ -126,7 +132,7 @@ impl Program {
         channel.send_eof();
         status.into_iter().for_each(|status| status.tell(channel));
         channel.close();
-        leaf.map(|leaf| machine.cgroups.release(leaf));
+        release(machine, leaf);
     }
 
     async fn failure(&mut self) -> Option<sys::Failure> {
@@ -240,7 +246,7 @@ enum Status {
 impl Status {
     fn of(status: WaitStatus) -> Status {
         match (status.exit_status(), status.terminating_signal()) {
-            (None, Some(signal)) => Status::Signal(signal, status.as_raw() as i32 & 0x80 != 0),
+            (None, Some(signal)) => Status::Signal(signal, status.as_raw() & 0x80 != 0),
             (code, _) => Status::Code(code.unwrap_or(255) as u32),
         }
     }

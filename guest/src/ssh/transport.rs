@@ -166,10 +166,10 @@ impl Transport {
         let session = *self.session.get_or_insert(secrets.hash());
         self.link.send_at_once(&reply);
         self.link.send_at_once(Message::new(NEWKEYS).as_ref());
-        let keys = secrets.to_client(agreement.to_client, &session);
+        let keys = secrets.sealing(agreement.to_client, &session);
         self.link.rekey(agreement.to_client, &keys, self.is_strict);
         self.link.release();
-        let keys = secrets.from_client(agreement.from_client, &session);
+        let keys = secrets.opening(agreement.from_client, &session);
         self.stage = Stage::NewKeys { cipher: agreement.from_client, keys, is_strict: self.is_strict };
         Ok(None)
     }
