@@ -377,3 +377,123 @@ impl Mux {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::Cgroups;
+
+    fn mux() -> Rc<Mux> {
+        let login = Login { uid: 65534, gid: 65534, ..Login::of_the_user() };
+        let machine = Rc::new(Machine::new(Cgroups::default()));
+        let site = Site { machine, login, environment: BTreeMap::new(), is_in_cgroup: false };
+        Rc::new(Mux::new(site, Rc::new(Link::new())))
+    }
+
+    fn log_in(user: &str, method: &str) -> Message {
+        Message::new(USERAUTH_REQUEST).string(user).string("ssh-connection").string(method)
+    }
+
+    fn open_session(id: u32) -> Message {
+        Message::new(CHANNEL_OPEN).string("session").u32(id).u32(0).u32(0)
+    }
+
+    async fn logged_in() -> Rc<Mux> {
+        let mux = mux();
+        mux.handle(log_in("sandbox", "none").as_ref()).await.unwrap();
+        mux
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn nothing_works_before_the_login() {
+        for message in [open_session(0), Message::new(GLOBAL_REQUEST).string("x").bool(false)] {
+            assert!(mux().handle(message.as_ref()).await.is_err());
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_user_needs_no_secret_and_others_have_none() {
+        for method in ["none", "password", "keyboard-interactive"] {
+            let mux = mux();
+            mux.handle(log_in("sandbox", method).as_ref()).await.unwrap();
+            assert!(mux.is_logged_in.get(), "{method}");
+        }
+        for name in ["root", "Sandbox", ""] {
+            let refused = mux().handle(log_in(name, "none").as_ref()).await.unwrap_err();
+            assert_eq!(refused.told.unwrap().0, Reason::NoMoreAuthMethods, "{name}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_key_is_asked_about_before_it_signs() {
+        let mux = mux();
+        let question = log_in("sandbox", "publickey").bool(false).string("ssh-ed25519").string("key");
+        mux.handle(question.as_ref()).await.unwrap();
+        assert!(!mux.is_logged_in.get());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn there_are_only_so_many_channels() {
+        let mux = logged_in().await;
+        for id in 0..CHANNELS as u32 + 10 {
+            mux.handle(open_session(id).as_ref()).await.unwrap();
+        }
+        assert_eq!(mux.channels.borrow().len(), CHANNELS);
+        for id in 0..CHANNELS as u32 {
+            mux.handle(Message::new(CHANNEL_CLOSE).u32(id).as_ref()).await.unwrap();
+        }
+        assert!(mux.channels.borrow().is_empty());
+        assert!(mux.handle(Message::new(CHANNEL_CLOSE).u32(0).as_ref()).await.is_err());
+    }
+
+    /// Whatever a client says is done, refused, or ends its own connection.
+    #[test]
+    fn messages_of_every_kind_are_survived() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let mut state = 0x2545_f491_4f6c_dd1du64;
+            let mut random = move || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state
+            };
+            let mut mux = logged_in().await;
+            for _ in 0..20_000 {
+                let mut message = template(random()).into_bytes();
+                for _ in 0..random() % 3 {
+                    let at = random() as usize % message.len();
+                    message[at] = random() as u8;
+                }
+                message.truncate(message.len() - usize::from(random() % 4 == 0));
+                if mux.handle(&message).await.is_err() {
+                    mux.leave();
+                    mux = logged_in().await;
+                    mux.handle(open_session(0).as_ref()).await.unwrap();
+                }
+            }
+            mux.leave();
+        });
+    }
+
+    fn template(which: u64) -> Message {
+        let request = |name| Message::new(CHANNEL_REQUEST).u32(0).string(name).bool(true);
+        let size = |message: Message| message.u32(80).u32(24).u32(0).u32(0);
+        let lead = Message::new(CHANNEL_OPEN).string("direct-tcpip").u32(9).u32(9).u32(9);
+        match which % 13 {
+            0 => open_session(1),
+            1 => size(request("window-change")),
+            2 => size(request("pty-req").string("xterm")).string([53, 0, 0, 0, 1, 0]),
+            3 => request("env").string("LANG").string("C"),
+            4 => request("signal").string("TERM"),
+            5 => request("auth-agent-req@openssh.com"),
+            6 => Message::new(CHANNEL_DATA).u32(0).string("some data"),
+            7 => Message::new(CHANNEL_WINDOW_ADJUST).u32(0).u32(u32::MAX),
+            8 => Message::new(CHANNEL_EOF).u32(0),
+            9 => lead.string("127.0.0.1").u32(1).string("127.0.0.1").u32(9),
+            10 => Message::new(GLOBAL_REQUEST).string("tcpip-forward").bool(true).string("localhost").u32(0),
+            11 => Message::new(CHANNEL_OPEN_CONFIRMATION).u32(0).u32(0).u32(9).u32(9),
+            _ => log_in("sandbox", "none"),
+        }
+    }
+}

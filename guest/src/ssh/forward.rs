@@ -21,7 +21,6 @@ use crate::ssh::copy::{self, Sink, Source};
 use crate::ssh::login::Login;
 use crate::ssh::resolve::resolve;
 use crate::ssh::wire::Message;
-use crate::sys;
 
 const CONNECTS_WITHIN: Duration = Duration::from_secs(20);
 /// A listener that cannot accept for want of descriptors tries again.
@@ -71,7 +70,7 @@ pub async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 pub fn connect_unix(path: &str, login: &Login) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket()?;
-    sys::as_user(login.uid, login.gid, || Ok(connect(&socket, &address)?))?;
+    login.act(|| Ok(connect(&socket, &address)?))?;
     UnixStream::from_std(socket.into())
 }
 
@@ -85,7 +84,7 @@ pub fn listen_unix(path: &str, login: &Login) -> io::Result<UnixListener> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket()?;
     let before = umask(Mode::from_raw_mode(0o177));
-    let bound = sys::as_user(login.uid, login.gid, || Ok(bind(&socket, &address)?));
+    let bound = login.act(|| Ok(bind(&socket, &address)?));
     umask(before);
     bound?;
     listen(&socket, BACKLOG)?;
@@ -160,7 +159,7 @@ struct Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let removed = sys::as_user(self.login.uid, self.login.gid, || std::fs::remove_file(&self.path));
+        let removed = self.login.act(|| std::fs::remove_file(&self.path));
         drop(removed);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use crate::refusal::Refusal;
@@ -45,6 +46,11 @@ impl Login {
             shell: shell_of(users::NAME),
             directory: directory(),
         }
+    }
+
+    /// Does one thing with the rights of who logs in.
+    pub fn act<T>(&self, deed: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        sys::as_user((self.uid, self.gid, &self.groups), deed)
     }
 
     /// The environment of every command, then what this channel adds to it.

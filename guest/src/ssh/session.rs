@@ -13,6 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 
+use crate::log;
 use crate::ssh::broken::Broken;
 use crate::ssh::channel::Channel;
 use crate::ssh::connection::Mux;
@@ -20,7 +21,6 @@ use crate::ssh::login::{Login, Task, may_set};
 use crate::ssh::pty::{Pty, Size};
 use crate::ssh::wire::Reader;
 use crate::ssh::{forward, program, pty, signals};
-use crate::{log, sys};
 
 /// More than clients send; without a limit they would be memory.
 const VARIABLES: usize = 64;
@@ -140,7 +140,7 @@ fn size(details: &mut Reader) -> Result<Size, Broken> {
 struct Agent {
     directory: PathBuf,
     serving: AbortHandle,
-    user: (u32, u32),
+    login: Login,
 }
 
 impl Agent {
@@ -148,11 +148,11 @@ impl Agent {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let directory = PathBuf::from(format!("/tmp/ssh-{:016x}", u64::from_ne_bytes(random)));
-        let Login { uid, gid, .. } = *mux.login();
-        sys::as_user(uid, gid, || fs::DirBuilder::new().mode(0o700).create(&directory))?;
+        let login = mux.login().clone();
+        login.act(|| fs::DirBuilder::new().mode(0o700).create(&directory))?;
         let listener = forward::listen_unix(&socket_in(&directory), mux.login())?;
         let serving = forward::serve_unix(mux.clone(), listener, "auth-agent@openssh.com", None);
-        Ok(Agent { serving: mux.spawn(serving), directory, user: (uid, gid) })
+        Ok(Agent { serving: mux.spawn(serving), directory, login })
     }
 
     fn socket(&self) -> String {
@@ -168,7 +168,7 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.serving.abort();
         // The user may have put something else in its place by now.
-        let removed = sys::as_user(self.user.0, self.user.1, || {
+        let removed = self.login.act(|| {
             fs::remove_file(self.socket())?;
             fs::remove_dir(&self.directory)
         });

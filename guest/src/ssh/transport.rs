@@ -70,9 +70,7 @@ impl Transport {
 
     /// The next message that is not the transport's own.
     pub fn next(&mut self) -> Result<Option<Bytes>, Broken> {
-        if let Stage::Version { .. } = self.stage
-            && !self.read_version()?
-        {
+        if matches!(self.stage, Stage::Version { .. }) && !self.read_version()? {
             return Ok(None);
         }
         while let Some(message) = self.opener.open(&mut self.arrived)? {
