@@ -91,7 +91,8 @@ impl Channel {
     pub fn confirm(&self, peer: Peer) {
         self.peer.set(peer.id);
         self.peer_window.set(peer.window);
-        self.peer_packet.set(peer.packet);
+        // A client that takes packets of no length would be tried for ever.
+        self.peer_packet.set(peer.packet.max(1));
         self.settle(Opening::Open);
     }
 
@@ -317,6 +318,13 @@ mod tests {
         channel.widen(u32::MAX);
         channel.widen(u32::MAX);
         assert_eq!(channel.send_piece(None, fill).unwrap(), PIECE_BYTES);
+    }
+
+    #[test]
+    fn a_client_that_takes_empty_packets_gets_the_smallest_there_are() {
+        let peer = Peer { id: 5, window: 10, packet: 0 };
+        let channel = Channel::accepted(Rc::new(Link::new()), 0, peer);
+        assert_eq!(channel.send_piece(None, fill).unwrap(), 1);
     }
 
     #[tokio::test(flavor = "current_thread")]

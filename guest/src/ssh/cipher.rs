@@ -9,8 +9,8 @@ use crate::ssh::broken::Broken;
 pub const NAMES: [&str; 3] =
     ["chacha20-poly1305@openssh.com", "aes256-gcm@openssh.com", "aes128-gcm@openssh.com"];
 
-/// The largest packet taken: a message of 32 KiB of data, its header and padding fit.
-const PACKET_BYTES: usize = 64 * 1024;
+/// The largest packet taken. Data comes in smaller ones, but a command may be as long as the kernel lets it.
+const PACKET_BYTES: usize = 256 * 1024;
 const LENGTH_BYTES: usize = 4;
 const TAG_BYTES: usize = 16;
 const NONCE_BYTES: usize = 12;

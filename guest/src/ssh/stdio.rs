@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
 use crate::cgroup::Cgroups;
 use crate::machine::Machine;
@@ -36,9 +39,19 @@ pub fn serve() {
         let site = Site { machine, login: login(), environment, is_in_cgroup: false };
         connection::serve(site, Stdin(input), output.0).await;
         let _ = output.1.join();
-        // Programs that were hung up have until then to end.
-        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        // Programs that were hung up have time to end.
+        let left = async {
+            while has_children() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = timeout(Duration::from_secs(6), left).await;
     });
+}
+
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, look).is_ok()
 }
 
 fn read_stdin() -> mpsc::Receiver<Bytes> {
