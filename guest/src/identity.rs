@@ -58,6 +58,7 @@ pub async fn resumed(machine: &Machine, body: Incoming) -> Result<Response<Body>
     if let Some(identity) = &request.identity {
         become_session(identity).map_err(|e| Refusal::internal("take the identity", e))?;
         renew_boot_id().map_err(|e| Refusal::internal("renew the boot id", e))?;
+        machine.host_key.renew().map_err(|e| Refusal::internal("renew the host key", e))?;
     }
     if request.identity.is_some() {
         machine.terminals.end_all();

@@ -18,7 +18,7 @@ use crate::cgroup::Leaf;
 use crate::refusal::Refusal;
 use crate::{sys, users};
 
-const WORKSPACE: &str = "/workspace";
+pub const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -111,7 +111,7 @@ fn check_cwd(cwd: Option<&str>) -> Result<String, Refusal> {
 }
 
 /// The base, then what the image says, then what the caller says.
-fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
     if let Some(key) = spec.keys().find(|key| key.is_empty() || key.contains('=')) {
         return Err(Refusal::invalid(format!("env: {key:?} is no variable name")));
     }

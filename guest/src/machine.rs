@@ -9,6 +9,7 @@ use crate::cgroup::Cgroups;
 use crate::memory::Burst;
 use crate::processes::Processes;
 use crate::reaper::Reaper;
+use crate::ssh::host_key::HostKey;
 use crate::terminals::Terminals;
 
 pub struct Machine {
@@ -17,6 +18,7 @@ pub struct Machine {
     pub burst: Rc<Burst>,
     /// Work that may hold a thread of the pool for long. Fewer at a time than threads, so that the rest goes on.
     pub long_work: Semaphore,
+    pub host_key: HostKey,
     /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
     thaws: Notify,
@@ -35,6 +37,7 @@ impl Machine {
             reaper: Rc::default(),
             burst: Rc::default(),
             long_work: Semaphore::new(LONG_WORK),
+            host_key: HostKey::default(),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
             generation: Cell::new(0),

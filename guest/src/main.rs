@@ -24,6 +24,7 @@ mod reaper;
 mod refusal;
 mod resync;
 mod server;
+mod ssh;
 mod sys;
 mod terminals;
 #[cfg(test)]
@@ -38,6 +39,9 @@ use log::or_die;
 pub const BLOCKING_STACK_BYTES: usize = 2 * 1024 * 1024;
 
 fn main() {
+    if let Some(helper) = ssh::helper() {
+        return helper();
+    }
     sys::keep_one_heap();
     or_die("mount the first file systems", boot::mount_first());
     boot::load_modules();

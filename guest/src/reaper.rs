@@ -12,14 +12,26 @@ use tokio::sync::oneshot;
 
 #[derive(Default)]
 pub struct Reaper {
-    watched: RefCell<HashMap<Pid, oneshot::Sender<i32>>>,
+    watched: RefCell<HashMap<Pid, Watcher>>,
 }
+
+type Watcher = Box<dyn FnOnce(WaitStatus)>;
 
 impl Reaper {
     /// Must follow the spawn without an await between, or the status could be collected unwatched.
     pub fn watch(&self, pid: Pid) -> oneshot::Receiver<i32> {
+        self.watch_as(pid, exit_code)
+    }
+
+    /// As `watch`, for those to whom a signal is not an exit code.
+    pub fn watch_status(&self, pid: Pid) -> oneshot::Receiver<WaitStatus> {
+        self.watch_as(pid, |status| status)
+    }
+
+    fn watch_as<T: 'static>(&self, pid: Pid, told: fn(WaitStatus) -> T) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        self.watched.borrow_mut().insert(pid, sender);
+        let watcher = Box::new(move |status| drop(sender.send(told(status))));
+        self.watched.borrow_mut().insert(pid, watcher);
         receiver
     }
 
@@ -36,7 +48,7 @@ impl Reaper {
     fn reap_all(&self) {
         while let Some((pid, status)) = self.next_ended() {
             if let Some(watcher) = self.watched.borrow_mut().remove(&pid) {
-                let _ = watcher.send(exit_code(status));
+                watcher(status);
             }
         }
     }

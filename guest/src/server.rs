@@ -17,7 +17,7 @@ use crate::body::{self, Body};
 use crate::clock;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
-use crate::{exec, files, freeze, identity, log, power, processes, terminals};
+use crate::{exec, files, freeze, identity, log, power, processes, ssh, terminals};
 
 /// Version counter of the wire.
 const GENERATION: u32 = 1;
@@ -84,6 +84,7 @@ async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Resp
         ("POST", "/v1/files/rename") => files::rename(machine, body).await,
         ("POST", "/v1/freeze") => freeze::freeze(machine).await,
         ("POST", "/v1/resumed") => identity::resumed(machine, body).await,
+        ("POST", "/v1/tunnel") => ssh::tunnel(machine, body).await,
         ("POST", "/v1/thaw") => freeze::thaw(machine),
         ("POST", "/v1/power-off") => power::power_off(machine),
         ("POST", "/v1/terminals") => terminals::open(machine, body).await,

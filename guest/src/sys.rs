@@ -181,6 +181,34 @@ unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno>
     }
 }
 
+/// Does one thing with the user's rights, as the peer of a socket sees them too. Only this thread changes: the bare system
+/// calls leave others alone.
+pub fn as_user<T>(
+    (uid, gid, groups): (u32, u32, &[u32]),
+    deed: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    const SAME: u32 = u32::MAX;
+    let own: Vec<u32> = rustix::process::getgroups()?.into_iter().map(|group| group.as_raw()).collect();
+    // SAFETY: the kernel reads as many numbers as there are.
+    let join = |groups: &[u32]| {
+        check_long(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })
+    };
+    join(groups)?;
+    // SAFETY: takes plain numbers.
+    let set = |call, id: u32| check_long(unsafe { libc::syscall(call, SAME, id, SAME) });
+    let has_group = set(libc::SYS_setresgid, gid);
+    let done = match has_group.and_then(|()| set(libc::SYS_setresuid, uid)) {
+        Ok(()) => deed(),
+        Err(errno) => Err(errno.into()),
+    };
+    // With root's rights lost the agent serves nobody; with the user's kept it would do harm.
+    set(libc::SYS_setresuid, 0)
+        .and_then(|()| set(libc::SYS_setresgid, 0))
+        .and_then(|()| join(&own))
+        .expect("root may become root again");
+    done
+}
+
 /// While still root, so that the user cannot go back to the agent's protection.
 ///
 /// SAFETY: as for `become_command`.
