@@ -172,10 +172,10 @@ export class Load {
   }
 
   async #checkpoint(known: Known): Promise<boolean> {
-    const before = { marks: [...known.marks], maybe: new Set(known.maybe) };
+    const marks = [...known.marks];
     const { status, body } = await this.#api.call("POST", `/v1/sessions/${known.id}/checkpoints`, {});
     if (status !== 200) return false;
-    known.checkpoints.push({ id: body.checkpoint_id, ...before });
+    known.checkpoints.push({ id: body.checkpoint_id, marks, maybe: sentSince(known, marks) });
     return true;
   }
 
@@ -203,11 +203,11 @@ export class Load {
 
   async #fork(known: Known): Promise<boolean> {
     if (known.isRewound) return true;
-    const before = { marks: [...known.marks], maybe: new Set(known.maybe) };
+    const marks = [...known.marks];
     const { status, body } = await this.#api.call("POST", `/v1/sessions/${known.id}/fork`, { count: 2 });
     if (status !== 200) return false;
     for (const id of body.children) {
-      const child = this.#add(id, [...before.marks], new Set(before.maybe));
+      const child = this.#add(id, [...marks], sentSince(known, marks));
       child.hasCounter = known.hasCounter;
     }
     return true;
@@ -234,4 +234,9 @@ export class Load {
     this.sessions.set(id, known);
     return known;
   }
+}
+
+/** What was sent while a copy was being made may be in it, also when it was acknowledged before the copy was. */
+function sentSince({ marks, maybe }: Known, before: number[]): Set<number> {
+  return new Set([...maybe, ...marks.filter((mark) => !before.includes(mark))]);
 }

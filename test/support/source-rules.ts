@@ -134,11 +134,11 @@ export const SOURCE_RULES: SourceRule[] = [
     offenders: [{ path: "packages/kit/src/a.ts", text: "/** Waits for a session. */" }],
   },
   {
-    title: "the SDK takes only types and plain tables from the contract",
+    title: "the SDK takes only types and plain tables from the contract, and of packages a WebSocket alone",
     check: (source) =>
       packageOf(source.path) === "sdk" && !isTest(source.path)
         ? forImports(source, ({ from, isTypeOnly }) => {
-            if (!from.startsWith("@vivarium/")) return !from.startsWith(".") && !from.startsWith("node:");
+            if (!from.startsWith("@vivarium/")) return !/^(\.|node:|ws$)/.test(from);
             return !(isTypeOnly && from.startsWith("@vivarium/contract/api")) && !PLAIN_TABLES.test(from);
           })
         : [],

@@ -8,6 +8,7 @@ import type {
 import { Checkpoints } from "./checkpoints.ts";
 import { batchExec } from "./exec.ts";
 import { runCode } from "./runs.ts";
+import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 import { Templates } from "./templates.ts";
 import { type CallOptions, type Fetch, sendJson, type Transport } from "./transport.ts";
@@ -59,6 +60,16 @@ export class Client {
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
     this.templates = new Templates(this.#transport);
+  }
+
+  /**
+   * What is done inside one session: its files, processes, terminals and code contexts. Sends no request.
+   *
+   * @example
+   * const text = await client.session(sessionId).files.read("notes.txt");
+   */
+  session(sessionId: string): Session {
+    return new Session(this.#transport, sessionId);
   }
 
   /**

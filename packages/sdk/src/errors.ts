@@ -6,13 +6,21 @@ export type ClientErrorCode =
   | "connection_refused"
   /** The connection could not be made, or broke before the answer. Whether the request had an effect is unknown. */
   | "connection_failed"
-  /** A stream ended without its closing event. The command has been killed by the server. */
+  /** A stream ended without its closing event; the message says what became of what it showed. */
   | "stream_interrupted"
   /** The guest could not carry the command to its end (the `error` event of a stream). */
   | "exec_failed"
+  /** A log could not be followed to its end (the `error` event of a follow); the process goes on. */
+  | "log_failed"
+  /** A terminal or a tunnel was ended by the service: the session was paused or destroyed, or the guest failed. */
+  | "disconnected"
+  /** The Python process of a code context ended; its variables are lost. The next run gets a new one. */
+  | "kernel_died"
+  /** The Python process of a code context could not be started, or does not speak as it should. */
+  | "kernel_failed"
   /** A session that was waited for ended up `failed`. */
   | "session_failed"
-  /** A session that was waited for was still `creating` when the time was up. */
+  /** What was waited for (a session, a process) was not there when the time was up. */
   | "wait_timeout";
 
 /**

@@ -5,6 +5,7 @@ import type {
   ExecRequest,
   ExecResult,
 } from "@vivarium/contract/api";
+import { decodeBase64 } from "./base64.ts";
 import { errorFromNetwork, VivariumError } from "./errors.ts";
 import { readEvents, type ServerSentEvent } from "./sse.ts";
 import { type CallOptions, send, sendJson, type Transport } from "./transport.ts";
@@ -49,7 +50,7 @@ export async function* execStream(
   });
   let ended = false;
   try {
-    for await (const event of readEvents(response.body ?? emptyBody())) {
+    for await (const event of readEvents(response.body ?? [])) {
       const parsed = toExecEvent(event);
       if (parsed === undefined) continue;
       ended = parsed.type === "exit";
@@ -88,12 +89,4 @@ function toExecEvent({ event, data }: ServerSentEvent): ExecEvent | undefined {
 function interrupted(cause?: unknown): VivariumError {
   const message = "the stream broke before the command ended; the service has stopped the command";
   return new VivariumError("stream_interrupted", message, { status: 200, cause });
-}
-
-async function* emptyBody(): AsyncGenerator<Uint8Array> {}
-
-/** Node's decoder is an order of magnitude faster; browsers have only `atob`. */
-function decodeBase64(text: string): Uint8Array {
-  if (typeof Buffer !== "undefined") return Buffer.from(text, "base64");
-  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 }

@@ -8,11 +8,22 @@ export type {
   ExecExit,
   ExecRequest,
   ExecResult,
+  FileBatchResult,
+  FileEntries,
+  FileUploaded,
+  FileWriteResult,
   Fork,
   ForkResult,
+  FoundLine,
+  FoundLines,
+  FoundPaths,
   Health,
   Language,
   PausedSession,
+  ProcessInfo,
+  ProcessList,
+  ProcessLogs,
+  ProcessStart,
   RunRequest,
   RunResult,
   SessionCreate,
@@ -23,6 +34,14 @@ export type {
   TemplateSave,
 } from "@vivarium/contract/api";
 export { Client, type ClientOptions } from "./client.ts";
+export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";
+export type { CodeError, CodeExecution, CodeResult } from "./code/code-result.ts";
 export { type ClientErrorCode, VivariumError } from "./errors.ts";
 export type { ExecEvent } from "./exec.ts";
+export type { Files, FileToWrite, FindOptions, GrepOptions } from "./files/files.ts";
+export type { UploadSource } from "./files/upload-source.ts";
+export type { LogChunk } from "./follow-logs.ts";
+export type { Processes } from "./processes.ts";
+export type { Session } from "./session.ts";
+export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
 export type { CallOptions, Fetch, TimedOptions } from "./transport.ts";

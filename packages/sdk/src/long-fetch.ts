@@ -2,9 +2,10 @@
  * `fetch` over `node:http`. Node's own gives up when no header arrives for five minutes, while a buffered command may
  * rightly take an hour. Pass it as `new Client({ fetch: longFetch })`.
  */
-import { request as httpRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
-import { Readable } from "node:stream";
+import { pipeline, Readable } from "node:stream";
+import type { ReadableStream as WebStream } from "node:stream/web";
 import type { Fetch } from "./transport.ts";
 
 const BODILESS_STATUSES = [204, 304];
@@ -15,8 +16,23 @@ export const longFetch: Fetch = (url, init) =>
     const request = send(url, { method: init.method, headers: init.headers, signal: init.signal });
     request.on("error", reject);
     request.on("response", (message) => resolve(toResponse(message)));
-    request.end(init.body);
+    const { body } = init;
+    if (body === undefined || typeof body === "string") request.end(body);
+    else sendBody(request, body);
   });
+
+/** Only as fast as it is taken. A source that fails breaks the request off. */
+function sendBody(
+  request: ClientRequest,
+  body: Exclude<Parameters<Fetch>[1]["body"], string | undefined>,
+): void {
+  if (body instanceof Uint8Array) return void request.end(body);
+  if (body instanceof Blob) request.setHeader("content-length", body.size);
+  const stream = body instanceof Blob ? body.stream() : body;
+  pipeline(Readable.fromWeb(stream as WebStream<Uint8Array>), request, (error) => {
+    if (error) request.destroy(error);
+  });
+}
 
 function toResponse(message: IncomingMessage): Response {
   const status = message.statusCode ?? 500;

@@ -5,7 +5,9 @@ export interface ServerSentEvent {
 }
 
 /** Events of a byte stream, however its chunks are cut. Comments and unknown fields are passed over. */
-export async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<ServerSentEvent> {
+export async function* readEvents(
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): AsyncGenerator<ServerSentEvent> {
   let event = "message";
   let data: string[] = [];
   for await (const line of readLines(body)) {
@@ -22,7 +24,7 @@ export async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerat
 }
 
 /** Whole lines only: what a broken stream leaves unfinished is dropped, as the format demands. */
-async function* readLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+async function* readLines(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of body) {

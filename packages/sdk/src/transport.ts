@@ -4,7 +4,14 @@ import { retryDelayMs } from "./retry.ts";
 /** The part of `fetch` that is used here; the global one fits. */
 export type Fetch = (
   url: string,
-  init: { method: string; headers: Record<string, string>; body?: string; signal?: AbortSignal },
+  init: {
+    method: string;
+    headers: Record<string, string>;
+    body?: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>;
+    /** Set with a streamed body. */
+    duplex?: "half";
+    signal?: AbortSignal;
+  },
 ) => Promise<Response>;
 
 /** How requests reach the service. */
@@ -29,11 +36,23 @@ export interface TimedOptions extends CallOptions {
   timing?: boolean;
 }
 
+/** A body that is sent as it is. */
+export interface RawBody {
+  /** For one attempt. */
+  open(): Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>;
+  /** Nothing was taken of it yet, or it can be read again. */
+  readonly canBeSent: boolean;
+}
+
+type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
+
 interface Call extends CallOptions {
-  method: "GET" | "POST" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "DELETE";
   path: string;
-  query?: Record<string, string | number | boolean | undefined>;
+  query?: Query;
+  /** Sent as JSON. */
   body?: unknown;
+  raw?: RawBody;
   headers?: Record<string, string>;
   /** Sending it twice does no more than sending it once. */
   repeatable: boolean;
@@ -45,7 +64,7 @@ export async function send(transport: Transport, call: Call): Promise<Response> 
     const outcome = await sendOnce(transport, call);
     if (!(outcome instanceof VivariumError)) return outcome;
     const delayMs = attempt < transport.retries ? retryDelayMs(outcome, call, attempt) : undefined;
-    if (delayMs === undefined) throw outcome;
+    if (delayMs === undefined || call.raw?.canBeSent === false) throw outcome;
     await transport.sleep(delayMs, call.signal);
     call.signal?.throwIfAborted();
   }
@@ -74,7 +93,7 @@ async function sendOnce(transport: Transport, call: Call): Promise<Response | Vi
     response = await transport.fetch(buildUrl(transport.url, call), {
       method: call.method,
       headers: buildHeaders(transport, call),
-      body: call.body === undefined ? undefined : JSON.stringify(call.body),
+      ...buildBody(call),
       signal: call.signal,
     });
   } catch (cause) {
@@ -84,10 +103,17 @@ async function sendOnce(transport: Transport, call: Call): Promise<Response | Vi
   return response.ok ? response : await errorFromResponse(response);
 }
 
-function buildUrl(base: string, call: Call): string {
+function buildBody({ body, raw }: Call): { body?: Parameters<Fetch>[1]["body"]; duplex?: "half" } {
+  if (raw === undefined) return { body: body === undefined ? undefined : JSON.stringify(body) };
+  const opened = raw.open();
+  return opened instanceof ReadableStream ? { body: opened, duplex: "half" } : { body: opened };
+}
+
+export function buildUrl(base: string, call: Pick<Call, "path" | "query">): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(call.query ?? {})) {
-    if (value !== undefined) query.set(name, String(value));
+    if (Array.isArray(value)) for (const each of value) query.append(name, each);
+    else if (value !== undefined) query.set(name, String(value));
   }
   const suffix = query.size > 0 ? `?${query}` : "";
   return `${base}${call.path}${suffix}`;
@@ -98,6 +124,7 @@ function buildHeaders(transport: Transport, call: Call): Record<string, string> 
     accept: "application/json",
     ...(transport.apiKey === undefined ? {} : { authorization: `Bearer ${transport.apiKey}` }),
     ...(call.body === undefined ? {} : { "content-type": "application/json" }),
+    ...(call.raw === undefined ? {} : { "content-type": "application/octet-stream" }),
     ...call.headers,
   };
 }

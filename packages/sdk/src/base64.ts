@@ -1,0 +1,12 @@
+/** Node's decoder is an order of magnitude faster; browsers have only `atob`. */
+export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
+  if (typeof Buffer !== "undefined") return Buffer.from(text, "base64");
+  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+}
+
+export function encodeBase64(bytes: Uint8Array): string {
+  if (typeof Buffer !== "undefined") {
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+  }
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}

@@ -1,0 +1,270 @@
+import { LIMITS } from "@vivarium/contract/api/limits";
+import { VivariumError } from "../errors.ts";
+import { type ExecEvent, execStream } from "../exec.ts";
+import { Files } from "../files/files.ts";
+import { Processes } from "../processes.ts";
+import type { CallOptions, Transport } from "../transport.ts";
+import type { CodeExecution } from "./code-result.ts";
+import { type Listeners, RunCollector } from "./collect-run.ts";
+import { type KernelEvent, readKernelEvents } from "./kernel-events.ts";
+import { kernelFiles } from "./kernel-files.ts";
+
+const SOCKETS = "/tmp/.vivarium-code";
+/** A kernel that is just being started has this long to listen. */
+const START_S = 20;
+const DEFAULT_TIMEOUT_MS = 30_000;
+/** Below what a command may take, so that a timeout is always ours to tell. */
+const LONGEST_TIMEOUT_MS = LIMITS.execTimeoutMaxMs - 60_000;
+/** One argument holds 128 KiB on Linux. */
+const PIECE_CHARS = 100_000;
+const REQUEST_CHARS = 512 * 1024;
+
+/** What a context is made with. */
+export interface CodeContextOptions {
+  language?: "python";
+  /** 1 to 58 of a-z, 0-9 and hyphens; contexts of one name are the same. Default: a new one. */
+  name?: string;
+  /** Directory that the code begins in. Default: /workspace. */
+  cwd?: string;
+  /** Keeps the session from pausing when it is idle. Default: false; a pause loses no variable. */
+  keepAlive?: boolean;
+}
+
+/** How code is run. */
+export interface RunCodeOptions extends CallOptions, Listeners {
+  /** From when the code begins to run; 30 s unless told, 59 minutes at most. */
+  timeoutMs?: number;
+}
+
+type Request = { do: "run"; code: string; timeout_s: number } | { do: "interrupt" | "restart" };
+
+/**
+ * A Python process in a session that keeps its variables from one run to the next, through pauses and into forks. Made
+ * by `session.createCodeContext()`. It is the named process `code-<name>`, started by its first run; runs of one context
+ * come one after the other, contexts run side by side.
+ */
+export class CodeContext {
+  readonly name: string;
+  readonly #transport: Transport;
+  readonly #sessionId: string;
+  readonly #options: CodeContextOptions;
+  /** A kernel has answered: when there is none any more, its variables are lost. */
+  #wasThere = false;
+
+  constructor(transport: Transport, sessionId: string, options: CodeContextOptions & { name: string }) {
+    this.#transport = transport;
+    this.#sessionId = sessionId;
+    this.#options = options;
+    this.name = options.name;
+  }
+
+  /**
+   * Runs code as a cell of a notebook: top-level `await` works, the value of an expression at the end is shown,
+   * `display(x)` shows others, figures of matplotlib are shown and closed. An exception and a timeout are results, not
+   * errors. A timeout raises KeyboardInterrupt; what does not end within 5 s of it is killed.
+   *
+   * Rejects with `kernel_died` when the process ended (the next run gets a new one), `kernel_failed` when there is no
+   * Python 3.9 or it could not be started, and as `execStream` does: `exec_failed` when the session is paused meanwhile,
+   * the code then goes on after the wake. Aborting interrupts the code.
+   *
+   * @example
+   * await context.run("x = 6");
+   * const { results } = await context.run("x * 7");
+   * console.log(results[0]?.data); // "42"
+   */
+  async run(code: string, options: RunCodeOptions = {}): Promise<CodeExecution> {
+    const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
+    if (!(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
+      throw invalid(
+        "validation",
+        `timeoutMs: must be above 0 and at most ${LONGEST_TIMEOUT_MS}, got ${timeoutMs}`,
+      );
+    }
+    const run = new RunCollector(options);
+    let last: KernelEvent | undefined;
+    for await (const event of this.#askRunning(
+      { do: "run", code, timeout_s: timeoutMs / 1000 },
+      { signal },
+    )) {
+      last = event;
+      await run.take(event);
+    }
+    if (last?.event === "end") return run.execution;
+    if (last?.event === "died") throw died(last);
+    this.#wasThere = false;
+    throw lost("the kernel was killed");
+  }
+
+  /** Raises KeyboardInterrupt in the code that runs, if any does. Its run ends with that error. */
+  async interrupt(options: CallOptions = {}): Promise<void> {
+    await this.#tell({ do: "interrupt" }, options);
+  }
+
+  /** Begins anew with a new process and without variables. A run under way rejects with `kernel_died`. */
+  async restart(options: CallOptions = {}): Promise<void> {
+    await this.#tell({ do: "restart" }, options);
+    this.#wasThere = false;
+  }
+
+  /** Ends the process. A later run starts another. */
+  async close(options: CallOptions = {}): Promise<void> {
+    this.#wasThere = false;
+    try {
+      await this.#processes.kill(this.#processName, options);
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+    }
+  }
+
+  get #processName(): string {
+    return `code-${this.name}`;
+  }
+
+  get #processes(): Processes {
+    return new Processes(this.#transport, this.#sessionId);
+  }
+
+  /** Where there is no kernel, there is nothing to interrupt or to restart. */
+  async #tell(request: Request, options: CallOptions): Promise<void> {
+    await Array.fromAsync(this.#ask(request, 0, options));
+  }
+
+  /** The answer of the kernel, which is started when there is none: in most cases there is one, so it is asked first. */
+  async *#askRunning(request: Request, options: CallOptions): AsyncGenerator<KernelEvent, void, void> {
+    for (const prepare of [async () => 0, () => this.#start(options), () => this.#startAnew(options)]) {
+      let absence: KernelEvent["event"] | undefined;
+      const seconds = await prepare();
+      for await (const event of this.#ask(request, seconds, options)) {
+        if (event.event === "absent" || event.event === "missing") absence = event.event;
+        else yield event;
+      }
+      if (absence === undefined) {
+        this.#wasThere = true;
+        return;
+      }
+      if (absence === "absent") this.#mourn("the kernel has ended");
+    }
+    throw new VivariumError("kernel_failed", await this.#complaint(options));
+  }
+
+  /** Throws when there was a kernel whose variables somebody may count on. */
+  #mourn(what: string): void {
+    if (!this.#wasThere) return;
+    this.#wasThere = false;
+    throw lost(what);
+  }
+
+  /** One command in the guest that speaks with the kernel and ends with it (kernel/ask.py). */
+  async *#ask(
+    request: Request,
+    waitS: number,
+    options: CallOptions,
+  ): AsyncGenerator<KernelEvent, void, void> {
+    const { pathOf } = await kernelFiles();
+    const socket = `${SOCKETS}/${this.#processName}.sock`;
+    const command = ["python3", "-I", "-S", pathOf("ask.py"), socket, String(waitS), ...inPieces(request)];
+    const asked = { command, cwd: "/", timeout_ms: LIMITS.execTimeoutMaxMs };
+    const watched = new AskOutput(execStream(this.#transport, this.#sessionId, asked, options));
+    yield* readKernelEvents(watched);
+    if (watched.isMissing) yield { event: "missing" };
+    else if (watched.exitCode !== 0) throw new VivariumError("kernel_failed", watched.complaint);
+  }
+
+  /** Resolves to how long the kernel may take to listen. One that somebody else has just started is as good. */
+  async #start(options: CallOptions): Promise<number> {
+    const { pathOf, files } = await kernelFiles();
+    const { results } = await new Files(this.#transport, this.#sessionId).writeBatch(files, options);
+    const failed = results.find(({ ok }) => !ok);
+    if (failed) throw new VivariumError("kernel_failed", `${failed.path}: ${failed.error}`);
+    const socket = `${SOCKETS}/${this.#processName}.sock`;
+    const command = ["python3", "-I", pathOf("serve.py"), socket];
+    const { cwd, keepAlive: keep_alive } = this.#options;
+    try {
+      await this.#processes.start({ name: this.#processName, command, cwd, keep_alive }, options);
+      this.#mourn("the kernel has ended");
+    } catch (error) {
+      if (!hasCode(error, "conflict")) throw error;
+      // Either it runs already, or it may not: 32 others do.
+      const { processes } = await this.#processes.list(options);
+      const isThere = processes.some(({ name, state }) => name === this.#processName && state === "running");
+      if (!isThere) throw error;
+    }
+    return START_S;
+  }
+
+  /** For a kernel that runs and cannot be reached, its socket being deleted for example. */
+  async #startAnew(options: CallOptions): Promise<number> {
+    const { state } = await this.#processes.get(this.#processName, options);
+    if (state === "exited") throw new VivariumError("kernel_failed", await this.#complaint(options));
+    await this.close(options);
+    return await this.#start(options);
+  }
+
+  async #complaint(options: CallOptions): Promise<string> {
+    const { stderr } = await this.#processes.logs(this.#processName, options);
+    return `the kernel could not be started: ${stderr.slice(-500) || "it does not say why"}`;
+  }
+}
+
+/** The output of the asking command, and how it ended. */
+class AskOutput implements AsyncIterable<Uint8Array> {
+  readonly #events: AsyncIterable<ExecEvent>;
+  #stderr = "";
+  exitCode = 0;
+
+  constructor(events: AsyncIterable<ExecEvent>) {
+    this.#events = events;
+  }
+
+  /** The program is not there yet: Python says so with 2. */
+  get isMissing(): boolean {
+    return this.exitCode === 2;
+  }
+
+  get complaint(): string {
+    return this.exitCode === 127
+      ? "there is no python3 in the session"
+      : `the kernel could not be asked: ${this.#stderr.slice(-500)} (exit code ${this.exitCode})`;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, void> {
+    for await (const { type, data } of this.#events) {
+      if (type === "stdout") yield data;
+      else if (type === "stderr") this.#stderr = (this.#stderr + new TextDecoder().decode(data)).slice(-2000);
+      else this.exitCode = data.exit_code;
+    }
+  }
+}
+
+/** In ASCII, since the kernel's command line is bytes, in pieces that each fit into one argument. */
+function inPieces(request: Request): string[] {
+  const text = JSON.stringify(request).replaceAll(
+    /[\u007f-\uffff]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  if (text.length > REQUEST_CHARS) {
+    throw invalid("payload_too_large", "code: is longer than 512 KiB; put data into files and read them");
+  }
+  const pieces: string[] = [];
+  for (let at = 0; at < text.length; at += PIECE_CHARS) pieces.push(text.slice(at, at + PIECE_CHARS));
+  return pieces;
+}
+
+function died({ reason, code, timedOut }: Extract<KernelEvent, { event: "died" }>): VivariumError {
+  if (reason === "restarted") return lost("the context was restarted");
+  if (timedOut) return lost("the code did not stop when its time was up, and its process was killed");
+  const how = code < 0 ? `was killed by signal ${-code}` : `exited with ${code}`;
+  return lost(`the process of the code ${how}${code === -9 ? ", perhaps for lack of memory" : ""}`);
+}
+
+function lost(what: string): VivariumError {
+  return new VivariumError("kernel_died", `${what}; its variables are lost, the next run gets a new process`);
+}
+
+function invalid(code: "validation" | "payload_too_large", message: string): VivariumError {
+  return new VivariumError(code, message);
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof VivariumError && error.code === code;
+}

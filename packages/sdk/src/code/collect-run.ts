@@ -1,0 +1,73 @@
+import { LIMITS } from "@vivarium/contract/api/limits";
+import type { CodeExecution, CodeResult } from "./code-result.ts";
+import type { KernelEvent } from "./kernel-events.ts";
+
+/** What one run may keep in memory here. */
+const RESULTS_CHARS = 64 * 1024 * 1024;
+
+/** Who is told while the code runs. The code waits for a promise that is returned, once enough is under way. */
+export interface Listeners {
+  onStdout?: (text: string) => void | Promise<void>;
+  onStderr?: (text: string) => void | Promise<void>;
+  onResult?: (result: CodeResult) => void | Promise<void>;
+}
+
+/** Puts together what a kernel says about one run. */
+export class RunCollector {
+  readonly execution: CodeExecution = {
+    results: [],
+    stdout: "",
+    stderr: "",
+    execution_count: 0,
+    timed_out: false,
+    duration_ms: 0,
+  };
+  readonly #listeners: Listeners;
+  readonly #startedAt = performance.now();
+  #values = 0;
+  #resultsChars = 0;
+
+  constructor(listeners: Listeners) {
+    this.#listeners = listeners;
+  }
+
+  async take(event: KernelEvent): Promise<void> {
+    switch (event.event) {
+      case "begin":
+        this.execution.execution_count = event.count;
+        return;
+      case "stdout":
+      case "stderr":
+        return await this.#takeText(event.event, event.text);
+      case "result":
+        return await this.#takeResult(event);
+      case "end":
+        this.execution.timed_out = event.timedOut;
+        this.execution.duration_ms = Math.round(performance.now() - this.#startedAt);
+        if (event.error !== undefined) this.execution.error = event.error;
+        return;
+    }
+  }
+
+  async #takeText(stream: "stdout" | "stderr", text: string): Promise<void> {
+    const room = LIMITS.execOutputBytes - this.execution[stream].length;
+    this.execution[stream] += text.slice(0, room);
+    if (text.length > room) this.execution.truncated = true;
+    await (stream === "stdout" ? this.#listeners.onStdout?.(text) : this.#listeners.onStderr?.(text));
+  }
+
+  async #takeResult({ main, formats }: Extract<KernelEvent, { event: "result" }>): Promise<void> {
+    const value = this.#values++;
+    for (const format of formats) {
+      const result = { ...format, value, main } as CodeResult;
+      this.#resultsChars += typeof format.data === "string" ? format.data.length : sizeOf(format.data);
+      if (this.#resultsChars <= RESULTS_CHARS) this.execution.results.push(result);
+      else this.execution.truncated = true;
+      await this.#listeners.onResult?.(result);
+    }
+  }
+}
+
+function sizeOf(data: unknown): number {
+  return JSON.stringify(data).length;
+}

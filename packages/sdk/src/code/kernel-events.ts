@@ -1,0 +1,94 @@
+/** What a kernel says, one JSON object a line (kernel/serve.py). It comes out of a guest, so nothing of it is trusted. */
+import { VivariumError } from "../errors.ts";
+import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
+
+type Format = { type: CodeResultType; data: CodeResult["data"] };
+export type KernelEvent =
+  /** `absent`: no kernel listens; `missing`: the program that would ask it is not there. */
+  | { event: "absent" | "missing" | "ok" }
+  | { event: "begin"; count: number }
+  | { event: "stdout" | "stderr"; text: string }
+  | { event: "result"; main: boolean; formats: Format[] }
+  | { event: "end"; timedOut: boolean; error: CodeError | undefined }
+  | { event: "died"; timedOut: boolean; reason: string; code: number };
+
+/** The kernel cuts each format at 8 MiB. */
+const LINE_BYTES = 48 * 1024 * 1024;
+const NEWLINE = 10;
+/** In the order in which they are given. */
+const TYPES: readonly CodeResultType[] = ["text/plain", "text/html", "image/png", "application/json"];
+
+export async function* readKernelEvents(
+  output: AsyncIterable<Uint8Array>,
+): AsyncGenerator<KernelEvent, void, void> {
+  const decoder = new TextDecoder();
+  let parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of output) {
+    let start = 0;
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+      const line = [...parts, chunk.subarray(start, end)];
+      yield parseEvent(line.map((part) => decoder.decode(part, { stream: true })).join(""));
+      parts = [];
+      bytes = 0;
+      start = end + 1;
+    }
+    parts.push(chunk.subarray(start));
+    bytes += chunk.byteLength - start;
+    if (bytes > LINE_BYTES) throw strange("a line without an end");
+  }
+}
+
+function parseEvent(line: string): KernelEvent {
+  let said: unknown;
+  try {
+    said = JSON.parse(line);
+  } catch {
+    throw strange(line);
+  }
+  return (isRecord(said) && toEvent(said)) || raise(line);
+}
+
+function toEvent(said: Record<string, unknown>): KernelEvent | undefined {
+  const { event, text, count, main, formats, reason, code, error } = said;
+  const timedOut = said.timed_out === true;
+  if (event === "absent" || event === "ok") return { event };
+  if ((event === "stdout" || event === "stderr") && typeof text === "string") return { event, text };
+  if (event === "begin" && typeof count === "number") return { event, count };
+  if (event === "result" && isRecord(formats)) {
+    return { event, main: main === true, formats: toFormats(formats) };
+  }
+  if (event === "end") return { event, timedOut, error: toError(error) };
+  if (event === "died" && typeof reason === "string" && typeof code === "number") {
+    return { event, timedOut, reason, code };
+  }
+  return undefined;
+}
+
+function toFormats(formats: Record<string, unknown>): Format[] {
+  return TYPES.filter((type) => type in formats)
+    .map((type) => ({ type, data: formats[type] }))
+    .filter((format): format is Format => format.type === "application/json" || isText(format.data));
+}
+
+function toError(error: unknown): CodeError | undefined {
+  if (!isRecord(error)) return undefined;
+  const { name, value, traceback } = error;
+  return { name: String(name), value: String(value), traceback: String(traceback) };
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string";
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function raise(line: string): never {
+  throw strange(line);
+}
+
+function strange(line: string): VivariumError {
+  return new VivariumError("kernel_failed", `the kernel said what no kernel says: ${line.slice(0, 200)}`);
+}

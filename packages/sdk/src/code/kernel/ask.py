@@ -1,0 +1,44 @@
+"""Sends one request to a kernel and prints its answer as it comes: one JSON object a line.
+
+    ask.py SOCKET SECONDS REQUEST...
+
+SECONDS is how long to wait for a kernel that is just being started. REQUEST is JSON, in as many pieces as it takes to
+stay below what one argument may hold. Whoever kills this program takes the request back: the kernel sees the connection
+end, and interrupts the code.
+"""
+
+import os
+import socket
+import sys
+import time
+
+
+def connect(path, seconds):
+    deadline = time.monotonic() + seconds
+    while True:
+        kernel = socket.socket(socket.AF_UNIX)
+        try:
+            kernel.connect(path)
+            return kernel
+        except (FileNotFoundError, ConnectionRefusedError):
+            kernel.close()
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.02)
+
+
+def main(path, seconds, *pieces):
+    kernel = connect(path, float(seconds))
+    if kernel is None:
+        print('{"event": "absent"}')
+        return
+    try:
+        kernel.sendall("".join(pieces).encode() + b"\n")
+        while chunk := kernel.recv(65536):
+            while chunk:
+                chunk = chunk[os.write(1, chunk):]
+    except ConnectionError:
+        pass  # The kernel has died, or nobody listens: an answer without its end says so.
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,382 @@
+"""A Python kernel: takes code from callers, one piece at a time, and keeps the process in which all of it runs.
+
+    serve.py SOCKET
+
+Callers connect to a Unix socket (ask.py does) and send one JSON object as a line:
+
+    {"do": "run", "code", "timeout_s"}   → begin, then stdout, stderr and result as they come, then end or died
+    {"do": "interrupt"}                  → ok; the running code gets a KeyboardInterrupt
+    {"do": "restart"}                    → ok; the variables are gone, running code has died
+
+The answer is one JSON object a line, each with an "event", and ends with the connection. A caller who leaves takes the
+request back. The kernel itself runs no code of a caller, so it stays in charge whatever that does: it reads what is
+printed only as fast as the caller takes it, interrupts code that is out of time, kills code that does not listen, and
+starts the next process when one has died.
+"""
+
+import codecs
+import collections
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+WORK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "work.py")
+CHUNK_BYTES = 65536
+REQUEST_BYTES = 4 * 1024 * 1024
+# What may wait for a slow caller before the code has to.
+WAITING_BYTES = 1024 * 1024
+# What is printed while nobody asks: the last of it is shown with the next run.
+BETWEEN_CHARS = 65536
+# Code that is interrupted is interrupted again every second, and killed after this many.
+GRACE_S = 5
+
+
+class Caller:
+    """One connection: its request, and what it has not taken yet of the answer."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.inbox = b""
+        self.outbox = bytearray()
+        self.request = None
+        self.is_gone = False
+        self.is_answered = False
+
+    def tell(self, event, **facts):
+        if not self.is_gone:
+            self.outbox += json.dumps({"event": event, **facts}).encode() + b"\n"
+
+
+class Worker:
+    """The process that the code runs in, and what connects it with us."""
+
+    def __init__(self):
+        self.channel, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [sys.executable, WORK, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.exit = os.pidfd_open(self.process.pid)
+        self.inbox = b""
+        self.pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
+        self.decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in self.pipes}
+        for pipe in (self.channel, *self.pipes.values()):
+            os.set_blocking(pipe.fileno(), False)
+
+    def read(self, name):
+        """What is in the pipe now, as text; no more than a pipe holds, else one who always writes is never done.
+
+        None when nobody is left who could write."""
+        try:
+            chunk = os.read(self.pipes[name].fileno(), CHUNK_BYTES)
+        except BlockingIOError:
+            return ""
+        return self.decoders[name].decode(chunk) if chunk else None
+
+    def send(self, number):
+        """To all that the code has started, as a terminal's Ctrl-C would."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def bury(self):
+        self.send(signal.SIGKILL)
+        self.process.wait()
+        os.close(self.exit)
+        for pipe in (self.channel, *self.pipes.values()):
+            pipe.close()
+        return self.process.returncode
+
+
+class Kernel:
+    def __init__(self, path):
+        self.selector = selectors.DefaultSelector()
+        self.listener = listen(path)
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
+        self.between = {"stdout": "", "stderr": ""}
+        self.waiting = collections.deque()
+        self.current = None
+        self.count = 0
+        # How a worker ended while nobody asked for anything: the next caller has to know that the variables are gone.
+        self.loss = None
+        self.start_worker()
+
+    def serve(self):
+        while True:
+            for key, mask in self.selector.select(self.patience()):
+                key.data(mask)
+            self.mind_the_time()
+            if self.current is None and self.waiting:
+                self.begin(self.waiting.popleft())
+
+    # Callers
+
+    def accept(self, mask):
+        try:
+            connection, _ = self.listener.accept()
+        except OSError:
+            return  # Gone again.
+        connection.setblocking(False)
+        caller = Caller(connection)
+        self.selector.register(connection, selectors.EVENT_READ, lambda mask: self.attend(caller, mask))
+
+    def attend(self, caller, mask):
+        if caller.is_gone:
+            return
+        try:
+            if mask & selectors.EVENT_WRITE:
+                sent = caller.connection.send(memoryview(caller.outbox)[:CHUNK_BYTES])
+                del caller.outbox[:sent]
+            if mask & selectors.EVENT_READ:
+                chunk = caller.connection.recv(CHUNK_BYTES)
+                if not chunk:
+                    return self.part(caller)
+                self.hear(caller, chunk)
+        except BlockingIOError:
+            pass
+        except OSError:
+            return self.part(caller)
+        self.settle(caller)
+
+    def hear(self, caller, chunk):
+        if caller.request is not None:
+            return
+        caller.inbox += chunk
+        if len(caller.inbox) > REQUEST_BYTES:
+            return self.answer(caller, "refused", reason="the request is too long")
+        if not caller.inbox.endswith(b"\n"):
+            return
+        try:
+            caller.request = json.loads(caller.inbox)
+            todo = {"run": self.waiting.append, "interrupt": self.interrupt, "restart": self.restart}
+            todo[caller.request["do"]](caller)
+        except (ValueError, KeyError, TypeError):
+            caller.request = {}
+            self.answer(caller, "refused", reason="no request that this kernel knows")
+
+    def settle(self, caller):
+        """Asks for what the caller is waited for: room to write, its leaving; and holds the code while it is slow."""
+        if caller.is_gone:
+            return
+        if caller.is_answered and not caller.outbox:
+            return self.part(caller)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.outbox else 0)
+        self.selector.modify(caller.connection, events, lambda mask: self.attend(caller, mask))
+        if caller is self.current:
+            self.hold_output(len(caller.outbox) > WAITING_BYTES)
+
+    def answer(self, caller, event, **facts):
+        caller.tell(event, **facts)
+        caller.is_answered = True
+        self.settle(caller)
+
+    def part(self, caller):
+        caller.is_gone = True
+        caller.outbox.clear()
+        self.selector.unregister(caller.connection)
+        caller.connection.close()
+        if caller in self.waiting:
+            self.waiting.remove(caller)
+        if caller is self.current:
+            self.hold_output(False)
+            self.stop()
+
+    # Requests
+
+    def begin(self, caller):
+        if self.loss is not None:
+            loss, self.loss = self.loss, None
+            return self.answer(caller, "died", timed_out=False, **loss)
+        if self.worker is None:
+            self.start_worker()
+        self.current = caller
+        self.count += 1
+        self.is_stopping = False
+        timeout_s = caller.request.get("timeout_s")
+        self.next_signal = None if timeout_s is None else time.monotonic() + timeout_s
+        self.has_timed_out = False
+        caller.tell("begin", count=self.count)
+        for name, text in self.between.items():
+            if text:
+                caller.tell(name, text=text)
+                self.between[name] = ""
+        cell = json.dumps({"code": caller.request.get("code", ""), "count": self.count}).encode() + b"\n"
+        self.worker.channel.setblocking(True)
+        try:
+            self.worker.channel.sendall(cell)
+            self.worker.channel.setblocking(False)
+        except OSError:
+            pass  # It has died, which we are about to hear.
+        self.settle(caller)
+
+    def interrupt(self, caller):
+        if self.current is not None:
+            self.worker.send(signal.SIGINT)
+        self.answer(caller, "ok", was_running=self.current is not None)
+
+    def restart(self, caller):
+        if self.worker is not None:
+            self.lose_worker(reason="restarted")
+        self.loss = None
+        self.start_worker()
+        self.answer(caller, "ok")
+
+    # Time
+
+    def patience(self):
+        if self.current is None or self.next_signal is None:
+            return None
+        return max(0, self.next_signal - time.monotonic())
+
+    def mind_the_time(self):
+        if self.current is None or self.next_signal is None or time.monotonic() < self.next_signal:
+            return
+        if not self.is_stopping:
+            self.has_timed_out = True
+        self.stop()
+
+    def stop(self):
+        """Interrupts the running code, now and every second from now on; the last time it is killed."""
+        now = time.monotonic()
+        if not self.is_stopping:
+            self.is_stopping = True
+            self.last_signal = now + GRACE_S
+        self.worker.send(signal.SIGINT if now < self.last_signal else signal.SIGKILL)
+        self.next_signal = now + 1
+
+    # The worker
+
+    def start_worker(self):
+        self.worker = worker = Worker()
+        self.is_held = True
+        self.hold_output(False)
+        self.selector.register(worker.exit, selectors.EVENT_READ, lambda mask: self.notice_death(worker))
+
+    def hold_output(self, is_held):
+        """While the caller is slow we read nothing, so that the pipes fill and the code waits."""
+        if self.worker is None or is_held == self.is_held:
+            return
+        self.is_held = is_held
+        worker = self.worker
+        if is_held:
+            for pipe in (worker.channel, *worker.pipes.values()):
+                self.unwatch(pipe)
+            return
+        self.selector.register(worker.channel, selectors.EVENT_READ, lambda mask: self.read_channel(worker))
+        for name, pipe in worker.pipes.items():
+            self.selector.register(pipe, selectors.EVENT_READ, lambda mask, name=name: self.read_pipe(worker, name))
+
+    def unwatch(self, pipe):
+        try:
+            self.selector.unregister(pipe)
+        except KeyError:
+            pass
+
+    def read_pipe(self, worker, name):
+        if worker is not self.worker or self.is_held:
+            return
+        text = worker.read(name)
+        if text is None:
+            self.unwatch(worker.pipes[name])
+        elif text and self.current is not None:
+            self.current.tell(name, text=text)
+            self.settle(self.current)
+        elif text:
+            self.between[name] = (self.between[name] + text)[-BETWEEN_CHARS:]
+
+    def read_channel(self, worker):
+        if worker is not self.worker or self.is_held:
+            return
+        try:
+            chunk = worker.channel.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            return self.unwatch(worker.channel)
+        *lines, worker.inbox = (worker.inbox + chunk).split(b"\n")
+        for line in lines:
+            self.take_message(worker, line)
+
+    def take_message(self, worker, line):
+        try:
+            message = json.loads(line)
+            result, end = message.get("result"), message.get("end")
+        except (ValueError, AttributeError):
+            return worker.send(signal.SIGKILL)  # The code has written where only its process should.
+        if self.current is None:
+            return
+        self.read_printed(worker)
+        if result is not None:
+            self.current.tell("result", **result)
+            self.settle(self.current)
+        if end is not None:
+            self.finish("end", timed_out=self.has_timed_out, **end)
+
+    def read_printed(self, worker):
+        """What was printed before a message comes before it."""
+        for name in worker.pipes:
+            text = worker.read(name)
+            if text:
+                self.current.tell(name, text=text)
+
+    def notice_death(self, worker):
+        if worker is self.worker:
+            self.lose_worker(reason="died")
+
+    def lose_worker(self, reason):
+        worker, self.worker = self.worker, None
+        for pipe in (worker.exit, worker.channel, *worker.pipes.values()):
+            self.unwatch(pipe)
+        if self.current is not None:
+            self.read_printed(worker)
+        loss = {"reason": reason, "code": worker.bury()}
+        self.count = 0
+        if self.current is None:
+            self.loss = loss
+        else:
+            self.finish("died", timed_out=self.has_timed_out, **loss)
+
+    def finish(self, event, **facts):
+        caller, self.current = self.current, None
+        self.answer(caller, event, **facts)
+        self.hold_output(False)
+
+
+def listen(path):
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    if os.path.exists(path):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(128)
+    listener.setblocking(False)
+    return listener
+
+
+def main(path):
+    kernel = Kernel(path)
+
+    def end(number, frame):
+        if kernel.worker is not None:
+            kernel.worker.send(signal.SIGKILL)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel.serve()
+
+
+main(sys.argv[1])

@@ -1,0 +1,118 @@
+"""What a value looks like: the formats in which it can be shown, and the figures of matplotlib.
+
+Nothing is imported for its sake: pandas and matplotlib are used when the code has imported them.
+"""
+
+import base64
+import importlib.abc
+import importlib.machinery
+import io
+import json
+import sys
+
+FORMAT_CHARS = 8 * 1024 * 1024
+TABLE_ROWS = 10_000
+BACKEND = "vivarium_figures"
+
+
+def formats_of(value):
+    """{format: data} of a value: always text/plain, and whatever else it offers."""
+    formats = {"text/plain": cut(repr(value))}
+    if isinstance(value, type):
+        return formats
+    for name, read in READERS.items():
+        try:
+            data = read(value)
+        except Exception:  # A format that fails is one that it does not have.
+            continue
+        if data is not None and len(json.dumps(data)) <= FORMAT_CHARS:
+            formats[name] = data
+    return formats
+
+
+def cut(text):
+    return text if len(text) <= FORMAT_CHARS else text[:FORMAT_CHARS] + "…"
+
+
+def html(value):
+    return offered(value, "_repr_html_", str)
+
+
+def png(value):
+    if is_figure(value):
+        return png_of_figure(value)
+    picture = offered(value, "_repr_png_", bytes)
+    return None if picture is None else base64.b64encode(picture).decode()
+
+
+def data(value):
+    """As JSON: what is made of plain lists and dicts, tables, and what knows how (`_repr_json_`)."""
+    if is_table(value):
+        return json.loads(value.to_json(orient="split", date_format="iso")) if len(value) <= TABLE_ROWS else None
+    plain = value if type(value) in (dict, list) else offered(value, "_repr_json_", object)
+    return None if plain is None else json.loads(json.dumps(plain, allow_nan=False))
+
+
+READERS = {"text/html": html, "image/png": png, "application/json": data}
+
+
+def offered(value, method, kind):
+    """What notebooks call to show a value. Looked up in its class: an instance may pretend to have everything."""
+    if not callable(getattr(type(value), method, None)):
+        return None
+    shown = getattr(value, method)()
+    return shown if isinstance(shown, kind) else None
+
+
+def is_table(value):
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series))
+
+
+def is_figure(value):
+    figure = sys.modules.get("matplotlib.figure")
+    return figure is not None and isinstance(value, figure.Figure)
+
+
+def png_of_figure(figure):
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", bbox_inches="tight")
+    return base64.b64encode(picture.getvalue()).decode()
+
+
+def open_figures():
+    """Formats of every figure that pyplot holds, in order. They are closed, so that each is shown once."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    for number in pyplot.get_fignums():
+        figure = pyplot.figure(number)
+        try:
+            yield {"image/png": png_of_figure(figure), "text/plain": repr(figure)}
+        finally:
+            pyplot.close(figure)
+
+
+def close_figure(value):
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None and is_figure(value):
+        pyplot.close(value)
+
+
+class FiguresBackend(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """A backend of matplotlib: Agg, which needs no screen, with a `show` that shows here.
+
+    It is made when matplotlib asks for it by its name, so it costs nothing before.
+    """
+
+    def __init__(self, show):
+        self.show = show
+
+    def find_spec(self, name, path, target=None):
+        return importlib.machinery.ModuleSpec(name, self) if name == BACKEND else None
+
+    def exec_module(self, module):
+        from matplotlib.backends import backend_agg
+
+        agg = {name: value for name, value in vars(backend_agg).items() if not name.startswith("__")}
+        vars(module).update(agg, show=lambda *args, **kwargs: self.show())

@@ -1,0 +1,239 @@
+"""The process that the code runs in: executes one cell after the other and says what came of it.
+
+    work.py FD
+
+FD is a socket to the kernel. A line that comes in is a cell: {"code", "count"}. Lines that go out are {"result": …},
+any number of them, then {"end": …}. What is printed goes to stdout and stderr, which the kernel reads.
+"""
+
+import ast
+import builtins
+import contextlib
+import importlib
+import io
+import json
+import linecache
+import os
+import signal
+import site
+import socket
+import sys
+import threading
+import traceback
+import types
+
+import vivarium_display as rich
+
+AWAITS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+IS_COROUTINE = 0x80
+
+
+class Worker:
+    def __init__(self, channel):
+        self.channel = channel
+        self.sending = threading.Lock()
+        self.pid = os.getpid()
+        self.is_interruptible = False
+        self.was_interrupted = False
+        self.loop = None
+        # Copies that no code closes by accident; Python's own streams write to them.
+        self.outputs = {1: os.dup(1), 2: os.dup(2)}
+        self.names = self.make_main().__dict__
+
+    def make_main(self):
+        """What the code takes for the program: a module of its own, so that pickle and the like find its names."""
+        main = types.ModuleType("__main__")
+        main.__builtins__ = builtins
+        main.display = self.display
+        sys.modules["__main__"] = main
+        return main
+
+    def serve(self):
+        for line in self.channel.makefile("rb"):
+            cell = json.loads(line)
+            self.run(cell["code"], cell["count"])
+
+    def run(self, code, count):
+        self.prepare()
+        error = None
+        try:
+            try:
+                self.is_interruptible = True
+                self.execute(code, f"<cell {count}>")
+            finally:
+                self.is_interruptible = False
+        except BaseException as raised:
+            self.is_interruptible = False
+            error = describe(raised)
+        self.end_if_copy()
+        try:
+            self.show_figures()
+        except BaseException as raised:
+            error = error or describe(raised)
+        self.flush()
+        self.send({"end": {"error": error}})
+
+    def prepare(self):
+        """Puts right what earlier code may have closed or replaced."""
+        signal.signal(signal.SIGINT, self.on_interrupt)
+        importlib.invalidate_caches()
+        self.was_interrupted = False
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            if not is_same_file(number, self.outputs[number]):
+                os.dup2(self.outputs[number], number)
+            stream = getattr(sys, name, None)
+            if stream is None or getattr(stream, "closed", False):
+                setattr(sys, name, open_stream(self.outputs[number]))
+
+    def execute(self, code, name):
+        """Runs all of it; the value of an expression at its end is shown, unless a semicolon follows."""
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        tree = ast.parse(code, name)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+            last = ast.Expression(tree.body.pop().value)
+        self.evaluate(compile(tree, name, "exec", AWAITS, dont_inherit=True))
+        if last is None:
+            return
+        value = self.evaluate(compile(last, name, "eval", AWAITS, dont_inherit=True))
+        if value is not None:
+            self.names["_"] = value
+            self.show(value, is_main=True)
+
+    def evaluate(self, compiled):
+        value = eval(compiled, self.names)
+        if not compiled.co_flags & IS_COROUTINE:
+            return value
+        import asyncio
+
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        task = self.loop.create_task(value)
+        try:
+            return self.loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            task.cancel()
+            self.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+            raise
+
+    def display(self, *values):
+        """`display(a, b)` shows values in the middle of a cell, as in notebooks."""
+        for value in values:
+            self.show(value)
+
+    def show(self, value, is_main=False):
+        formats = rich.formats_of(value)
+        rich.close_figure(value)
+        self.flush()
+        self.send({"result": {"main": is_main, "formats": formats}})
+
+    def show_figures(self):
+        for formats in rich.open_figures():
+            self.flush()
+            self.send({"result": {"main": False, "formats": formats}})
+
+    def send(self, message):
+        if os.getpid() != self.pid:
+            return
+        with self.undisturbed(), self.sending:
+            self.channel.sendall(json.dumps(message).encode() + b"\n")
+
+    @contextlib.contextmanager
+    def undisturbed(self):
+        """A message that an interrupt cuts in half would be the last; the interrupt comes after it."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # Interrupts go to the main thread only.
+            return
+        was_interruptible, self.is_interruptible = self.is_interruptible, False
+        try:
+            yield
+        finally:
+            self.is_interruptible = was_interruptible
+        if self.was_interrupted and was_interruptible:
+            self.was_interrupted = False
+            raise KeyboardInterrupt
+
+    def on_interrupt(self, number, frame):
+        if self.is_interruptible:
+            raise KeyboardInterrupt
+        self.was_interrupted = True
+
+    def flush(self):
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:  # Whatever the code has put there.
+                pass
+
+    def end_if_copy(self):
+        """Code that forked and came to its end: one process goes on to the next cell, not two."""
+        if os.getpid() != self.pid:
+            self.flush()
+            os._exit(0)
+
+
+def describe(raised):
+    """The exception as the one who wrote the code knows it."""
+    try:
+        value = str(raised)
+    except Exception:
+        value = "<the exception has no text>"
+    lines = traceback.format_exception(type(raised), raised, frames_of_code(raised.__traceback__))
+    return {"name": type(raised).__name__, "value": value, "traceback": "".join(lines)}
+
+
+def frames_of_code(at):
+    """Without our own: those that led to the code, and that of an interrupt behind it."""
+    while at is not None and not at.tb_frame.f_code.co_filename.startswith("<cell "):
+        at = at.tb_next
+    first = at
+    while at is not None:
+        if at.tb_next is not None and at.tb_next.tb_frame.f_code is Worker.on_interrupt.__code__:
+            at.tb_next = None
+        at = at.tb_next
+    return first
+
+
+def is_same_file(one, other):
+    try:
+        return os.path.samestat(os.fstat(one), os.fstat(other))
+    except OSError:
+        return False
+
+
+def open_stream(number):
+    """Text that leaves with every line, and no error about a character that UTF-8 does not have."""
+    raw = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw, 65536), encoding="utf-8", errors="backslashreplace", line_buffering=True
+    )
+
+
+def die_with_parent():
+    """The code must not outlive a kernel that was killed."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    except Exception:
+        pass
+
+
+def main(number):
+    die_with_parent()
+    channel = socket.socket(fileno=int(number))
+    channel.set_inheritable(False)
+    worker = Worker(channel)
+    signal.signal(signal.SIGINT, worker.on_interrupt)
+    sys.stdout, sys.stderr = open_stream(worker.outputs[1]), open_stream(worker.outputs[2])
+    # As if the code were typed in: its own directory is searched, and packages of the user, also the first of them.
+    sys.path[0] = ""
+    if site.ENABLE_USER_SITE and site.getusersitepackages() not in sys.path:
+        sys.path.append(site.getusersitepackages())
+    sys.argv = [""]
+    sys.meta_path.append(rich.FiguresBackend(worker.show_figures))
+    os.environ["MPLBACKEND"] = f"module://{rich.BACKEND}"
+    worker.serve()
+
+
+main(sys.argv[1])

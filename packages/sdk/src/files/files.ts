@@ -1,0 +1,265 @@
+import type {
+  FileBatchResult,
+  FileContent,
+  FileEntries,
+  FileUploaded,
+  FileWriteResult,
+  FoundLines,
+  FoundPaths,
+  Mkdir,
+  Rename,
+} from "@vivarium/contract/api";
+import { decodeBase64, encodeBase64 } from "../base64.ts";
+import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+import { readStream, saveStream } from "./download.ts";
+import { openUpload, type UploadSource } from "./upload-source.ts";
+
+/** How a search for paths is bounded. */
+export interface FindOptions extends CallOptions {
+  /** Directory to search, /workspace unless told. */
+  path?: string;
+  /** Paths (find) or matching files (grep) at most: 1,000 unless told, 10,000 at most. */
+  maxResults?: number;
+}
+
+/** How a search for lines is bounded. */
+export interface GrepOptions extends FindOptions {
+  /** Glob that base names must match. */
+  filePattern?: string;
+  /** Default: false. */
+  caseSensitive?: boolean;
+  /** Lines before and after each match, 0 to 10. Default: 0. */
+  contextLines?: number;
+  /** Base names of directories that are left out, at any depth. */
+  excludeDirs?: readonly string[];
+}
+
+/** One file of a batch. */
+export interface FileToWrite {
+  path: string;
+  content: string | Uint8Array;
+}
+
+/**
+ * Files of one session (interface "Exec and files", "File rules"). Reached as `client.session(id).files`.
+ *
+ * A path is absolute or relative to /workspace, and must lie there. Every call wakes a paused session. Refusals are
+ * VivariumErrors: `not_found` for what does not exist, `validation` for a wrong path or kind of file, `conflict` for a
+ * directory that is not empty or a full disk, `payload_too_large` over a cap.
+ */
+export class Files {
+  readonly #transport: Transport;
+  readonly #path: string;
+
+  constructor(transport: Transport, sessionId: string) {
+    this.#transport = transport;
+    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/files`;
+  }
+
+  /**
+   * The text of a file of at most 4 MiB; what is not UTF-8 becomes U+FFFD.
+   *
+   * @example
+   * const text = await session.files.read("notes.txt");
+   */
+  async read(path: string, options: CallOptions = {}): Promise<string> {
+    return (await this.#get<FileContent>({ op: "read", path }, options)).content;
+  }
+
+  /**
+   * The bytes of a file of at most 4 MiB. Larger ones: `readStream`.
+   *
+   * @example
+   * const png = await session.files.readBytes("plot.png");
+   */
+  async readBytes(path: string, options: CallOptions = {}): Promise<Uint8Array> {
+    const { content } = await this.#get<FileContent>({ op: "read", path, encoding: "base64" }, options);
+    return decodeBase64(content);
+  }
+
+  /**
+   * The bytes of a file of any size, only as fast as the loop takes them. Throws `stream_interrupted` when the
+   * transfer breaks off. Leaving the loop, or aborting, ends it.
+   *
+   * @example
+   * for await (const chunk of session.files.readStream("video.mp4")) out.write(chunk);
+   */
+  readStream(path: string, options: CallOptions = {}): AsyncGenerator<Uint8Array, void, void> {
+    return readStream(this.#transport, `${this.#path}/stream`, { path }, options);
+  }
+
+  /**
+   * Saves a file of any size as a local file, in place of an old one or not at all (in Node). Resolves to its size in
+   * bytes and its SHA-256 in hex.
+   *
+   * @example
+   * const { bytes, sha256 } = await session.files.download("model.bin", "./model.bin");
+   */
+  download(
+    path: string,
+    file: string,
+    options: CallOptions = {},
+  ): Promise<{ bytes: number; sha256: string }> {
+    return saveStream(this.readStream(path, options), file);
+  }
+
+  /**
+   * Writes a file of at most 8 MiB, whole or not at all. Its parents are made.
+   *
+   * @example
+   * await session.files.write("src/main.py", "print(6 * 7)\n");
+   */
+  write(path: string, content: string | Uint8Array, options: CallOptions = {}): Promise<FileWriteResult> {
+    return sendJson(this.#transport, {
+      method: "PUT",
+      path: this.#path,
+      body: { path, ...contentOf(content) },
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * Writes up to 64 files of together 8 MiB. Each has an outcome of its own: `ok`, or an `error`.
+   *
+   * @example
+   * const { results } = await session.files.writeBatch([{ path: "a.txt", content: "a" }]);
+   */
+  writeBatch(files: readonly FileToWrite[], options: CallOptions = {}): Promise<FileBatchResult> {
+    return sendJson(this.#transport, {
+      method: "PUT",
+      path: `${this.#path}/batch`,
+      body: { files: files.map(({ path, content }) => ({ path, ...contentOf(content) })) },
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * Writes a file of any size, whole or not at all, reading the source only as fast as the guest takes it. Resolves to
+   * `bytes` and `sha256` of what was written. Once something was read of a stream, the upload is never sent again: a
+   * broken one rejects with `connection_failed`. A source that fails rejects with its own error.
+   *
+   * @example
+   * await session.files.upload("data.csv", { file: "./data.csv" });
+   * await session.files.upload("log.gz", createReadStream("app.log").pipe(createGzip()));
+   */
+  async upload(path: string, source: UploadSource, options: CallOptions = {}): Promise<FileUploaded> {
+    const raw = await openUpload(source);
+    try {
+      return await sendJson<FileUploaded>(this.#transport, {
+        method: "PUT",
+        path: `${this.#path}/stream`,
+        query: { path },
+        raw,
+        repeatable: true,
+        ...options,
+      });
+    } catch (error) {
+      throw raw.failure === undefined ? error : raw.failure.cause;
+    } finally {
+      raw.close();
+    }
+  }
+
+  /**
+   * Names in a directory, in byte order; directories end in `/`. `truncated` when there are more than 100,000.
+   *
+   * @example
+   * const { entries } = await session.files.list("src");
+   */
+  list(path?: string, options: CallOptions = {}): Promise<FileEntries> {
+    return this.#get({ op: "list", path }, options);
+  }
+
+  /**
+   * Absolute paths of files that match a glob: `*`, `?`, `[…]`, and `/**` at the end for everything below. Looks at
+   * 10,000 files; `truncated` when there is more.
+   *
+   * @example
+   * const { paths } = await session.files.find("src/**", { maxResults: 100 });
+   */
+  find(pattern: string, options: FindOptions = {}): Promise<FoundPaths> {
+    const { path, maxResults: max_results, signal } = options;
+    return this.#get({ op: "find", pattern, path, max_results }, { signal });
+  }
+
+  /**
+   * Lines that match a regular expression in RE2 syntax. Reads 10,000 files and 256 MiB; `truncated` when there is more.
+   *
+   * @example
+   * const { matches } = await session.files.grep("TODO", { filePattern: "*.ts", contextLines: 2 });
+   */
+  grep(pattern: string, options: GrepOptions = {}): Promise<FoundLines> {
+    return this.#get(
+      {
+        op: "grep",
+        pattern,
+        path: options.path,
+        max_results: options.maxResults,
+        file_pattern: options.filePattern,
+        case_sensitive: options.caseSensitive,
+        context_lines: options.contextLines,
+        exclude_dirs: options.excludeDirs?.join(","),
+      },
+      { signal: options.signal },
+    );
+  }
+
+  /**
+   * Deletes a file, a link or an empty directory; with `recursive` any directory.
+   *
+   * @example
+   * await session.files.delete("build", { recursive: true });
+   */
+  async delete(path: string, options: CallOptions & { recursive?: boolean } = {}): Promise<void> {
+    const { recursive, signal } = options;
+    await sendJson(this.#transport, {
+      method: "DELETE",
+      path: this.#path,
+      query: { path, recursive },
+      // A second time it would find nothing and say so.
+      repeatable: false,
+      signal,
+    });
+  }
+
+  /**
+   * Makes a directory and its parents; one that exists is fine.
+   *
+   * @example
+   * await session.files.mkdir("src/lib");
+   */
+  async mkdir(path: string, options: CallOptions = {}): Promise<void> {
+    await this.#post("mkdir", { path } satisfies Mkdir, true, options);
+  }
+
+  /**
+   * Renames a file or a directory, makes the parents of `destPath`, and replaces a file there.
+   *
+   * @example
+   * await session.files.rename("draft.md", "final/report.md");
+   */
+  async rename(path: string, destPath: string, options: CallOptions = {}): Promise<void> {
+    await this.#post("rename", { path, dest_path: destPath } satisfies Rename, false, options);
+  }
+
+  #get<T>(query: Record<string, string | number | boolean | undefined>, options: CallOptions): Promise<T> {
+    return sendJson(this.#transport, {
+      method: "GET",
+      path: this.#path,
+      query,
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  #post(verb: "mkdir" | "rename", body: object, repeatable: boolean, options: CallOptions): Promise<unknown> {
+    const path = `${this.#path}/${verb}`;
+    return sendJson(this.#transport, { method: "POST", path, body, repeatable, ...options });
+  }
+}
+
+function contentOf(content: string | Uint8Array): { content: string; encoding?: "base64" } {
+  return typeof content === "string" ? { content } : { content: encodeBase64(content), encoding: "base64" };
+}

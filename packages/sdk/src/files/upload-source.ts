@@ -1,0 +1,78 @@
+import type { RawBody } from "../transport.ts";
+
+/**
+ * What can be uploaded: bytes, a Blob, a stream or any other async iterable of bytes, or a local file (in Node). Bytes,
+ * Blobs and local files can be read again, so an upload of them that got no answer may be repeated; the rest is read
+ * once.
+ */
+export type UploadSource =
+  | Uint8Array<ArrayBuffer>
+  | Blob
+  | AsyncIterable<Uint8Array>
+  | { file: string | URL };
+
+/** A source as a body of requests. `close` ends what is left of it; a failure of the source itself is in `failure`. */
+export interface UploadBody extends RawBody {
+  readonly failure: { cause: unknown } | undefined;
+  close(): void;
+}
+
+export async function openUpload(source: UploadSource): Promise<UploadBody> {
+  if ("file" in source) {
+    const { openAsBlob } = await import("node:fs");
+    return replayable(await openAsBlob(source.file));
+  }
+  if (source instanceof Uint8Array || source instanceof Blob) return replayable(source);
+  return new OnceReadable(source);
+}
+
+function replayable(bytes: Uint8Array<ArrayBuffer> | Blob): UploadBody {
+  return { open: () => bytes, canBeSent: true, failure: undefined, close: () => undefined };
+}
+
+/**
+ * Pulls from the source only when the connection has room. Until the first pull nothing is lost, so that an attempt
+ * whose connection never came about can be followed by another.
+ */
+class OnceReadable implements UploadBody {
+  readonly #iterator: AsyncIterator<Uint8Array>;
+  #wasPulled = false;
+  #failure: { cause: unknown } | undefined;
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#iterator = source[Symbol.asyncIterator]();
+  }
+
+  get canBeSent(): boolean {
+    return !this.#wasPulled;
+  }
+
+  get failure(): { cause: unknown } | undefined {
+    return this.#failure;
+  }
+
+  open(): ReadableStream<Uint8Array> {
+    return new ReadableStream<Uint8Array>(
+      { pull: (controller) => this.#pull(controller) },
+      { highWaterMark: 0 },
+    );
+  }
+
+  /** Not waited for: a source that never gives anything would never end either. */
+  close(): void {
+    this.#iterator.return?.().catch(() => undefined);
+  }
+
+  async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    this.#wasPulled = true;
+    try {
+      const { done, value } = await this.#iterator.next();
+      if (done) controller.close();
+      else if (value.byteLength > 0) controller.enqueue(value);
+      else await this.#pull(controller);
+    } catch (cause) {
+      this.#failure = { cause };
+      controller.error(cause);
+    }
+  }
+}

@@ -1,0 +1,123 @@
+import type { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
+import { VivariumError } from "./errors.ts";
+import { followLogs, type LogChunk } from "./follow-logs.ts";
+import { type CallOptions, sendJson, type Transport } from "./transport.ts";
+
+/**
+ * Named processes of one session, which outlive the request that started them, pauses and forks (interface
+ * "Processes"). Reached as `client.session(id).processes`. Every call wakes a paused session; an unknown name is
+ * `not_found`.
+ */
+export class Processes {
+  readonly #transport: Transport;
+  readonly #path: string;
+
+  constructor(transport: Transport, sessionId: string) {
+    this.#transport = transport;
+    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/processes`;
+  }
+
+  /**
+   * Starts a command under a name: 1 to 63 of a-z, 0-9 and hyphens. `keep_alive` keeps the session from pausing while it
+   * runs. `conflict` when a running process has the name, or 32 are running. A command that cannot be spawned is a
+   * result: `exited` with 127 or 126.
+   *
+   * @example
+   * await session.processes.start({ name: "web", command: ["python3", "-m", "http.server"] });
+   */
+  start(request: ProcessStart, options: CallOptions = {}): Promise<ProcessInfo> {
+    return sendJson(this.#transport, {
+      method: "POST",
+      path: this.#path,
+      body: request,
+      repeatable: false,
+      ...options,
+    });
+  }
+
+  /**
+   * Running and exited processes, oldest first.
+   *
+   * @example
+   * const { processes } = await session.processes.list();
+   */
+  list(options: CallOptions = {}): Promise<ProcessList> {
+    return this.#get(this.#path, options);
+  }
+
+  /**
+   * One process. An exited one has `exit_code` (128 + the signal that killed it) and `ended_at`.
+   *
+   * @example
+   * const { state } = await session.processes.get("web");
+   */
+  get(name: string, options: CallOptions = {}): Promise<ProcessInfo> {
+    return this.#get(this.#pathOf(name), options);
+  }
+
+  /**
+   * Ends a process with SIGTERM, after 5 s with SIGKILL, and resolves when it has exited. One that has exited stays as
+   * it is.
+   *
+   * @example
+   * const { exit_code } = await session.processes.kill("web");
+   */
+  kill(name: string, options: CallOptions = {}): Promise<ProcessInfo> {
+    return sendJson(this.#transport, {
+      method: "DELETE",
+      path: this.#pathOf(name),
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * The last 4 MiB of each output stream; one that is not UTF-8 comes in base64 (`stdout_encoding`, `stderr_encoding`).
+   *
+   * @example
+   * const { stdout } = await session.processes.logs("web");
+   */
+  logs(name: string, options: CallOptions = {}): Promise<ProcessLogs> {
+    return this.#get(`${this.#pathOf(name)}/logs`, options);
+  }
+
+  /**
+   * What survives of the output (10 MiB a stream), then what is written, until the process has exited. Throws
+   * `log_failed` when the session is paused or destroyed meanwhile, `stream_interrupted` when the connection breaks.
+   * Leaving the loop does nothing to the process.
+   *
+   * @example
+   * for await (const { stream, data } of session.processes.followLogs("web")) process[stream].write(data);
+   */
+  followLogs(name: string, options: CallOptions = {}): AsyncGenerator<LogChunk, void, void> {
+    return followLogs(this.#transport, `${this.#pathOf(name)}/logs`, options);
+  }
+
+  /**
+   * Resolves when the process has exited and its output has ended, by following its log. Rejects with `wait_timeout`
+   * after `timeoutMs` (without end unless told), and as `followLogs` does.
+   *
+   * @example
+   * const { exit_code } = await session.processes.waitForExit("build", { timeoutMs: 600_000 });
+   */
+  async waitForExit(name: string, options: CallOptions & { timeoutMs?: number } = {}): Promise<ProcessInfo> {
+    const { signal, timeoutMs } = options;
+    const late = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+    const signals = [signal, late].filter((each) => each !== undefined);
+    try {
+      for await (const _chunk of this.followLogs(name, { signal: AbortSignal.any(signals) }));
+    } catch (error) {
+      if (!late?.aborted || signal?.aborted) throw error;
+      throw new VivariumError("wait_timeout", `process ${name} is still running after ${timeoutMs} ms`);
+    }
+    return await this.get(name, { signal });
+  }
+
+  #get<T>(path: string, options: CallOptions): Promise<T> {
+    return sendJson(this.#transport, { method: "GET", path, repeatable: true, ...options });
+  }
+
+  #pathOf(name: string): string {
+    return `${this.#path}/${encodeURIComponent(name)}`;
+  }
+}

@@ -1,0 +1,108 @@
+import type { Duplex } from "node:stream";
+import type { ExecRequest, ExecResult } from "@vivarium/contract/api";
+import { CodeContext, type CodeContextOptions, type RunCodeOptions } from "./code/code-context.ts";
+import type { CodeExecution } from "./code/code-result.ts";
+import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
+import { Files } from "./files/files.ts";
+import { Processes } from "./processes.ts";
+import type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
+import type { CallOptions, Transport } from "./transport.ts";
+
+/**
+ * What is done inside one session. Made by `client.session(id)` without a request; its record and its life are
+ * `client.sessions`. Every call waits for a session that is being created, and wakes one that is paused.
+ *
+ * @example
+ * const { session_id } = await client.sessions.create();
+ * const session = client.session(session_id);
+ * await session.files.write("hello.txt", "hello\n");
+ * const { stdout } = await session.exec({ command: ["cat", "hello.txt"] });
+ */
+export class Session {
+  readonly id: string;
+  /** What lies below /workspace. */
+  readonly files: Files;
+  /** Named processes that outlive requests. */
+  readonly processes: Processes;
+  readonly #transport: Transport;
+  #defaultContext: CodeContext | undefined;
+
+  constructor(transport: Transport, id: string) {
+    this.#transport = transport;
+    this.id = id;
+    this.files = new Files(transport, id);
+    this.processes = new Processes(transport, id);
+  }
+
+  /** `client.sessions.exec` of this session. */
+  exec(request: ExecRequest, options: CallOptions = {}): Promise<ExecResult> {
+    return execBuffered(this.#transport, this.id, request, options);
+  }
+
+  /** `client.sessions.execStream` of this session. */
+  execStream(request: ExecRequest, options: CallOptions = {}): AsyncGenerator<ExecEvent, void, void> {
+    return execStream(this.#transport, this.id, request, options);
+  }
+
+  /**
+   * Opens a terminal (interface "Terminal and tunnel"; in Node). A refusal before it opens is a VivariumError:
+   * `rate_limited` over 16 terminals, `session_unavailable` when the session does not wake in 25 s. Aborting the signal
+   * ends the terminal.
+   *
+   * @example
+   * const terminal = await session.terminal({ rows: 40, cols: 120 });
+   * await terminal.write("ls\n");
+   */
+  async terminal(options: TerminalOptions = {}): Promise<Terminal> {
+    const { openTerminal } = await import("./terminals/terminal.ts");
+    return await openTerminal(this.#transport, this.id, options);
+  }
+
+  /**
+   * Opens a tunnel to the session's SSH server (in Node): a Duplex of the bytes of the SSH protocol, which is
+   * destroyed with `disconnected` when the service ends it, and with the signal's reason when that is aborted.
+   *
+   * @example
+   * const tunnel = await session.tunnel();
+   * process.stdin.pipe(tunnel).pipe(process.stdout); // a ProxyCommand
+   */
+  async tunnel(options: CallOptions = {}): Promise<Duplex> {
+    const { openTunnel } = await import("./terminals/tunnel.ts");
+    return await openTunnel(this.#transport, this.id, options);
+  }
+
+  /**
+   * Runs Python in a lasting process of the session (in Node), as a notebook does: variables stay, the last
+   * expression's value and plots are `results`. In `context`, or in the one that all calls without it share. Further
+   * options, errors and limits are those of `CodeContext.run`.
+   *
+   * @example
+   * await session.runCode("import math; r = 2");
+   * const { results } = await session.runCode("math.pi * r ** 2", { timeoutMs: 5_000 });
+   * console.log(results[0]?.data); // "12.566370614359172"
+   */
+  runCode(
+    code: string,
+    {
+      context,
+      language = "python",
+      ...options
+    }: RunCodeOptions & { context?: CodeContext; language?: "python" } = {},
+  ): Promise<CodeExecution> {
+    this.#defaultContext ??= this.createCodeContext({ language, name: "default" });
+    return (context ?? this.#defaultContext).run(code, options);
+  }
+
+  /**
+   * A context of its own for `runCode`. Sends no request: its process is started by the first run. One with the name of
+   * another is the same, also in another program, and in a fork of the session.
+   *
+   * @example
+   * const context = session.createCodeContext({ cwd: "/workspace/project" });
+   * await session.runCode("x = 1", { context });
+   */
+  createCodeContext(options: CodeContextOptions = {}): CodeContext {
+    const name = options.name ?? crypto.randomUUID();
+    return new CodeContext(this.#transport, this.id, { ...options, name });
+  }
+}

@@ -1,0 +1,34 @@
+import { Duplex } from "node:stream";
+import type { CallOptions, Transport } from "../transport.ts";
+import { closedBy, NORMAL_CLOSE, openWebSocket, sendAll } from "./web-socket.ts";
+
+/** Raw SSH bytes, each side only as fast as the other takes them. */
+export async function openTunnel(
+  transport: Transport,
+  sessionId: string,
+  { signal }: CallOptions = {},
+): Promise<Duplex> {
+  const path = `/v1/sessions/${encodeURIComponent(sessionId)}/tunnel`;
+  const webSocket = await openWebSocket(transport, { path, signal });
+  const duplex = new Duplex({
+    read: () => webSocket.resume(),
+    write: (chunk: Buffer, _encoding, done) => void sendAll(webSocket, chunk).then(() => done(), done),
+    final: (done) => {
+      webSocket.close(NORMAL_CLOSE);
+      done();
+    },
+    destroy: (error, done) => {
+      webSocket.terminate();
+      done(error);
+    },
+  });
+  webSocket.on("message", (message: Buffer) => {
+    if (!duplex.push(message)) webSocket.pause();
+  });
+  webSocket.once("close", (code, reason) => {
+    if (signal?.aborted) duplex.destroy(signal.reason);
+    else if (code === NORMAL_CLOSE || duplex.writableEnded) duplex.push(null);
+    else duplex.destroy(closedBy(code, reason));
+  });
+  return duplex;
+}

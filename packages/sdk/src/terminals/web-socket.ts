@@ -1,0 +1,123 @@
+/** A WebSocket of the service: the key in its handshake, refusals as the errors they are, silence as an end. */
+import type { IncomingMessage } from "node:http";
+import { LIMITS } from "@vivarium/contract/api/limits";
+import { WebSocket } from "ws";
+import { errorFromNetwork, errorFromResponse, VivariumError } from "../errors.ts";
+import { retryDelayMs } from "../retry.ts";
+import { buildUrl, type CallOptions, type Transport } from "../transport.ts";
+
+interface Opening extends CallOptions {
+  path: string;
+  query?: Parameters<typeof buildUrl>[1]["query"];
+}
+
+export const NORMAL_CLOSE = 1000;
+/** What one message may carry; the service takes larger ones, but nobody gains by them. */
+const MESSAGE_BYTES = 64 * 1024;
+
+/**
+ * Resolves to an open WebSocket that is paused, so that nothing is lost before somebody listens. It is opened again
+ * where the service asks for it (a refusal with Retry-After has started nothing). The signal holds for its whole life.
+ */
+export async function openWebSocket(transport: Transport, opening: Opening): Promise<WebSocket> {
+  for (let attempt = 0; ; attempt++) {
+    opening.signal?.throwIfAborted();
+    const outcome = await openOnce(transport, opening);
+    if (!(outcome instanceof VivariumError)) return outcome;
+    const delayMs =
+      attempt < transport.retries ? retryDelayMs(outcome, { repeatable: false }, attempt) : undefined;
+    if (delayMs === undefined) throw outcome;
+    await transport.sleep(delayMs, opening.signal);
+  }
+}
+
+/** Sends bytes in order; resolves when the connection has taken them. */
+export function sendAll(webSocket: WebSocket, bytes: Uint8Array, frameType?: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let waiting = Math.max(1, Math.ceil(bytes.byteLength / MESSAGE_BYTES));
+    const taken = (error?: Error | null) => {
+      if (error) reject(disconnected("the connection has ended", error));
+      else if (--waiting === 0) resolve();
+    };
+    for (let at = 0; at === 0 || at < bytes.byteLength; at += MESSAGE_BYTES) {
+      const piece = bytes.subarray(at, at + MESSAGE_BYTES);
+      webSocket.send(frameType === undefined ? piece : frame(frameType, piece), { binary: true }, taken);
+    }
+  });
+}
+
+function frame(type: number, payload: Uint8Array): Uint8Array {
+  const out = new Uint8Array(1 + payload.byteLength);
+  out[0] = type;
+  out.set(payload, 1);
+  return out;
+}
+
+export function disconnected(message: string, cause?: unknown): VivariumError {
+  return new VivariumError("disconnected", message, { cause });
+}
+
+/** What the end of a WebSocket means that nobody here asked for. */
+export function closedBy(code: number, reason: Buffer): VivariumError {
+  const said = reason.toString() || (code === 1001 ? "the session was paused or destroyed" : `code ${code}`);
+  return disconnected(
+    code === 1006 ? "the connection was lost" : `the service ended the connection: ${said}`,
+  );
+}
+
+function openOnce(
+  transport: Transport,
+  { path, query, signal }: Opening,
+): Promise<WebSocket | VivariumError> {
+  const url = buildUrl(transport.url, { path, query }).replace(/^http/, "ws");
+  const headers = transport.apiKey === undefined ? {} : { authorization: `Bearer ${transport.apiKey}` };
+  const maxPayload = LIMITS.webSocketMessageBytes;
+  const webSocket = new WebSocket(url, { headers, maxPayload, perMessageDeflate: false });
+  return new Promise((resolve, reject) => {
+    const abort = () => {
+      reject(signal?.reason);
+      webSocket.terminate();
+    };
+    signal?.addEventListener("abort", abort, { once: true });
+    webSocket.once("close", () => signal?.removeEventListener("abort", abort));
+    webSocket.once("unexpected-response", (_request, response) => {
+      signal?.removeEventListener("abort", abort);
+      resolve(readRefusal(response));
+    });
+    webSocket.on("error", (cause) => resolve(errorFromNetwork(cause, transport.url)));
+    webSocket.once("open", () => {
+      webSocket.pause();
+      endSilence(webSocket);
+      resolve(webSocket);
+    });
+  });
+}
+
+async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
+  const chunks: Uint8Array[] = [];
+  try {
+    for await (const chunk of message) chunks.push(chunk);
+  } catch {
+    // What came before the connection broke has to do.
+  }
+  const headers = Object.entries(message.headers).map(([name, value]) => [name, String(value)] as const);
+  const body = Buffer.concat(chunks);
+  // Statuses below 200 and above 599 do not come here, but are nothing that a Response can hold.
+  const status = Math.min(Math.max(message.statusCode ?? 500, 200), 599);
+  return await errorFromResponse(
+    new Response(status === 204 || status === 304 ? null : body, {
+      status,
+      headers: new Headers(headers.map(([name, value]) => [name, value])),
+    }),
+  );
+}
+
+/** The service pings; a connection on which nothing comes any more is lost. One that is not read tells nothing. */
+function endSilence(webSocket: WebSocket): void {
+  const timer = setTimeout(() => {
+    if (webSocket.isPaused) timer.refresh();
+    else webSocket.terminate();
+  }, LIMITS.webSocketSilenceMs);
+  for (const event of ["message", "ping", "pong"]) webSocket.on(event, () => timer.refresh());
+  webSocket.once("close", () => clearTimeout(timer));
+}
