@@ -1,7 +1,5 @@
-/** Error codes of contract/node: its own, and what an agent refuses. Body of a refusal: `{code, message}`. */
-import { GUEST_ERRORS } from "../guest/errors.ts";
-
-const OWN_ERRORS = {
+/** What a node refuses by itself; refusals.ts adds what an agent does. Imports nothing. */
+export const OWN_ERRORS = {
   invalid: {
     status: 400,
     meaning: "the request does not fit the contract, or the guest refuses an argument",
@@ -22,10 +20,3 @@ const OWN_ERRORS = {
   agent_unavailable: { status: 503, meaning: "the machine runs but its agent does not answer" },
   internal: { status: 500, meaning: "unexpected failure on the node" },
 } as const;
-
-export const NODE_ERRORS = { ...OWN_ERRORS, ...GUEST_ERRORS };
-export type NodeErrorCode = keyof typeof NODE_ERRORS;
-
-export function isNodeErrorCode(code: string): code is NodeErrorCode {
-  return Object.hasOwn(NODE_ERRORS, code);
-}

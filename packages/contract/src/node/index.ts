@@ -1,3 +1,3 @@
 export * from "./calls.ts";
-export * from "./errors.ts";
 export * from "./opening.ts";
+export * from "./refusals.ts";

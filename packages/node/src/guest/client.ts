@@ -19,7 +19,9 @@ const SPAWN_LIMIT_MS = 60_000;
 const SILENCE_MS = 2_000;
 const PING_LIMIT_MS = 8_000;
 /** Big enough that one round trip of flow control does not bound the throughput of a stream. */
-const WINDOW_BYTES = 1024 * 1024;
+const WINDOW_BYTES = 512 * 1024;
+/** What all streams together may hold unread: a terminal or a log that nobody reads must not hold up the others. */
+const CONNECTION_WINDOW_BYTES = 64 * WINDOW_BYTES;
 
 export interface OpenRequest {
   method: string;
@@ -155,7 +157,7 @@ export class AgentClient {
       peerMaxConcurrentStreams: GUEST_LIMITS.concurrentStreams,
     });
     session.on("error", () => {});
-    session.setLocalWindowSize?.(WINDOW_BYTES * 4);
+    session.setLocalWindowSize?.(CONNECTION_WINDOW_BYTES);
     session.unref();
     return session;
   }
