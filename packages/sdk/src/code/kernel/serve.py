@@ -313,12 +313,15 @@ class Kernel:
     def take_message(self, worker, line):
         try:
             message = json.loads(line)
-            result, end = message.get("result"), message.get("end")
+            result, end, waits = message.get("result"), message.get("end"), message.get("waits")
         except (ValueError, AttributeError):
             return worker.send(signal.SIGKILL)  # The code has written where only its process should.
+        if self.current is not None:
+            self.read_printed(worker)
+        if waits:
+            worker.channel.send(b"{}\n")
         if self.current is None:
             return
-        self.read_printed(worker)
         if result is not None:
             self.current.tell("result", **result)
             self.settle(self.current)

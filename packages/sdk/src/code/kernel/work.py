@@ -3,7 +3,8 @@
     work.py FD
 
 FD is a socket to the kernel. A line that comes in is a cell: {"code", "count"}. Lines that go out are {"result": …},
-any number of them, then {"end": …}. What is printed goes to stdout and stderr, which the kernel reads.
+any number of them, then {"end": …}. What is printed goes to stdout and stderr, which the kernel reads; it answers a
+result that "waits" with {} when it has read what was printed before, so that both keep their order.
 """
 
 import ast
@@ -31,6 +32,7 @@ IS_COROUTINE = 0x80
 class Worker:
     def __init__(self, channel):
         self.channel = channel
+        self.lines = channel.makefile("rb")
         self.sending = threading.Lock()
         self.pid = os.getpid()
         self.is_interruptible = False
@@ -49,9 +51,10 @@ class Worker:
         return main
 
     def serve(self):
-        for line in self.channel.makefile("rb"):
+        for line in self.lines:
             cell = json.loads(line)
-            self.run(cell["code"], cell["count"])
+            if cell:
+                self.run(cell["code"], cell["count"])
 
     def run(self, code, count):
         self.prepare()
@@ -124,13 +127,18 @@ class Worker:
     def show(self, value, is_main=False):
         formats = rich.formats_of(value)
         rich.close_figure(value)
-        self.flush()
-        self.send({"result": {"main": is_main, "formats": formats}})
+        self.send_result(formats, is_main)
 
     def show_figures(self):
         for formats in rich.open_figures():
-            self.flush()
-            self.send({"result": {"main": False, "formats": formats}})
+            self.send_result(formats, is_main=False)
+
+    def send_result(self, formats, is_main):
+        can_wait = os.getpid() == self.pid and threading.current_thread() is threading.main_thread()
+        self.flush()
+        self.send({"result": {"main": is_main, "formats": formats}, "waits": can_wait})
+        if can_wait:
+            self.lines.readline()
 
     def send(self, message):
         if os.getpid() != self.pid:

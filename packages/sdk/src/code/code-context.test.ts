@@ -1,0 +1,426 @@
+/** The real kernel with this host's python3; the guest is a directory (guest.test-support.ts). */
+import { execFileSync } from "node:child_process";
+import { readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { serve } from "../server.test-support.ts";
+import type { Session } from "../session.ts";
+import type { CodeResult } from "./code-result.ts";
+import { startGuest } from "./guest.test-support.ts";
+
+const hasModule = (name: string) => {
+  try {
+    execFileSync("python3", ["-c", `import ${name}`], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+};
+const valueIn = async (session: Session, code: string) => (await session.runCode(code)).results[0]?.data;
+
+/** A process that ended and that nobody has asked about yet does not count. */
+const isRunning = async (pid: number) => {
+  const status = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => ") Z");
+  return !status.includes(") Z");
+};
+
+/** Until the code has said that it runs. */
+function announced(): { onStdout: () => void; isRunning: Promise<void> } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { onStdout: resolve, isRunning: promise };
+}
+
+describe("a run", () => {
+  test("gives the last expression's value, and keeps variables for the next", async () => {
+    const { session } = await startGuest();
+    const first = await session.runCode("import math\nx = 6\n");
+    expect(first).toMatchObject({
+      results: [],
+      stdout: "",
+      stderr: "",
+      execution_count: 1,
+      timed_out: false,
+    });
+    expect(first).not.toHaveProperty("error");
+    const second = await session.runCode("x * 7");
+    expect(second.results).toEqual([{ type: "text/plain", data: "42", value: 0, main: true }]);
+    expect(second.execution_count).toBe(2);
+  });
+
+  test("shows no value after a semicolon, nor None", async () => {
+    const { session } = await startGuest();
+    expect((await session.runCode("7;")).results).toEqual([]);
+    expect((await session.runCode("None")).results).toEqual([]);
+  });
+
+  test("streams what is printed while it runs, each stream by itself", async () => {
+    const { session } = await startGuest();
+    const seen: string[] = [];
+    const { stdout, stderr } = await session.runCode(
+      "import sys, time\nprint('one')\ntime.sleep(.3)\nprint('two')\nprint('wrong', file=sys.stderr)",
+      { onStdout: (text) => void seen.push(text), onStderr: (text) => void seen.push(`! ${text}`) },
+    );
+    expect(seen).toEqual(["one\n", "two\n", "! wrong\n"]);
+    expect([stdout, stderr]).toEqual(["one\ntwo\n", "wrong\n"]);
+  });
+
+  test("ends with the exception that the code did not catch, without our frames", async () => {
+    const { session } = await startGuest();
+    const { error } = await session.runCode("def half(n):\n  return n / 0\nhalf(1)");
+    expect(error).toEqual({
+      name: "ZeroDivisionError",
+      value: "division by zero",
+      traceback: expect.stringMatching(
+        /^Traceback \(most recent call last\):\n {2}File "<cell 1>", line 3, in <module>\n {4}half\(1\)\n {2}File "<cell 1>", line 2, in half\n {4}return n \/ 0\n/,
+      ),
+    });
+    expect((await session.runCode("def (")).error).toMatchObject({
+      name: "SyntaxError",
+      traceback: expect.stringMatching(/^ {2}File "<cell 2>", line 1\n {4}def \(\n/),
+    });
+  });
+
+  test("takes any text as code, and code of some length", async () => {
+    const { session } = await startGuest();
+    expect(await valueIn(session, "'é 😀 \"\\\\'")).toBe("'é 😀 \"\\\\'");
+    const long = `text = """${"ü\n".repeat(40_000)}"""\nlen(text)`;
+    expect(await valueIn(session, long)).toBe("80000");
+    await expect(session.runCode("#".repeat(600_000))).rejects.toMatchObject({ code: "payload_too_large" });
+    await expect(session.runCode("1", { timeoutMs: 0 })).rejects.toMatchObject({ code: "validation" });
+    await expect(session.runCode("1", { timeoutMs: 3_600_000 })).rejects.toMatchObject({
+      code: "validation",
+    });
+  });
+
+  test("awaits at the top level", async () => {
+    const { session } = await startGuest();
+    expect(await valueIn(session, "import asyncio\nawait asyncio.sleep(0, 'slept')")).toBe("'slept'");
+  });
+});
+
+describe("rich results", () => {
+  test("lists and dicts come as JSON as well, what JSON cannot say does not", async () => {
+    const { session } = await startGuest();
+    const { results } = await session.runCode("{'a': [1, None]}");
+    expect(results).toEqual([
+      { type: "text/plain", data: "{'a': [1, None]}", value: 0, main: true },
+      { type: "application/json", data: { a: [1, null] }, value: 0, main: true },
+    ]);
+    expect((await session.runCode("[float('nan')]")).results.map(({ type }) => type)).toEqual(["text/plain"]);
+  });
+
+  test("display shows values on the way, in order with what is printed", async () => {
+    const { session } = await startGuest();
+    const seen: unknown[] = [];
+    const { results } = await session.runCode("print('a')\ndisplay(1, 'b')\nprint('c')\n4", {
+      onStdout: (text) => void seen.push(text),
+      onResult: ({ data }) => void seen.push(data),
+    });
+    expect(seen).toEqual(["a\n", "1", "'b'", "c\n", "4"]);
+    expect(results.map(({ value, main }) => [value, main])).toEqual([
+      [0, false],
+      [1, false],
+      [2, true],
+    ]);
+  });
+
+  test("an object shows itself as it does in notebooks; a format that fails is left out", async () => {
+    const { session } = await startGuest();
+    const { results, error } = await session.runCode(
+      `class Shown:
+  def __repr__(self): return "plain"
+  def _repr_html_(self): return "<b>rich</b>"
+  def _repr_png_(self): return b"\\x89PNG"
+  def _repr_json_(self): raise ValueError("none")
+Shown()`,
+    );
+    expect(error).toBeUndefined();
+    expect(results.map(({ type, data }) => [type, data])).toEqual([
+      ["text/plain", "plain"],
+      ["text/html", "<b>rich</b>"],
+      ["image/png", "iVBORw=="],
+    ]);
+  });
+
+  test.skipIf(!hasModule("pandas"))("a DataFrame is text, HTML and JSON", async () => {
+    const { session } = await startGuest();
+    const { results } = await session.runCode(
+      "import pandas\npandas.DataFrame({'n': [1, 2], 's': ['a', None]})",
+    );
+    const formats = Object.fromEntries(results.map(({ type, data }) => [type, data]));
+    expect(Object.keys(formats)).toEqual(["text/plain", "text/html", "application/json"]);
+    expect(formats["text/html"]).toContain("<table");
+    expect(formats["application/json"]).toEqual({
+      columns: ["n", "s"],
+      index: [0, 1],
+      data: [
+        [1, "a"],
+        [2, null],
+      ],
+    });
+  });
+
+  test.skipIf(!hasModule("matplotlib"))("figures are PNGs, shown once each and closed", async () => {
+    const { session } = await startGuest();
+    const pictures = (results: CodeResult[]) =>
+      results.filter((result) => result.type === "image/png").map(({ data }) => String(data).slice(0, 8));
+    const PNG = "iVBORw0K";
+    const first = await session.runCode(
+      "import matplotlib.pyplot as plt\nplt.plot([1]);\nplt.show()\nplt.figure()\nplt.plot([2]);",
+    );
+    expect(pictures(first.results)).toEqual([PNG, PNG]);
+    expect(first.stderr).toBe("");
+    expect(await valueIn(session, "plt.get_fignums()")).toBe("[]");
+    expect(pictures((await session.runCode("figure, _ = plt.subplots()\nfigure")).results)).toEqual([PNG]);
+  });
+});
+
+describe("a kernel outlives", () => {
+  test.each([
+    ["sys.exit", "import sys\nsys.exit(3)", { name: "SystemExit", value: "3" }],
+    ["a raised KeyboardInterrupt", "raise KeyboardInterrupt", { name: "KeyboardInterrupt" }],
+    ["recursion without end", "def f(): f()\nf()", { name: "RecursionError" }],
+    ["reading from stdin", "input()", { name: "EOFError" }],
+  ])("%s", async (_what, code, error) => {
+    const { session } = await startGuest();
+    await session.runCode("kept = 1");
+    expect((await session.runCode(code)).error).toMatchObject(error);
+    expect(await valueIn(session, "kept")).toBe("1");
+  });
+
+  test("closed and replaced outputs; what children print comes too", async () => {
+    const { session } = await startGuest();
+    await session.runCode("import os, sys\nos.close(1)\nos.close(2)\nsys.stdout.close()");
+    const { stdout, stderr } = await session.runCode("print('still')\nos.system('echo child; echo bad >&2')");
+    expect([stdout, stderr]).toEqual(["still\nchild\n", "bad\n"]);
+  });
+
+  test("code that forks: one of two goes on", async () => {
+    const { session } = await startGuest();
+    const { stdout } = await session.runCode(
+      "import os\npid = os.fork()\nif pid:\n  os.waitpid(pid, 0)\nprint('parent' if pid else 'child')",
+    );
+    expect(stdout).toBe("child\nparent\n");
+    expect(await valueIn(session, "pid > 0")).toBe("True");
+  });
+
+  test("threads that print between runs: the next one shows it", async () => {
+    const { session } = await startGuest();
+    await session.runCode("import threading\nthreading.Timer(.2, lambda: print('late')).start()");
+    await delay(600);
+    expect((await session.runCode("1")).stdout).toBe("late\n");
+  });
+
+  test("megabytes of output: all of it is streamed, the first 4 MiB are kept", async () => {
+    const { session } = await startGuest();
+    let chars = 0;
+    const result = await session.runCode("for _ in range(200): print('x' * 49_999)", {
+      onStdout: (text) => {
+        chars += text.length;
+      },
+    });
+    expect(chars).toBe(10_000_000);
+    expect(result.stdout).toHaveLength(4 * 1024 * 1024);
+    expect(result.truncated).toBe(true);
+  });
+
+  test("a listener that is slow: the code waits for it", async () => {
+    const { session } = await startGuest();
+    const { promise: mayGoOn, resolve: goOn } = Promise.withResolvers<void>();
+    const code = "for n in range(64): print('x' * 1024 * 1024)\nprinted = True";
+    let isDone = false;
+    const run = session.runCode(code, { onStdout: () => mayGoOn }).then(() => {
+      isDone = true;
+    });
+    await delay(1500);
+    expect(isDone).toBe(false);
+    goOn();
+    await run;
+    expect(await valueIn(session, "printed")).toBe("True");
+  });
+});
+
+describe("time and interrupts", () => {
+  test("a timeout interrupts the code, and the kernel keeps what there was", async () => {
+    const { session } = await startGuest();
+    await session.runCode("kept = 1");
+    const late = await session.runCode("print('in')\nwhile True: pass", { timeoutMs: 300 });
+    expect(late).toMatchObject({ timed_out: true, stdout: "in\n", error: { name: "KeyboardInterrupt" } });
+    expect(await valueIn(session, "kept")).toBe("1");
+  });
+
+  test("a command that the code waits for is interrupted as well", async () => {
+    const { session } = await startGuest();
+    const late = await session.runCode("import os\nos.system('sleep 3170')", { timeoutMs: 300 });
+    expect(late.timed_out).toBe(true);
+  });
+
+  test("code that catches every interrupt is killed after the grace", async () => {
+    const { session } = await startGuest();
+    const deaf =
+      "import time\nwhile True:\n  try:\n    while True: time.sleep(1)\n  except BaseException: pass";
+    await expect(session.runCode(deaf, { timeoutMs: 200 })).rejects.toMatchObject({
+      code: "kernel_died",
+      message: expect.stringContaining("did not stop"),
+    });
+    expect(await valueIn(session, "40 + 2")).toBe("42");
+  });
+
+  test("interrupt ends the run with KeyboardInterrupt; without one it does nothing", async () => {
+    const { session } = await startGuest();
+    const context = session.createCodeContext();
+    await context.interrupt();
+    const { onStdout, isRunning } = announced();
+    const run = context.run("print('in')\nimport time\ntime.sleep(60)", { onStdout });
+    await isRunning;
+    await context.interrupt();
+    expect(await run).toMatchObject({ timed_out: false, error: { name: "KeyboardInterrupt" } });
+    await context.interrupt();
+    expect((await context.run("time.time() > 0")).results[0]?.data).toBe("True");
+  });
+
+  test("aborting rejects at once and interrupts the code", async () => {
+    const { session } = await startGuest();
+    const abort = new AbortController();
+    const { onStdout, isRunning } = announced();
+    const code =
+      "print('in')\nimport time\nstopped = False\ntry:\n  time.sleep(60)\nfinally:\n  stopped = True";
+    const run = session.runCode(code, { signal: abort.signal, onStdout });
+    await isRunning;
+    abort.abort();
+    await expect(run).rejects.toMatchObject({ name: "AbortError" });
+    expect(await valueIn(session, "stopped")).toBe("True");
+  });
+
+  test("runs of one context come one after the other", async () => {
+    const { session } = await startGuest();
+    await session.runCode("order = []");
+    const add = (n: number) => session.runCode(`import time\ntime.sleep(.2)\norder.append(${n})`);
+    await Promise.all([add(1), add(2), add(3)]);
+    expect(await valueIn(session, "sorted(order)")).toBe("[1, 2, 3]");
+  });
+});
+
+describe("contexts", () => {
+  test("have variables of their own and run side by side; one of the same name is the same", async () => {
+    const { session, client } = await startGuest();
+    const [a, b] = [session.createCodeContext({ name: "a" }), session.createCodeContext({ name: "b" })];
+    await Promise.all([
+      session.runCode("x = 'a'", { context: a }),
+      session.runCode("x = 'b'", { context: b }),
+    ]);
+    const { onStdout, isRunning } = announced();
+    const busy = a.run("print('in')\nimport time\ntime.sleep(60)", { onStdout });
+    await isRunning;
+    expect((await b.run("x")).results[0]?.data).toBe("'b'");
+    await a.interrupt();
+    await busy;
+    const again = client.session("s1").createCodeContext({ name: "a" });
+    expect((await again.run("x")).results[0]?.data).toBe("'a'");
+  });
+
+  test("begin anew after restart, and a run under way is told", async () => {
+    const { session } = await startGuest();
+    const context = session.createCodeContext();
+    await context.restart();
+    await context.run("x = 1");
+    const { onStdout, isRunning } = announced();
+    const run = context.run("print('in')\nimport time\ntime.sleep(60)", { onStdout });
+    const refused = expect(run).rejects.toMatchObject({
+      code: "kernel_died",
+      message: expect.stringContaining("restarted"),
+    });
+    await isRunning;
+    await context.restart();
+    await refused;
+    const fresh = await context.run("x");
+    expect(fresh).toMatchObject({ execution_count: 1, error: { name: "NameError" } });
+  });
+
+  test("end with close, and begin anew with the next run", async () => {
+    const { session, named } = await startGuest();
+    const context = session.createCodeContext({ name: "short" });
+    await context.close();
+    await context.run("x = 1");
+    await context.close();
+    expect(named.get("code-short")?.child.exitCode).toBe(143);
+    expect((await context.run("x")).error?.name).toBe("NameError");
+  });
+
+  test("cost one request a run once they are there, for a new client too", async () => {
+    const { client, session, requests } = await startGuest();
+    await session.runCode("1");
+    expect(requests).toEqual(["POST exec", "PUT files/batch", "POST processes", "POST exec"]);
+    requests.length = 0;
+    await session.runCode("1");
+    await client.session("s1").runCode("1");
+    expect(requests).toEqual(["POST exec", "POST exec"]);
+  });
+
+  test("are started once by runs that begin at the same time", async () => {
+    const { session } = await startGuest();
+    const runs = await Promise.all([1, 2, 3].map(() => session.runCode("1")));
+    expect(runs.map((run) => run.execution_count).sort()).toEqual([1, 2, 3]);
+  });
+});
+
+describe("a kernel that dies", () => {
+  test("in the middle of a run: the run says so, the next one has a fresh one", async () => {
+    const { session } = await startGuest();
+    await expect(session.runCode("import os\nos._exit(7)")).rejects.toMatchObject({
+      code: "kernel_died",
+      message: expect.stringContaining("exited with 7"),
+    });
+    expect((await session.runCode("1")).execution_count).toBe(1);
+    await expect(session.runCode("import os\nos.kill(os.getpid(), 9)")).rejects.toMatchObject({
+      code: "kernel_died",
+      message: expect.stringContaining("signal 9"),
+    });
+  });
+
+  test("between two runs: the next one says so, since its variables are gone", async () => {
+    const { session } = await startGuest();
+    await session.runCode("import os, threading\nthreading.Timer(.2, lambda: os._exit(9)).start()");
+    await delay(600);
+    await expect(session.runCode("os")).rejects.toMatchObject({ code: "kernel_died" });
+    expect((await session.runCode("1")).execution_count).toBe(1);
+  });
+
+  test.each(["SIGTERM", "SIGKILL"] as const)("with all that belongs to it, by %s", async (signal) => {
+    const { session, named } = await startGuest();
+    const worker = Number(await valueIn(session, "import os\nos.getpid()"));
+    named.get("code-default")?.child.kill(signal);
+    await expect(session.runCode("1")).rejects.toMatchObject({ code: "kernel_died" });
+    expect((await session.runCode("1")).execution_count).toBe(1);
+    expect(await isRunning(worker)).toBe(false);
+  });
+
+  test("cannot be reached for lack of its socket or its programs: the socket costs the variables", async () => {
+    const { session, root } = await startGuest();
+    await session.runCode("kept = 1");
+    await rm(join(root, ".vivarium"), { recursive: true });
+    expect(await valueIn(session, "kept")).toBe("1");
+    await rm(join(root, "sockets"), { recursive: true });
+    await expect(session.runCode("kept")).rejects.toMatchObject({ code: "kernel_died" });
+  });
+});
+
+test("a session without python3 is kernel_failed, and so is one whose kernel talks nonsense", async () => {
+  const answer = (events: string) =>
+    serve((_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.end(events);
+    });
+  const exit = (code: number) =>
+    `event: exit\ndata: {"exit_code":${code},"timed_out":false,"duration_ms":1}\n\n`;
+  const without = await answer(exit(127));
+  await expect(without.session.runCode("1")).rejects.toMatchObject({
+    code: "kernel_failed",
+    message: "there is no python3 in the session",
+  });
+  for (const said of ["garbage\n", "[]\n", '{"event":"stdout","text":7}\n', '{"event":"refused"}\n']) {
+    const strange = await answer(`event: stdout\ndata: ${btoa(said)}\n\n${exit(0)}`);
+    await expect(strange.session.runCode("1")).rejects.toMatchObject({ code: "kernel_failed" });
+  }
+});
