@@ -68,13 +68,17 @@ describe("a run", () => {
   test("ends with the exception that the code did not catch, without our frames", async () => {
     const { session } = await startGuest();
     const { error } = await session.runCode("def half(n):\n  return n / 0\nhalf(1)");
-    expect(error).toEqual({
-      name: "ZeroDivisionError",
-      value: "division by zero",
-      traceback: expect.stringMatching(
-        /^Traceback \(most recent call last\):\n {2}File "<cell 1>", line 3, in <module>\n {4}half\(1\)\n {2}File "<cell 1>", line 2, in half\n {4}return n \/ 0\n/,
-      ),
-    });
+    expect(error).toMatchObject({ name: "ZeroDivisionError", value: "division by zero" });
+    // Versions of Python differ in what they underline.
+    expect(error?.traceback.split("\n").filter((line) => !/^[ ~^]+$/.test(line))).toEqual([
+      "Traceback (most recent call last):",
+      '  File "<cell 1>", line 3, in <module>',
+      "    half(1)",
+      '  File "<cell 1>", line 2, in half',
+      "    return n / 0",
+      "ZeroDivisionError: division by zero",
+      "",
+    ]);
     expect((await session.runCode("def (")).error).toMatchObject({
       name: "SyntaxError",
       traceback: expect.stringMatching(/^ {2}File "<cell 2>", line 1\n {4}def \(\n/),
