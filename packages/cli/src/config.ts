@@ -1,3 +1,4 @@
+import { homedir } from "node:os";
 import path from "node:path";
 import { CliError } from "./cli-error.ts";
 
@@ -18,6 +19,13 @@ export interface CliConfig {
   wantsColour: boolean;
   /** Whether the terminal can be drawn on, as opposed to written to line by line. */
   canDraw: boolean;
+  /** What the human edits files with. */
+  editor: string;
+  /** `TERM` and `COLORTERM` of the human's terminal, for programs that draw on it from inside a session. */
+  term: string | undefined;
+  colorterm: string | undefined;
+  /** Where this human's own state is kept, such as the host keys of sessions. */
+  stateDir: string;
   /** Environment for the processes of the service. */
   childEnv: Record<string, string>;
 }
@@ -33,6 +41,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
     imagesDir: env.VIV_IMAGES_DIR ? path.resolve(env.VIV_IMAGES_DIR) : undefined,
     databaseUrl: env.DATABASE_URL || undefined,
     canDraw: env.TERM !== "dumb",
+    editor: env.VISUAL || env.EDITOR || "vi",
+    term: env.TERM || undefined,
+    colorterm: env.COLORTERM || undefined,
+    stateDir: path.join(
+      env.XDG_STATE_HOME || path.join(env.HOME || homedir(), ".local", "state"),
+      "vivarium",
+    ),
     wantsColour: !env.NO_COLOR && env.TERM !== "dumb",
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };

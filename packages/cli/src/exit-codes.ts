@@ -3,13 +3,17 @@ export const EXIT = {
   ok: 0,
   /** The service refused, could not be reached, or a check failed. */
   failed: 1,
+  /** grep: nothing matched. */
+  noMatch: 1,
   /** Wrong options or arguments. */
   usage: 2,
+  /** grep: the search failed, as opposed to finding nothing. */
+  searchFailed: 2,
   /** Another supervisor already serves this data directory. */
   alreadyRunning: 75,
   /** run, exec: the program was stopped by its timeout. */
   timeout: 124,
-  /** run, exec: viv or the service failed, as opposed to the program. */
+  /** run, exec, shell, ssh: viv or the service failed, as opposed to the program. */
   notRun: 125,
   /** Interrupted with Ctrl-C. */
   interrupted: 130,
@@ -22,8 +26,9 @@ export const EXIT_CODES_HELP = `Exit codes:
   1    the service refused or could not be reached, or a check failed
   2    wrong options or arguments
   75   up: another "viv up" serves this data directory already
-  run and exec exit with the program's own code, or with
-  124  the program was stopped by its timeout
+  grep exits as grep(1): 1 when nothing matches, 2 when it fails
+  run, exec, shell and ssh exit with the program's own code, or with
+  124  the program was stopped by its timeout (run, exec)
   125  viv or the service failed, so that the program did not run to its end
   130  interrupted with Ctrl-C
   141  the reader of the output has gone`;

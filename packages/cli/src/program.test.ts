@@ -204,6 +204,21 @@ test.each([
   ["watch"],
   ["rm"],
   ["doctor"],
+  ["shell"],
+  ["ssh"],
+  ["ssh-config"],
+  ["tunnel"],
+  ["start"],
+  ["ps"],
+  ["logs"],
+  ["kill"],
+  ["cp"],
+  ["cat"],
+  ["edit"],
+  ["find"],
+  ["grep"],
+  ["mkdir"],
+  ["mv"],
 ])("%s --help has examples", async (verb) => {
   const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
   expect(code).toBe(0);

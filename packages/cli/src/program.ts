@@ -1,20 +1,35 @@
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { catCommand } from "./commands/cat.ts";
 import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
+import { cpCommand } from "./commands/cp.ts";
 import { createCommand } from "./commands/create.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { downCommand } from "./commands/down.ts";
+import { editCommand } from "./commands/edit.ts";
 import { execCommand } from "./commands/exec.ts";
+import { findCommand } from "./commands/find.ts";
 import { forkCommand } from "./commands/fork.ts";
 import { getCommand } from "./commands/get.ts";
+import { grepCommand } from "./commands/grep.ts";
+import { killCommand } from "./commands/kill.ts";
+import { logsCommand } from "./commands/logs.ts";
 import { lsCommand } from "./commands/ls.ts";
+import { mkdirCommand } from "./commands/mkdir.ts";
+import { mvCommand } from "./commands/mv.ts";
 import { pauseCommand } from "./commands/pause.ts";
+import { psCommand } from "./commands/ps.ts";
 import { restoreCommand } from "./commands/restore.ts";
 import { resumeCommand } from "./commands/resume.ts";
 import { rmCommand } from "./commands/rm.ts";
 import { runCommand } from "./commands/run.ts";
+import { shellCommand } from "./commands/shell.ts";
+import { sshCommand } from "./commands/ssh.ts";
+import { sshConfigCommand } from "./commands/ssh-config.ts";
+import { startCommand } from "./commands/start.ts";
 import { templateCommand } from "./commands/template/template.ts";
 import { treeCommand } from "./commands/tree.ts";
+import { tunnelCommand } from "./commands/tunnel.ts";
 import { upCommand } from "./commands/up.ts";
 import { watchCommand } from "./commands/watch.ts";
 import { type CliConfig, withOptions } from "./config.ts";
@@ -23,8 +38,32 @@ import { EXIT, EXIT_CODES_HELP } from "./exit-codes.ts";
 import { explainError } from "./print/explain-error.ts";
 import { Interrupted } from "./service/interrupt.ts";
 
+const VERBS = {
+  Service: [upCommand, downCommand, doctorCommand],
+  Sessions: [runCommand, createCommand, lsCommand, getCommand, rmCommand, treeCommand, watchCommand],
+  "Inside a session": [execCommand, shellCommand, sshCommand, sshConfigCommand],
+  Processes: [startCommand, psCommand, logsCommand, killCommand],
+  "Files of a session": [
+    cpCommand,
+    catCommand,
+    editCommand,
+    findCommand,
+    grepCommand,
+    mkdirCommand,
+    mvCommand,
+  ],
+  "Saved state": [
+    pauseCommand,
+    resumeCommand,
+    forkCommand,
+    checkpointCommand,
+    restoreCommand,
+    templateCommand,
+  ],
+} as const;
+
 /** Verbs whose exit code belongs to the program they run: our own failures need another one. */
-const RUNS_A_PROGRAM = ["run", "exec"];
+const RUNS_A_PROGRAM = ["run", "exec", "shell", "ssh"];
 
 const ABOUT = `Run untrusted code, each execution in a virtual machine of its own.
 
@@ -60,26 +99,10 @@ function buildProgram(run: (code: Promise<number>) => Promise<void>, context: Co
     .enablePositionalOptions()
     .showHelpAfterError("(viv --help, or viv VERB --help, shows what is possible)")
     .addHelpText("after", `\n${EXIT_CODES_HELP}`);
-  const verbs = [
-    upCommand,
-    downCommand,
-    runCommand,
-    createCommand,
-    lsCommand,
-    getCommand,
-    execCommand,
-    pauseCommand,
-    resumeCommand,
-    forkCommand,
-    checkpointCommand,
-    restoreCommand,
-    templateCommand,
-    treeCommand,
-    watchCommand,
-    rmCommand,
-    doctorCommand,
-  ];
-  for (const verb of verbs) program.addCommand(verb(run, context));
+  for (const [group, verbs] of Object.entries(VERBS)) {
+    for (const verb of verbs) program.addCommand(verb(run, context).helpGroup(`${group}:`));
+  }
+  program.addCommand(tunnelCommand(run, context), { hidden: true });
   for (const command of withSubcommands(program)) {
     if (command !== program) command.showHelpAfterError("(add --help to see what is possible)");
     command.exitOverride().configureOutput({
@@ -105,5 +128,6 @@ function exitCodeOfFailure(
   if (error instanceof Error && "code" in error && error.code === "EPIPE") return EXIT.brokenPipe;
   terminal.note(explainError(error, config));
   if (error instanceof CliError && error.exitCode !== undefined) return error.exitCode;
+  if (verb === "grep") return EXIT.searchFailed;
   return RUNS_A_PROGRAM.includes(verb) ? EXIT.notRun : EXIT.failed;
 }

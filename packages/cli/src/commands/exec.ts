@@ -1,29 +1,52 @@
+import type { Session } from "@vivarium/sdk";
 import type { Command } from "commander";
+import { withoutSeparator } from "../args/command-words.ts";
 import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { parseDuration } from "../args/values.ts";
+import { CliError } from "../cli-error.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { exitCodeOf, showStream } from "../service/show-stream.ts";
+import { attach } from "../terminal-session/attach.ts";
+import { parseDetachKey } from "../terminal-session/detach-key.ts";
+import { execWithInput } from "../terminal-session/feed-stdin.ts";
+import { guestTerm } from "../terminal-session/guest-term.ts";
 
 interface ExecOptions extends ConnectionOptions {
   cwd?: string;
   timeout?: number;
+  interactive?: boolean;
 }
+
+/** A command that waits for its input may take its time: what the interface allows. */
+const INTERACTIVE_TIMEOUT_MS = 60 * 60_000;
 
 export function execCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("exec", [
     "viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
     "viv exec --timeout 5m 4x7k2m9q0a1b2c3d4e5f6 -- bash -c 'make && make test'",
     "viv exec --json 4x7k2m9q0a1b2c3d4e5f6 uname -r",
+    "tar -c src | viv exec -i 4x7k2m9q0a1b2c3d4e5f6 -- tar -x",
+    "viv exec -i 4x7k2m9q0a1b2c3d4e5f6 -- python3",
   ])
     .summary("run a command in a session")
-    .description("Run a command in a session and exit with its code. Output is passed on as it comes.")
+    .description(
+      `Run a command in a session and exit with its code. Output is passed on as it comes. Its input is empty; with
+--interactive it is ours: byte by byte with its end from a pipe or a file, or keys and screen when both our input and
+our output are a terminal.`,
+    )
     .argument("<session>", "id of the session")
     .argument("<command...>", "program and arguments, run without a shell")
     .option("--cwd <dir>", "working directory (default: /workspace)")
-    .option("--timeout <time>", "stop it after this long, at most 1h (default: 30s)", parseDuration)
+    .option(
+      "--timeout <time>",
+      "stop it after this long, at most 1h (default: 30s, with -i 1h)",
+      parseDuration,
+    )
+    .option("-i, --interactive", "pass our standard input on")
     .option("--json", "wait for the end, then print the result as JSON")
     .passThroughOptions()
     .action((id: string, command: string[], options: ExecOptions) =>
@@ -39,6 +62,8 @@ async function execInSession(
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
   const request = { command, cwd: options.cwd, timeout_ms: options.timeout };
+  if (options.interactive)
+    return execInteractively({ config, terminal }, client.session(id), request, options);
   if (options.json) {
     const result = await client.sessions.exec(id, request);
     terminal.out(JSON.stringify(result));
@@ -50,7 +75,27 @@ async function execInSession(
   });
 }
 
-/** Everything after the id belongs to the command, a separating `--` does not. */
-function withoutSeparator(command: string[]): string[] {
-  return command[0] === "--" ? command.slice(1) : command;
+async function execInteractively(
+  { config, terminal }: Context,
+  session: Session,
+  request: { command: string[]; cwd?: string; timeout_ms?: number },
+  options: ExecOptions,
+): Promise<number> {
+  if (options.json) throw new CliError("-i cannot be combined with --json", { exitCode: EXIT.usage });
+  const { command, cwd, timeout_ms = INTERACTIVE_TIMEOUT_MS } = request;
+  if (!process.stdin.isTTY || !process.stdout.isTTY) {
+    return withInterrupt(async (signal) => {
+      const input = { input: process.stdin, signal };
+      const events = execWithInput(session, { command, cwd, timeout_ms }, input);
+      return exitCodeOf(terminal, await showStream(terminal, events));
+    });
+  }
+  if (options.timeout !== undefined) {
+    throw new CliError("a command on a terminal has no timeout: leave --timeout out", {
+      exitCode: EXIT.usage,
+    });
+  }
+  const detachKey = parseDetachKey("none");
+  const ending = await attach(session, { ...guestTerm(config), cmd: command, cwd, detachKey });
+  return ending.how === "exited" ? ending.code : EXIT.notRun;
 }

@@ -52,3 +52,8 @@ export function plainText(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this removes
   return stripVTControlCharacters(text).replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ");
 }
+
+/** A line that comes from a session: as it is for a program, harmless for a human's terminal. */
+export function showableLine(terminal: { readonly isInteractive: boolean }, text: string): string {
+  return terminal.isInteractive ? plainText(text.replaceAll("\t", "        ")) : text;
+}

@@ -18,19 +18,25 @@ export async function showStream(terminal: Terminal, events: AsyncIterable<ExecE
   throw new Error("the stream of a program ended without its exit");
 }
 
-/** Prints both streams of a buffered answer. */
+/** Both streams of a buffered answer; base64 where one is no UTF-8. */
+interface BothStreams {
+  stdout: string;
+  stderr: string;
+  stdout_encoding?: "base64";
+  stderr_encoding?: "base64";
+}
+
+export async function writeBothStreams(terminal: Terminal, streams: BothStreams): Promise<void> {
+  await terminal.write("stdout", Buffer.from(streams.stdout, streams.stdout_encoding ?? "utf8"));
+  await terminal.write("stderr", Buffer.from(streams.stderr, streams.stderr_encoding ?? "utf8"));
+}
+
+/** Prints both streams of a buffered answer, and whether they are whole. */
 export async function showBuffered(
   terminal: Terminal,
-  result: {
-    stdout: string;
-    stderr: string;
-    stdout_encoding?: "base64";
-    stderr_encoding?: "base64";
-    truncated?: true;
-  },
+  result: BothStreams & { truncated?: true },
 ): Promise<void> {
-  await terminal.write("stdout", Buffer.from(result.stdout, result.stdout_encoding ?? "utf8"));
-  await terminal.write("stderr", Buffer.from(result.stderr, result.stderr_encoding ?? "utf8"));
+  await writeBothStreams(terminal, result);
   if (result.truncated) terminal.note("viv: the output was cut at 4 MiB per stream");
 }
 

@@ -3,7 +3,7 @@ import { type ConnectionOptions, clientCommand } from "../../args/shared-options
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
 import type { Context } from "../../context.ts";
-import { removeEach } from "../remove-each.ts";
+import { doEach } from "../do-each.ts";
 
 export function checkpointRmCommand(
   run: (code: Promise<number>) => Promise<void>,
@@ -25,5 +25,5 @@ async function removeCheckpoints(
   const config = withOptions(context.config, options);
   const client = await connect(config);
   const what = { ids, key: "checkpoint_id", json: options.json };
-  return removeEach({ ...context, config }, what, (id) => client.checkpoints.delete(id));
+  return doEach({ ...context, config }, what, (id) => client.checkpoints.delete(id));
 }

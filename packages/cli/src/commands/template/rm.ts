@@ -3,7 +3,7 @@ import { type ConnectionOptions, clientCommand } from "../../args/shared-options
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
 import type { Context } from "../../context.ts";
-import { removeEach } from "../remove-each.ts";
+import { doEach } from "../do-each.ts";
 
 export function templateRmCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("rm", ["viv template rm with-tools", "viv template rm with-tools@1"])
@@ -24,5 +24,5 @@ async function removeTemplates(
   const config = withOptions(context.config, options);
   const client = await connect(config);
   const what = { ids: names, key: "name", json: options.json };
-  return removeEach({ ...context, config }, what, (name) => client.templates.delete(name));
+  return doEach({ ...context, config }, what, (name) => client.templates.delete(name));
 }

@@ -3,20 +3,20 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { explainError } from "../print/explain-error.ts";
 
-/** Removes one thing after the other, and says of each whether it is gone; `key` names it in the JSON. */
-export async function removeEach(
+/** Does one thing after the other, and says of each whether it is done; `key` names it in the JSON. */
+export async function doEach(
   { config, terminal }: Context,
-  { ids, key, json }: { ids: string[]; key: string; json: boolean | undefined },
-  remove: (id: string) => Promise<void>,
+  { ids, key, json }: { ids: readonly string[]; key: string; json: boolean | undefined },
+  act: (id: string) => Promise<unknown>,
 ): Promise<number> {
   const results: { ok: boolean; [fact: string]: unknown }[] = [];
   for (const id of ids) {
     try {
-      await remove(id);
+      await act(id);
       results.push({ [key]: id, ok: true });
       if (!json) terminal.out(id);
     } catch (error) {
-      // One id that is gone does not keep the others; a service that does not answer keeps them all.
+      // One that is gone does not keep the others; a service that does not answer keeps them all.
       if (!(error instanceof VivariumError) || error.status === 0 || error.status === 401) throw error;
       results.push({ [key]: id, ok: false, error: error.message, code: error.code });
       if (!json) terminal.note(explainError(error, config));

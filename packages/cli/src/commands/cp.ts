@@ -1,0 +1,94 @@
+import type { Client } from "@vivarium/sdk";
+import type { Command } from "commander";
+import { absolutePath, asSessionPath } from "../args/session-path.ts";
+import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { CliError } from "../cli-error.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { type Copied, copy } from "../copy/copy.ts";
+import type { Place } from "../copy/entry.ts";
+import { localPlace } from "../copy/local-place.ts";
+import { noProgress, progressLine } from "../copy/progress.ts";
+import { sessionPlace } from "../copy/session-place.ts";
+import { EXIT } from "../exit-codes.ts";
+import { formatBytes } from "../print/bytes.ts";
+import { formatSeconds } from "../print/time.ts";
+import { withInterrupt } from "../service/interrupt.ts";
+
+interface CpOptions extends ConnectionOptions {
+  recursive?: boolean;
+  quiet?: boolean;
+}
+
+export function cpCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return clientCommand("cp", [
+    "viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:",
+    "viv cp -r src 4x7k2m9q0a1b2c3d4e5f6:project",
+    "viv cp -r 4x7k2m9q0a1b2c3d4e5f6:project/dist/. ./dist",
+  ])
+    .summary("copy files into and out of sessions")
+    .description(
+      `Copy files between this machine and a session, or from one session to another. ID:PATH is a path in a session;
+a local path with a colon in its name begins with ./ here. Into a directory that is there, a copy goes under its own
+name, as with cp; DIR/. is what DIR holds.
+
+Files that the destination has already, byte for byte, are not sent again, so a copy that was interrupted goes on where
+it was when it is repeated. Modes, times and links are kept. No file is ever half there.`,
+    )
+    .argument("<source>", "PATH or ID:PATH")
+    .argument("<destination>", "PATH or ID:PATH")
+    .option("-r, --recursive", "copy directories with everything below them")
+    .option("-q, --quiet", "no progress and no closing line")
+    .option("--json", "print {files, bytes, skipped, problems, duration_ms} as JSON")
+    .action((source: string, destination: string, options: CpOptions) =>
+      run(copyFiles(context, source, destination, options)),
+    );
+}
+
+async function copyFiles(
+  { config, terminal }: Context,
+  source: string,
+  destination: string,
+  options: CpOptions,
+): Promise<number> {
+  if (asSessionPath(source) === undefined && asSessionPath(destination) === undefined) {
+    throw new CliError("one side of a copy is in a session: ID:PATH", {
+      hint: "For instance: viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:   (ids: viv ls)",
+      exitCode: EXIT.usage,
+    });
+  }
+  const client = await connect(withOptions(config, options));
+  const startedAt = performance.now();
+  const isShown = terminal.isInteractive && config.canDraw && !options.quiet && !options.json;
+  const progress = isShown ? progressLine({ terminal, now: () => performance.now() }, source) : noProgress;
+  const copied = await withInterrupt(async (signal) => {
+    const from = sideOf(client, source, signal);
+    const to = sideOf(client, destination, signal);
+    try {
+      return await copy(
+        { source: from.place, target: to.place, progress },
+        { from: from.path, to: to.path, recursive: options.recursive ?? false },
+      );
+    } finally {
+      progress.end();
+    }
+  });
+  for (const problem of copied.problems) terminal.note(`viv: ${problem}`);
+  const durationMs = Math.round(performance.now() - startedAt);
+  if (options.json) terminal.out(JSON.stringify({ ...copied, duration_ms: durationMs }));
+  else if (!options.quiet) terminal.out(renderCopied(copied, durationMs));
+  return copied.problems.length === 0 ? EXIT.ok : EXIT.failed;
+}
+
+function sideOf(client: Client, text: string, signal: AbortSignal): { place: Place; path: string } {
+  const found = asSessionPath(text);
+  if (found === undefined) return { place: localPlace(signal), path: text };
+  return { place: sessionPlace(client.session(found.sessionId), signal), path: absolutePath(found.path) };
+}
+
+function renderCopied({ files, bytes, skipped }: Copied, durationMs: number): string {
+  const count = `${files} ${files === 1 ? "file" : "files"}`;
+  const same = skipped === 0 ? "" : `, ${skipped} unchanged and skipped`;
+  return `${count}, ${formatBytes(bytes)} copied${same} in ${formatSeconds(durationMs)}`;
+}

@@ -1,0 +1,88 @@
+import type { FoundLine } from "@vivarium/sdk";
+import { type Command, InvalidArgumentError } from "commander";
+import { parseSessionOrPath } from "../args/session-path.ts";
+import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { collectList } from "../args/values.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { paintFor } from "../print/paint.ts";
+import { showableLine } from "../print/table.ts";
+import { parseResults } from "./find.ts";
+
+interface GrepOptions extends ConnectionOptions {
+  ignoreCase?: boolean;
+  context?: number;
+  include?: string;
+  excludeDir?: string[];
+  limit?: number;
+}
+
+export function grepCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return clientCommand("grep", [
+    "viv grep TODO 4x7k2m9q0a1b2c3d4e5f6:src",
+    "viv grep -i -C 2 --include '*.ts' --exclude-dir node_modules 'fixme|todo' 4x7k2m9q0a1b2c3d4e5f6",
+  ])
+    .summary("search the files of a session")
+    .description(
+      `Print the lines that match a regular expression (RE2 syntax) as PATH:LINE:TEXT. At most 10,000 files and 256 MiB
+are read. Exits with 1 when no line matches and with 2 when the search fails, as grep(1) does.`,
+    )
+    .argument("<pattern>", "regular expression")
+    .argument("<id[:path]>", "where to look (without a path: /workspace)")
+    .option("-i, --ignore-case", "take upper and lower case for the same")
+    .option("-C, --context <lines>", "show up to 10 lines around each match", parseContext)
+    .option("--include <glob>", "only files of these names")
+    .option("--exclude-dir <names>", "leave out directories of these names; repeatable", collectList)
+    .option("--limit <n>", "at most this many matching files, up to 10000 (default: 1000)", parseResults)
+    .option("--json", "print the answer as JSON: {matches, files_searched, truncated, path, duration_ms}")
+    .action((pattern: string, where: string, options: GrepOptions) =>
+      run(searchFiles(context, pattern, where, options)),
+    );
+}
+
+function parseContext(text: string): number {
+  if (!/^(\d|10)$/.test(text)) throw new InvalidArgumentError("Expected a whole number from 0 to 10.");
+  return Number(text);
+}
+
+async function searchFiles(
+  context: Context,
+  pattern: string,
+  where: string,
+  options: GrepOptions,
+): Promise<number> {
+  const { config, terminal } = context;
+  const client = await connect(withOptions(config, options));
+  const { sessionId, path } = parseSessionOrPath(where);
+  const found = await client.session(sessionId).files.grep(pattern, {
+    path,
+    caseSensitive: !options.ignoreCase,
+    contextLines: options.context,
+    filePattern: options.include,
+    excludeDirs: options.excludeDir,
+    maxResults: options.limit,
+  });
+  if (options.json) terminal.out(JSON.stringify(found));
+  else for (const line of renderMatches(context, found.matches)) terminal.out(line);
+  if (found.truncated && !options.json)
+    terminal.note("viv: there is more; ask for less at once, or for more with --limit");
+  return found.matches.length > 0 ? EXIT.ok : EXIT.noMatch;
+}
+
+/** As grep(1) shows them: `:` after the numbers of matches, `-` after those around, `--` between distant ones. */
+function* renderMatches(context: Context, matches: readonly FoundLine[]): Generator<string> {
+  const paint = paintFor(context);
+  const show = (path: string, line: number, sign: string, text: string) =>
+    `${paint("magenta", showableLine(context.terminal, path))}${sign}${paint("green", String(line))}${sign}${showableLine(context.terminal, text)}`;
+  let isFirst = true;
+  for (const { path, line_number, line, before = [], after = [] } of matches) {
+    const hasContext = before.length + after.length > 0;
+    if (hasContext && !isFirst) yield "--";
+    isFirst = false;
+    for (const [i, text] of before.entries()) yield show(path, line_number - before.length + i, "-", text);
+    yield show(path, line_number, ":", line);
+    for (const [i, text] of after.entries()) yield show(path, line_number + 1 + i, "-", text);
+  }
+}

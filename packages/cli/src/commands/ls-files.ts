@@ -1,0 +1,34 @@
+import { absolutePath, parseSessionPath } from "../args/session-path.ts";
+import type { ConnectionOptions } from "../args/shared-options.ts";
+import { CliError } from "../cli-error.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { scanGuest } from "../guest/scan.ts";
+import { renderEntries } from "../print/entries.ts";
+import { showableLine } from "../print/table.ts";
+
+/** `viv ls ID:PATH` */
+export async function listFiles(
+  { config, terminal }: Context,
+  where: string,
+  options: ConnectionOptions & { long?: boolean },
+): Promise<number> {
+  const { sessionId, path } = parseSessionPath(where);
+  const session = (await connect(withOptions(config, options))).session(sessionId);
+  if (options.long) {
+    const tree = await scanGuest(session, absolutePath(path), { depth: 1 });
+    if (tree === undefined) throw new CliError(`${where}: no such file or directory`);
+    if (options.json) {
+      const entries = [...tree].filter(([name]) => name !== "" || tree.size === 1);
+      terminal.out(JSON.stringify({ entries: entries.map(([name, entry]) => ({ name, ...entry })) }));
+    } else if (tree.size > 0) terminal.out(renderEntries(tree, path));
+    return EXIT.ok;
+  }
+  const { entries, truncated } = await session.files.list(path);
+  if (options.json) terminal.out(JSON.stringify({ entries, truncated }));
+  else for (const name of entries) terminal.out(showableLine(terminal, name));
+  if (truncated) terminal.note("viv: only the first 100,000 names");
+  return EXIT.ok;
+}

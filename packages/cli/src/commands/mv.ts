@@ -1,0 +1,48 @@
+import type { Command } from "commander";
+import { absolutePath, parseSessionPath } from "../args/session-path.ts";
+import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { CliError } from "../cli-error.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { destinationOf } from "../copy/destination.ts";
+import { EXIT } from "../exit-codes.ts";
+import { toServicePath } from "../guest/names.ts";
+import { scanGuest } from "../guest/scan.ts";
+
+export function mvCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return clientCommand("mv", ["viv mv 4x7k2m9q0a1b2c3d4e5f6:draft.md 4x7k2m9q0a1b2c3d4e5f6:final/report.md"])
+    .summary("move or rename files of a session")
+    .description(
+      `Move a file or directory within one session: into a directory that is there, else under the new name itself.
+Parents are made; a file of that name is replaced.`,
+    )
+    .argument("<source>", "ID:PATH")
+    .argument("<destination>", "ID:PATH of the same session")
+    .action((source: string, destination: string, options: ConnectionOptions) =>
+      run(moveFile(context, source, destination, options)),
+    );
+}
+
+async function moveFile(
+  { config }: Context,
+  source: string,
+  destination: string,
+  options: ConnectionOptions,
+): Promise<number> {
+  const [from, to] = [parseSessionPath(source), parseSessionPath(destination)];
+  if (from.sessionId !== to.sessionId) {
+    throw new CliError("mv stays within one session", {
+      hint: "From one session to another: viv cp, then viv rm",
+      exitCode: EXIT.usage,
+    });
+  }
+  const session = (await connect(withOptions(config, options))).session(from.sessionId);
+  const place = {
+    scan: (path: string, how = {}) => scanGuest(session, path, how),
+    nameOf: (path: string) => `${session.id}:${path}`,
+  };
+  const target = await destinationOf(place, { from: absolutePath(from.path), to: absolutePath(to.path) });
+  await session.files.rename(toServicePath(from.path), toServicePath(target));
+  return EXIT.ok;
+}

@@ -1,0 +1,126 @@
+/** One copy from one side to the other. */
+import { VivariumError } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+import { EXIT } from "../exit-codes.ts";
+import { destinationOf } from "./destination.ts";
+import type { FileToPut, Place } from "./entry.ts";
+import { inParallel } from "./in-parallel.ts";
+import { planCopy } from "./plan.ts";
+import { meter, type Progress } from "./progress.ts";
+
+const FILES_AT_ONCE = 6;
+/** Smaller files are sent many at once, where the target takes them so. */
+const SMALL_BYTES = 128 * 1024;
+const BATCH_FILES = 64;
+const BATCH_BYTES = 4 * 1024 * 1024;
+
+export interface Copied {
+  files: number;
+  bytes: number;
+  /** Files that were there already, byte for byte. */
+  skipped: number;
+  /** One line each, of what could not be copied or not be set. */
+  problems: string[];
+}
+
+export async function copy(
+  { source, target, progress }: { source: Place; target: Place; progress: Progress },
+  { from, to, recursive }: { from: string; to: string; recursive: boolean },
+): Promise<Copied> {
+  const tree = await source.scan(from, recursive ? {} : { depth: 0 });
+  const root = tree?.get("");
+  if (tree === undefined || root === undefined)
+    throw new CliError(`${source.nameOf(from)}: no such file or directory`, { exitCode: EXIT.failed });
+  if (root.kind === "directory" && !recursive)
+    throw new CliError(`${source.nameOf(from)} is a directory; add -r to copy it`, { exitCode: EXIT.usage });
+  const destination = await destinationOf(target, { from, to });
+  const there = (await target.scan(destination)) ?? new Map();
+  const plan = await planCopy(
+    { place: source, root: from, tree },
+    { place: target, root: destination, tree: there },
+  );
+  progress.expect(
+    plan.files.reduce((sum, { entry }) => sum + entry.bytes, 0),
+    plan.files.length,
+  );
+  await target.makeDirectories(plan.directories.filter((path) => !isDirectory(path)));
+  const toPut = plan.files.map(({ from: file, to: path, entry }) => ({
+    path,
+    bytes: entry.bytes,
+    content: meter(source.read(file), entry.bytes, progress),
+  }));
+  const failed = await putAll(target, toPut, progress);
+  const finishing = plan.finishing.filter(([path]) => !failed.has(path));
+  const unfinished = await target.finish(finishing);
+  const sent = toPut.filter(({ path }) => !failed.has(path));
+  return {
+    files: sent.length,
+    bytes: sent.reduce((sum, { bytes }) => sum + bytes, 0),
+    skipped: plan.equal,
+    problems: [
+      ...plan.leftOut.map(
+        (name) => `${name} was left out: it is no file, directory or link, or its name is no UTF-8`,
+      ),
+      ...[...failed].map(([path, problem]) => `${target.nameOf(path)}: ${problem}`),
+      ...unfinished,
+    ],
+  };
+  function isDirectory(path: string): boolean {
+    const relative = path.slice(destination.length).replace(/^\//, "");
+    return relative !== "" && there.get(relative)?.kind === "directory";
+  }
+}
+
+/** What failed, by path: one file that cannot be copied does not keep the others. */
+async function putAll(
+  target: Place,
+  files: readonly FileToPut[],
+  progress: Progress,
+): Promise<Map<string, string>> {
+  const failed = new Map<string, string>();
+  const isSmall = ({ bytes }: FileToPut) => target.putMany !== undefined && bytes <= SMALL_BYTES;
+  const batches = [
+    ...inBatches(files.filter(isSmall)),
+    ...files.filter((file) => !isSmall(file)).map((file) => [file]),
+  ];
+  await inParallel(batches, FILES_AT_ONCE, async (batch) => {
+    const [only] = batch;
+    if (target.putMany !== undefined && batch.length > 1) {
+      for (const [path, problem] of await target.putMany(batch)) failed.set(path, problem);
+    } else if (only !== undefined) {
+      const problem = await target.put(only).then(() => undefined, ofThisFileAlone);
+      if (problem !== undefined) failed.set(only.path, problem);
+    }
+    const uncounted = batch.filter(({ content }) => "file" in content);
+    progress.moved(uncounted.reduce((sum, { bytes }) => sum + bytes, 0));
+    progress.finished(batch.length);
+  });
+  return failed;
+}
+
+function* inBatches(files: readonly FileToPut[]): Generator<FileToPut[]> {
+  let batch: FileToPut[] = [];
+  let bytes = 0;
+  for (const file of files) {
+    if (batch.length === BATCH_FILES || bytes + file.bytes > BATCH_BYTES) {
+      yield batch;
+      batch = [];
+      bytes = 0;
+    }
+    batch.push(file);
+    bytes += file.bytes;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+/** In words when other files may fare better; thrown on when not. */
+function ofThisFileAlone(error: unknown): string {
+  const isRefusal =
+    error instanceof VivariumError && ["validation", "not_found", "payload_too_large"].includes(error.code);
+  const isUnreadable =
+    error instanceof Error &&
+    "code" in error &&
+    ["EACCES", "EPERM", "ENOENT", "EISDIR"].includes(String(error.code));
+  if (isRefusal || isUnreadable) return error.message;
+  throw error;
+}

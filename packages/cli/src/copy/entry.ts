@@ -1,0 +1,67 @@
+import { readFile } from "node:fs/promises";
+
+/** One file, directory or link of a tree that is copied. */
+export interface Entry {
+  kind: "file" | "directory" | "link" | "other";
+  bytes: number;
+  /** Permission bits. */
+  mode: number;
+  /** Whole seconds since 1970. */
+  modifiedAt: number;
+  /** Where a link leads. */
+  target?: string;
+}
+
+/** By path relative to the root of the tree; the root itself is "". Parents come before what is in them. */
+export type Tree = Map<string, Entry>;
+
+/** Content as it is handed over: a file of this machine can be read again, a stream once. */
+export type Content = { file: string } | AsyncIterable<Uint8Array>;
+
+/** A file that is to be written. */
+export interface FileToPut {
+  path: string;
+  bytes: number;
+  content: Content;
+}
+
+/** One side of a copy. Paths are those of the side. */
+export interface Place {
+  /** How a human would name a path of it. */
+  nameOf(path: string): string;
+  /** Everything at and below a path, the path alone with `depth` 0; undefined when nothing is there. */
+  scan(path: string, options?: { depth?: number }): Promise<Tree | undefined>;
+  /** SHA-256 in hex, by path; files that cannot be read are left out. */
+  hash(paths: readonly string[]): Promise<Map<string, string>>;
+  read(path: string): Content;
+  /** Writes a file whole or not at all, with its parents. */
+  put(file: FileToPut): Promise<void>;
+  /** Writes small files in one go where the side can; what failed, by path. */
+  putMany?(files: readonly FileToPut[]): Promise<Map<string, string>>;
+  makeDirectories(paths: readonly string[]): Promise<void>;
+  /** Makes links, then sets modes and times; what could not be done. */
+  finish(entries: readonly (readonly [path: string, entry: Entry])[]): Promise<string[]>;
+}
+
+export function join(root: string, relative: string): string {
+  if (relative === "") return root;
+  return root.endsWith("/") ? `${root}${relative}` : `${root}/${relative}`;
+}
+
+/** The last name of a path; `.`, `..` and the root have none. */
+export function baseName(path: string): string | undefined {
+  const name = path.replace(/\/+$/, "").split("/").at(-1) ?? "";
+  return ["", ".", ".."].includes(name) ? undefined : name;
+}
+
+/** The directory that holds an entry of a tree; that of the first level is the root, "". */
+export function parentOf(relative: string): string {
+  return relative.slice(0, Math.max(relative.lastIndexOf("/"), 0));
+}
+
+export async function readAll(content: Content): Promise<Uint8Array> {
+  if ("file" in content) return await readFile(content.file);
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of content) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}

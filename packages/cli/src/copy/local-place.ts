@@ -1,0 +1,82 @@
+/** This machine as one side of a copy. */
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { chmod, lstat, mkdir, rename, rm, symlink, utimes } from "node:fs/promises";
+import { CliError } from "../cli-error.ts";
+import type { Entry, Place } from "./entry.ts";
+import { inParallel } from "./in-parallel.ts";
+import { saveLocally, unfinishedName } from "./save-locally.ts";
+import { scanLocal } from "./scan-local.ts";
+
+const HASHES_AT_ONCE = 4;
+
+export function localPlace(signal: AbortSignal): Place {
+  return {
+    nameOf: (file) => file,
+    scan: scanLocal,
+    hash: (paths) => hashLocal(paths, signal),
+    read: (file) => ({ file }),
+    put: ({ path: file, content }) => saveLocally(file, content),
+    makeDirectories: async (paths) => {
+      for (const each of paths) await makeDirectory(each);
+    },
+    finish: finishLocal,
+  };
+}
+
+async function hashLocal(paths: readonly string[], signal: AbortSignal): Promise<Map<string, string>> {
+  const hashes = new Map<string, string>();
+  await inParallel(paths, HASHES_AT_ONCE, async (file) => {
+    const hash = createHash("sha256");
+    try {
+      for await (const chunk of createReadStream(file, { signal })) hash.update(chunk);
+      hashes.set(file, hash.digest("hex"));
+    } catch {
+      // Then it is copied, which says what is wrong with it.
+      signal.throwIfAborted();
+    }
+  });
+  return hashes;
+}
+
+/**
+ * A link where a directory is to be is not followed: an earlier copy may have made it by the word of the session, and
+ * it would lead the files of this one to wherever the session likes.
+ */
+async function makeDirectory(directory: string): Promise<void> {
+  const found = await lstat(directory).catch(() => undefined);
+  if (found?.isDirectory()) return;
+  if (found !== undefined)
+    throw new CliError(`${directory} is to be a directory, and is something else here; remove it first`);
+  await mkdir(directory, { recursive: true });
+}
+
+/** Rights beyond what the umask gives to new files are not taken from a session. */
+async function finishLocal(entries: readonly (readonly [path: string, entry: Entry])[]): Promise<string[]> {
+  const complaints: string[] = [];
+  // What is deepest comes first: a directory that loses its rights takes those below it along.
+  for (const [file, entry] of entries.toReversed()) {
+    try {
+      if (entry.kind === "link") await makeLink(file, entry.target ?? "");
+      else {
+        await chmod(file, entry.mode & ~process.umask());
+        if (entry.kind === "file") await utimes(file, new Date(), new Date(entry.modifiedAt * 1000));
+      }
+    } catch (error) {
+      complaints.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  return complaints;
+}
+
+/** In place of an old link or file, in one step. */
+async function makeLink(file: string, target: string): Promise<void> {
+  const unfinished = unfinishedName(file);
+  await symlink(target, unfinished);
+  try {
+    await rename(unfinished, file);
+  } catch (error) {
+    await rm(unfinished, { force: true });
+    throw error;
+  }
+}

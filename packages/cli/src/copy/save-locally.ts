@@ -1,0 +1,27 @@
+import { randomUUID } from "node:crypto";
+import { mkdir, open, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import { CliError } from "../cli-error.ts";
+import type { Content } from "./entry.ts";
+
+/** Beside the file, so that renaming it there is one step. */
+export function unfinishedName(file: string): string {
+  return path.join(path.dirname(file), `.viv-${randomUUID()}.part`);
+}
+
+/** Writes a file of this machine whole or not at all. An old one stays until the new one is complete. */
+export async function saveLocally(file: string, content: Content): Promise<void> {
+  if ("file" in content) throw new CliError("both sides are on this machine; copy with cp");
+  await mkdir(path.dirname(file), { recursive: true });
+  const unfinished = unfinishedName(file);
+  const handle = await open(unfinished, "wx");
+  try {
+    for await (const chunk of content) await handle.writeFile(chunk);
+    await handle.close();
+    await rename(unfinished, file);
+  } catch (error) {
+    await handle.close().catch(() => {});
+    await rm(unfinished, { force: true });
+    throw error;
+  }
+}

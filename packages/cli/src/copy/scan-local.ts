@@ -1,0 +1,52 @@
+import type { Stats } from "node:fs";
+import { lstat, readdir, readlink, stat } from "node:fs/promises";
+import { type Entry, join, type Tree } from "./entry.ts";
+
+/** What a name that is no UTF-8 is read as; such a file cannot be named again. */
+const UNREADABLE = "\ufffd";
+
+/** Everything at and below a path of this machine; a link at its root is followed, others are links. */
+export async function scanLocal(
+  root: string,
+  { depth = Number.POSITIVE_INFINITY }: { depth?: number } = {},
+): Promise<Tree | undefined> {
+  const found = (await statIfAny(root, stat)) ?? (await statIfAny(root, lstat));
+  if (found === undefined) return undefined;
+  const tree: Tree = new Map([["", await toEntry(root, found)]]);
+  if (found.isDirectory() && depth > 0) await scanBelow(root, "", depth, tree);
+  return tree;
+}
+
+async function scanBelow(root: string, relative: string, depth: number, tree: Tree): Promise<void> {
+  for (const name of (await readdir(join(root, relative))).toSorted()) {
+    const path = relative === "" ? name : `${relative}/${name}`;
+    const found = await statIfAny(join(root, path), lstat);
+    if (found === undefined && !name.includes(UNREADABLE)) continue;
+    const entry = found === undefined ? UNNAMEABLE : await toEntry(join(root, path), found);
+    tree.set(path, entry);
+    if (entry.kind === "directory" && depth > 1) await scanBelow(root, path, depth - 1, tree);
+  }
+}
+
+const UNNAMEABLE: Entry = { kind: "other", bytes: 0, mode: 0, modifiedAt: 0 };
+
+async function toEntry(path: string, stats: Stats): Promise<Entry> {
+  const facts = {
+    bytes: stats.size,
+    mode: stats.mode & 0o777,
+    modifiedAt: Math.floor(stats.mtimeMs / 1000),
+  };
+  if (stats.isSymbolicLink()) return { ...facts, kind: "link", target: await readlink(path) };
+  if (stats.isDirectory()) return { ...facts, kind: "directory" };
+  return { ...facts, kind: stats.isFile() ? "file" : "other" };
+}
+
+async function statIfAny(path: string, look: (path: string) => Promise<Stats>): Promise<Stats | undefined> {
+  try {
+    return await look(path);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && ["ENOENT", "ENOTDIR"].includes(String(error.code)))
+      return undefined;
+    throw error;
+  }
+}

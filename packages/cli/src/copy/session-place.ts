@@ -1,0 +1,80 @@
+/** A session as one side of a copy: bytes go through its files, what those do not tell through commands. */
+import type { Session } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+import { hashInGuest } from "../guest/hash.ts";
+import { toServicePath } from "../guest/names.ts";
+import { inPortions } from "../guest/portions.ts";
+import { quote, runLines } from "../guest/run-in-guest.ts";
+import { scanGuest } from "../guest/scan.ts";
+import { type Entry, type FileToPut, type Place, readAll } from "./entry.ts";
+
+/** What the service gives to files and directories that it makes. */
+const NEW_FILE_MODE = 0o644;
+const NEW_DIRECTORY_MODE = 0o755;
+
+/** Paths are absolute. */
+export function sessionPlace(session: Session, signal: AbortSignal): Place {
+  const { files } = session;
+  return {
+    nameOf: (path) => `${session.id}:${path}`,
+    scan: (path, options) => scanGuest(session, path, { ...options, signal }),
+    hash: (paths) => hashInGuest(session, paths, signal),
+    read: (path) => files.readStream(toServicePath(path), { signal }),
+    put: async ({ path, content }) => {
+      await files.upload(toServicePath(path), content, { signal });
+    },
+    putMany: (toPut) => putMany(session, toPut, signal),
+    makeDirectories: async (paths) => {
+      const lines = inLines(paths, (names) => `mkdir -p -- ${names}`);
+      const [complaint] = await runLines(session, lines, signal);
+      if (complaint !== undefined) throw new CliError(`cannot make directories in the session: ${complaint}`);
+    },
+    finish: (entries) => runLines(session, finishingLines(entries), signal),
+  };
+}
+
+async function putMany(
+  { files }: Session,
+  toPut: readonly FileToPut[],
+  signal: AbortSignal,
+): Promise<Map<string, string>> {
+  const batch = await Promise.all(
+    toPut.map(async ({ path, content }) => ({ path: toServicePath(path), content: await readAll(content) })),
+  );
+  const { results } = await files.writeBatch(batch, { signal });
+  const failures = new Map<string, string>();
+  for (const [i, { ok, error }] of results.entries()) {
+    if (!ok) failures.set(toPut[i]?.path ?? "", error ?? "was not written");
+  }
+  return failures;
+}
+
+/** Few programs for many files: those of one mode, or of one time, share a line. */
+export function finishingLines(entries: readonly (readonly [path: string, entry: Entry])[]): string[] {
+  const links = entries.filter(([, entry]) => entry.kind === "link");
+  const files = entries.filter(([, entry]) => entry.kind === "file");
+  const changedModes = entries.filter(
+    ([, { kind, mode }]) =>
+      (kind === "file" && mode !== NEW_FILE_MODE) || (kind === "directory" && mode !== NEW_DIRECTORY_MODE),
+  );
+  const byTime = Map.groupBy(files, ([, entry]) => entry.modifiedAt);
+  // What is deepest comes first: a directory that loses its rights takes those below it along.
+  const byMode = Map.groupBy(changedModes.toReversed(), ([, entry]) => entry.mode);
+  return [
+    ...links.map(([path, { target = "" }]) => `ln -sfT -- ${quote(target)} ${quote(path)}`),
+    ...[...byTime].flatMap(([at, group]) =>
+      inLines(pathsOf(group), (names) => `touch -c -d @${at} -- ${names}`),
+    ),
+    ...[...byMode].flatMap(([mode, group]) =>
+      inLines(pathsOf(group), (names) => `chmod ${mode.toString(8)} -- ${names}`),
+    ),
+  ];
+}
+
+function pathsOf(entries: readonly (readonly [path: string, entry: Entry])[]): string[] {
+  return entries.map(([path]) => path);
+}
+
+function inLines(paths: readonly string[], line: (names: string) => string): string[] {
+  return [...inPortions(paths)].map((portion) => line(portion.map(quote).join(" ")));
+}

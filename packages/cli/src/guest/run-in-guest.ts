@@ -1,0 +1,57 @@
+import type { Session } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+
+/** Enough for a walk through a large tree. */
+const TIMEOUT_MS = 10 * 60_000;
+/** One argument of a program may be 128 KiB on Linux. */
+const SCRIPT_BYTES = 96 * 1024;
+
+/** Runs a shell script in the session and returns all of its output, without a cap. */
+export async function runInGuest(
+  session: Session,
+  script: string,
+  { args = [], signal }: { args?: string[]; signal?: AbortSignal } = {},
+): Promise<{ exitCode: number; stdout: Buffer; stderr: string }> {
+  const command = ["sh", "-c", script, "sh", ...args];
+  const chunks = { stdout: [] as Uint8Array[], stderr: [] as Uint8Array[] };
+  for await (const event of session.execStream({ command, timeout_ms: TIMEOUT_MS }, { signal })) {
+    if (event.type !== "exit") chunks[event.type].push(event.data);
+    else if (event.data.timed_out) throw new CliError("the session took longer than 10 minutes to answer");
+    else {
+      const stderr = Buffer.concat(chunks.stderr).toString().trim();
+      return { exitCode: event.data.exit_code, stdout: Buffer.concat(chunks.stdout), stderr };
+    }
+  }
+  throw new Error("the stream of a program ended without its exit");
+}
+
+/** Runs lines of shell, as many at once as fit; what they complain about is the result. */
+export async function runLines(
+  session: Session,
+  lines: readonly string[],
+  signal?: AbortSignal,
+): Promise<string[]> {
+  const complaints: string[] = [];
+  let script: string[] = [];
+  let bytes = 0;
+  const flush = async () => {
+    if (script.length === 0) return;
+    const { stderr } = await runInGuest(session, script.join("\n"), { signal });
+    if (stderr !== "") complaints.push(...stderr.split("\n"));
+    script = [];
+    bytes = 0;
+  };
+  for (const line of lines) {
+    const size = Buffer.byteLength(line) + 1;
+    if (bytes + size > SCRIPT_BYTES) await flush();
+    script.push(line);
+    bytes += size;
+  }
+  await flush();
+  return complaints;
+}
+
+/** One word of shell, whatever is in it. */
+export function quote(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

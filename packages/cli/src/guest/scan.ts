@@ -1,0 +1,81 @@
+import type { Session } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+import { type Entry, parentOf, type Tree } from "../copy/entry.ts";
+import { runInGuest } from "./run-in-guest.ts";
+
+/**
+ * Prints type and mode, size, time, path and target of everything at and below $1, down to depth $2, each ended by NUL.
+ * GNU find tells it all in one walk; with another find, each file is asked for on its own.
+ */
+const SCRIPT = `
+[ -e "$1" ] || [ -L "$1" ] || exit 44
+if find "$1" -prune -printf '' 2>/dev/null; then
+  exec find -H "$1" -maxdepth "$2" -printf '%y%m\\0%s\\0%T@\\0%P\\0%l\\0'
+fi
+exec find -H "$1" -maxdepth "$2" -exec sh -c 'for f; do
+  t=o; [ -f "$f" ] && t=f; [ -d "$f" ] && t=d; [ -L "$f" ] && [ "$f" != "$0" ] && t=l
+  follow=; [ "$f" = "$0" ] && follow=-L
+  p=\${f#"$0"}
+  printf "%s%s\\0%s\\0%s\\0" "$t" $(stat $follow -c "%a %s %Y" "$f")
+  printf "%s\\0%s\\0" "\${p#/}" "$(readlink "$f")"
+done' "$1" {} +`;
+const NOTHING_THERE = 44;
+const EVERYTHING = 1_000_000;
+const FIELDS = 5;
+const KINDS: Readonly<Record<string, Entry["kind"]>> = { f: "file", d: "directory", l: "link" };
+/** What was there when its directory was read, and has gone since. */
+const VANISHED = /: No such file or directory$/;
+
+/** Everything at and below an absolute path of a session; undefined when nothing is there. */
+export async function scanGuest(
+  session: Session,
+  path: string,
+  { depth = EVERYTHING, signal }: { depth?: number; signal?: AbortSignal } = {},
+): Promise<Tree | undefined> {
+  const root = path.replace(/(?<=.)\/+$/, "");
+  const { exitCode, stdout, stderr } = await runInGuest(session, SCRIPT, {
+    args: [root, `${depth}`],
+    signal,
+  });
+  if (exitCode === NOTHING_THERE) return undefined;
+  const complaint = stderr.split("\n").find((line) => line !== "" && !VANISHED.test(line));
+  if (complaint !== undefined) throw new CliError(`cannot read all of ${path} in the session: ${complaint}`);
+  return readTree(stdout);
+}
+
+/** The session's word is not trusted: whatever it says, every path is below the root and in a directory of the tree. */
+export function readTree(output: Buffer): Tree {
+  const tree: Tree = new Map();
+  const fields = splitAtNul(output);
+  for (let i = 0; i + FIELDS <= fields.length; i += FIELDS) {
+    const [type = "", size, time, name, target] = fields.slice(i, i + FIELDS).map(String);
+    const bytes = fields[i + 3] as Buffer;
+    const path = name ?? "";
+    if (!isBelow(tree, path)) throw new CliError(`the session lists a file that is not its own: ${path}`);
+    const isText = Buffer.from(path).equals(bytes);
+    tree.set(path, {
+      kind: (isText ? KINDS[type.charAt(0)] : undefined) ?? "other",
+      bytes: Number(size),
+      mode: Number.parseInt(type.slice(1), 8) & 0o777,
+      modifiedAt: Math.floor(Number(time)),
+      ...(target === "" ? {} : { target }),
+    });
+  }
+  return tree;
+}
+
+function isBelow(tree: Tree, path: string): boolean {
+  if (path === "") return tree.size === 0;
+  if (path.split("/").some((part) => ["", ".", ".."].includes(part))) return false;
+  return tree.get(parentOf(path))?.kind === "directory";
+}
+
+function splitAtNul(output: Buffer): Buffer[] {
+  const fields: Buffer[] = [];
+  let start = 0;
+  for (let end = output.indexOf(0); end !== -1; end = output.indexOf(0, start)) {
+    fields.push(output.subarray(start, end));
+    start = end + 1;
+  }
+  return fields;
+}

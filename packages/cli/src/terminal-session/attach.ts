@@ -1,0 +1,100 @@
+/** A terminal of a session on the terminal of the human. */
+import { setTimeout as wait } from "node:timers/promises";
+import { type Session, type Terminal, type TerminalOptions, VivariumError } from "@vivarium/sdk";
+import { withInterrupt } from "../service/interrupt.ts";
+import { withoutAnswers } from "./answers.ts";
+import { beforeDetach, type DetachKey } from "./detach-key.ts";
+import { type OwnTerminal, takeTerminal } from "./own-terminal.ts";
+
+export type Ending = { how: "exited"; code: number } | { how: "left" };
+
+export interface Attachment extends Omit<TerminalOptions, "rows" | "cols" | "signal"> {
+  detachKey: DetachKey;
+}
+
+/** For so long a lost connection is tried again. */
+const RECONNECT_MS = 60_000;
+const RECONNECT_EVERY_MS = 1000;
+/** For so long after coming back the terminal may answer questions that nobody asks any more. */
+const STALE_ANSWERS_MS = 1000;
+const CLOSE_PATIENCE_MS = 2000;
+/** Tells programs that take the whole screen to draw it again. */
+const SIGWINCH = 28;
+
+/**
+ * Resolves when the program has exited or the human has left it. A terminal with a name is come back to when the
+ * connection is lost. The human's terminal is given back before this settles.
+ */
+export async function attach(
+  session: Session,
+  { detachKey, ...options }: Attachment,
+  take: () => OwnTerminal = takeTerminal,
+): Promise<Ending> {
+  const size = { rows: process.stdout.rows || 24, cols: process.stdout.columns || 80 };
+  // Until it is open, Ctrl-C still is Ctrl-C.
+  let terminal = await withInterrupt((signal) => session.terminal({ ...options, ...size, signal }));
+  const own = take();
+  let openedAt = performance.now();
+  const left = Promise.withResolvers<Ending>();
+  const send = async (typed: Uint8Array) => {
+    if (typed.byteLength > 0) await terminal.write(typed).catch(() => {});
+  };
+  own.onEnd(() => left.resolve({ how: "left" }));
+  own.onResize(() => void terminal.resize(own.size().rows, own.size().columns).catch(() => {}));
+  own.onInput(async (typed) => {
+    const before = beforeDetach(detachKey, typed);
+    const isStale = options.terminal !== undefined && performance.now() - openedAt < STALE_ANSWERS_MS;
+    await send(isStale ? withoutAnswers(before ?? typed) : (before ?? typed));
+    if (before !== undefined) left.resolve({ how: "left" });
+  });
+  try {
+    for (;;) {
+      if (options.terminal !== undefined) await terminal.signal(SIGWINCH).catch(() => {});
+      const ending = await Promise.race([left.promise, showAll(terminal, own)]);
+      if (!(ending instanceof VivariumError)) return ending;
+      if (options.terminal === undefined || !ending.retryable) throw ending;
+      const again = await reopen({ session, own }, options, ending, left.promise);
+      if ("how" in again) return again;
+      terminal = again;
+      openedAt = performance.now();
+    }
+  } finally {
+    own.restore();
+    await Promise.race([terminal.close(), wait(CLOSE_PATIENCE_MS, undefined, { ref: false })]);
+  }
+}
+
+async function showAll(terminal: Terminal, own: OwnTerminal): Promise<Ending | VivariumError> {
+  try {
+    for await (const chunk of terminal) await own.show(chunk);
+    return { how: "exited", code: await terminal.exit };
+  } catch (error) {
+    if (error instanceof VivariumError) return error;
+    throw error;
+  }
+}
+
+/** Throws the loss itself when the service stays away. */
+async function reopen(
+  { session, own }: { session: Session; own: OwnTerminal },
+  options: TerminalOptions,
+  lost: VivariumError,
+  left: Promise<Ending>,
+): Promise<Terminal | Ending> {
+  own.say("viv: the connection was lost; trying to come back …");
+  const deadline = performance.now() + RECONNECT_MS;
+  while (performance.now() < deadline) {
+    const ending = await Promise.race([left, wait(RECONNECT_EVERY_MS)]);
+    if (ending !== undefined) return ending;
+    const { rows, columns: cols } = own.size();
+    try {
+      const terminal = await session.terminal({ ...options, rows, cols });
+      own.say("viv: back again");
+      return terminal;
+    } catch (error) {
+      const isAway = error instanceof VivariumError && (error.status === 0 || error.retryable);
+      if (!isAway) throw error;
+    }
+  }
+  throw lost;
+}

@@ -1,0 +1,39 @@
+import { InvalidArgumentError, Option } from "commander";
+
+/** The key that leaves a shell and lets it run on. */
+export interface DetachKey {
+  /** As it is told to the human: `Ctrl-]`. */
+  name: string;
+  /** What the key sends: a byte, or an escape sequence where a program has asked for those. */
+  sequences: readonly string[];
+}
+
+const CONTROL = /^(?:ctrl-|c-|\^)([a-z@[\\\]^_])$/i;
+const DEFAULT_DETACH_KEY = "ctrl-]";
+
+/** `ctrl-]`, `^]`, `c-a`; `none` for no key at all. */
+export function parseDetachKey(text: string): DetachKey {
+  if (text === "none") return { name: "none", sequences: [] };
+  const letter = CONTROL.exec(text)?.[1]?.toLowerCase();
+  if (letter === undefined)
+    throw new InvalidArgumentError("Expected a key such as ctrl-], ctrl-a or ^q, or none.");
+  const byte = letter.toUpperCase().charCodeAt(0) & 0x1f;
+  const code = letter.charCodeAt(0);
+  return {
+    name: `Ctrl-${letter.toUpperCase()}`,
+    // As modifyOtherKeys and the keyboard protocol of newer terminals have it: 5 is Ctrl.
+    sequences: [String.fromCharCode(byte), `\u001b[27;5;${code}~`, `\u001b[${code};5u`],
+  };
+}
+
+/** What is typed before the key, when the key is in it. */
+export function beforeDetach(key: DetachKey, typed: Buffer): Buffer | undefined {
+  const at = key.sequences.map((each) => typed.indexOf(each, 0, "latin1")).filter((i) => i >= 0);
+  return at.length === 0 ? undefined : typed.subarray(0, Math.min(...at));
+}
+
+export function detachKeyOption(): Option {
+  return new Option("--detach-key <key>", "leave with this key, such as ctrl-a, or none")
+    .argParser(parseDetachKey)
+    .default(parseDetachKey(DEFAULT_DETACH_KEY), DEFAULT_DETACH_KEY);
+}

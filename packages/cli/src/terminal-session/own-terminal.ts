@@ -1,0 +1,73 @@
+/** The terminal that the human sits at: keys as they come, and back to how it was whatever happens. */
+import { once } from "node:events";
+import { ScreenModes } from "./screen-modes.ts";
+
+/** After these nobody is left to see a message; what the shell would say is their number. */
+const ENDING_SIGNALS = { SIGTERM: 15, SIGHUP: 1, SIGINT: 2, SIGQUIT: 3 } as const;
+const SIGNALLED = 128;
+
+export interface OwnTerminal {
+  size(): { rows: number; columns: number };
+  onResize(listener: () => void): void;
+  /** Keys, only as fast as the listener takes them. */
+  onInput(listener: (typed: Buffer) => Promise<void>): void;
+  /** The terminal itself has gone. */
+  onEnd(listener: () => void): void;
+  show(chunk: Uint8Array): Promise<void>;
+  /** Says something between two programs, on a screen that the first has not left its marks on. */
+  say(line: string): void;
+  /** Gives the terminal back; twice is once. */
+  restore(): void;
+}
+
+/** Takes the terminal over. It is given back by `restore`, and at the latest when the process ends. */
+export function takeTerminal({
+  stdin,
+  stdout,
+}: Pick<NodeJS.Process, "stdin" | "stdout"> = process): OwnTerminal {
+  let modes = new ScreenModes();
+  const cleanups: (() => void)[] = [];
+  const listen = (emitter: NodeJS.EventEmitter, event: string, listener: (...args: never[]) => void) => {
+    emitter.on(event, listener as (...args: unknown[]) => void);
+    cleanups.push(() => emitter.off(event, listener as (...args: unknown[]) => void));
+  };
+  let isTaken = true;
+  const restore = () => {
+    if (!isTaken) return;
+    isTaken = false;
+    for (const cleanup of cleanups) cleanup();
+    stdin.pause();
+    // A terminal that has gone cannot be given back.
+    try {
+      stdout.write(modes.undo());
+      stdin.setRawMode(false);
+    } catch {}
+  };
+  listen(process, "exit", restore);
+  for (const [signal, number] of Object.entries(ENDING_SIGNALS)) {
+    listen(process, signal, () => process.exit(SIGNALLED + number));
+  }
+  stdin.setRawMode(true);
+  return {
+    size: () => ({ rows: stdout.rows || 24, columns: stdout.columns || 80 }),
+    onResize: (listener) => listen(stdout, "resize", listener),
+    onInput: (listener) =>
+      listen(stdin, "data", async (typed: Buffer) => {
+        stdin.pause();
+        await listener(typed);
+        if (isTaken) stdin.resume();
+      }),
+    onEnd: (listener) => listen(stdin, "end", listener),
+    show: async (chunk) => {
+      if (!isTaken) return;
+      modes.watch(chunk);
+      if (!stdout.write(chunk)) await Promise.race([once(stdout, "drain"), once(stdout, "close")]);
+    },
+    say: (line) => {
+      if (!isTaken) return;
+      stdout.write(`${modes.undo()}\r\n${line}\r\n`);
+      modes = new ScreenModes();
+    },
+    restore,
+  };
+}

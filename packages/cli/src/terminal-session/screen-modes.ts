@@ -1,0 +1,59 @@
+/**
+ * What a program has done to the human's terminal beyond its text (another screen, no cursor, mouse reports), so that
+ * it can be undone when the program is left while it runs.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
+const SET_OR_RESET = /\u001b\[\?([\d;]+)([hl])/g;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
+const KEYPAD = /\u001b([=>])/g;
+/** A sequence that is cut by the end of a chunk; nobody writes longer ones. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
+const UNFINISHED = /\u001b(?:\[(?:\?[\d;]{0,32})?)?$/;
+/** Modes that leave a terminal unusable, and how they are when all is well. */
+const NORMAL: Readonly<Record<string, "h" | "l">> = {
+  "1": "l",
+  "7": "h",
+  "25": "h",
+  "47": "l",
+  "1000": "l",
+  "1002": "l",
+  "1003": "l",
+  "1004": "l",
+  "1005": "l",
+  "1006": "l",
+  "1015": "l",
+  "1047": "l",
+  "1049": "l",
+  "2004": "l",
+  "2026": "l",
+};
+
+export class ScreenModes {
+  readonly #changed = new Set<string>();
+  #isKeypadChanged = false;
+  #rest = "";
+
+  /** Sees what goes to the terminal. */
+  watch(chunk: Uint8Array): void {
+    const text =
+      this.#rest + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).toString("latin1");
+    for (const [, modes = "", state] of text.matchAll(SET_OR_RESET)) {
+      for (const mode of modes.split(";")) {
+        if (NORMAL[mode] === undefined) continue;
+        if (NORMAL[mode] === state) this.#changed.delete(mode);
+        else this.#changed.add(mode);
+      }
+    }
+    for (const [, state] of text.matchAll(KEYPAD)) this.#isKeypadChanged = state === "=";
+    this.#rest = UNFINISHED.exec(text)?.[0] ?? "";
+  }
+
+  /** What takes the terminal back to how it was; nothing when nothing was changed. */
+  undo(): string {
+    const modes = [...this.#changed].map((mode) => `\u001b[?${mode}${NORMAL[mode]}`).join("");
+    const isFullScreen = ["47", "1047", "1049"].some((mode) => this.#changed.has(mode));
+    const keys = this.#isKeypadChanged ? "\u001b>" : "";
+    // Programs that take the whole screen may also have asked for other reports of keys.
+    return `${isFullScreen ? "\u001b[>4m" : ""}${modes}${keys}\u001b[0m`;
+  }
+}
