@@ -57,12 +57,11 @@ export function disconnected(message: string, cause?: unknown): VivariumError {
   return new VivariumError("disconnected", message, { cause });
 }
 
-/** What the end of a WebSocket means that nobody here asked for. */
+/** What the end of a WebSocket means that nobody here asked for. A connection that was lost may be made again. */
 export function closedBy(code: number, reason: Buffer): VivariumError {
+  if (code === 1006) return new VivariumError("disconnected", "the connection was lost", { retryable: true });
   const said = reason.toString() || (code === 1001 ? "the session was paused or destroyed" : `code ${code}`);
-  return disconnected(
-    code === 1006 ? "the connection was lost" : `the service ended the connection: ${said}`,
-  );
+  return disconnected(`the service ended the connection: ${said}`);
 }
 
 function openOnce(
