@@ -194,8 +194,10 @@ export class ScriptedNode {
   onStream: (call: StreamCall, accept: () => Stream) => Promise<void> | void = (_call, accept) => {
     accept();
   };
-  onGuest: (call: GuestRequest) => Promise<void> | void = ({ call }) => {
-    throw new Refusal("internal", `nobody answers ${call}`);
+  /** Guests without named processes, unless a test says otherwise. */
+  onGuest: (call: GuestRequest) => Promise<void> | void = (asked) => {
+    if (asked.call !== "GET processes") throw new Refusal("internal", `nobody answers ${asked.call}`);
+    asked.json({ processes: [] });
   };
   readonly guestCalls: GuestRequest[] = [];
   /** What opened, in order. */
