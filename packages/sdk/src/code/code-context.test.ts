@@ -271,6 +271,17 @@ describe("time and interrupts", () => {
     expect(await valueIn(session, "40 + 2")).toBe("42");
   });
 
+  test("the time of a first run does not count the start of its process", async () => {
+    const { session } = await startGuest();
+    for (let n = 1; n <= 5; n++) {
+      const context = session.createCodeContext({ name: `n${n}` });
+      expect(await context.run("while True: pass", { timeoutMs: 1 })).toMatchObject({
+        timed_out: true,
+        error: { name: "KeyboardInterrupt" },
+      });
+    }
+  });
+
   test("interrupt ends the run with KeyboardInterrupt; without one it does nothing", async () => {
     const { session } = await startGuest();
     const context = session.createCodeContext();

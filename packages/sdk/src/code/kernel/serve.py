@@ -67,6 +67,8 @@ class Worker:
         )
         theirs.close()
         self.exit = os.pidfd_open(self.process.pid)
+        # Until it says so, an interrupt would end it.
+        self.is_ready = False
         self.inbox = b""
         self.pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
         self.decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in self.pipes}
@@ -118,7 +120,7 @@ class Kernel:
                 key.data(mask)
             self.mind_the_time()
             if self.current is None and self.waiting:
-                self.begin(self.waiting.popleft())
+                self.begin_next()
 
     # Callers
 
@@ -194,12 +196,16 @@ class Kernel:
 
     # Requests
 
-    def begin(self, caller):
+    def begin_next(self):
         if self.loss is not None:
             loss, self.loss = self.loss, None
-            return self.answer(caller, "died", timed_out=False, **loss)
+            return self.answer(self.waiting.popleft(), "died", timed_out=False, **loss)
         if self.worker is None:
             self.start_worker()
+        if self.worker.is_ready:
+            self.begin(self.waiting.popleft())
+
+    def begin(self, caller):
         self.current = caller
         self.count += 1
         self.is_stopping = False
@@ -316,6 +322,8 @@ class Kernel:
             result, end, waits = message.get("result"), message.get("end"), message.get("waits")
         except (ValueError, AttributeError):
             return worker.send(signal.SIGKILL)  # The code has written where only its process should.
+        if message.get("ready"):
+            worker.is_ready = True
         if self.current is not None:
             self.read_printed(worker)
         if waits:

@@ -2,9 +2,10 @@
 
     work.py FD
 
-FD is a socket to the kernel. A line that comes in is a cell: {"code", "count"}. Lines that go out are {"result": …},
-any number of them, then {"end": …}. What is printed goes to stdout and stderr, which the kernel reads; it answers a
-result that "waits" with {} when it has read what was printed before, so that both keep their order.
+FD is a socket to the kernel. A line that comes in is a cell: {"code", "count"}. Lines that go out are {"ready"} at
+first, and for each cell any number of {"result": …}, then {"end": …}. What is printed goes to stdout and stderr, which
+the kernel reads; it answers a result that "waits" with {} when it has read what was printed before, so that both keep
+their order.
 """
 
 import ast
@@ -241,6 +242,7 @@ def main(number):
     sys.argv = [""]
     sys.meta_path.append(rich.FiguresBackend(worker.show_figures))
     os.environ["MPLBACKEND"] = f"module://{rich.BACKEND}"
+    worker.send({"ready": True})
     worker.serve()
 
 
