@@ -5,7 +5,7 @@ import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { openTerminal, refusalOf, Socket } from "../support/web-socket.ts";
+import { openTerminal, refusalOf, Socket, Terminal } from "../support/web-socket.ts";
 
 const MIB = 1024 * 1024;
 const KEPT = { on_pty_detach: "keep_live" };
@@ -56,7 +56,9 @@ describe("a terminal", () => {
   test("is resized, and told so; a wrong length or a zero is ignored", async () => {
     await withSession(async (id) => {
       const terminal = await openTerminal(id);
-      terminal.type("trap 'echo \"<$(stty size)>\"' WINCH\n");
+      // A resize overtakes what was typed and is not read yet.
+      terminal.type("trap 'echo \"<$(stty size)>\"' WINCH; echo ready\n");
+      await terminal.shows(/[\r\n]ready/);
       terminal.resize(0, 0);
       terminal.resize(0, 80);
       terminal.send(0x02, Buffer.of(0, 24, 0));
@@ -78,7 +80,7 @@ describe("a terminal", () => {
       terminal.send(0x7f, Buffer.from("what"));
       terminal.webSocket.send(Buffer.alloc(0));
       terminal.type('sh -c "trap \'echo \\"<usr1>\\"\' USR1; echo ready; sleep 3 & wait; wait"\n');
-      await terminal.shows(/\nready/);
+      await terminal.shows(/[\r\n]ready/);
       terminal.signal(10);
       await terminal.shows(/<usr1>/);
       terminal.type("sleep 3188\n");
@@ -127,10 +129,10 @@ describe("a terminal", () => {
 
   test("takes what follows the request at once", async () => {
     await withSession(async (id) => {
-      const socket = new Socket(`/v1/sessions/${id}/pty`);
-      socket.webSocket.once("open", () => socket.webSocket.send(Buffer.from("\x01echo $((6*7))\n")));
-      await eventually(() => expect(Buffer.concat(socket.messages).toString()).toMatch(/\n42/), 20_000);
-      await socket.close();
+      const terminal = new Terminal(`/v1/sessions/${id}/pty`);
+      terminal.webSocket.once("open", () => terminal.type("echo $((6*7))\n"));
+      await terminal.shows(/[\r\n]42/);
+      await terminal.close();
     }, KEPT);
   });
 
@@ -211,7 +213,7 @@ describe("a named terminal", () => {
     await withSession(async (id) => {
       const [one, two] = [await openTerminal(id, NAMED), await openTerminal(id, NAMED)];
       one.type("echo both\n");
-      await Promise.all([one.shows(/\nboth/), two.shows(/\nboth/)]);
+      await Promise.all([one.shows(/[\r\n]both/), two.shows(/[\r\n]both/)]);
       two.type("exit 4\n");
       expect(await Promise.all([one.closed, two.closed])).toEqual([1000, 1000]);
       expect([one.exitCode, two.exitCode]).toEqual([4, 4]);
@@ -231,6 +233,21 @@ describe("a named terminal", () => {
       await second.shows(/still-there/);
       await second.close();
     }, KEPT);
+  });
+
+  test("that is left pauses its session, and the next client finds what was shown and the same shell", async () => {
+    await withSession(async (id) => {
+      const first = await openTerminal(id, NAMED);
+      first.type("mine=there; echo shell-$$-\n");
+      const shell = await first.shows(/shell-\d+-/);
+      await first.close();
+      await untilState(id, "paused");
+      const second = await openTerminal(id, NAMED);
+      await second.shows(new RegExp(shell));
+      second.type('echo "still $mine shell-$$-"\n');
+      await second.shows(new RegExp(`still there ${shell}`));
+      await second.close();
+    });
   });
 });
 

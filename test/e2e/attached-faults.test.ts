@@ -1,0 +1,159 @@
+/** What dies or vanishes while clients are attached, and what becomes of them and of their session (wire.md 8). */
+import { randomBytes } from "node:crypto";
+import { connect, type Socket as TcpSocket } from "node:net";
+import { sleep } from "@vivarium/kit/clock";
+import { describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { client, service, sh, withSession } from "../support/http.ts";
+import { machinePid } from "../support/machine-traces.ts";
+import { servicePid } from "../support/service.ts";
+import { openTerminal, Socket } from "../support/web-socket.ts";
+
+const KEPT = { on_pty_detach: "keep_live" };
+const SILENCE_MS = 75_000;
+/** What the drop of a client leads to: the policy, and the pause itself. */
+const THEN_MS = 30_000;
+
+const stateOf = async (id: string) => (await client.sessions.get(id)).state;
+const untilState = (id: string, state: string, withinMs = 60_000) =>
+  eventually(async () => expect(await stateOf(id)).toBe(state), withinMs);
+const inGuest = async (id: string, script: string) =>
+  (await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 })).stdout;
+const countOf = async (id: string, command: string) =>
+  Number(await inGuest(id, `pgrep -xfc '${command}' || true`));
+const isHealthy = async () => expect((await fetch(`${service.url}/v1/healthz`)).ok).toBe(true);
+
+/** A client that shakes hands and from then on says nothing, not even to a ping. */
+async function silentClient(path: string): Promise<TcpSocket> {
+  const { hostname, port } = new URL(service.url);
+  const socket = connect(Number(port), hostname);
+  const lines = [
+    `GET ${path} HTTP/1.1`,
+    `Host: ${hostname}`,
+    `Authorization: Bearer ${service.apiKey}`,
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    `Sec-WebSocket-Key: ${randomBytes(16).toString("base64")}`,
+  ];
+  socket.on("error", () => {});
+  socket.write(`${lines.join("\r\n")}\r\n\r\n`);
+  let answer = "";
+  socket.on("data", (chunk) => {
+    answer += chunk.toString("latin1");
+  });
+  await eventually(() => expect(answer).toMatch(/^HTTP\/1.1 101 /), 30_000);
+  return socket;
+}
+
+describe("kill -9 of the node", () => {
+  test("closes its clients with 1011, hangs up what has no name, keeps what has one, and is a leave", async () => {
+    await withSession(async (id) => {
+      const named = await openTerminal(id, "?terminal=main");
+      named.type("mine=there; echo pid-$$-\n");
+      const pid = await named.shows(/pid-\d+-/);
+      const unnamed = await openTerminal(id);
+      unnamed.type("exec sleep 3301\n");
+      const tunnel = await new Socket(`/v1/sessions/${id}/tunnel`).opened();
+      await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(1), 20_000);
+      const machine = machinePid(service.dataDir, id);
+      process.kill(servicePid(service, "node"), "SIGKILL");
+      expect(await Promise.all([named.closed, unnamed.closed, tunnel.closed])).toEqual([1011, 1011, 1011]);
+      expect(named.messages.at(-1)?.[0]).toBe(0x06);
+      await untilState(id, "paused");
+      const again = await openTerminal(id, "?terminal=main");
+      await again.shows(new RegExp(pid));
+      again.type("echo still-$mine-$$-\n");
+      await again.shows(new RegExp(`still-there-${pid.slice(4)}`));
+      await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(0), 20_000);
+      expect(() => process.kill(machine, 0)).toThrow();
+      await again.close();
+    });
+  });
+
+  test("leaves a session that shall be kept live as it is", async () => {
+    await withSession(async (id) => {
+      const terminal = await openTerminal(id);
+      const machine = machinePid(service.dataDir, id);
+      process.kill(servicePid(service, "node"), "SIGKILL");
+      expect(await terminal.closed).toBe(1011);
+      const again = await eventually(() => openTerminal(id), 30_000);
+      again.type("echo $((6*7))\n");
+      await again.shows(/[\r\n]42/);
+      await again.close();
+      expect([await stateOf(id), machinePid(service.dataDir, id)]).toEqual(["live", machine]);
+    }, KEPT);
+  });
+});
+
+describe("kill -9 of control", () => {
+  test.each([
+    ["pause", "paused"],
+    ["keep_live", "live"],
+  ])("ends its clients, and with %s their session is %s", async (policy, state) => {
+    await withSession(
+      async (id) => {
+        const [terminal, tunnel] = [
+          await openTerminal(id),
+          await new Socket(`/v1/sessions/${id}/tunnel`).opened(),
+        ];
+        terminal.type("exec sleep 3302\n");
+        await eventually(async () => expect(await countOf(id, "sleep 3302")).toBe(1), 20_000);
+        process.kill(servicePid(service, "control"), "SIGKILL");
+        expect(await Promise.all([terminal.closed, tunnel.closed])).toEqual([1006, 1006]);
+        await eventually(isHealthy, 30_000);
+        if (state === "live") await sleep(25_000);
+        await untilState(id, state);
+        await eventually(async () => expect(await countOf(id, "sleep 3302")).toBe(0), 20_000);
+      },
+      { on_pty_detach: policy },
+    );
+  });
+
+  test("ends a session that ends with its last client", async () => {
+    const { session_id: id } = await client.sessions.create({ on_pty_detach: "destroy" });
+    const terminal = await openTerminal(id);
+    process.kill(servicePid(service, "control"), "SIGKILL");
+    expect(await terminal.closed).toBe(1006);
+    await eventually(() => expect(client.sessions.get(id)).rejects.toMatchObject({ status: 404 }), 60_000);
+  });
+});
+
+test("kill -9 of the machine closes its clients with 1001, and the session has failed", async () => {
+  const { session_id: id } = await client.sessions.create();
+  const [terminal, tunnel] = [await openTerminal(id), await new Socket(`/v1/sessions/${id}/tunnel`).opened()];
+  process.kill(machinePid(service.dataDir, id), "SIGKILL");
+  const codes = await Promise.all([terminal.closed, tunnel.closed]);
+  await untilState(id, "failed");
+  for (const code of codes) expect([1001, 1011]).toContain(code);
+  await client.sessions.delete(id);
+});
+
+test("clients that vanish without a word are dropped after 75 s, and have left then", {
+  timeout: 300_000,
+}, async () => {
+  await withSession(async (paused) => {
+    await withSession(async (kept) => {
+      const socket = await silentClient(`/v1/sessions/${paused}/pty`);
+      const vanished = Date.now();
+      const others = [
+        await silentClient(`/v1/sessions/${kept}/pty`),
+        await silentClient(`/v1/sessions/${kept}/tunnel`),
+      ];
+      const ended = [socket, ...others].map((one) => new Promise((resolve) => one.once("close", resolve)));
+      // One that has nothing to say, and answers to pings, is not dropped.
+      const quiet = await openTerminal(kept, "?cmd=cat");
+      let isQuietOpen = true;
+      void quiet.closed.then(() => {
+        isQuietOpen = false;
+      });
+      await sleep(SILENCE_MS - 10_000);
+      expect(await stateOf(paused)).toBe("live");
+      await untilState(paused, "paused", vanished + SILENCE_MS + THEN_MS - Date.now());
+      await Promise.all(ended);
+      await sleep(10_000);
+      expect([isQuietOpen, await stateOf(kept)]).toEqual([true, "live"]);
+      await quiet.close();
+    }, KEPT);
+  });
+});

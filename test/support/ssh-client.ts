@@ -1,0 +1,112 @@
+/** The system's SSH clients, led to sessions through their tunnels. Nothing of whoever runs the tests reaches them. */
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { service } from "./http.ts";
+
+const VIV = join(import.meta.dirname, "../../packages/cli/src/main.ts");
+const NEEDED = { ssh: "openssh-client", rsync: "rsync", git: "git", curl: "curl" };
+
+export interface Finished {
+  status: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+interface RunOptions {
+  input?: string | Buffer;
+  env?: Record<string, string>;
+}
+
+/** These tests are about those programs, so a machine without them fails them. */
+export function assertInstalled(): void {
+  for (const [program, debian] of Object.entries(NEEDED)) {
+    try {
+      execFileSync("which", [program]);
+    } catch {
+      throw new Error(`${program} is not installed, and this test runs it: apt-get install ${debian}`);
+    }
+  }
+}
+
+/** The name by which `viv ssh-config` knows a session. */
+export const hostOf = (sessionId: string) => `viv-${sessionId}`;
+
+/** What keeps keys, agents and questions of whoever runs the tests out; the first that is said of an option counts. */
+const ALONE = ["Host *", "  BatchMode yes", "  IdentityFile none", "  IdentityAgent none"];
+
+/** A human's home: the configuration that `viv ssh-config` gives for any session, and the host keys that were seen. */
+export class SshClient {
+  readonly folder: string;
+  readonly #config: string;
+  readonly #apiKey: string;
+
+  constructor(folder: string, apiKey = service.apiKey) {
+    this.folder = folder;
+    this.#apiKey = apiKey;
+    this.#config = join(folder, "config");
+    const printed = execFileSync(process.execPath, [VIV, "ssh-config"], { env: this.#env, encoding: "utf8" });
+    writeFileSync(this.#config, `${printed}\n${ALONE.join("\n")}\n`);
+  }
+
+  /** For programs that are told how to call ssh. */
+  get command(): string {
+    return `ssh -F ${this.#config}`;
+  }
+
+  hostKeyOf(sessionId: string): string | undefined {
+    const file = join(this.folder, ".local/state/vivarium/known_hosts");
+    const lines = existsSync(file) ? readFileSync(file, "utf8").split("\n") : [];
+    return lines.find((line) => line.startsWith(`${hostOf(sessionId)} `))?.split(" ")[2];
+  }
+
+  /** `viv ssh` itself. */
+  viv(words: string[], options?: RunOptions): Promise<Finished> {
+    return this.run(process.execPath, [VIV, "ssh", ...words], options);
+  }
+
+  ssh(words: string[], options?: RunOptions): Promise<Finished> {
+    return this.run("ssh", ["-F", this.#config, ...words], options);
+  }
+
+  /** scp and sftp take their options as ssh does. */
+  copy(program: "scp" | "sftp", words: string[], options?: RunOptions): Promise<Finished> {
+    return this.run(program, ["-F", this.#config, ...words], options);
+  }
+
+  async run(program: string, words: string[], { input = "", env = {} }: RunOptions = {}): Promise<Finished> {
+    const child = this.spawn(program, words, env);
+    child.stdin?.on("error", () => {});
+    child.stdin?.end(input);
+    const [stdout, stderr] = [textOf(child.stdout), textOf(child.stderr)];
+    const status = await new Promise<number | null>((resolve, reject) => {
+      child.once("error", reject);
+      child.once("exit", resolve);
+    });
+    return { status, stdout: await stdout, stderr: await stderr };
+  }
+
+  /** An ssh that goes on in the background until the test ends it. */
+  start(words: string[]): ChildProcess {
+    return this.spawn("ssh", ["-F", this.#config, ...words]);
+  }
+
+  startViv(words: string[]): ChildProcess {
+    return this.spawn(process.execPath, [VIV, "ssh", ...words]);
+  }
+
+  spawn(program: string, words: string[], env: Record<string, string> = {}): ChildProcess {
+    return spawn(program, words, { cwd: this.folder, env: { ...this.#env, ...env } });
+  }
+
+  get #env(): Record<string, string> {
+    const { PATH = "" } = process.env;
+    return { PATH, HOME: this.folder, LANG: "C", VIV_URL: service.url, VIV_API_KEY: this.#apiKey };
+  }
+}
+
+async function textOf(stream: ChildProcess["stdout"]): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream ?? []) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
