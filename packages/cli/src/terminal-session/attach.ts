@@ -47,11 +47,15 @@ export async function attach(
     await send(isStale ? withoutAnswers(before ?? typed) : (before ?? typed));
     if (before !== undefined) left.resolve({ how: "left" });
   });
+  let isCutOff = true;
   try {
     for (;;) {
       if (options.terminal !== undefined) await terminal.signal(SIGWINCH).catch(() => {});
       const ending = await Promise.race([left.promise, showAll(terminal, own)]);
-      if (!(ending instanceof VivariumError)) return ending;
+      if (!(ending instanceof VivariumError)) {
+        isCutOff = ending.how === "left";
+        return ending;
+      }
       if (options.terminal === undefined || !ending.retryable) throw ending;
       const again = await reopen({ session, own }, options, ending, left.promise);
       if ("how" in again) return again;
@@ -59,7 +63,7 @@ export async function attach(
       openedAt = performance.now();
     }
   } finally {
-    own.restore();
+    own.restore({ isCutOff });
     await Promise.race([terminal.close(), wait(CLOSE_PATIENCE_MS, undefined, { ref: false })]);
   }
 }

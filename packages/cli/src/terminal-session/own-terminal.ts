@@ -16,8 +16,8 @@ export interface OwnTerminal {
   show(chunk: Uint8Array): Promise<void>;
   /** Says something between two programs, on a screen that the first has not left its marks on. */
   say(line: string): void;
-  /** Gives the terminal back; twice is once. */
-  restore(): void;
+  /** Gives the terminal back; twice is once. What did not end by itself has left the cursor within a line. */
+  restore(how?: { isCutOff: boolean }): void;
 }
 
 /** Takes the terminal over. It is given back by `restore`, and at the latest when the process ends. */
@@ -32,18 +32,19 @@ export function takeTerminal({
     cleanups.push(() => emitter.off(event, listener as (...args: unknown[]) => void));
   };
   let isTaken = true;
-  const restore = () => {
+  const restore = ({ isCutOff } = { isCutOff: true }) => {
     if (!isTaken) return;
     isTaken = false;
     for (const cleanup of cleanups) cleanup();
     stdin.pause();
     // A terminal that has gone cannot be given back.
     try {
-      stdout.write(modes.undo());
+      const isWithinLine = isCutOff && !modes.isFullScreen;
+      stdout.write(`${modes.undo()}${isWithinLine ? "\r\n" : ""}`);
       stdin.setRawMode(false);
     } catch {}
   };
-  listen(process, "exit", restore);
+  listen(process, "exit", () => restore());
   for (const [signal, number] of Object.entries(ENDING_SIGNALS)) {
     listen(process, signal, () => process.exit(SIGNALLED + number));
   }
@@ -52,10 +53,9 @@ export function takeTerminal({
     size: () => ({ rows: stdout.rows || 24, columns: stdout.columns || 80 }),
     onResize: (listener) => listen(stdout, "resize", listener),
     onInput: (listener) =>
-      listen(stdin, "data", async (typed: Buffer) => {
+      listen(stdin, "data", (typed: Buffer) => {
         stdin.pause();
-        await listener(typed);
-        if (isTaken) stdin.resume();
+        void listener(typed).then(() => isTaken && stdin.resume());
       }),
     onEnd: (listener) => listen(stdin, "end", listener),
     show: async (chunk) => {

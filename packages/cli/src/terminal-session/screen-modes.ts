@@ -48,12 +48,16 @@ export class ScreenModes {
     this.#rest = UNFINISHED.exec(text)?.[0] ?? "";
   }
 
+  /** The program shows another screen than the one it was started on. */
+  get isFullScreen(): boolean {
+    return ["47", "1047", "1049"].some((mode) => this.#changed.has(mode));
+  }
+
   /** What takes the terminal back to how it was; nothing when nothing was changed. */
   undo(): string {
     const modes = [...this.#changed].map((mode) => `\u001b[?${mode}${NORMAL[mode]}`).join("");
-    const isFullScreen = ["47", "1047", "1049"].some((mode) => this.#changed.has(mode));
     const keys = this.#isKeypadChanged ? "\u001b>" : "";
     // Programs that take the whole screen may also have asked for other reports of keys.
-    return `${isFullScreen ? "\u001b[>4m" : ""}${modes}${keys}\u001b[0m`;
+    return `${this.isFullScreen ? "\u001b[>4m" : ""}${modes}${keys}\u001b[0m`;
   }
 }
