@@ -81,7 +81,7 @@ describe("write and read", () => {
   ])("read of %s is %i %s", async (path, ...expected) => {
     await put("w/deep/a.txt", "hello\n");
     await run(
-      "cd /workspace; test -p fifo || mkfifo fifo; ln -sfn /dev/zero zero; echo x > s; sudo rm -f secret; sudo install -m 600 s secret",
+      "cd /workspace; test -p fifo || mkfifo fifo; ln -sfn /dev/zero zero; sudo rm -f secret; sudo install -m 600 /dev/null secret",
     );
     expect(outcome(await get({ path }))).toEqual(expected);
   });
@@ -184,7 +184,7 @@ describe("find and grep", () => {
 
   test("a tree of more than 10,000 files ends the search with truncated", async () => {
     await run("mkdir -p /workspace/many; cd /workspace/many; seq 1 10050 | xargs touch");
-    expect((await get({ op: "find", path: "many", pattern: "none" })).body).toMatchObject({
+    expect((await get({ op: "find", path: "many", pattern: "none*" })).body).toMatchObject({
       paths: [],
       truncated: true,
     });
@@ -280,10 +280,10 @@ describe("batch", () => {
 
   test("65 files write nothing", async () => {
     const body = {
-      files: Array.from({ length: 65 }, (_, index) => ({ path: `over/${index}`, content: "" })),
+      files: Array.from({ length: 65 }, (_, index) => ({ path: `too-many/${index}`, content: "" })),
     };
     expect((await files("/batch", { method: "PUT", body })).status).toBe(400);
-    expect(outcome(await get({ op: "list", path: "over" }))[0]).toBe(404);
+    expect(outcome(await get({ op: "list", path: "too-many" }))[0]).toBe(404);
   });
 });
 

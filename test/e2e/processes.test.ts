@@ -18,12 +18,12 @@ const start = (name: string, script: string, more: object = {}, session = id) =>
 const get = async (name: string, session = id) => (await ask(path(`/${name}`, session))).body;
 const end = (name: string) => ask(path(`/${name}`), { method: "DELETE" });
 const logs = async (name: string) => (await ask(path(`/${name}/logs`))).body;
-const untilExited = (name: string, session = id) =>
+const untilExited = (name: string, session = id, withinMs = 60_000) =>
   eventually(async () => {
     const process = await get(name, session);
     expect(process.state).toBe("exited");
     return process;
-  }, 60_000);
+  }, withinMs);
 async function follow(name: string, session = id): Promise<string> {
   const headers = { authorization: `Bearer ${service.apiKey}` };
   const answer = await fetch(`${service.url}${path(`/${name}/logs?follow=true`, session)}`, { headers });
@@ -142,7 +142,7 @@ describe("logs", () => {
 
   test("of 100 MiB the last 4 MiB are read, and the last 10 MiB survive", { timeout: 600_000 }, async () => {
     await start("much", "head -c 104857600 /dev/zero | tr '\\0' x; echo; echo end");
-    await untilExited("much");
+    await untilExited("much", id, 300_000);
     const body = await logs("much");
     expect(body.truncated).toBe(true);
     expect(String(body.stdout).length).toBe(4 * 2 ** 20);

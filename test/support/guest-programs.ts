@@ -64,3 +64,29 @@ export function lastCount(log: string): number {
   });
   return lines.length;
 }
+
+/**
+ * Exchanges `swap/a`, a directory, with a link to `outside`, and `swap/f`, a file, with a link to `outside/f`, as fast as
+ * it can.
+ */
+export const LINK_SWAPPER = `
+import ctypes, itertools
+rename = ctypes.CDLL(None).renameat2
+AT_FDCWD, EXCHANGE = -100, 2
+pairs = [(b"/workspace/swap/a", b"/workspace/swap/b"), (b"/workspace/swap/f", b"/workspace/swap/g")]
+for one, other in itertools.cycle(pairs): rename(AT_FDCWD, one, AT_FDCWD, other, EXCHANGE)
+`;
+
+/** Looks where a path leads before it opens it, as a program would that is not told how; says so when it was fooled. */
+export const FOOLED_READER = `
+import os, time
+until = time.monotonic() + 60
+path = "/workspace/swap/a/f"
+while time.monotonic() < until:
+    try:
+        if not os.path.realpath(path).startswith("/workspace/"): continue
+        if "outside" in open(path).read():
+            print("fooled")
+            break
+    except OSError: pass
+`;
