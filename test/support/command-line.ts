@@ -1,7 +1,9 @@
 /** The command line as its users have it: a process of its own, with the running service's address and key. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { inject } from "vitest";
 
@@ -13,10 +15,33 @@ export interface Ended {
   err: string;
 }
 
-export function startViv(...argv: string[]): ChildProcess & { ended: Promise<Ended> } {
+/** What the command line is told from outside, about the running service. */
+export function vivEnvironment(): Record<string, string> {
   const { url, apiKey } = inject("service");
-  const env = { PATH: process.env.PATH, VIV_URL: url, VIV_API_KEY: apiKey };
-  const child = spawn(process.execPath, [MAIN, ...argv], { env, stdio: ["ignore", "pipe", "pipe"] });
+  return { PATH: process.env.PATH ?? "", HOME: tmpdir(), VIV_URL: url, VIV_API_KEY: apiKey };
+}
+
+/** The words that run it, for a shell. */
+export const VIV_COMMAND = `${process.execPath} ${MAIN}`;
+
+export function startViv(...argv: string[]): ChildProcess & { ended: Promise<Ended> } {
+  return startVivWith({}, ...argv);
+}
+
+/** With something on its standard input, which is empty otherwise, or more in its environment. */
+export function startVivWith(
+  { input, env = {}, cwd }: { input?: Readable; env?: Record<string, string>; cwd?: string },
+  ...argv: string[]
+): ChildProcess & { ended: Promise<Ended> } {
+  const child = spawn(process.execPath, [MAIN, ...argv], {
+    env: { ...vivEnvironment(), ...env },
+    cwd,
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  // A command that ends before it has read everything is no failure of the test.
+  child.stdin.on("error", () => {});
+  if (input === undefined) child.stdin.end();
+  else input.pipe(child.stdin);
   const ended = Promise.all([once(child, "close"), text(child.stdout), text(child.stderr)]);
   return Object.assign(child, {
     ended: ended.then(([[code], out, err]): Ended => ({ code: code as number | null, out, err })),

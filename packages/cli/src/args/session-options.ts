@@ -1,5 +1,5 @@
 import type { SessionCreate } from "@vivarium/sdk";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { collectPair, parseDuration, parsePausedTtl } from "./values.ts";
 
 /** What a new session is told, wherever it starts from. */
@@ -11,7 +11,11 @@ export interface SessionOptions {
   idleTimeout?: number;
   maxLifetime?: number;
   pausedTtl?: number;
+  onDetach?: (typeof ON_DETACH)[number];
 }
+
+/** What becomes of a session when the last client of its terminals has left. */
+const ON_DETACH = ["pause", "keep_live", "destroy"] as const;
 
 export function addSessionOptions(command: Command): Command {
   return command
@@ -21,7 +25,13 @@ export function addSessionOptions(command: Command): Command {
     .option("--label <key=value>", "label; repeatable", collectPair)
     .option("--idle-timeout <time>", "pause after this long without activity, at most 1h", parseDuration)
     .option("--max-lifetime <time>", "pause for good after this long, at most 24h", parseDuration)
-    .option("--paused-ttl <time>", "end once paused this long, or never (default: 30d)", parsePausedTtl);
+    .option("--paused-ttl <time>", "end once paused this long, or never (default: 30d)", parsePausedTtl)
+    .addOption(
+      new Option(
+        "--on-detach <policy>",
+        "when the last client of its terminals has left (default: pause)",
+      ).choices(ON_DETACH),
+    );
 }
 
 export function toSessionFields(options: SessionOptions) {
@@ -33,5 +43,6 @@ export function toSessionFields(options: SessionOptions) {
     idle_timeout_ms: options.idleTimeout,
     max_lifetime_ms: options.maxLifetime,
     paused_ttl_ms: options.pausedTtl,
+    on_pty_detach: options.onDetach,
   } satisfies SessionCreate;
 }

@@ -40,6 +40,7 @@ export function clientOptions(
     ...alias,
     ["UserKnownHostsFile", quoteValue(knownHostsFile(config))],
     ["StrictHostKeyChecking", "accept-new"],
+    ["HashKnownHosts", "no"],
     ["UpdateHostKeys", "no"],
     ["LogLevel", "ERROR"],
   ];

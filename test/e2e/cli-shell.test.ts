@@ -1,0 +1,292 @@
+/** `viv shell` and `viv exec -i` as a human has them: on a real terminal, in real machines. */
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { Readable } from "node:stream";
+import { sleep } from "@vivarium/kit/clock";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../support/command-line.ts";
+import { eventually } from "../support/eventually.ts";
+import { client, sh } from "../support/http.ts";
+import { startService } from "../support/service.ts";
+import { Tmux } from "../support/tmux.ts";
+import { weakLink } from "../support/weak-link.ts";
+
+let id: string;
+let tmux: Tmux;
+
+const inGuest = async (script: string) =>
+  (await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 })).stdout.trim();
+/** What stty(1) says of the human's own terminal. */
+async function ownTerminal(): Promise<string> {
+  await tmux.enter('clear; echo "<$(stty -g)>"');
+  return (await tmux.shows(/<([0-9a-f:]+)>\n/))[1] ?? "";
+}
+const openShell = async (options = "") => {
+  await tmux.enter(`clear; viv shell ${options} ${id}`);
+  await tmux.shows(/sandbox@\S+:\S+\$/);
+};
+const shellPid = async () => {
+  await tmux.enter('clear; echo "<$$>"');
+  return (await tmux.shows(/<(\d+)>/))[1] ?? "";
+};
+
+beforeAll(async () => {
+  ({ session_id: id } = await client.sessions.create({ on_pty_detach: "keep_live" }));
+  await client.sessions.waitUntilLive(id);
+});
+afterAll(async () => {
+  await client.sessions.delete(id).catch(() => {});
+});
+beforeEach(async () => {
+  tmux = await Tmux.open(vivEnvironment());
+  await tmux.enter(`viv() { ${VIV_COMMAND} "$@"; }; clear`);
+});
+afterEach(async () => {
+  await tmux.close();
+  await client
+    .session(id)
+    .exec({ command: sh("pkill -KILL -u sandbox -t pts/0,pts/1,pts/2,pts/3 || true") })
+    .catch(() => {});
+});
+
+describe("viv shell", () => {
+  test("runs an editor on the whole screen, follows the window's size, and writes what was typed", async () => {
+    await openShell();
+    await tmux.enter("clear; stty size");
+    await tmux.shows(/^30 100$/m);
+    await tmux.enter("nano notes.txt");
+    await tmux.shows(/GNU nano[\s\S]*\^X Exit/);
+    await tmux.type("written in a full-screen editor");
+    await tmux.resize(80, 20);
+    // The last line of the smaller screen is nano's again.
+    await eventually(async () => {
+      const lines = (await tmux.screen()).split("\n");
+      expect(lines.slice(0, 20).join("\n")).toMatch(/GNU nano[\s\S]*\^X Exit/);
+    }, 30_000);
+    await tmux.press("C-o", "Enter");
+    await tmux.shows(/Wrote 1 line/);
+    await tmux.press("C-x");
+    await tmux.enter("clear; stty size");
+    await tmux.shows(/^20 80$/m);
+    expect(await inGuest("cat notes.txt")).toBe("written in a full-screen editor");
+    await tmux.enter("exit");
+    await tmux.shows(/HOST> $/m);
+  });
+
+  test("is left with Ctrl-] and come back to: the same shell, with what ran in it", async () => {
+    const before = await ownTerminal();
+    await openShell();
+    const pid = await shellPid();
+    await tmux.enter("KEPT=yes; nano draft.txt");
+    await tmux.shows(/GNU nano[\s\S]*\^X Exit/);
+    await tmux.type("half a thought");
+    await tmux.shows(/half a thought/);
+    await tmux.press("C-]");
+    await tmux.shows(new RegExp(`left terminal "shell"[\\s\\S]*viv shell ${id}[\\s\\S]*HOST> $`));
+    expect(await tmux.fact("alternate_on")).toBe("0");
+    expect(await ownTerminal()).toBe(before);
+
+    await tmux.enter(`clear; viv shell ${id}`);
+    await tmux.shows(/GNU nano[\s\S]*half a thought/);
+    await tmux.press("C-x");
+    await tmux.shows(/Save modified buffer/);
+    await tmux.type("n");
+    await tmux.enter('clear; echo "<$$ $KEPT>"');
+    await tmux.shows(new RegExp(`<${pid} yes>`));
+    await tmux.enter("exit");
+    await tmux.shows(/HOST> $/m);
+    expect(await ownTerminal()).toBe(before);
+  });
+
+  test("exits with the shell's own code; the next one is a new shell", async () => {
+    await openShell();
+    const pid = await shellPid();
+    await tmux.enter("exit 7");
+    await tmux.shows(/HOST> $/m);
+    await tmux.enter('clear; echo "<$?>"');
+    await tmux.shows(/<7>/);
+    await openShell();
+    expect(await shellPid()).not.toBe(pid);
+  });
+
+  test("a new one, and one with a command, are nobody else's and end when they are left", async () => {
+    await openShell("--new");
+    await tmux.enter("sleep 31907");
+    await eventually(async () => expect(await inGuest("pgrep -fc '[s]leep 31907' || true")).toBe("1"));
+    await tmux.press("C-]");
+    await tmux.shows(/what ran in this terminal is ended[\s\S]*HOST> $/m);
+    await eventually(
+      async () => expect(await inGuest("pgrep -fc '[s]leep 31907' || true")).toBe("0"),
+      20_000,
+    );
+    await tmux.enter(`clear; viv shell ${id} -- sh -c 'echo "<$TERM>"; exit 9'; echo "<$?>"`);
+    await tmux.shows(/<tmux-256color>\s+<9>/);
+  });
+
+  test("the key to leave with can be another; then Ctrl-] is the session's", async () => {
+    await openShell("--detach-key ctrl-a");
+    await tmux.enter("clear; read -rsn1 key; printf '<%02x>\\n' \"'$key\"");
+    await tmux.press("C-]");
+    await tmux.shows(/<1d>/);
+    await tmux.press("C-a");
+    await tmux.shows(/left terminal "shell"/);
+  });
+
+  test.each([
+    ["TERM", 143],
+    ["HUP", 129],
+    ["INT", 130],
+  ])("killed with SIG%s, it gives the terminal back as it was", async (signal, code) => {
+    const before = await ownTerminal();
+    await openShell();
+    await tmux.enter("nano draft.txt");
+    await tmux.shows(/GNU nano[\s\S]*\^X Exit/);
+    await tmux.enter("");
+    const command = await inTheTerminal();
+    process.kill(command, `SIG${signal}`);
+    await tmux.shows(/HOST> $/m);
+    expect(await tmux.fact("alternate_on")).toBe("0");
+    expect(await tmux.fact("cursor_flag")).toBe("1");
+    await tmux.enter('clear; echo "<$?>"');
+    await tmux.shows(new RegExp(`<${code}>`));
+    expect(await ownTerminal()).toBe(before);
+  });
+
+  test("comes back by itself when the network does; leaves when asked to meanwhile", async () => {
+    const before = await ownTerminal();
+    const link = await weakLink(vivEnvironment().VIV_URL ?? "");
+    try {
+      await openShell(`--url ${link.url}`);
+      const pid = await shellPid();
+      link.cut();
+      await tmux.shows(/the connection was lost/);
+      link.mend();
+      await tmux.shows(/back again/);
+      expect(await shellPid()).toBe(pid);
+      link.cut();
+      await tmux.shows(/the connection was lost/);
+      await tmux.press("C-]");
+      await tmux.shows(/left terminal "shell"[\s\S]*HOST> $/m);
+      expect(await ownTerminal()).toBe(before);
+    } finally {
+      await link.close();
+    }
+  });
+
+  test("a terminal without a name ends with a clear word when the network is lost", async () => {
+    const before = await ownTerminal();
+    const link = await weakLink(vivEnvironment().VIV_URL ?? "");
+    try {
+      await openShell(`--new --url ${link.url}`);
+      link.cut();
+      await tmux.shows(/viv: the connection was lost[\s\S]*HOST> $/m);
+      await tmux.enter('clear; echo "<$?>"');
+      await tmux.shows(/<125>/);
+      expect(await ownTerminal()).toBe(before);
+    } finally {
+      await link.close();
+    }
+  });
+
+  test("ends with a clear word when the session is paused under it, and comes back to the same shell", async () => {
+    const before = await ownTerminal();
+    await openShell();
+    const pid = await shellPid();
+    await viv("pause", id);
+    await tmux.shows(/viv: the service ended the connection: [\s\S]*HOST> $/m);
+    expect(await ownTerminal()).toBe(before);
+    await openShell();
+    expect(await shellPid()).toBe(pid);
+  });
+
+  test("by default leaving pauses the session, which is said, and coming back wakes it", async () => {
+    const { session_id: own } = await client.sessions.create();
+    try {
+      await client.sessions.waitUntilLive(own);
+      await tmux.enter(`clear; viv shell ${own}`);
+      await tmux.shows(/sandbox@\S+:\S+\$/);
+      const pid = await shellPid();
+      await tmux.press("C-]");
+      await tmux.shows(/is paused in a moment[\s\S]*HOST> $/m);
+      await eventually(async () => expect((await client.sessions.get(own)).state).toBe("paused"), 60_000);
+      await tmux.enter(`clear; viv shell ${own}`);
+      await tmux.shows(/sandbox@\S+:\S+\$/);
+      expect(await shellPid()).toBe(pid);
+    } finally {
+      await client.sessions.delete(own).catch(() => {});
+    }
+  });
+
+  test("says what is wrong without a terminal, and for a session that is not there", async () => {
+    expect(await startVivWith({}, "shell", id).ended).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("viv exec -i"),
+    });
+    await tmux.enter('clear; viv shell aaaaaaaaaaaaaaaaaaaaa; echo "<$?>"');
+    await tmux.shows(/viv: session not found[\s\S]*<125>/);
+  });
+});
+
+/** The process that has the human's terminal: the one viv that runs there. */
+async function inTheTerminal(): Promise<number> {
+  const shell = await tmux.fact("pane_pid");
+  const found = execFileSync("pgrep", ["-P", shell, "-f", "main.ts shell"], { encoding: "utf8" });
+  return Number(found.trim());
+}
+
+describe("viv shell when the service stops", () => {
+  test("gives the terminal back and says so", async () => {
+    const service = await startService();
+    try {
+      const env = `VIV_URL=${service.facts.url} VIV_API_KEY=${service.facts.apiKey}`;
+      const before = await ownTerminal();
+      await tmux.enter(`clear; export ${env}; id=$(viv create --wait --on-detach keep_live); viv shell $id`);
+      await tmux.shows(/sandbox@\S+:\S+\$/, 120_000);
+      await service.stop();
+      await tmux.shows(/viv: [\s\S]*HOST> $/m, 120_000);
+      expect(await ownTerminal()).toBe(before);
+    } finally {
+      await service.stop().catch(() => {});
+    }
+  });
+});
+
+describe("viv exec -i", () => {
+  const exec = (input: Readable | undefined, ...argv: string[]) =>
+    startVivWith(input === undefined ? {} : { input }, "exec", "-i", id, "--", ...argv).ended;
+
+  test("passes every byte of its input on, and its end", async () => {
+    const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, i) => (i * 7919) % 256));
+    const sum = createHash("sha256").update(bytes).digest("hex");
+    const { code, out } = await exec(Readable.from([bytes.subarray(0, 5), bytes.subarray(5)]), "sha256sum");
+    expect({ code, out }).toEqual({ code: 0, out: `${sum}  -\n` });
+    expect(await exec(Readable.from([]), "wc", "-c")).toMatchObject({ code: 0, out: "0\n" });
+  });
+
+  test("keeps both outputs apart and exits with the command's code", async () => {
+    const ended = await exec(Readable.from(["data\n"]), ...sh("cat; echo aside >&2; exit 3"));
+    expect(ended).toMatchObject({ code: 3, out: "data\n", err: "aside\n" });
+  });
+
+  test("passes input on as it comes, and does not wait for input that nobody reads", async () => {
+    async function* lines() {
+      yield "first\n";
+      await sleep(3_600_000);
+    }
+    const child = startVivWith({ input: Readable.from(lines()) }, "exec", "-i", id, "--", "head", "-n1");
+    expect(await child.ended).toMatchObject({ code: 0, out: "first\n" });
+    expect(await inGuest("ls -A /tmp")).not.toContain("viv-stdin");
+  });
+
+  test("on a terminal it is the terminal's: keys, screen and code", async () => {
+    const before = await ownTerminal();
+    await tmux.enter(`clear; viv exec -i ${id} -- python3 -q`);
+    await tmux.shows(/>>> /);
+    await tmux.enter("import sys; print(6 * 7, sys.stdin.isatty()); sys.exit(5)");
+    await tmux.shows(/^42 True$/m);
+    await tmux.shows(/HOST> $/m);
+    await tmux.enter('clear; echo "<$?>"');
+    await tmux.shows(/<5>/);
+    expect(await ownTerminal()).toBe(before);
+  });
+});
