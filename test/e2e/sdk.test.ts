@@ -24,7 +24,7 @@ describe("files (interface: Exec and files)", () => {
       expect(await files.list("src")).toEqual({ entries: ["a.txt", "b.bin", "empty/"] });
       expect((await files.find("src/**")).paths).toEqual(["/workspace/src/a.txt", "/workspace/src/b.bin"]);
       expect((await files.grep("^TW", { contextLines: 1 })).matches).toEqual([
-        { path: "/workspace/src/a.txt", line_number: 2, line: "two", before: ["one"], after: [] },
+        { path: "/workspace/src/a.txt", line_number: 2, line: "two", before: ["one"] },
       ]);
       const { results } = await files.writeBatch([
         { path: "c.txt", content: "c" },
