@@ -7,9 +7,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use ring::digest;
 use rustix::io::Errno;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
 use super::faults::{Code, Fault};
@@ -41,7 +41,7 @@ pub async fn write(workspace: Workspace, path: Path, mut body: Incoming) -> Resu
         }
     }
     let (bytes, digest) = upload.finish().await?;
-    let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(FileWritten { bytes, sha256, duration_us: began.elapsed().as_micros() as u64 })
 }
 
@@ -52,7 +52,7 @@ struct Draft {
     made: Made,
     name: Vec<u8>,
     mode: u32,
-    digest: Sha256,
+    digest: digest::Context,
     bytes: u64,
 }
 
@@ -69,7 +69,7 @@ impl Draft {
         }
         let mode = object.map_or(FILE_MODE, |object| object.stat.st_mode & 0o777);
         let unfinished = Unfinished::create(parent)?;
-        Ok(Draft { unfinished, made, name, mode, digest: Sha256::new(), bytes: 0 })
+        Ok(Draft { unfinished, made, name, mode, digest: digest::Context::new(&digest::SHA256), bytes: 0 })
     }
 
     fn add(&mut self, pieces: &[Bytes]) -> Result<(), Fault> {
@@ -81,11 +81,11 @@ impl Draft {
         Ok(())
     }
 
-    fn finish(self) -> Result<(u64, [u8; 32]), Fault> {
+    fn finish(self) -> Result<(u64, digest::Digest), Fault> {
         self.unfinished.file.sync_all()?;
         self.unfinished.finish(&self.name, self.mode)?;
         self.made.keep();
-        Ok((self.bytes, self.digest.finalize().into()))
+        Ok((self.bytes, self.digest.finish()))
     }
 }
 
@@ -128,7 +128,7 @@ impl Upload {
         self.draft.take().ok_or_else(|| Fault::new(Code::Internal, "the upload has ended"))
     }
 
-    async fn finish(mut self) -> Result<(u64, [u8; 32]), Fault> {
+    async fn finish(mut self) -> Result<(u64, digest::Digest), Fault> {
         let mut draft = self.settled().await?;
         let pieces = std::mem::take(&mut self.pieces);
         beside(move || {
