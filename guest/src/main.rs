@@ -11,6 +11,8 @@ mod exec;
 mod files;
 mod frames;
 mod freeze;
+#[cfg(test)]
+mod fuzz;
 mod identity;
 mod launch;
 mod log;

@@ -164,4 +164,31 @@ mod tests {
         assert!(!is_only_greetings(&ONE[1..]));
         assert!(!is_only_greetings(&[ONE, b"x"].concat()));
     }
+
+    /// Nothing that came before keeps a host from being answered, and none of it is kept.
+    #[test]
+    fn anything_may_come_before_a_greeting() {
+        for mut random in crate::fuzz::inputs(16_000) {
+            let parts = (0..random.below(6)).map(|_| match random.below(3) {
+                0 => random.bytes(60),
+                _ => random.pick(&[ONE, TWO, PREFACE, HELLO, &PREFACE[..9], &ONE[..20]]).to_vec(),
+            });
+            let mut said = parts.collect::<Vec<_>>().concat();
+            if random.one_in(2) {
+                said = random.mutated(&said);
+            }
+            let mut resync = Resync::default();
+            let mut begun = false;
+            for piece in random.cut(&said) {
+                resync.push(piece);
+                let steps = all_steps(&mut resync);
+                assert!(resync.pending.len() <= LINE_BYTES);
+                begun |=
+                    steps.iter().any(|step| matches!(step, Step::Begin(bytes) if bytes.starts_with(PREFACE)));
+            }
+            let own = b"HELLO 00112233445566778899aabbccddeeff\n";
+            resync.push(&[b"#", &own[..]].concat());
+            assert!(begun || all_steps(&mut resync).contains(&ready(own)));
+        }
+    }
 }

@@ -24,8 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {
+    run_for(PATIENCE, future)
+}
+
+pub fn run_for<T>(patience: Duration, future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let bounded = async { timeout(PATIENCE, future).await.expect("the test took too long") };
+    let bounded = async { timeout(patience, future).await.expect("the test took too long") };
     tokio::task::LocalSet::new().block_on(&runtime, bounded)
 }
 
@@ -86,7 +90,7 @@ fn open_to_the_user(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-fn cgroup_root() -> PathBuf {
+pub fn cgroup_root() -> PathBuf {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mount = fields.find(|fields| fields[2] == "cgroup2").expect("a cgroup2 file system");
@@ -156,6 +160,11 @@ impl Answer {
             self.pending.extend_from_slice(&chunk);
         }
         serde_json::from_slice(&self.pending).unwrap()
+    }
+
+    /// Until the stream has ended or broke off; what it said is let go.
+    pub async fn read_to_end(&mut self) {
+        while self.chunk().await.is_some() {}
     }
 
     async fn chunk(&mut self) -> Option<Bytes> {

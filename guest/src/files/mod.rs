@@ -32,6 +32,8 @@ mod work;
 mod write;
 
 #[cfg(test)]
+mod fuzz_test;
+#[cfg(test)]
 mod testing;
 
 use hyper::Response;

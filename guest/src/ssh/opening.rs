@@ -104,4 +104,22 @@ mod tests {
         }
         assert!(parse(&mut BytesMut::from(&[0, 1, 0, 0, 0][..])).is_err());
     }
+
+    #[test]
+    fn openings_that_nearly_fit_are_read_refused_or_waited_for() {
+        let valid = frame(OPEN, r#"{"env":{"A":"1","B":"\u00e4"}}"#);
+        let mut outcomes = [0; 3];
+        for mut random in crate::fuzz::inputs(6_000) {
+            let said = random.mutated(&valid);
+            let mut arrived = BytesMut::from(&said[..]);
+            let outcome = match parse(&mut arrived) {
+                Ok(Some(_)) => 0,
+                Ok(None) => 1,
+                Err(_) => 2,
+            };
+            assert!(outcome == 2 || said.ends_with(&arrived));
+            outcomes[outcome] += 1;
+        }
+        assert!(outcomes.iter().all(|count| *count > 100), "{outcomes:?}");
+    }
 }

@@ -208,4 +208,20 @@ mod tests {
         assert_eq!(&exit(130)[..], [5, 0, 0, 0, 4, 0, 0, 0, 130]);
         assert_eq!(&error("no")[..], [6, 0, 0, 0, 2, b'n', b'o']);
     }
+
+    #[test]
+    fn whatever_is_said_means_the_same_however_it_is_cut() {
+        for mut random in crate::fuzz::inputs(16_000) {
+            let said = (0..random.below(6)).map(|_| {
+                let payload = random.bytes(12);
+                frame(random.below(7) as u8, &payload)
+            });
+            let mut said = said.collect::<Vec<_>>().concat();
+            if random.one_in(2) {
+                said = random.mutated(&said);
+            }
+            let whole = joined(decode([&said[..]]));
+            assert_eq!(joined(decode(random.cut(&said))), whole);
+        }
+    }
 }
