@@ -6,6 +6,9 @@ const MINUTE_MS = 60_000;
 
 export default defineConfig({
   test: {
+    // What ends with the run, a service with its machines or a database server, takes its time on a busy host; cut off, it
+    // would be left behind.
+    teardownTimeout: MINUTE_MS,
     projects: [
       {
         test: {
