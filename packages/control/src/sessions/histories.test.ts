@@ -392,5 +392,5 @@ test(
       ),
     );
   },
-  10 * MINUTE_MS,
+  30 * MINUTE_MS,
 );
