@@ -1,0 +1,284 @@
+/**
+ * Streams under pressure: clients that leave, that read slowly or not at all, commands that are silent, and whatever is
+ * taken away from under a command. Its stream ends with exactly one `exit` or `error`, and never with a made-up exit.
+ */
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { sleep } from "@vivarium/kit/clock";
+import { describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { residentBytes } from "../support/host-processes.ts";
+import { ask, client, service, sh, withSession } from "../support/http.ts";
+import { servicePid } from "../support/service.ts";
+import { openTerminal } from "../support/web-socket.ts";
+
+const MIB = 1024 * 1024;
+const SLOW_BYTES_A_SECOND = 100 * 1024;
+/** What is on its way between a program and a reader that stands still: pipes, windows, socket buffers. */
+const UNDERWAY_BYTES = 16 * MIB;
+const GROWTH_BYTES = 16 * MIB;
+
+/** An answer that is read only as fast as its caller reads it. */
+async function open(method: string, path: string, body?: object): Promise<IncomingMessage> {
+  const headers = { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" };
+  const call = request(service.url + path, { method, headers, agent: false });
+  call.on("error", () => {});
+  call.end(body && JSON.stringify(body));
+  const [answer] = (await once(call, "response")) as [IncomingMessage];
+  answer.on("error", () => {});
+  return answer;
+}
+
+const stream = (id: string, command: string[], timeout_ms = 300_000) =>
+  open("POST", `/v1/sessions/${id}/exec?stream=true`, { command, timeout_ms });
+
+async function readSlowly(answer: IncomingMessage, seconds: number): Promise<number> {
+  let count = 0;
+  for (let tick = 0; tick < seconds * 10; tick++) {
+    for (let left = SLOW_BYTES_A_SECOND / 10; left > 0; ) {
+      const chunk = (answer.read(left) ?? answer.read()) as Buffer | null;
+      if (chunk === null) break;
+      left -= chunk.length;
+      count += chunk.length;
+    }
+    await sleep(100);
+  }
+  return count;
+}
+
+/** What the first process of this command line has written so far. */
+async function writtenInGuest(id: string, commandLine: string): Promise<number> {
+  const script = `awk '/^wchar/ {print $2}' /proc/$(pgrep -xof '${commandLine}')/io`;
+  const { stdout } = await client.sessions.exec(id, { command: sh(script) });
+  return Number(stdout);
+}
+
+const countInGuest = async (id: string, commandLine: string) =>
+  Number((await client.sessions.exec(id, { command: ["pgrep", "-xfc", commandLine] })).stdout);
+
+describe("a client that leaves", () => {
+  test("ends what its command started, also what had left its process group and its parent", async () => {
+    await withSession(async (id) => {
+      const script = "setsid sh -c 'sleep 4711 & exec sleep 4711' & echo up; exec sleep 4711";
+      const answer = await stream(id, sh(script));
+      await eventually(async () => expect(await countInGuest(id, "sleep 4711")).toBe(3));
+      answer.destroy();
+      const leftAt = Date.now();
+      await eventually(async () => expect(await countInGuest(id, "sleep 4711")).toBe(0), 10_000, 20);
+      console.log(`ended within ${Date.now() - leftAt} ms, the last look included`);
+    });
+  });
+
+  test("during a download leaves no open file behind, during an upload none at all", async () => {
+    await withSession(async (id) => {
+      await client.sessions.exec(id, { command: sh("head -c 300000000 /dev/zero > big") });
+      const openFiles = "sudo ls -l /proc/1/fd | grep -c /workspace/big; ls -A | grep -vx big | wc -l";
+      const answer = await open("GET", `/v1/sessions/${id}/files/stream?path=big`);
+      await once(answer, "readable");
+      const look = () => client.sessions.exec(id, { command: sh(openFiles) });
+      expect((await look()).stdout).toBe("1\n0\n");
+      answer.destroy();
+      await eventually(async () => expect((await look()).stdout).toBe("0\n0\n"), 10_000, 20);
+
+      const headers = {
+        authorization: `Bearer ${service.apiKey}`,
+        "content-type": "application/octet-stream",
+      };
+      const url = `${service.url}/v1/sessions/${id}/files/stream?path=new`;
+      const upload = request(url, { method: "PUT", headers, agent: false });
+      upload.on("error", () => {}).write(Buffer.alloc(MIB));
+      await eventually(async () => expect((await look()).stdout).toBe("0\n1\n"));
+      upload.destroy();
+      await eventually(async () => expect((await look()).stdout).toBe("0\n0\n"), 10_000, 20);
+    });
+  });
+});
+
+test("a silent command keeps its stream, by a sign of life every 15 s", async () => {
+  await withSession(async (id) => {
+    const seconds = Number(process.env.VIV_SILENT_SECONDS ?? 33);
+    const answer = await stream(id, sh(`sleep ${seconds}; exit 4`), (seconds + 60) * 1000);
+    const text = Buffer.concat(await answer.toArray()).toString();
+    expect(text).toMatch(/^(: hb\n\n)+event: exit\ndata: \{"exit_code":4,"timed_out":false,[^\n]*\n\n$/);
+    expect(text.split(": hb\n\n").length - 1).toBeGreaterThanOrEqual(Math.floor(seconds / 15) - 1);
+  });
+}, 1_000_000);
+
+describe("a reader that is slower than the writer", () => {
+  async function expectHeldBack(id: string, writer: string, read: (seconds: number) => Promise<number>) {
+    const pids = [servicePid(service, "control"), servicePid(service, "node")];
+    await read(5);
+    const before = pids.map(residentBytes);
+    const peak = [...before];
+    const sampler = setInterval(() => {
+      for (const [i, pid] of pids.entries()) peak[i] = Math.max(peak[i] ?? 0, residentBytes(pid));
+    }, 200);
+    const got = await read(20).finally(() => clearInterval(sampler));
+    const growth = peak.map((bytes, i) => bytes - (before[i] ?? 0));
+    const askedAt = Date.now();
+    const written = await writtenInGuest(id, writer);
+    console.log(
+      `read ${got}, written ${written}; grew MiB ${growth.map((bytes) => (bytes / MIB).toFixed(1))};` +
+        ` another exec took ${Date.now() - askedAt} ms`,
+    );
+    expect(got).toBeGreaterThan(5 * SLOW_BYTES_A_SECOND);
+    expect(written).toBeLessThan(2 * 25 * SLOW_BYTES_A_SECOND + UNDERWAY_BYTES);
+    for (const bytes of growth) expect(bytes).toBeLessThan(GROWTH_BYTES);
+  }
+
+  test("of a command holds the command back", async () => {
+    await withSession(async (id) => {
+      const answer = await stream(id, ["yes", "a line of the endless"]);
+      await expectHeldBack(id, "yes a line of the endless", (seconds) => readSlowly(answer, seconds));
+      answer.destroy();
+    });
+  });
+
+  test("of a terminal holds its program back", async () => {
+    await withSession(async (id) => {
+      const terminal = await openTerminal(id, "?cmd=yes&cmd=on&cmd=a&cmd=terminal");
+      const socket = (
+        terminal.webSocket as unknown as { _socket: NodeJS.ReadableStream & { bytesRead: number } }
+      )._socket;
+      const read = async (seconds: number) => {
+        const before = socket.bytesRead;
+        for (let tick = 0; tick < seconds * 10; tick++) {
+          const enough = before + ((tick + 1) * SLOW_BYTES_A_SECOND) / 10;
+          if (socket.bytesRead < enough) socket.resume();
+          else socket.pause();
+          await sleep(100);
+        }
+        socket.pause();
+        return socket.bytesRead - before;
+      };
+      await expectHeldBack(id, "yes on a terminal", read);
+      terminal.webSocket.terminate();
+    });
+  });
+
+  test("of a process's log misses lines, and the process goes on", async () => {
+    await withSession(async (id) => {
+      const command = ["yes", "into the log"];
+      await client.sessions.exec(id, { command: ["true"] });
+      await ask(`/v1/sessions/${id}/processes`, { body: { name: "flood", command } });
+      const pids = [servicePid(service, "control"), servicePid(service, "node")];
+      const answer = await open("GET", `/v1/sessions/${id}/processes/flood/logs?follow=true`);
+      await readSlowly(answer, 5);
+      const before = pids.map(residentBytes);
+      const got = await readSlowly(answer, 15);
+      const growth = pids.map((pid, i) => residentBytes(pid) - (before[i] ?? 0));
+      console.log(`read ${got} of the log; grew MiB ${growth.map((bytes) => (bytes / MIB).toFixed(1))}`);
+      expect(got).toBeGreaterThan(5 * SLOW_BYTES_A_SECOND);
+      expect(await writtenInGuest(id, "yes into the log")).toBeGreaterThan(20 * MIB);
+      for (const bytes of growth) expect(bytes).toBeLessThan(GROWTH_BYTES);
+      answer.destroy();
+    });
+  });
+
+  test("a dozen streams and four terminals that nobody reads hold up nothing else of the machine", async () => {
+    await withSession(
+      async (id) => {
+        const answers = await Promise.all(Array.from({ length: 12 }, () => stream(id, ["yes", "unread"])));
+        const terminals = await Promise.all(
+          Array.from({ length: 4 }, () => openTerminal(id, "?cmd=yes&cmd=unseen")),
+        );
+        for (const { webSocket } of terminals) webSocket.pause();
+        await sleep(5_000);
+        const askedAt = Date.now();
+        expect(await client.sessions.exec(id, { command: ["echo", "answers"] })).toMatchObject({
+          stdout: "answers\n",
+        });
+        const wrote = await ask(`/v1/sessions/${id}/files`, {
+          method: "PUT",
+          body: { path: "f", content: "x" },
+        });
+        expect(wrote.status).toBe(200);
+        const terminal = await openTerminal(id);
+        terminal.type("echo seen$((1 + 1))\n");
+        await terminal.shows(/seen2/);
+        console.log(`exec, write and terminal answered within ${Date.now() - askedAt} ms`);
+        for (const answer of answers) answer.destroy();
+        for (const { webSocket } of [...terminals, terminal]) webSocket.terminate();
+        await eventually(async () => expect(await countInGuest(id, "yes (unread|unseen)")).toBe(0), 20_000);
+      },
+      { on_pty_detach: "keep_live" },
+    );
+  });
+});
+
+describe("a stream ends once", () => {
+  interface End {
+    events: string[];
+    last: string;
+  }
+  async function endOf(id: string, script: string, timeout_ms = 120_000): Promise<End> {
+    const answer = await stream(id, sh(script), timeout_ms);
+    const chunks: Buffer[] = [];
+    await answer.forEach((chunk: Buffer) => void chunks.push(chunk)).catch(() => {});
+    const blocks = Buffer.concat(chunks)
+      .toString()
+      .split("\n\n")
+      .filter((block) => block.startsWith("event: "));
+    const ends = blocks.map((block) => block.split("\n"));
+    return {
+      events: ends.map(([event]) => (event ?? "").slice("event: ".length)),
+      last: ends.at(-1)?.[1]?.slice("data: ".length) ?? "",
+    };
+  }
+
+  test.each([
+    ["an exit", "exit 7", { exit_code: 7, timed_out: false }],
+    ["SIGTERM", "kill -TERM $$", { exit_code: 143, timed_out: false }],
+    ["SIGKILL", "kill -KILL $$", { exit_code: 137, timed_out: false }],
+    ["SIGSEGV", "kill -SEGV $$", { exit_code: 139, timed_out: false }],
+    ["an exec that fails", "exec /nothing", { exit_code: 127, timed_out: false }],
+    ["its time", "echo begun; sleep 4712 & sleep 4712", { exit_code: -1, timed_out: true }],
+  ])("after %s, with what it was", async (_name, script, end) => {
+    await withSession(async (id) => {
+      const { events, last } = await endOf(id, script, 3_000);
+      expect(events.filter((event) => event === "exit" || event === "error")).toEqual(["exit"]);
+      expect(JSON.parse(last)).toMatchObject(end);
+      expect(await countInGuest(id, "sleep 4712")).toBe(0);
+    });
+  });
+
+  test("after its command, not after what the command left behind, which lives on", async () => {
+    await withSession(async (id) => {
+      const { events, last } = await endOf(id, "sleep 4713 & (sleep 4713 &); echo done");
+      expect(events).toEqual(["stdout", "exit"]);
+      expect(JSON.parse(last)).toMatchObject({ exit_code: 0 });
+      expect(await countInGuest(id, "sleep 4713")).toBe(2);
+    });
+  });
+
+  test("with an error when its machine is paused; the command goes on after the wake", async () => {
+    await withSession(async (id) => {
+      const ended = endOf(id, "echo begun; sleep 12; echo over > over");
+      await eventually(async () => expect(await countInGuest(id, "sleep 12")).toBe(1));
+      expect((await ask(`/v1/sessions/${id}/pause`, { method: "POST" })).status).toBeLessThan(300);
+      const { events, last } = await ended;
+      expect(events).toEqual(["stdout", "error"]);
+      expect(last).toContain("paused");
+      await eventually(async () => {
+        expect((await client.sessions.exec(id, { command: ["cat", "over"] })).stdout).toBe("over\n");
+      }, 60_000);
+    });
+  });
+
+  test("with an error when the node is restarted, and never with an exit when control is", async () => {
+    await withSession(async (id) => {
+      for (const [victim, expected] of [
+        ["node", ["stdout", "error"]],
+        ["control", ["stdout"]],
+      ] as const) {
+        const ended = endOf(id, `echo begun; exec sleep 47${victim.length}`);
+        await eventually(async () => expect(await countInGuest(id, `sleep 47${victim.length}`)).toBe(1));
+        process.kill(servicePid(service, victim), "SIGKILL");
+        expect((await ended).events).toEqual(expected);
+        await eventually(async () => {
+          expect(await countInGuest(id, `sleep 47${victim.length}`)).toBe(0);
+        }, 30_000);
+      }
+    });
+  });
+});
