@@ -16,11 +16,12 @@ import { apiRows } from "./api-rows.ts";
 import { lifecycleRows } from "./lifecycle-rows.ts";
 import { createRows, execRows, findBaseline, poolHitRows } from "./machine-rows.ts";
 import type { Row } from "./samples.ts";
+import { streamRows } from "./stream-rows.ts";
 
 const { values } = parseArgs({ options: { quick: { type: "boolean" }, out: { type: "string" } } });
 const effort = values.quick
-  ? { creates: 5, execs: 20, lives: 3, loadS: 3 }
-  : { creates: 20, execs: 200, lives: 10, loadS: 10 };
+  ? { creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 } }
+  : { creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 } };
 
 const service = await startService({ env: { VIV_FORK_CHILDREN: "16" } });
 try {
@@ -29,6 +30,7 @@ try {
   const rows = [
     ...(await createRows(service.facts, baseline, effort.creates)),
     ...(await execRows(service.facts, effort.execs)),
+    ...(await streamRows(service.facts, baseline, effort.streams)),
     ...(await lifecycleRows(service.facts, baseline, effort.lives)),
     ...(await apiRows(service.facts, effort.loadS)),
     ...(await withWarmMachines((facts) => poolHitRows(facts, effort.creates))),

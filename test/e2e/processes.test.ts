@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
+import { servicePid } from "../support/service.ts";
 
 let id: string;
 beforeAll(async () => {
@@ -201,6 +202,35 @@ describe("the life of the session", () => {
       await ask(`/v1/sessions/${child}`, { method: "DELETE" });
     });
   });
+
+  test.each(["node", "control"] as const)(
+    "a kill -9 of %s leaves them running, and nothing is missing in their logs",
+    { timeout: 300_000 },
+    async (daemon) => {
+      const name = `through-${daemon}`;
+      const script = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done";
+      const { body: before } = await start(name, script);
+      process.kill(servicePid(service, daemon), "SIGKILL");
+      await eventually(async () => {
+        const { status, body } = await ask(path(`/${name}`));
+        expect([status, body.state, body.pid]).toEqual([200, "running", before.pid]);
+      }, 120_000);
+      const atLeast = Number(
+        String((await logs(name)).stdout)
+          .trimEnd()
+          .split("\n")
+          .at(-1),
+      );
+      await eventually(async () => {
+        const lines = String((await logs(name)).stdout)
+          .trimEnd()
+          .split("\n");
+        expect(lines).toEqual(lines.map((_, index) => String(index + 1)));
+        expect(lines.length).toBeGreaterThan(atLeast);
+      }, 30_000);
+      await end(name);
+    },
+  );
 
   test("keep_alive keeps the session awake until it ends", { timeout: 300_000 }, async () => {
     await withSession(

@@ -1,0 +1,121 @@
+/**
+ * Floor F4: bytes per second through the bare virtio-serial port of a machine loaded by hand. A program in the guest makes
+ * the agent stand still, takes the port from it, and moves bytes with nothing but `dd` on it.
+ */
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { sleep } from "@vivarium/kit/clock";
+import { execInGuest } from "../../packages/node/src/guest/exec.ts";
+import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
+import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
+import { type MachineByHand, startByHand, type TapNamespace } from "../support/machine-by-hand.ts";
+
+const TAKEN_WITHIN_MS = 60_000;
+const BLOCK = Buffer.alloc(64 * 1024, "x");
+
+/** Answers each letter of the host: d sends bytes to it, u takes bytes from it and says so. */
+const PORT_THIEF = `
+import ctypes, os, subprocess, sys, time
+size = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+PIDFD_OPEN, PIDFD_GETFD, SEIZE, INTERRUPT = 434, 438, 0x4206, 0x4207
+if os.fork(): os._exit(0)
+os.setsid()
+time.sleep(1)
+if libc.ptrace(SEIZE, 1, None, None) or libc.ptrace(INTERRUPT, 1, None, None): sys.exit("ptrace")
+os.waitpid(1, 0x40000000)
+theirs = next(n for n in os.listdir("/proc/1/fd") if "/vport" in os.readlink("/proc/1/fd/" + n))
+port = libc.syscall(PIDFD_GETFD, libc.syscall(PIDFD_OPEN, 1, 0), int(theirs), 0)
+os.set_blocking(port, True)
+def move(source, target):
+    words = ["dd", "bs=32k", "iflag=fullblock,count_bytes", "count=" + size, "status=none"]
+    subprocess.run(words, stdin=source, stdout=target, check=True)
+zero, null = os.open("/dev/zero", os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)
+while True:
+    letter = os.read(port, 1)
+    if letter == b"?": os.write(port, b"!")
+    elif letter == b"d": move(zero, port)
+    elif letter == b"u":
+        move(port, null)
+        os.write(port, b"!")
+    else: time.sleep(0.1)
+`;
+
+export interface BarePort {
+  /** Milliseconds that the agreed number of bytes takes out of the guest. */
+  down(): Promise<number>;
+  /** And into it, until the guest has taken the last of them. */
+  up(): Promise<number>;
+  end(): Promise<void>;
+}
+
+export async function openBarePort(
+  source: Loadable,
+  poolDir: string,
+  network: TapNamespace,
+  bytes: number,
+): Promise<BarePort> {
+  const machine = await startByHand(source, poolDir, network);
+  try {
+    await stealPort(machine, bytes);
+    const port = await takePort(join(machine.dir, "agent.sock"));
+    return {
+      down: () => down(port, bytes),
+      up: () => up(port, bytes),
+      end: async () => {
+        port.destroy();
+        await machine.end();
+      },
+    };
+  } catch (error) {
+    await machine.end();
+    throw error;
+  }
+}
+
+async function stealPort(machine: MachineByHand, bytes: number): Promise<void> {
+  await machine.go();
+  await resumeAs(machine.agent, { hostname: "bench", no_sudo: false });
+  const argv = ["sudo", "python3", "-c", PORT_THIEF, String(bytes)];
+  const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: TAKEN_WITHIN_MS });
+  for await (const _ of frames);
+  machine.agent.close();
+}
+
+/** Asks until it is not the agent that hears it: what the agent says to strange bytes is nothing. */
+async function takePort(socketPath: string): Promise<Socket> {
+  const deadline = Date.now() + TAKEN_WITHIN_MS;
+  await sleep(3_000);
+  const port = connect(socketPath);
+  await once(port, "connect");
+  while (Date.now() < deadline) {
+    port.write("?");
+    const answered = await Promise.race([once(port, "data"), sleep(2_000)]);
+    if (answered) return port;
+  }
+  port.destroy();
+  throw new Error("the guest's program did not take the port");
+}
+
+async function down(port: Socket, bytes: number): Promise<number> {
+  const startedAt = performance.now();
+  port.write("d");
+  let left = bytes;
+  for await (const chunk of port.iterator({ destroyOnReturn: false })) {
+    left -= chunk.length;
+    if (left <= 0) break;
+  }
+  return performance.now() - startedAt;
+}
+
+async function up(port: Socket, bytes: number): Promise<number> {
+  const startedAt = performance.now();
+  port.write("u");
+  const taken = once(port, "data");
+  port.resume();
+  for (let left = bytes; left > 0; left -= BLOCK.length)
+    if (!port.write(BLOCK.subarray(0, left))) await once(port, "drain");
+  await taken;
+  return performance.now() - startedAt;
+}

@@ -1,0 +1,85 @@
+/** Rows about streams: a command's output, uploads and downloads, beside the bare port that they all go through. */
+import { join } from "node:path";
+import { Client } from "@vivarium/sdk";
+import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
+import { TapNamespace } from "../support/machine-by-hand.ts";
+import type { ServiceFacts } from "../support/service.ts";
+import { openBarePort } from "./bare-port.ts";
+import { percentile, type Row, row, timed } from "./samples.ts";
+
+const MIB = 2 ** 20;
+
+export async function streamRows(
+  facts: ServiceFacts,
+  baseline: Loadable,
+  effort: { mib: number; n: number },
+) {
+  const bytes = effort.mib * MIB;
+  const network = await TapNamespace.make("bench");
+  const port = await openBarePort(baseline, join(facts.dataDir, "pool"), network, bytes);
+  const client = new Client({ url: facts.url, apiKey: facts.apiKey });
+  const { session_id: id } = await client.sessions.create();
+  const streams = sessionStreams(facts, id, bytes);
+  const speeds: Record<keyof typeof rounds, number[]> = {
+    portUp: [],
+    portDown: [],
+    output: [],
+    up: [],
+    down: [],
+  };
+  const rounds = { portUp: port.up, portDown: port.down, ...streams };
+  try {
+    await client.sessions.waitUntilLive(id);
+    // All of them in turn, so that a noisy minute of the host meets them alike. The first round warms up.
+    for (let i = 0; i <= effort.n; i++)
+      for (const name of Object.keys(rounds) as (keyof typeof rounds)[]) {
+        const ms = await rounds[name]();
+        if (i > 0) speeds[name].push((effort.mib * 1000) / ms);
+      }
+  } finally {
+    await client.sessions.delete(id);
+    await port.end();
+    await network.remove();
+  }
+  return rowsOf(speeds);
+}
+
+function rowsOf(speeds: Record<"portUp" | "portDown" | "output" | "up" | "down", number[]>): Row[] {
+  const over = (values: number[], floor: number[]) =>
+    `${(percentile(values, 50) / percentile(floor, 50)).toFixed(2)} × F4 (goal ≥ 0.7)`;
+  return [
+    row("F4 bare port, into the guest", "MiB/s", speeds.portUp),
+    row("F4 bare port, out of the guest", "MiB/s", speeds.portDown),
+    row("exec output stream", "MiB/s", speeds.output, over(speeds.output, speeds.portDown)),
+    row("file upload", "MiB/s", speeds.up, over(speeds.up, speeds.portUp)),
+    row("file download", "MiB/s", speeds.down, over(speeds.down, speeds.portDown)),
+  ];
+}
+
+/** By plain requests: what an SDK adds is not of the service. */
+function sessionStreams(facts: ServiceFacts, id: string, bytes: number) {
+  const call = (path: string, init: RequestInit) =>
+    fetch(`${facts.url}/v1/sessions/${id}/${path}`, {
+      ...init,
+      headers: { authorization: `Bearer ${facts.apiKey}`, ...init.headers },
+    });
+  const file = "files/stream?path=bench";
+  const content = new Uint8Array(bytes);
+  const command = { command: ["head", "-c", String(bytes), "/dev/zero"] };
+  const json = { "content-type": "application/json" };
+  return {
+    output: () =>
+      timed(async () =>
+        drain(
+          await call("exec?stream=true", { method: "POST", body: JSON.stringify(command), headers: json }),
+        ),
+      ),
+    up: () => timed(async () => drain(await call(file, { method: "PUT", body: content }))),
+    down: () => timed(async () => drain(await call(file, {}))),
+  };
+}
+
+async function drain(response: Response): Promise<void> {
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+  for await (const _ of response.body ?? []);
+}
