@@ -74,24 +74,24 @@ afterAll(async () => {
 describe("viv cp", () => {
   test("copies a tree there and back: contents, modes, times, links, empty directories, odd names", async () => {
     const root = makeTree("tree");
-    expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^107 files, 294 KiB copied in /);
+    expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^106 files, 294 KiB copied in /);
     expect(await inGuest(`cd tree; ${LISTING}`)).toBe(listingHere(root));
-    expect(await viv("cp", "-r", `${id}:tree`, here("back"))).toMatch(/^107 files, /);
+    expect(await viv("cp", "-r", `${id}:tree`, here("back"))).toMatch(/^106 files, /);
     expect(listingHere(here("back"))).toBe(listingHere(root));
   });
 
   test("sends nothing again that is there byte for byte, and goes on after an interrupted copy", async () => {
     const root = here("tree");
-    expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^0 files, 0 B copied, 107 unchanged and skipped/);
+    expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^0 files, 0 B copied, 106 unchanged and skipped/);
     // Size and time are equal, content is not.
     writeFileSync(join(root, "f1"), "FILE 1\n");
     utimesSync(join(root, "f1"), 1_600_000_000, 1_600_000_000);
     await inGuest("touch -d @1600000000 tree/f1; rm tree/f2; chmod 600 tree/f3; ln -sfn elsewhere tree/link");
-    expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^2 files, 14 B copied, 105 unchanged and skipped/);
+    expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^2 files, 14 B copied, 104 unchanged and skipped/);
     expect(await inGuest(`cd tree; ${LISTING}`)).toBe(listingHere(root));
     await inGuest("echo changed > tree/f4");
     const answer = JSON.parse(await viv("cp", "--json", "-r", `${id}:tree/.`, root));
-    expect(answer).toMatchObject({ files: 1, bytes: 8, skipped: 106, problems: [] });
+    expect(answer).toMatchObject({ files: 1, bytes: 8, skipped: 105, problems: [] });
     expect(readFileSync(join(root, "f4"), "utf8")).toBe("changed\n");
   });
 
@@ -110,7 +110,7 @@ describe("viv cp", () => {
 
   test("copies from one session to another", async () => {
     await withSession(async (other) => {
-      expect(await viv("cp", "-r", `${id}:tree`, `${other}:copy`)).toMatch(/^107 files/);
+      expect(await viv("cp", "-r", `${id}:tree`, `${other}:copy`)).toMatch(/^106 files/);
       const { stdout } = await client.sessions.exec(other, { command: sh(`cd copy; ${LISTING}`) });
       expect(stdout.trim()).toBe(await inGuest(`cd tree; ${LISTING}`));
     });
@@ -166,7 +166,7 @@ describe("viv cp", () => {
     [["cp", "missing", "ID:"], 1, "missing: no such file or directory"],
     [["cp", "ID:missing", "."], 1, "missing: no such file or directory"],
     [["cp", "ID:", "."], 2, "is a directory; add -r"],
-    [["cp", "ID:tree/f1", "/proc/nope/x"], 1, "ENOENT"],
+    [["cp", "ID:tree/f1", "one.txt/x"], 1, "not a directory"],
     [["cp", "-r", "tree", "ID:tree/f1"], 1, "is to be a directory"],
   ])("%j fails with %d and a clear word", async (argv, code, word) => {
     const words = argv.map((each) => each.replace("ID", id));
@@ -190,7 +190,7 @@ describe("files of a session", () => {
     expect(await viv("ls", `${id}:work/src`)).toBe("lib/\nmain.py");
     expect(JSON.parse(await viv("ls", "--json", `${id}:work/src`))).toEqual({ entries: ["lib/", "main.py"] });
     expect(await viv("ls", "-l", `${id}:work/src`)).toMatch(
-      /^MODE +BYTES +CHANGED +NAME\ndrwxr-xr-x +4096 +\S+Z +lib\/\n-rw-r--r-- +37 +\S+Z +main\.py$/,
+      /^MODE +BYTES +CHANGED +NAME\ndrwxr-xr-x +4096 +\S+Z +lib\/\n-rw-r--r-- +38 +\S+Z +main\.py$/,
     );
     expect(await viv("find", `${id}:work`, "src/**")).toContain("/workspace/work/src/main.py");
     expect(await viv("cat", `${id}:work/src/main.py`)).toContain("print(6 * 7)");

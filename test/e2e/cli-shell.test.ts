@@ -3,9 +3,11 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { sleep } from "@vivarium/kit/clock";
+import { Client } from "@vivarium/sdk";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../support/command-line.ts";
 import { eventually } from "../support/eventually.ts";
+import { readProcess } from "../support/host-processes.ts";
 import { client, sh } from "../support/http.ts";
 import { startService } from "../support/service.ts";
 import { Tmux } from "../support/tmux.ts";
@@ -21,9 +23,19 @@ async function ownTerminal(): Promise<string> {
   await tmux.enter('clear; echo "<$(stty -g)>"');
   return (await tmux.shows(/<([0-9a-f:]+)>\n/))[1] ?? "";
 }
-const openShell = async (options = "") => {
-  await tmux.enter(`clear; viv shell ${options} ${id}`);
+const openShell = async (options = "", session = id) => {
+  await tmux.enter(`clear; viv shell ${options} ${session}; code=$?`);
   await tmux.shows(/sandbox@\S+:\S+\$/);
+};
+/** Where the shell of the human goes on, and what viv exited with. */
+const exitCode = async () => {
+  await tmux.shows(/HOST> $/m);
+  await tmux.enter('clear; echo "<$code>"');
+  return Number((await tmux.shows(/<(\d+)>/))[1]);
+};
+const leaveEditor = async () => {
+  await tmux.press("C-x");
+  await tmux.shows(/sandbox@\S+:\S+\$ $/m);
 };
 const shellPid = async () => {
   await tmux.enter('clear; echo "<$$>"');
@@ -45,7 +57,7 @@ afterEach(async () => {
   await tmux.close();
   await client
     .session(id)
-    .exec({ command: sh("pkill -KILL -u sandbox -t pts/0,pts/1,pts/2,pts/3 || true") })
+    .exec({ command: sh("pkill -KILL -u sandbox -x 'bash|nano|sleep|cat'; rm -f .*.swp") })
     .catch(() => {});
 });
 
@@ -56,7 +68,9 @@ describe("viv shell", () => {
     await tmux.shows(/^30 100$/m);
     await tmux.enter("nano notes.txt");
     await tmux.shows(/GNU nano[\s\S]*\^X Exit/);
+    await tmux.shows(/\[ New File \]/);
     await tmux.type("written in a full-screen editor");
+    await tmux.shows(/written in a full-screen editor/);
     await tmux.resize(80, 20);
     // The last line of the smaller screen is nano's again.
     await eventually(async () => {
@@ -65,7 +79,7 @@ describe("viv shell", () => {
     }, 30_000);
     await tmux.press("C-o", "Enter");
     await tmux.shows(/Wrote 1 line/);
-    await tmux.press("C-x");
+    await leaveEditor();
     await tmux.enter("clear; stty size");
     await tmux.shows(/^20 80$/m);
     expect(await inGuest("cat notes.txt")).toBe("written in a full-screen editor");
@@ -91,6 +105,7 @@ describe("viv shell", () => {
     await tmux.press("C-x");
     await tmux.shows(/Save modified buffer/);
     await tmux.type("n");
+    await tmux.shows(/sandbox@\S+:\S+\$ $/m);
     await tmux.enter('clear; echo "<$$ $KEPT>"');
     await tmux.shows(new RegExp(`<${pid} yes>`));
     await tmux.enter("exit");
@@ -98,13 +113,22 @@ describe("viv shell", () => {
     expect(await ownTerminal()).toBe(before);
   });
 
+  test("loses no key, also of those that come at once", async () => {
+    await openShell();
+    await tmux.enter("clear; cat > keys; echo done");
+    await eventually(async () => expect(await inGuest("pgrep -c -x cat || true")).toBe("1"));
+    const lines = Array.from({ length: 60 }, (_, i) => `${i}-${"abcdefghij".repeat(i % 7)}`);
+    for (const line of lines) await tmux.enter(line);
+    await tmux.press("C-d");
+    await tmux.shows(/^done$/m);
+    expect(await inGuest("cat keys")).toBe(lines.join("\n"));
+  });
+
   test("exits with the shell's own code; the next one is a new shell", async () => {
     await openShell();
     const pid = await shellPid();
     await tmux.enter("exit 7");
-    await tmux.shows(/HOST> $/m);
-    await tmux.enter('clear; echo "<$?>"');
-    await tmux.shows(/<7>/);
+    expect(await exitCode()).toBe(7);
     await openShell();
     expect(await shellPid()).not.toBe(pid);
   });
@@ -147,8 +171,7 @@ describe("viv shell", () => {
     await tmux.shows(/HOST> $/m);
     expect(await tmux.fact("alternate_on")).toBe("0");
     expect(await tmux.fact("cursor_flag")).toBe("1");
-    await tmux.enter('clear; echo "<$?>"');
-    await tmux.shows(new RegExp(`<${code}>`));
+    expect(await exitCode()).toBe(code);
     expect(await ownTerminal()).toBe(before);
   });
 
@@ -161,8 +184,11 @@ describe("viv shell", () => {
       link.cut();
       await tmux.shows(/the connection was lost/);
       link.mend();
-      await tmux.shows(/back again/);
-      expect(await shellPid()).toBe(pid);
+      // What is typed while there is no connection is lost.
+      await eventually(async () => {
+        await tmux.enter('echo "<back in $$>"');
+        await tmux.shows(new RegExp(`<back in ${pid}>`), 2000);
+      }, 60_000);
       link.cut();
       await tmux.shows(/the connection was lost/);
       await tmux.press("C-]");
@@ -180,8 +206,7 @@ describe("viv shell", () => {
       await openShell(`--new --url ${link.url}`);
       link.cut();
       await tmux.shows(/viv: the connection was lost[\s\S]*HOST> $/m);
-      await tmux.enter('clear; echo "<$?>"');
-      await tmux.shows(/<125>/);
+      expect(await exitCode()).toBe(125);
       expect(await ownTerminal()).toBe(before);
     } finally {
       await link.close();
@@ -234,21 +259,26 @@ async function inTheTerminal(): Promise<number> {
   return Number(found.trim());
 }
 
-describe("viv shell when the service stops", () => {
-  test("gives the terminal back and says so", async () => {
-    const service = await startService();
-    try {
-      const env = `VIV_URL=${service.facts.url} VIV_API_KEY=${service.facts.apiKey}`;
-      const before = await ownTerminal();
-      await tmux.enter(`clear; export ${env}; id=$(viv create --wait --on-detach keep_live); viv shell $id`);
-      await tmux.shows(/sandbox@\S+:\S+\$/, 120_000);
-      await service.stop();
-      await tmux.shows(/viv: [\s\S]*HOST> $/m, 120_000);
-      expect(await ownTerminal()).toBe(before);
-    } finally {
-      await service.stop().catch(() => {});
-    }
-  });
+test("viv shell gives the terminal back and says so when the service stops", async () => {
+  const { facts } = await startService();
+  let session = "";
+  try {
+    const own = new Client({ url: facts.url, apiKey: facts.apiKey });
+    session = (await own.sessions.create({ on_pty_detach: "keep_live" })).session_id;
+    const before = await ownTerminal();
+    await tmux.enter(`export VIV_URL=${facts.url} VIV_API_KEY=${facts.apiKey}`);
+    await openShell("", session);
+    process.kill(facts.pid, "SIGTERM");
+    await tmux.shows(/viv: the service ended the connection[\s\S]*HOST> $/m);
+    expect(await exitCode()).toBe(125);
+    expect(await ownTerminal()).toBe(before);
+    await eventually(() => expect(readProcess(facts.pid)).toBeUndefined(), 60_000);
+  } finally {
+    // Its machine has outlived it; the next one takes it over and ends it.
+    const again = await startService({ dataDir: facts.dataDir });
+    await new Client(again.facts).sessions.delete(session).catch(() => {});
+    await again.stop();
+  }
 });
 
 describe("viv exec -i", () => {
@@ -280,13 +310,11 @@ describe("viv exec -i", () => {
 
   test("on a terminal it is the terminal's: keys, screen and code", async () => {
     const before = await ownTerminal();
-    await tmux.enter(`clear; viv exec -i ${id} -- python3 -q`);
+    await tmux.enter(`clear; viv exec -i ${id} -- python3 -q; code=$?`);
     await tmux.shows(/>>> /);
     await tmux.enter("import sys; print(6 * 7, sys.stdin.isatty()); sys.exit(5)");
     await tmux.shows(/^42 True$/m);
-    await tmux.shows(/HOST> $/m);
-    await tmux.enter('clear; echo "<$?>"');
-    await tmux.shows(/<5>/);
+    expect(await exitCode()).toBe(5);
     expect(await ownTerminal()).toBe(before);
   });
 });
