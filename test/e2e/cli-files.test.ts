@@ -134,12 +134,11 @@ describe("viv cp", () => {
   test("leaves no half file, on either side, when it is interrupted", async () => {
     writeFileSync(here("huge"), Buffer.alloc(200 * 1024 * 1024, "x"));
     const up = startViv("cp", here("huge"), `${id}:huge`);
-    await eventually(async () => expect(await inGuest("ls -A")).toMatch(/huge|\.viv|tmp/), 30_000).catch(
-      () => {},
-    );
+    // What is under way is beside the file, under a name of its own.
+    await eventually(async () => expect(await inGuest("ls -A")).toContain(".vivarium-"), 60_000, 10);
     up.kill("SIGINT");
     expect((await up.ended).code).toBe(130);
-    await eventually(async () => expect(await inGuest("find . -size +1M -newer tree/f4")).toBe(""), 20_000);
+    await eventually(async () => expect(await inGuest("ls -A")).not.toMatch(/\.vivarium-|huge/), 20_000);
     await inGuest("head -c 200M /dev/zero > zeros");
     mkdirSync(here("down"));
     const down = startViv("cp", `${id}:zeros`, here("down"));
@@ -166,7 +165,7 @@ describe("viv cp", () => {
     [["cp", "missing", "ID:"], 1, "missing: no such file or directory"],
     [["cp", "ID:missing", "."], 1, "missing: no such file or directory"],
     [["cp", "ID:", "."], 2, "is a directory; add -r"],
-    [["cp", "ID:tree/f1", "one.txt/x"], 1, "not a directory"],
+    [["cp", "ID:tree/f1", "one.txt/x"], 1, "one.txt is not a directory"],
     [["cp", "-r", "tree", "ID:tree/f1"], 1, "is to be a directory"],
   ])("%j fails with %d and a clear word", async (argv, code, word) => {
     const words = argv.map((each) => each.replace("ID", id));

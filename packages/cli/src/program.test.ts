@@ -176,6 +176,22 @@ test.each([
   [["checkpoint", "frob"]],
   [["template", "save", "s1"]],
   [["create", "--paused-ttl", "0"]],
+  [["create", "--on-detach", "explode"]],
+  [["rm", "s1", "s1:notes.txt"]],
+  [["rm", "-r", "s1"]],
+  [["mkdir", "s1:a", "no-colon"]],
+  [["cat", "no-colon"]],
+  [["ls", "no-colon"]],
+  [["cp", "a", "b"]],
+  [["mv", "s1:a", "s2:b"]],
+  [["find", "--limit", "10001", "s1", "*"]],
+  [["grep", "-C", "11", "x", "s1"]],
+  [["start", "s1", "--", "true"]],
+  [["logs", "--follow", "--json", "s1", "web"]],
+  [["exec", "-i", "--json", "s1", "--", "true"]],
+  [["shell", "s1"]],
+  [["shell", "--detach-key", "x", "s1"]],
+  [["shell", "--new", "--terminal", "a", "s1"]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
   expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });

@@ -78,8 +78,9 @@ async function putBack(
   const entry = before && (await scanGuest(session, absolutePath(file), { depth: 0 }))?.get("");
   await session.files.upload(file, after);
   // A file that is written anew has lost its mode; its time is that of the edit.
-  if (entry)
-    await place.finish([[absolutePath(file), { ...entry, modifiedAt: Math.floor(Date.now() / 1000) }]]);
+  if (entry === undefined) return;
+  const edited = { ...entry, modifiedAt: Math.floor(Date.now() / 1000) };
+  await place.finish([{ path: absolutePath(file), entry: edited, isNew: true }]);
 }
 
 async function readIfAny(session: Session, file: string): Promise<Uint8Array | undefined> {

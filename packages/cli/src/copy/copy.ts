@@ -50,7 +50,7 @@ export async function copy(
     content: meter(source.read(file), entry.bytes, progress),
   }));
   const failed = await putAll(target, toPut, progress);
-  const finishing = plan.finishing.filter(([path]) => !failed.has(path));
+  const finishing = plan.finishing.filter(({ path }) => !failed.has(path));
   const unfinished = await target.finish(finishing);
   const sent = toPut.filter(({ path }) => !failed.has(path));
   return {

@@ -25,6 +25,14 @@ export interface FileToPut {
   content: Content;
 }
 
+/** What is set at the end, when nothing writes there any more. */
+export interface ToFinish {
+  path: string;
+  entry: Entry;
+  /** It has only what the side gives to new files. */
+  isNew: boolean;
+}
+
 /** One side of a copy. Paths are those of the side. */
 export interface Place {
   /** How a human would name a path of it. */
@@ -40,7 +48,7 @@ export interface Place {
   putMany?(files: readonly FileToPut[]): Promise<Map<string, string>>;
   makeDirectories(paths: readonly string[]): Promise<void>;
   /** Makes links, then sets modes and times; what could not be done. */
-  finish(entries: readonly (readonly [path: string, entry: Entry])[]): Promise<string[]>;
+  finish(what: readonly ToFinish[]): Promise<string[]>;
 }
 
 export function join(root: string, relative: string): string {

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { chmod, lstat, mkdir, rename, rm, symlink, utimes } from "node:fs/promises";
 import { CliError } from "../cli-error.ts";
-import type { Entry, Place } from "./entry.ts";
+import type { Place, ToFinish } from "./entry.ts";
 import { inParallel } from "./in-parallel.ts";
 import { saveLocally, unfinishedName } from "./save-locally.ts";
 import { scanLocal } from "./scan-local.ts";
@@ -52,10 +52,10 @@ async function makeDirectory(directory: string): Promise<void> {
 }
 
 /** Rights beyond what the umask gives to new files are not taken from a session. */
-async function finishLocal(entries: readonly (readonly [path: string, entry: Entry])[]): Promise<string[]> {
+async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
   const complaints: string[] = [];
   // What is deepest comes first: a directory that loses its rights takes those below it along.
-  for (const [file, entry] of entries.toReversed()) {
+  for (const { path: file, entry } of what.toReversed()) {
     try {
       if (entry.kind === "link") await makeLink(file, entry.target ?? "");
       else {

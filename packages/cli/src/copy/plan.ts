@@ -1,6 +1,6 @@
 /** What a copy has to do, from what is on both sides. Touches nothing. */
 import { CliError } from "../cli-error.ts";
-import { type Entry, join, type Place, type Tree } from "./entry.ts";
+import { type Entry, join, type Place, type ToFinish, type Tree } from "./entry.ts";
 
 export interface Plan {
   directories: string[];
@@ -10,7 +10,7 @@ export interface Plan {
   equal: number;
   equalBytes: number;
   /** What gets its links, modes and times at the end, by the target's paths. */
-  finishing: [path: string, entry: Entry][];
+  finishing: ToFinish[];
   /** What cannot be copied, by the source's paths. */
   leftOut: string[];
 }
@@ -40,7 +40,8 @@ export async function planCopy(source: Side, target: Side): Promise<Plan> {
     } else if (entry.kind === "file") {
       plan.files.push({ from: join(source.root, path), to, entry });
     }
-    if (!isFinished(entry, there, equal.has(path))) plan.finishing.push([to, entry]);
+    if (!isFinished(entry, there, equal.has(path)))
+      plan.finishing.push({ path: to, entry, isNew: !equal.has(path) });
   }
   return plan;
 }

@@ -12,7 +12,7 @@ export function unfinishedName(file: string): string {
 /** Writes a file of this machine whole or not at all. An old one stays until the new one is complete. */
 export async function saveLocally(file: string, content: Content): Promise<void> {
   if ("file" in content) throw new CliError("both sides are on this machine; copy with cp");
-  await mkdir(path.dirname(file), { recursive: true });
+  await makeParent(path.dirname(file));
   const unfinished = unfinishedName(file);
   const handle = await open(unfinished, "wx");
   try {
@@ -23,5 +23,15 @@ export async function saveLocally(file: string, content: Content): Promise<void>
     await handle.close().catch(() => {});
     await rm(unfinished, { force: true });
     throw error;
+  }
+}
+
+async function makeParent(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { recursive: true });
+  } catch (cause) {
+    const isFile =
+      cause instanceof Error && "code" in cause && ["EEXIST", "ENOTDIR"].includes(String(cause.code));
+    throw isFile ? new CliError(`${directory} is not a directory`, { cause }) : cause;
   }
 }

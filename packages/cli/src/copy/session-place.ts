@@ -6,7 +6,7 @@ import { toServicePath } from "../guest/names.ts";
 import { inPortions } from "../guest/portions.ts";
 import { quote, runLines } from "../guest/run-in-guest.ts";
 import { scanGuest } from "../guest/scan.ts";
-import { type Entry, type FileToPut, type Place, readAll } from "./entry.ts";
+import { type FileToPut, type Place, readAll, type ToFinish } from "./entry.ts";
 
 /** What the service gives to files and directories that it makes. */
 const NEW_FILE_MODE = 0o644;
@@ -25,11 +25,11 @@ export function sessionPlace(session: Session, signal: AbortSignal): Place {
     },
     putMany: (toPut) => putMany(session, toPut, signal),
     makeDirectories: async (paths) => {
-      const lines = inLines(paths, (names) => `mkdir -p -- ${names}`);
+      const lines = wordsInLines(paths, (names) => `mkdir -p -- ${names}`);
       const [complaint] = await runLines(session, lines, signal);
       if (complaint !== undefined) throw new CliError(`cannot make directories in the session: ${complaint}`);
     },
-    finish: (entries) => runLines(session, finishingLines(entries), signal),
+    finish: (what) => runLines(session, finishingLines(what), signal),
   };
 }
 
@@ -50,31 +50,33 @@ async function putMany(
 }
 
 /** Few programs for many files: those of one mode, or of one time, share a line. */
-export function finishingLines(entries: readonly (readonly [path: string, entry: Entry])[]): string[] {
-  const links = entries.filter(([, entry]) => entry.kind === "link");
-  const files = entries.filter(([, entry]) => entry.kind === "file");
-  const changedModes = entries.filter(
-    ([, { kind, mode }]) =>
-      (kind === "file" && mode !== NEW_FILE_MODE) || (kind === "directory" && mode !== NEW_DIRECTORY_MODE),
-  );
-  const byTime = Map.groupBy(files, ([, entry]) => entry.modifiedAt);
+export function finishingLines(what: readonly ToFinish[]): string[] {
+  const links = what.filter(({ entry }) => entry.kind === "link");
+  const files = what.filter(({ entry }) => entry.kind === "file");
+  const byTime = Map.groupBy(files, ({ entry }) => entry.modifiedAt);
   // What is deepest comes first: a directory that loses its rights takes those below it along.
-  const byMode = Map.groupBy(changedModes.toReversed(), ([, entry]) => entry.mode);
+  const byMode = Map.groupBy(what.filter(needsMode).toReversed(), ({ entry }) => entry.mode);
   return [
-    ...links.map(([path, { target = "" }]) => `ln -sfT -- ${quote(target)} ${quote(path)}`),
-    ...[...byTime].flatMap(([at, group]) =>
-      inLines(pathsOf(group), (names) => `touch -c -d @${at} -- ${names}`),
-    ),
+    ...links.map(({ path, entry }) => `ln -sfT -- ${quote(entry.target ?? "")} ${quote(path)}`),
+    ...[...byTime].flatMap(([at, group]) => inLines(group, (names) => `touch -c -d @${at} -- ${names}`)),
     ...[...byMode].flatMap(([mode, group]) =>
-      inLines(pathsOf(group), (names) => `chmod ${mode.toString(8)} -- ${names}`),
+      inLines(group, (names) => `chmod ${mode.toString(8)} -- ${names}`),
     ),
   ];
 }
 
-function pathsOf(entries: readonly (readonly [path: string, entry: Entry])[]): string[] {
-  return entries.map(([path]) => path);
+function needsMode({ entry: { kind, mode }, isNew }: ToFinish): boolean {
+  if (kind !== "file" && kind !== "directory") return false;
+  return !isNew || mode !== (kind === "file" ? NEW_FILE_MODE : NEW_DIRECTORY_MODE);
 }
 
-function inLines(paths: readonly string[], line: (names: string) => string): string[] {
+function inLines(what: readonly ToFinish[], line: (names: string) => string): string[] {
+  return wordsInLines(
+    what.map(({ path }) => path),
+    line,
+  );
+}
+
+function wordsInLines(paths: readonly string[], line: (names: string) => string): string[] {
   return [...inPortions(paths)].map((portion) => line(portion.map(quote).join(" ")));
 }

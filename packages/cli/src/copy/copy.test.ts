@@ -1,0 +1,141 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { copy } from "./copy.ts";
+import type { Entry, Place, Tree } from "./entry.ts";
+import { inParallel } from "./in-parallel.ts";
+import { localPlace } from "./local-place.ts";
+import { noProgress, renderProgress } from "./progress.ts";
+import { finishingLines } from "./session-place.ts";
+
+const MODIFIED_AT = 1_600_000_000;
+const file = (bytes: number, mode = 0o644): Entry => ({ kind: "file", bytes, mode, modifiedAt: MODIFIED_AT });
+const directory: Entry = { kind: "directory", bytes: 0, mode: 0o755, modifiedAt: MODIFIED_AT };
+const { signal } = new AbortController();
+const unused = () => {
+  throw new Error("a source is only read");
+};
+
+/** A source that says what it likes, and gives what it likes. */
+function source(entries: Record<string, Entry>, read: (path: string) => AsyncIterable<Uint8Array>): Place {
+  return {
+    nameOf: (name) => name,
+    scan: async (_path, { depth } = {}) =>
+      new Map(Object.entries(entries).slice(0, depth === 0 ? 1 : undefined)) as Tree,
+    hash: async () => new Map(),
+    read,
+    put: unused,
+    makeDirectories: unused,
+    finish: unused,
+  };
+}
+async function* bytes(...chunks: string[]) {
+  for (const chunk of chunks) yield Buffer.from(chunk);
+}
+
+let dir: string;
+beforeEach(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "viv-copy-"));
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+const copyTo = (place: Place, to: string, from = "src") =>
+  copy({ source: place, target: localPlace(signal), progress: noProgress }, { from, to, recursive: true });
+
+describe("a copy to this machine", () => {
+  test("leaves the old file, and nothing else, when the new one breaks off", async () => {
+    await writeFile(path.join(dir, "file"), "old");
+    const place = source({ "": file(10) }, async function* () {
+      yield Buffer.from("half");
+      throw new Error("broke off");
+    });
+    await expect(copyTo(place, path.join(dir, "file"))).rejects.toThrow("broke off");
+    expect(await readdir(dir)).toEqual(["file"]);
+    expect(await readFile(path.join(dir, "file"), "utf8")).toBe("old");
+  });
+
+  test("follows no link below its top, not even to a directory", async () => {
+    const outside = path.join(dir, "outside");
+    await mkdir(outside);
+    await mkdir(path.join(dir, "to"));
+    await symlink(outside, path.join(dir, "to/door"));
+    const place = source({ "": directory, door: directory, "door/file": file(1) }, () => bytes("x"));
+    await expect(copyTo(place, path.join(dir, "to"), "src/.")).rejects.toThrow("is to be a directory");
+    expect(await readdir(outside)).toEqual([]);
+  });
+
+  test("replaces a link by the file itself", async () => {
+    await writeFile(path.join(dir, "target"), "untouched");
+    await symlink("target", path.join(dir, "file"));
+    await copyTo(
+      source({ "": file(3) }, () => bytes("new")),
+      path.join(dir, "file"),
+    );
+    expect(await readFile(path.join(dir, "target"), "utf8")).toBe("untouched");
+    expect(await readFile(path.join(dir, "file"), "utf8")).toBe("new");
+  });
+
+  test("gives no rights beyond the umask, and the time of the source", async () => {
+    await copyTo(
+      source({ "": file(1, 0o777) }, () => bytes("x")),
+      path.join(dir, "file"),
+    );
+    const { mode, mtimeMs } = await stat(path.join(dir, "file"));
+    expect(mode & 0o7777).toBe(0o777 & ~process.umask());
+    expect(mtimeMs).toBe(MODIFIED_AT * 1000);
+  });
+
+  test("names what is no file, and counts what it did", async () => {
+    const pipe: Entry = { ...file(0), kind: "other" };
+    const place = source({ "": directory, a: file(2), b: file(1), pipe }, () => bytes("x"));
+    expect(await copyTo(place, path.join(dir, "to"))).toEqual({
+      files: 2,
+      bytes: 3,
+      skipped: 0,
+      problems: [expect.stringContaining("src/pipe was left out")],
+    });
+  });
+});
+
+describe("finishing in a session", () => {
+  test("few programs set many modes and times, deepest first, whatever is in the names", () => {
+    expect(
+      finishingLines([
+        { path: "/w/dir", entry: { ...directory, mode: 0o555 }, isNew: true },
+        { path: "/w/dir/it's", entry: file(1, 0o755), isNew: true },
+        { path: "/w/dir/plain", entry: file(1), isNew: true },
+        { path: "/w/dir/was", entry: file(1), isNew: false },
+        { path: "/w/link", entry: { ...file(1), kind: "link", target: "a b" }, isNew: true },
+      ]),
+    ).toEqual([
+      "ln -sfT -- 'a b' '/w/link'",
+      `touch -c -d @${MODIFIED_AT} -- '/w/dir/it'\\''s' '/w/dir/plain' '/w/dir/was'`,
+      "chmod 644 -- '/w/dir/was'",
+      "chmod 755 -- '/w/dir/it'\\''s'",
+      "chmod 555 -- '/w/dir'",
+    ]);
+  });
+});
+
+test("in parallel, at most so many are under way, and a failure ends it once they have ended", async () => {
+  let underWay = 0;
+  let most = 0;
+  const begun: number[] = [];
+  const work = inParallel([1, 2, 3, 4, 5, 6], 2, async (item) => {
+    begun.push(item);
+    most = Math.max(most, ++underWay);
+    await new Promise((resolve) => setImmediate(resolve));
+    underWay--;
+    if (item === 3) throw new Error("third");
+  });
+  await expect(work).rejects.toThrow("third");
+  expect({ most, underWay }).toEqual({ most: 2, underWay: 0 });
+  expect(begun).not.toContain(6);
+});
+
+test("progress tells share, amount, pace and files", () => {
+  const state = { label: "src", done: { bytes: 512, files: 1 }, total: { bytes: 1024, files: 4 } };
+  expect(renderProgress({ ...state, elapsedMs: 1000 })).toBe(
+    "[############............]  50%  512 B of 1.0 KiB, 512 B/s, 1 of 4 files  src",
+  );
+});

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { readTree } from "./scan.ts";
+
+const record = (type: string, size: number, time: string, path: string, target = "") =>
+  Buffer.from([type, size, time, path, target].map((field) => `${field}\0`).join(""), "latin1");
+const read = (...records: Buffer[]) => readTree(Buffer.concat(records));
+const ROOT = record("d755", 4096, "1600000000.5", "");
+
+test("a tree is what find tells of it, with names of any characters", () => {
+  const tree = read(
+    ROOT,
+    record("f6755", 3, "1600000001.9999", "a b'c\nd"),
+    record("l777", 1, "1600000002", "link", "/etc/passwd"),
+    record("s755", 0, "1600000002", "socket"),
+  );
+  expect([...tree]).toEqual([
+    ["", { kind: "directory", bytes: 4096, mode: 0o755, modifiedAt: 1_600_000_000 }],
+    ["a b'c\nd", { kind: "file", bytes: 3, mode: 0o755, modifiedAt: 1_600_000_001 }],
+    ["link", { kind: "link", bytes: 1, mode: 0o777, modifiedAt: 1_600_000_002, target: "/etc/passwd" }],
+    ["socket", { kind: "other", bytes: 0, mode: 0o755, modifiedAt: 1_600_000_002 }],
+  ]);
+});
+
+test("a file whose name is no UTF-8 cannot be named here, and is left out", () => {
+  expect(read(ROOT, record("f644", 3, "1", "caf\xe9")).get("caf\ufffd")?.kind).toBe("other");
+});
+
+test.each(["../outside", "a/../../outside", "/etc/passwd", "./x", "a//b", "link/inside", "nowhere/file"])(
+  "a session that lists %j is not believed",
+  (path) => {
+    const records = [ROOT, record("d755", 0, "1", "a"), record("l777", 0, "1", "link", "/etc")];
+    expect(() => read(...records, record("f644", 0, "1", path))).toThrow("not its own");
+  },
+);
+
+test("a second root is not believed either", () => {
+  expect(() => read(ROOT, ROOT)).toThrow("not its own");
+});

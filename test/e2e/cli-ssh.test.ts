@@ -1,0 +1,130 @@
+/** `viv ssh` and `viv ssh-config`, with the system's OpenSSH client, in a real machine. */
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startViv, startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../support/command-line.ts";
+import { eventually } from "../support/eventually.ts";
+import { client } from "../support/http.ts";
+
+const home = mkdtempSync(join(tmpdir(), "viv-ssh-"));
+const env = { HOME: home };
+let id: string;
+const ssh = (...argv: string[]) => startVivWith({ env }, "ssh", id, ...argv).ended;
+
+beforeAll(async () => {
+  ({ session_id: id } = await client.sessions.create({ env: { GREETING: "hello" } }));
+  await client.sessions.waitUntilLive(id);
+});
+afterAll(async () => {
+  await client.sessions.delete(id).catch(() => {});
+  rmSync(home, { recursive: true, force: true });
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  return port;
+}
+
+test("viv ssh runs a command as sandbox and exits with its code", async () => {
+  expect(await ssh("--", "id -un; echo $GREETING; echo aside >&2; exit 9")).toEqual({
+    code: 9,
+    out: "sandbox\nhello\n",
+    err: "aside\n",
+  });
+  expect(await ssh("--", "cat > note && wc -c < note")).toMatchObject({ code: 0, out: "0\n" });
+});
+
+test("the host key is remembered apart from the human's own, and is the same after pause and wake", async () => {
+  const known = () => readFileSync(join(home, ".local/state/vivarium/known_hosts"), "utf8");
+  const before = known();
+  expect(before).toMatch(new RegExp(`^viv-${id} ssh-ed25519 \\S+\n$`));
+  await viv("pause", id);
+  expect(await ssh("true")).toEqual({ code: 0, out: "", err: "" });
+  expect(known()).toBe(before);
+});
+
+test("a host key that is not the one of the first visit is refused", async () => {
+  const file = join(home, ".local/state/vivarium/known_hosts");
+  const right = readFileSync(file, "utf8");
+  const other = execFileSync("sh", [
+    "-c",
+    "ssh-keygen -qt ed25519 -N '' -f \"$1\" && cut -d' ' -f1,2 \"$1.pub\"",
+    "sh",
+    join(home, "key"),
+  ]);
+  writeFileSync(file, `viv-${id} ${other}`);
+  try {
+    const ended = await ssh("true");
+    expect(ended).toMatchObject({ code: 255, err: expect.stringContaining("verification failed") });
+  } finally {
+    writeFileSync(file, right);
+  }
+});
+
+test("options of ssh go after the id: a port of the session on this machine", async () => {
+  await client.session(id).files.write("www/index.html", "from the guest\n");
+  await viv("start", id, "--name", "web", "--cwd", "www", "--", "python3", "-m", "http.server", "8000");
+  const port = await freePort();
+  const forward = startVivWith({ env }, "ssh", id, "--", "-N", "-L", `${port}:localhost:8000`);
+  const fetched = await eventually(
+    async () => await (await fetch(`http://127.0.0.1:${port}/index.html`)).text(),
+    60_000,
+  );
+  forward.kill("SIGTERM");
+  expect(fetched).toBe("from the guest\n");
+  await forward.ended;
+});
+
+test("one connection serves many, as ControlMaster has it, through the settings of ssh-config", async () => {
+  const config = join(home, "config");
+  writeFileSync(config, `${(await startVivWith({ env }, "ssh-config", id).ended).out}\n`);
+  const options = ["-F", config, "-o", `ControlPath=${join(home, "control")}`];
+  const through = { env: { ...vivEnvironment(), ...env }, encoding: "utf8" } as const;
+  const master: ChildProcess = spawn("ssh", [...options, "-M", "-N", `viv-${id}`], {
+    ...through,
+    stdio: "ignore",
+  });
+  try {
+    await eventually(
+      () => execFileSync("ssh", [...options, "-O", "check", `viv-${id}`], { ...through, stdio: "pipe" }),
+      60_000,
+    );
+    const word = execFileSync(
+      "ssh",
+      [...options, "-o", "ProxyCommand=false", `viv-${id}`, "echo shared"],
+      through,
+    );
+    expect(word).toBe("shared\n");
+  } finally {
+    master.kill();
+    await once(master, "exit");
+  }
+});
+
+test("sessions that are not there, and a missing ssh, are told in words", async () => {
+  expect(await startVivWith({ env }, "ssh", "aaaaaaaaaaaaaaaaaaaaa").ended).toMatchObject({
+    code: 125,
+    err: expect.stringContaining("session not found"),
+  });
+  const none = await startVivWith({ env: { ...env, PATH: "/nonexistent" } }, "ssh", id).ended;
+  expect(none).toMatchObject({ code: 125, err: expect.stringContaining("openssh-client") });
+  expect(await startViv("tunnel", "aaaaaaaaaaaaaaaaaaaaa").ended).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("session not found"),
+  });
+});
+
+test("viv tunnel is the SSH server's bytes, and ends with its input", async () => {
+  const greeting = execFileSync("sh", ["-c", `${VIV_COMMAND} tunnel ${id}.viv < /dev/null | head -c 8`], {
+    env: { ...vivEnvironment(), ...env },
+    encoding: "utf8",
+  });
+  expect(greeting).toBe("SSH-2.0-");
+});
