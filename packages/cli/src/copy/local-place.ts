@@ -1,10 +1,11 @@
 /** This machine as one side of a copy. */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { chmod, lstat, mkdir, rename, rm, symlink, utimes } from "node:fs/promises";
+import { chmod, lstat, rename, rm, symlink, utimes } from "node:fs/promises";
 import { CliError } from "../cli-error.ts";
 import type { Place, ToFinish } from "./entry.ts";
 import { inParallel } from "./in-parallel.ts";
+import { makeDirectories } from "./make-directories.ts";
 import { saveLocally, unfinishedName } from "./save-locally.ts";
 import { scanLocal } from "./scan-local.ts";
 
@@ -48,7 +49,7 @@ async function makeDirectory(directory: string): Promise<void> {
   if (found?.isDirectory()) return;
   if (found !== undefined)
     throw new CliError(`${directory} is to be a directory, and is something else here; remove it first`);
-  await mkdir(directory, { recursive: true });
+  await makeDirectories(directory);
 }
 
 /** Rights beyond what the umask gives to new files are not taken from a session. */

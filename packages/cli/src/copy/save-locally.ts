@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { mkdir, open, rename, rm } from "node:fs/promises";
+import { open, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { CliError } from "../cli-error.ts";
 import type { Content } from "./entry.ts";
+import { makeDirectories } from "./make-directories.ts";
 
 /** Beside the file, so that renaming it there is one step. */
 export function unfinishedName(file: string): string {
@@ -28,7 +29,7 @@ export async function saveLocally(file: string, content: Content): Promise<void>
 
 async function makeParent(directory: string): Promise<void> {
   try {
-    await mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
   } catch (cause) {
     const isFile =
       cause instanceof Error && "code" in cause && ["EEXIST", "ENOTDIR"].includes(String(cause.code));

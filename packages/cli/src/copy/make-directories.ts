@@ -1,0 +1,22 @@
+import { mkdir, stat } from "node:fs/promises";
+import path from "node:path";
+
+/**
+ * Makes a directory and those above it that are missing. Node's own `recursive` never ends where a directory is there
+ * and cannot hold another, as in /proc (seen in Node 24).
+ */
+export async function makeDirectories(directory: string): Promise<void> {
+  const above = path.dirname(directory);
+  try {
+    await mkdir(directory);
+  } catch (error) {
+    if (isCode(error, "EEXIST") && (await stat(directory)).isDirectory()) return;
+    if (!isCode(error, "ENOENT") || above === directory) throw error;
+    await makeDirectories(above);
+    await mkdir(directory).catch((again: unknown) => {
+      if (!isCode(again, "EEXIST")) throw again;
+    });
+  }
+}
+
+const isCode = (error: unknown, code: string) => (error as NodeJS.ErrnoException).code === code;
