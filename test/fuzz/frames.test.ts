@@ -90,9 +90,9 @@ function expectFrames(
 }
 
 async function withFlatMemory(work: () => Promise<void>): Promise<void> {
-  const before = usedBytes();
+  const before = await usedBytes();
   await work();
-  expect(usedBytes() - before).toBeLessThan(32 * MIB);
+  expect((await usedBytes()) - before).toBeLessThan(32 * MIB);
 }
 
 test("frames of a command", { timeout: TIME_LIMIT_MS }, () =>

@@ -125,7 +125,7 @@ async function callOf(kind: number, client: AgentClient): Promise<unknown> {
 }
 
 test("answers in HTTP/2 that nearly fit", { timeout: TIME_LIMIT_MS }, async () => {
-  const before = usedBytes();
+  const before = await usedBytes();
   const outcomes = { whole: 0, refused: 0, brokenOff: 0 };
   await forEachInput("connections", async (random) => {
     const kind = random.below(FITTING.length);
@@ -143,11 +143,11 @@ test("answers in HTTP/2 that nearly fit", { timeout: TIME_LIMIT_MS }, async () =
     }
   });
   for (const count of Object.values(outcomes)) expect(count).toBeGreaterThan(50);
-  expect(usedBytes() - before).toBeLessThan(32 * MIB);
+  expect((await usedBytes()) - before).toBeLessThan(32 * MIB);
 });
 
 test("ports that hold anything before they are ready", { timeout: TIME_LIMIT_MS }, async () => {
-  const before = usedBytes();
+  const before = await usedBytes();
   await forEachInput("resyncs", async (random) => {
     const pieces = Array.from({ length: random.below(5) }, () =>
       random.pick([
@@ -165,7 +165,7 @@ test("ports that hold anything before they are ready", { timeout: TIME_LIMIT_MS 
   });
   agent.hostility.garbage = () => NOTHING;
   agent.hostility.answersHello = true;
-  expect(usedBytes() - before).toBeLessThan(32 * MIB);
+  expect((await usedBytes()) - before).toBeLessThan(32 * MIB);
 });
 
 test.each([
@@ -193,7 +193,7 @@ test.each([
       staysOpen: true,
       answer: (id) => Buffer.concat([head(id), h2Frame(TYPE.data, FLAG.end, id, Buffer.from(HEALTH))]),
     });
-    const before = usedBytes();
+    const before = await usedBytes();
     const [bad, good] = [new AgentClient(agent.socketPath), new AgentClient(healthy.socketPath)];
     try {
       const call = callOf(1, bad);
@@ -201,7 +201,7 @@ test.each([
       expect(await good.health()).toEqual(JSON.parse(HEALTH));
       await expect(call).rejects.toMatchObject({ code: "agent_unavailable" });
       expect(await good.health()).toEqual(JSON.parse(HEALTH));
-      expect(usedBytes() - before).toBeLessThan(96 * MIB);
+      expect((await usedBytes()) - before).toBeLessThan(96 * MIB);
     } finally {
       bad.close();
       good.close();
