@@ -184,24 +184,26 @@ describe("viv cp", () => {
 
 describe("files of a session", () => {
   test("are listed, made, found, printed, moved and removed", async () => {
-    await viv("mkdir", `${id}:work/src/lib`);
-    await client.session(id).files.write("work/src/main.py", "import os  # TODO\nprint(6 * 7)\n# Todo\n");
-    expect(await viv("ls", `${id}:work/src`)).toBe("lib/\nmain.py");
-    expect(JSON.parse(await viv("ls", "--json", `${id}:work/src`))).toEqual({ entries: ["lib/", "main.py"] });
-    expect(await viv("ls", "-l", `${id}:work/src`)).toMatch(
+    await viv("mkdir", `${id}:project/src/lib`);
+    await client.session(id).files.write("project/src/main.py", "import os  # TODO\nprint(6 * 7)\n# Todo\n");
+    expect(await viv("ls", `${id}:project/src`)).toBe("lib/\nmain.py");
+    expect(JSON.parse(await viv("ls", "--json", `${id}:project/src`))).toEqual({
+      entries: ["lib/", "main.py"],
+    });
+    expect(await viv("ls", "-l", `${id}:project/src`)).toMatch(
       /^MODE +BYTES +CHANGED +NAME\ndrwxr-xr-x +4096 +\S+Z +lib\/\n-rw-r--r-- +38 +\S+Z +main\.py$/,
     );
-    expect(await viv("find", `${id}:work`, "src/**")).toContain("/workspace/work/src/main.py");
-    expect(await viv("cat", `${id}:work/src/main.py`)).toContain("print(6 * 7)");
-    expect(await viv("mv", `${id}:work/src/main.py`, `${id}:work/src/lib`)).toBe("");
-    expect(await viv("mv", `${id}:work/src/lib/main.py`, `${id}:work/app/run.py`)).toBe("");
-    expect(await inGuest("find work -type f")).toBe("work/app/run.py");
-    expect(await startViv("rm", `${id}:work`).ended).toMatchObject({
+    expect(await viv("find", `${id}:project`, "src/**")).toContain("/workspace/project/src/main.py");
+    expect(await viv("cat", `${id}:project/src/main.py`)).toContain("print(6 * 7)");
+    expect(await viv("mv", `${id}:project/src/main.py`, `${id}:project/src/lib`)).toBe("");
+    expect(await viv("mv", `${id}:project/src/lib/main.py`, `${id}:project/app/run.py`)).toBe("");
+    expect(await inGuest("find project -type f")).toBe("project/app/run.py");
+    expect(await startViv("rm", `${id}:project`).ended).toMatchObject({
       code: 1,
       err: expect.stringContaining("directory not empty"),
     });
-    expect(await viv("rm", "-r", `${id}:work`)).toBe(`${id}:work`);
-    expect(await startViv("cat", `${id}:work/app/run.py`).ended).toMatchObject({ code: 1, out: "" });
+    expect(await viv("rm", "-r", `${id}:project`)).toBe(`${id}:project`);
+    expect(await startViv("cat", `${id}:project/app/run.py`).ended).toMatchObject({ code: 1, out: "" });
   });
 
   test("are searched as with grep, whose exit codes are kept", async () => {
