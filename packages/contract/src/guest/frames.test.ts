@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { GUEST_LIMITS } from "./channel.ts";
-import { encodeFrame, FRAME, FrameDecoder, FrameError, type FrameType } from "./frames.ts";
+import { encodeFrame, FRAME, FrameDecoder, type FrameType } from "./frames.ts";
+import { FrameError } from "./framing.ts";
 import { ExecEnd } from "./messages.ts";
 
 interface Golden {

@@ -9,7 +9,7 @@
  *
  * A stream that ends without one of the last three was broken off and is an error, never an exit.
  */
-import { GUEST_LIMITS } from "./channel.ts";
+import { encodeFramed, FramedDecoder } from "./framing.ts";
 
 export const FRAME = { stdout: 0x01, stderr: 0x02, exit: 0x03, error: 0x04, eof: 0x05 } as const;
 export type FrameType = (typeof FRAME)[keyof typeof FRAME];
@@ -18,43 +18,19 @@ export interface Frame {
   payload: Buffer;
 }
 
-const HEADER_BYTES = 5;
 const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 
 export function encodeFrame(type: FrameType, payload: Uint8Array | string): Buffer {
-  const body = typeof payload === "string" ? Buffer.from(payload) : payload;
-  const out = Buffer.allocUnsafe(HEADER_BYTES + body.length);
-  out[0] = type;
-  out.writeUInt32BE(body.length, 1);
-  out.set(body, HEADER_BYTES);
-  return out;
+  return encodeFramed(type, payload);
 }
 
-/** Cuts a byte stream into frames. Throws FrameError on an unknown type or a length over the cap. */
-export class FrameDecoder {
-  #pending: Buffer = Buffer.alloc(0);
-
-  push(chunk: Buffer): Frame[] {
-    let rest = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
-    const frames: Frame[] = [];
-    while (rest.length >= HEADER_BYTES) {
-      const type = rest[0] as number;
-      const length = rest.readUInt32BE(1);
-      if (!TYPES.has(type)) throw new FrameError(`unknown frame type ${type}`);
-      if (length > GUEST_LIMITS.framePayloadBytes)
-        throw new FrameError(`frame of ${length} bytes is over the cap`);
-      if (rest.length < HEADER_BYTES + length) break;
-      frames.push({ type: type as FrameType, payload: rest.subarray(HEADER_BYTES, HEADER_BYTES + length) });
-      rest = rest.subarray(HEADER_BYTES + length);
-    }
-    this.#pending = rest;
-    return frames;
+/** As FramedDecoder, for these types alone. */
+export class FrameDecoder extends FramedDecoder {
+  constructor() {
+    super((type) => TYPES.has(type));
   }
 
-  /** True when the stream may end here: no half frame is left. */
-  get isBetweenFrames(): boolean {
-    return this.#pending.length === 0;
+  override push(chunk: Buffer): Frame[] {
+    return super.push(chunk) as Frame[];
   }
 }
-
-export class FrameError extends Error {}

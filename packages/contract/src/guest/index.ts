@@ -2,6 +2,7 @@ export * from "./channel.ts";
 export * from "./errors.ts";
 export * from "./files.ts";
 export * from "./frames.ts";
+export { FrameError } from "./framing.ts";
 export * from "./messages.ts";
 export * from "./processes.ts";
 export * from "./terminal-frames.ts";

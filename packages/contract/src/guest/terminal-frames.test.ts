@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { GUEST_LIMITS } from "./channel.ts";
-import { FrameError } from "./frames.ts";
+import { FrameError } from "./framing.ts";
 import { encodeTerminalFrame, type TerminalFrame, TerminalFrameDecoder } from "./terminal-frames.ts";
 import { TERMINAL_FRAME } from "./terminals.ts";
 
