@@ -60,6 +60,7 @@ export const EGRESS_REASONS = [
   "capped",
   "policy_changed",
 ] as const;
+export type EgressReason = (typeof EGRESS_REASONS)[number];
 
 /** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
 export const EgressEntry = z.object({
