@@ -2,7 +2,7 @@
  * What the node tells its gateway: whole tables with a version, at every change. The gateway keeps nothing else.
  */
 import { z } from "zod";
-import { EGRESS_MODES } from "../api/sessions.ts";
+import { EGRESS_MODES } from "../api/egress.ts";
 
 /** Ports on a slot's host address that the gateway listens on; the slot's namespace sends a guest's traffic there. */
 export const GATEWAY_PORTS = { dns: 15_053, http: 15_080, tls: 15_443 } as const;

@@ -81,6 +81,39 @@ CREATE INDEX checkpoints_org ON public.checkpoints USING btree (org_id, created_
 CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, created_at DESC, id DESC);
 CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
 
+create table egress_log (
+  seq bigint not null,
+  session_id text not null,
+  at timestamp(3) with time zone not null,
+  kind text not null,
+  host text,
+  address text,
+  port integer,
+  decision text not null,
+  reason text not null,
+  bytes_out bigint not null,
+  bytes_in bigint not null,
+  count bigint not null,
+  constraint egress_log_decision_check CHECK ((decision = ANY (ARRAY['allowed'::text, 'denied'::text]))),
+  constraint egress_log_pkey PRIMARY KEY (seq),
+  constraint egress_log_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX egress_log_age ON public.egress_log USING btree (at);
+CREATE INDEX egress_log_session ON public.egress_log USING btree (session_id, seq DESC);
+
+create table egress_usage (
+  session_id text not null,
+  day text not null,
+  machine_id text not null,
+  egress_start bigint not null,
+  egress_last bigint not null,
+  ingress_start bigint not null,
+  ingress_last bigint not null,
+  constraint egress_usage_pkey PRIMARY KEY (session_id, day, machine_id),
+  constraint egress_usage_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX egress_usage_machine ON public.egress_usage USING btree (machine_id, day DESC);
+
 create table idempotency_keys (
   org_id text not null,
   key text not null,
@@ -101,6 +134,12 @@ create table installation (
   constraint installation_pkey PRIMARY KEY (only_row)
 );
 
+create table node_reports (
+  node_id text not null,
+  cursor text not null,
+  constraint node_reports_pkey PRIMARY KEY (node_id)
+);
+
 create table orgs (
   id text not null,
   name text not null,
@@ -109,6 +148,26 @@ create table orgs (
   created_at timestamp(3) with time zone not null default now(),
   constraint orgs_concurrent_sessions_check CHECK ((concurrent_sessions >= 0)),
   constraint orgs_pkey PRIMARY KEY (id)
+);
+
+create table preview_routes (
+  session_id text not null,
+  port integer not null,
+  version bigint not null,
+  visibility text not null,
+  auth text not null,
+  sealed_token bytea,
+  token_sha256 text,
+  bearer_sha256 text,
+  is_bearer_told boolean not null default false,
+  login_url text,
+  constraint preview_routes_auth_check CHECK ((auth = ANY (ARRAY['none'::text, 'bearer'::text]))),
+  constraint preview_routes_check CHECK (((visibility = 'token'::text) = ((sealed_token IS NOT NULL) AND (token_sha256 IS NOT NULL)))),
+  constraint preview_routes_check1 CHECK (((auth = 'bearer'::text) = (bearer_sha256 IS NOT NULL))),
+  constraint preview_routes_pkey PRIMARY KEY (session_id, port),
+  constraint preview_routes_port_check CHECK (((port >= 1) AND (port <= 65535))),
+  constraint preview_routes_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE,
+  constraint preview_routes_visibility_check CHECK ((visibility = ANY (ARRAY['token'::text, 'public'::text])))
 );
 
 create table projects (
@@ -183,9 +242,17 @@ create table sessions (
   baseline text,
   busy_until timestamp(3) with time zone,
   may_keep_alive boolean not null default false,
+  network_generation bigint not null default 1,
+  network_applied bigint not null default 0,
+  exposed jsonb,
+  guest_ip text,
+  egress_cap_bytes bigint,
+  egress_limit_bytes bigint,
+  egress_capped_on text,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
+  constraint sessions_egress_cap_bytes_check CHECK ((egress_cap_bytes > 0)),
   constraint sessions_id_check CHECK ((id ~ '^[a-z0-9]{21}$'::text)),
   constraint sessions_incarnation_check CHECK ((incarnation >= 0)),
   constraint sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE SET NULL,
@@ -197,12 +264,14 @@ create table sessions (
   constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text])))
 );
 CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE ((state = ANY (ARRAY['creating'::text, 'live'::text])) OR ((state = 'paused'::text) AND (op = ANY (ARRAY['wake'::text, 'restore'::text]))));
+CREATE INDEX sessions_capped ON public.sessions USING btree (id) WHERE (egress_cap_bytes IS NOT NULL);
 CREATE INDEX sessions_creating ON public.sessions USING btree (provision_claimed_until) WHERE (state = 'creating'::text);
 CREATE INDEX sessions_current ON public.sessions USING btree (org_id, created_at DESC, id DESC) WHERE (state <> 'destroyed'::text);
 CREATE INDEX sessions_destroy_after ON public.sessions USING btree (destroy_after) WHERE ((destroy_after IS NOT NULL) AND (state <> 'destroyed'::text));
 CREATE INDEX sessions_due ON public.sessions USING btree (due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX sessions_ended ON public.sessions USING btree (org_id, ended_at DESC, id DESC) WHERE (state = 'destroyed'::text);
 CREATE INDEX sessions_external ON public.sessions USING btree (org_id, external_id, created_at DESC) WHERE ((external_id IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_network_behind ON public.sessions USING btree (id) WHERE ((state = 'live'::text) AND (network_applied < network_generation));
 CREATE INDEX sessions_operations ON public.sessions USING btree (op_claimed_until) WHERE ((op IS NOT NULL) AND (state <> 'destroyed'::text));
 CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id) WHERE (origin_snapshot_id IS NOT NULL);
 CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);

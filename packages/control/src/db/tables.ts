@@ -1,4 +1,4 @@
-import type { CreateTiming } from "@vivarium/contract/api";
+import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
 import type { ColumnType, Generated } from "kysely";
 import type { OperationInput, OperationKind } from "../operations/operation.ts";
 
@@ -15,6 +15,10 @@ export interface Tables {
   templates: TemplateTable;
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
+  egress_usage: EgressUsageTable;
+  egress_log: EgressLogTable;
+  node_reports: NodeReportTable;
+  preview_routes: PreviewRouteTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
@@ -108,6 +112,20 @@ export interface SessionTable {
   baseline: string | null;
   busy_until: Date | null;
   may_keep_alive: Generated<boolean>;
+  network_generation: Generated<number>;
+  network_applied: Generated<number>;
+  exposed: Json<ExposedPort[] | null> | null;
+  guest_ip: string | null;
+  egress_cap_bytes: number | null;
+  egress_limit_bytes: number | null;
+  egress_capped_on: string | null;
+}
+
+/** What of a route is no secret. */
+export interface ExposedPort {
+  port: number;
+  visibility: PreviewVisibility;
+  auth: PreviewAuth;
 }
 
 export interface CheckpointTable {
@@ -180,4 +198,47 @@ interface IdempotencyKeyTable {
   body_digest: Buffer;
   session_id: string;
   created_at: Generated<Date>;
+}
+
+interface EgressUsageTable {
+  session_id: string;
+  day: string;
+  machine_id: string;
+  egress_start: number;
+  egress_last: number;
+  ingress_start: number;
+  ingress_last: number;
+}
+
+export interface EgressLogTable {
+  seq: Generated<number>;
+  session_id: string;
+  at: Date;
+  kind: string;
+  host: string | null;
+  address: string | null;
+  port: number | null;
+  decision: string;
+  reason: string;
+  bytes_out: number;
+  bytes_in: number;
+  count: number;
+}
+
+interface NodeReportTable {
+  node_id: string;
+  cursor: string;
+}
+
+export interface PreviewRouteTable {
+  session_id: string;
+  port: number;
+  version: number;
+  visibility: PreviewVisibility;
+  auth: PreviewAuth;
+  sealed_token: Buffer | null;
+  token_sha256: string | null;
+  bearer_sha256: string | null;
+  is_bearer_told: Generated<boolean>;
+  login_url: string | null;
 }
