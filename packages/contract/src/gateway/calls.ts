@@ -21,6 +21,8 @@ export const Pin = z.object({
   machine_id: z.string(),
   generation: z.int().min(1),
   port: z.int().min(1).max(65_535),
+  /** The name asked for: with it the pin outlives changes of policy that still allow name and port. */
+  host: z.string().max(253).optional(),
   addresses: z.array(z.ipv4()).min(1).max(4),
   ttl_s: z.int().min(30).max(4200),
 });

@@ -7,11 +7,13 @@
  *                                                   kept and goes on being applied
  *   PUT    /v1/previews  PreviewTable             → 200 {version}, once the gateway confirmed it; replaces all routes of this
  *                                                   node. An older version than the node's: 409. network_unconfirmed likewise
- *   GET    /v1/network/report?after=<cursor>      → 200 NetworkReport, at once: counters of all machines that run, and log
+ *   GET    /v1/network/report?after=<cursor>      → 200 NetworkReport, at once: counters of all machines that run or ended within
+ *                                                   the last minute (a reading is up to 2 s old), and log
  *                                                   lines after the cursor, at most 5,000; kept until asked for with a later
  *                                                   cursor, at most 50,000, the oldest dropped and counted
  *   GET    /v1/wakes                              → 200 {wakes: Wake[]}: visitors' wishes nobody answered yet; waits up to 20 s
- *                                                   for one
+ *                                                   for one. A wish is told again 10 s later, until it is answered or
+ *                                                   nobody waits for it any more
  *   POST   /v1/wakes/{wake_id}  WakeOutcome       → 204
  *
  * The node forgets previews when it restarts: NodeInfo.previews_version tells which it has (0: none).
