@@ -2,8 +2,16 @@
  * Previews: visitors come in, and only where a port was exposed (wire.md 4). The gate decides by the tables alone;
  * nothing is asked of anybody else but a wake, and that only once a request is admitted.
  */
+import type { Server } from "node:http";
+import { Server as TlsServer } from "node:tls";
 import type { GatewayTables, WakeOutcome } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
+import { answer, type Ingress } from "./answer.ts";
+import { type CertificateFiles, readPair, watchPair } from "./certificate.ts";
+import { Flows } from "./flows.ts";
+import { createListener, listen } from "./listener.ts";
+import { Places } from "./places.ts";
+import { Wakes } from "./wakes.ts";
 
 export interface PreviewsConfig {
   /** Where visitors are listened for. Port 0: any free one. */
@@ -50,6 +58,57 @@ export interface Previews {
   close(): Promise<void>;
 }
 
-export async function startPreviews(_deps: PreviewsDependencies): Promise<Previews> {
-  throw new Error("previews are not built yet");
+const HOLD_MS = 30_000;
+
+export async function startPreviews(deps: PreviewsDependencies): Promise<Previews> {
+  const { config, tables, log } = deps;
+  const flows = new Flows(deps.onActive);
+  const ingress: Ingress = {
+    // Until the port is known no Host can be right, and nobody is listened to either.
+    site: { nodeDomain: config.nodeDomain, secure: config.secure, publicPort: config.publicPort ?? 0 },
+    holdMs: config.holdMs ?? HOLD_MS,
+    tables,
+    wakes: new Wakes(deps.wake),
+    flows,
+    places: new Places(),
+    onActive: deps.onActive,
+  };
+  const server = createListener(config.tls && readPair(config.tls), (request, response, upgrade) =>
+    answer(ingress, request, response, upgrade),
+  );
+  const { address, family, port } = await listen(server, config.listen);
+  ingress.site.publicPort = config.publicPort ?? port;
+  const unsubscribe = tables.subscribe(() => {
+    const now = tables.current();
+    if (now) flows.enforce(now);
+  });
+  const reload = () => reloadPair(server, config.tls, log);
+  const unwatch = config.tls ? watchPair(config.tls, reload) : () => undefined;
+  const at = family === "IPv6" ? `[${address}]` : address;
+  return {
+    url: () => `${config.tls ? "https" : "http"}://${at}:${port}`,
+    settled: () => flows.settled(),
+    reloadCertificate: reload,
+    close: async () => {
+      unsubscribe();
+      unwatch();
+      flows.cutAll();
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function reloadPair(server: Server, files: CertificateFiles | undefined, log: Log): void {
+  if (files === undefined || !(server instanceof TlsServer)) return;
+  try {
+    server.setSecureContext({ ...readPair(files), minVersion: "TLSv1.2" });
+    log.info({ file: files.certFile }, "previews use the certificate that was read again");
+  } catch (error) {
+    log.error(
+      { err: error, file: files.certFile },
+      "certificate and key of previews cannot be used; expected a PEM certificate and its key. The old ones stay",
+    );
+  }
 }

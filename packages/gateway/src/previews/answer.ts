@@ -1,0 +1,110 @@
+/** One visitor's request, from the parser to its end: gate, wake, place, guest. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Flow, Flows } from "./flows.ts";
+import { judge, type Verdict } from "./gate.ts";
+import type { Site } from "./host.ts";
+import { isMalformed } from "./hygiene.ts";
+import { routeKey } from "./lookup.ts";
+import { BUSY, FOREIGN_ORIGIN, NOT_FOUND, type Page, sendPage, UNAUTHORIZED } from "./pages.ts";
+import { pass } from "./pass.ts";
+import type { Places } from "./places.ts";
+import { reachMachine } from "./reach-machine.ts";
+import type { TablesInForce } from "./start.ts";
+import { readVisit, type Visit } from "./visit.ts";
+import type { Wakes } from "./wakes.ts";
+
+export interface Ingress {
+  site: Site;
+  holdMs: number;
+  tables: TablesInForce;
+  wakes: Wakes;
+  flows: Flows;
+  places: Places;
+  onActive: (sessionId: string) => void;
+}
+
+type Admitted = Extract<Verdict, { is: "admitted" }>;
+
+export async function answer(
+  ingress: Ingress,
+  request: IncomingMessage,
+  response: ServerResponse,
+  upgrade?: { head: Buffer },
+): Promise<void> {
+  if (isMalformed(request, upgrade)) {
+    response.writeHead(400, { Connection: "close", "Content-Length": 0 }).end();
+    return;
+  }
+  const visit = readVisit(ingress.site, request, upgrade !== undefined);
+  if (visit === undefined) return sendPage(response, undefined, NOT_FOUND);
+  const verdict = judge(ingress.site, ingress.tables.current(), visit, Date.now());
+  switch (verdict.is) {
+    case "hidden":
+      return sendPage(response, visit, NOT_FOUND);
+    case "unauthorized":
+      return sendPage(response, visit, UNAUTHORIZED);
+    case "foreign_origin":
+      return sendPage(response, visit, FOREIGN_ORIGIN);
+    case "login":
+      return redirect(response, verdict.location);
+    case "entering":
+      return redirect(response, verdict.location, verdict.setCookie);
+    case "admitted":
+      return await serve(ingress, visit, verdict, request, response);
+  }
+}
+
+function redirect(response: ServerResponse, location: string, setCookie?: string): void {
+  response.writeHead(302, {
+    Location: location,
+    ...(setCookie === undefined ? {} : { "Set-Cookie": setCookie }),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Content-Length": 0,
+  });
+  response.end();
+}
+
+async function serve(
+  ingress: Ingress,
+  visit: Visit,
+  verdict: Admitted,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const { route } = verdict;
+  const flow = ingress.flows.open(route, request.socket, () => !visit.isUpgrade && !request.complete);
+  if (flow === undefined) return sendPage(response, visit, BUSY);
+  try {
+    const machine = await reachMachine(ingress, route, flow);
+    if ("status" in machine) return sendUnlessGone(response, visit, flow, machine);
+    flow.machineId = machine.machineId;
+    await withPlace(ingress.places, routeKey(route.session_id, route.port), async (hasPlace) => {
+      if (!hasPlace) return sendUnlessGone(response, visit, flow, BUSY);
+      if (flow.visitor.destroyed) return;
+      ingress.onActive(route.session_id);
+      const { address } = machine;
+      const { setCookie } = verdict;
+      await pass({ visit, route, request, response, flow, address, secure: ingress.site.secure, setCookie });
+    });
+  } finally {
+    ingress.flows.done(flow);
+  }
+}
+
+async function withPlace(
+  places: Places,
+  key: string,
+  use: (hasPlace: boolean) => Promise<void> | void,
+): Promise<void> {
+  const giveBack = await places.take(key);
+  try {
+    await use(giveBack !== undefined);
+  } finally {
+    giveBack?.();
+  }
+}
+
+function sendUnlessGone(response: ServerResponse, visit: Visit, flow: Flow, page: Page): void {
+  if (!flow.visitor.destroyed) sendPage(response, visit, page);
+}
