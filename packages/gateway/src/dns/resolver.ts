@@ -71,7 +71,7 @@ export class Resolver {
     const kept = known.kept.get(name);
     if (kept && kept.until > performance.now()) return withTtl(kept.found, kept.until);
     const underWay = known.underWay.get(name);
-    if (underWay) return underWay;
+    if (underWay !== undefined) return underWay;
     if (known.passing + known.underWay.size >= MAX_UNDER_WAY) return { result: "failed" };
     const search = this.#search(name).finally(() => known.underWay.delete(name));
     known.underWay.set(name, search);
