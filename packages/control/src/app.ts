@@ -13,6 +13,9 @@ import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { untilStored } from "./db/retry.ts";
+import type { OwnHosts } from "./egress/entry.ts";
+import { NetworkReports } from "./egress/reports.ts";
+import { addEgressRoutes } from "./egress/routes.ts";
 import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
@@ -20,6 +23,11 @@ import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
 import { Operations } from "./operations/operations.ts";
+import { PreviewPush } from "./previews/push.ts";
+import { addPreviewRoutes } from "./previews/routes.ts";
+import { loadPreviewKey } from "./previews/secrets.ts";
+import type { PreviewSite } from "./previews/urls.ts";
+import { answerWakes } from "./previews/wakes.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addServiceRoutes } from "./service/routes.ts";
@@ -35,6 +43,8 @@ import { addTemplateRoutes } from "./templates/routes.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
 
+/** The ingress listener of a gateway that is told nothing. */
+const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };
 const TICK_MS = 2_000;
 /** Deadlines are kept to this exactness. */
 const CLOCK_MS = 500;
@@ -51,6 +61,10 @@ export interface AppSettings {
   requireDurablePause?: boolean;
   /** Cap on the children of one fork. */
   forkChildren?: number;
+  /** Where previews are reached; this host alone, unless it is told. */
+  previewSite?: PreviewSite;
+  /** Names and addresses of this deployment, which no egress policy may list. */
+  ownHosts?: OwnHosts;
 }
 
 export interface App {
@@ -66,18 +80,31 @@ export interface App {
 
 export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const db = openDatabase({ url: settings.databaseUrl, log });
-  const { pepper, mintedKey } = await prepareStore(db, settings.controlDir, log);
+  const { pepper, previewKey, mintedKey } = await prepareStore(db, settings.controlDir, log);
   const nodes = new NodeClient(settings.nodeSocket);
   const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
-  const parts = assemble({ db, nodes, pepper, log, forkChildren, requireDurablePause });
+  const { previewSite = LOCAL_SITE, ownHosts = { names: [], addresses: [] } } = settings;
+  const parts = assemble({
+    db,
+    nodes,
+    pepper,
+    previewKey,
+    log,
+    forkChildren,
+    requireDurablePause,
+    previewSite,
+    ownHosts,
+  });
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
   let sweeping: Promise<unknown> = Promise.resolve();
+  let stopFollowing = async () => {};
   return {
     server,
     mintedKey,
     startSweeps: () => {
+      stopFollowing = parts.previewPush.followMoves();
       // Each part keeps its own time: one that waits for the node holds up no other.
       sweeping = Promise.all([
         ...Object.entries(TICK_PARTS).map(([name, part]) =>
@@ -89,6 +116,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         repeat(Math.min(CLOCK_MS, settings.tickMs ?? CLOCK_MS), stopping.signal, () =>
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
+        answerWakes(parts, stopping.signal),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
         repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
       ]);
@@ -101,6 +129,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await parts.operations.stop();
       await parts.provisioner.stop();
       await sweeping;
+      await stopFollowing();
       await parts.activity.flush();
       await parts.commandLog.flush();
       nodes.close();
@@ -120,6 +149,9 @@ export async function describeApi(log: Log): Promise<string> {
     log,
     forkChildren: LIMITS.forkChildrenHard,
     requireDurablePause: false,
+    previewKey: Buffer.alloc(32),
+    previewSite: LOCAL_SITE,
+    ownHosts: { names: [], addresses: [] },
   });
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -136,17 +168,23 @@ interface Base {
   log: Log;
   forkChildren: number;
   requireDurablePause: boolean;
+  previewKey: Buffer;
+  previewSite: PreviewSite;
+  ownHosts: OwnHosts;
 }
 
 function assemble(base: Base) {
   const signals = new SessionSignals();
+  const activity = new Activity(base);
   return {
     ...base,
     version: packageJson.version,
     signals,
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
-    activity: new Activity(base),
+    activity,
+    networkReports: new NetworkReports({ ...base, activity }),
+    previewPush: new PreviewPush({ ...base, signals }),
     commandLog: new CommandLog(base),
     attachments: new Attachments({ ...base, signals }),
     upgrades: new Upgrades(base),
@@ -170,6 +208,8 @@ function addRoutes(server: Server, parts: Parts): void {
   addAuditRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
+  addEgressRoutes(server, parts);
+  addPreviewRoutes(server, parts);
 }
 
 async function prepareStore(db: Database, controlDir: string, log: Log) {
@@ -178,7 +218,7 @@ async function prepareStore(db: Database, controlDir: string, log: Log) {
   const applied = await untilStored(() => migrate(db));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
-  return { pepper, mintedKey };
+  return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
 }
 
 async function repeat(ms: number, until: AbortSignal, work: () => Promise<void>): Promise<void> {

@@ -21,7 +21,7 @@ export async function startCheckpoint(
 ): Promise<SessionRow> {
   checkProjectScope(principal, body.project_id);
   const request = { ...body, from_checkpoint: checkpointId };
-  checkCreate(request);
+  checkCreate(deps, request);
   await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
   const session = await deps.db.transaction().execute(async (tx) => {
     const projectId = await resolveProject(tx, principal, body.project_id);

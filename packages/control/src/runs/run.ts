@@ -14,6 +14,7 @@ import { sleep } from "@vivarium/kit/clock";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
+import type { OwnHosts } from "../egress/entry.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
@@ -30,7 +31,7 @@ import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
-export type RunDeps = DestroyDeps & ExecDeps & { node: NodeState };
+export type RunDeps = DestroyDeps & ExecDeps & { node: NodeState; ownHosts: OwnHosts };
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;

@@ -3,6 +3,7 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
+import type { OwnHosts } from "../egress/entry.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
@@ -19,6 +20,7 @@ export interface CreateDeps {
   node: NodeState;
   nodes: NodeClient;
   provisioner: Provisioner;
+  ownHosts: OwnHosts;
 }
 
 /** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
@@ -28,7 +30,7 @@ export async function createSession(
   { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   checkProjectScope(principal, body.project_id);
-  checkCreate(body);
+  checkCreate(deps, body);
   const created = await deps.db.transaction().execute(async (tx) => {
     const idempotent = idempotencyKey && {
       orgId: principal.orgId,
@@ -72,5 +74,8 @@ export function settingsOf(
     destroy_on_completion: body.destroy_on_completion ?? false,
     command_capture: body.command_capture ?? "executable",
     wake_on_http: body.wake_on_http ?? true,
+    egress_cap_bytes: body.egress_cap_bytes || null,
+    // A first machine has sent nothing yet.
+    egress_limit_bytes: body.egress_cap_bytes || null,
   };
 }

@@ -121,6 +121,8 @@ function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
     labels: parent.labels && JSON.stringify(parent.labels),
     env: parent.env && JSON.stringify(parent.env),
     egress: JSON.stringify(parent.egress),
+    egress_cap_bytes: parent.egress_cap_bytes,
+    egress_limit_bytes: parent.egress_cap_bytes,
     no_sudo: parent.no_sudo,
     on_pty_detach: parent.on_pty_detach,
     paused_ttl_ms: parent.paused_ttl_ms,

@@ -14,6 +14,8 @@ import { savable } from "../checkpoints/savable.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { prepareNetwork } from "../egress/prepare.ts";
+import { collectLast, type NetworkReports } from "../egress/reports.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -35,6 +37,7 @@ export interface RestoreDeps {
   nodes: NodeClient;
   signals: SessionSignals;
   operations: Operations;
+  networkReports: NetworkReports;
   log: Log;
 }
 
@@ -81,12 +84,14 @@ async function claimRestore(
   checkpoint: CheckpointRow,
 ): Promise<SessionRow | undefined> {
   const input = { checkpoint_id: checkpoint.id };
-  if (session.state === "live") return await operations.claim(session, "restore", input);
   return await db.transaction().execute(async (tx) => {
-    const keyId = session.key_id ?? "";
-    const concurrentSessions = await keyCeiling(tx, keyId);
-    await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    return await operations.claim(session, "restore", input, tx);
+    if (session.state !== "live") {
+      const keyId = session.key_id ?? "";
+      const concurrentSessions = await keyCeiling(tx, keyId);
+      await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
+    }
+    const claimed = await operations.claim(session, "restore", input, tx);
+    return claimed && (await prepareNetwork(tx, claimed));
   });
 }
 
@@ -103,7 +108,7 @@ async function exchangeMachine(
     ...loaded.timings,
     total: Math.round(performance.now() - startedAt),
   });
-  const session = await swap(deps, op, timingsNow());
+  const session = await swap(deps, op, timingsNow(), loaded.guest_ip);
   if (session === BUSY) return BUSY;
   crashPoint("restore.swap");
   await goOn(deps, op, { session, spec: { ...spec, snapshot_id: checkpoint.id } });
@@ -151,11 +156,12 @@ async function swap(
   deps: RestoreDeps,
   op: Operation,
   timings: CreateTiming,
+  guestIp: string | undefined,
 ): Promise<SessionRow | typeof BUSY> {
   const move = decide(op.session, "restore");
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be restored`);
   const saved = await untilStored(() =>
-    saveMove(deps.db, op.session.id, move, { operation: { id: op.id, thenSettle: true }, timings }),
+    saveMove(deps.db, op.session.id, move, { operation: { id: op.id, thenSettle: true }, timings, guestIp }),
   );
   return saved ?? (await calledOff(deps, op));
 }
@@ -167,6 +173,7 @@ async function goOn(
 ): Promise<void> {
   const machineId = machineIdOf(session);
   try {
+    await collectLast(deps);
     await untilAnswered(op.signal, () => deps.nodes.deleteMachine(machineIdOf(op.session)));
     crashPoint("restore.release");
     await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal)).catch(

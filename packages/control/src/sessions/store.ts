@@ -107,6 +107,8 @@ export interface Extra {
   operation?: { id: string; thenSettle?: boolean };
   overtakes?: boolean;
   snapshot?: { id: string; bytes: number };
+  /** Address of the machine that the move brings. */
+  guestIp?: string;
   wakeAt?: Date | null;
 }
 
@@ -130,7 +132,12 @@ export async function saveMove(
       due_at: hasClocks(move.state) ? now : null,
       ...(extra.statusReason !== undefined && { status_reason: extra.statusReason }),
       ...(extra.timings && { timings: JSON.stringify(extra.timings) }),
-      ...(move.incarnation !== move.from.incarnation && { last_active_at: now }),
+      ...(move.incarnation !== move.from.incarnation && {
+        last_active_at: now,
+        // It was started with the network of the row, which stood since.
+        network_applied: sql<number>`network_generation`,
+        guest_ip: extra.guestIp ?? null,
+      }),
       wake_at: extra.wakeAt ?? null,
       wake_retry_at: null,
       wake_drop_at: null,

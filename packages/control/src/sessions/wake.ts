@@ -6,6 +6,7 @@ import type { Log } from "@vivarium/kit/log";
 import { keyCeiling } from "../access/orgs.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { prepareNetwork } from "../egress/prepare.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -55,7 +56,8 @@ async function claimWake(
     const keyId = session.key_id ?? "";
     const concurrentSessions = await keyCeiling(tx, keyId);
     await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    return await deps.operations.claim(session, "wake", { event }, tx);
+    const claimed = await deps.operations.claim(session, "wake", { event }, tx);
+    return claimed && (await prepareNetwork(tx, claimed));
   });
 }
 
@@ -65,7 +67,7 @@ export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<Sessio
   const machine = await startAgain(deps, op);
   if (machine === BUSY) return BUSY;
   const timings = { place: 0, ...machine.timings, total: Math.round(performance.now() - startedAt) };
-  const session = await commit(deps, op, timings);
+  const session = await commit(deps, op, timings, machine.guest_ip);
   if (session === BUSY) return BUSY;
   crashPoint("wake.commit");
   deps.signals.moved(session.id);
@@ -93,11 +95,12 @@ async function commit(
   deps: WakeDeps,
   op: Operation,
   timings: CreateTiming,
+  guestIp: string | undefined,
 ): Promise<SessionRow | typeof BUSY> {
   const move = decide(op.session, op.input.event ?? "resume");
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be woken by ${op.input.event}`);
   const saved = await untilStored(() =>
-    saveMove(deps.db, op.session.id, move, { operation: { id: op.id }, timings }),
+    saveMove(deps.db, op.session.id, move, { operation: { id: op.id }, timings, guestIp }),
   );
   return saved ?? (await calledOff(deps, op));
 }

@@ -1,0 +1,85 @@
+/** SQL of what left and entered per session, UTC day and machine. Days are those of `service_now()`. */
+import type { MachineCounters } from "@vivarium/contract/node";
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { DayUsage } from "./limit.ts";
+
+const today = sql<string>`to_char(service_now() at time zone 'UTC', 'YYYY-MM-DD')`;
+
+/**
+ * Writes the counters down. A day begins where the last day on which the machine was seen ended; what is less than is
+ * known already, because it was read before, changes nothing.
+ */
+export async function saveCounters(db: Queries, counters: readonly MachineCounters[]): Promise<void> {
+  if (counters.length === 0) return;
+  await sql`insert into egress_usage
+      (session_id, day, machine_id, egress_start, egress_last, ingress_start, ingress_last)
+    select sessions.id, ${today}, seen.machine_id,
+      coalesce(earlier.egress_last, 0), greatest(seen.egress, earlier.egress_last),
+      coalesce(earlier.ingress_last, 0), greatest(seen.ingress, earlier.ingress_last)
+    from unnest(
+      ${counters.map(({ machine_id }) => machine_id)}::text[],
+      ${counters.map(({ egress_bytes }) => egress_bytes)}::bigint[],
+      ${counters.map(({ ingress_bytes }) => ingress_bytes)}::bigint[]
+    ) as seen (machine_id, egress, ingress)
+    join sessions on sessions.id = split_part(seen.machine_id, '-', 1)
+    left join lateral (
+      select egress_last, ingress_last from egress_usage
+      where egress_usage.machine_id = seen.machine_id and day < ${today}
+      order by day desc limit 1
+    ) as earlier on true
+    on conflict (session_id, day, machine_id) do update set
+      egress_last = greatest(egress_usage.egress_last, excluded.egress_last),
+      ingress_last = greatest(egress_usage.ingress_last, excluded.ingress_last)`.execute(db);
+}
+
+export async function todayUsage(db: Queries, sessionId: string): Promise<{ date: string; bytes: number }> {
+  const found = await sql<{ date: string; bytes: number }>`
+    select ${today} as date, coalesce(sum(egress_last - egress_start), 0)::bigint as bytes
+    from egress_usage where session_id = ${sessionId} and day = ${today}`.execute(db);
+  return found.rows[0] ?? { date: "", bytes: 0 };
+}
+
+/** For the limit of one machine. One that was not seen on this day begins it where it ended its last. */
+export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
+  const found = await sql<DayUsage>`select
+      coalesce(
+        (select egress_start from egress_usage where machine_id = ${machineId} and day = ${today}),
+        (select egress_last from egress_usage where machine_id = ${machineId} and day < ${today}
+          order by day desc limit 1),
+        0
+      )::bigint as "machineStart",
+      (select coalesce(sum(egress_last - egress_start), 0) from egress_usage
+        where session_id = ${sessionId} and day = ${today} and machine_id <> ${machineId})::bigint as others`.execute(
+    db,
+  );
+  return found.rows[0] ?? { machineStart: 0, others: 0 };
+}
+
+/** Sessions that sent as much as they may today, each told once a day. */
+export async function takeNewlyCapped(db: Queries): Promise<{ id: string; org_id: string; bytes: number }[]> {
+  const found = await sql<{ id: string; org_id: string; bytes: number }>`
+    update sessions set egress_capped_on = ${today}
+    from (
+      select session_id, sum(egress_last - egress_start)::bigint as bytes
+      from egress_usage where day = ${today} group by session_id
+    ) as used
+    where used.session_id = sessions.id and sessions.state <> 'destroyed'
+      and used.bytes >= sessions.egress_cap_bytes and egress_capped_on is distinct from ${today}
+    returning sessions.id, sessions.org_id, used.bytes`.execute(db);
+  return found.rows;
+}
+
+/** Also those whose kernel says so before the sum does. */
+export async function markCapped(
+  db: Queries,
+  ids: readonly string[],
+): Promise<{ id: string; org_id: string }[]> {
+  if (ids.length === 0) return [];
+  const found = await sql<{ id: string; org_id: string }>`
+    update sessions set egress_capped_on = ${today}
+    where id = any(${[...ids]}) and state <> 'destroyed' and egress_cap_bytes is not null
+      and egress_capped_on is distinct from ${today}
+    returning id, org_id`.execute(db);
+  return found.rows;
+}
