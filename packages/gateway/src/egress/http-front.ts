@@ -67,7 +67,8 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   });
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const connection = connections.get(request.socket);
-    if (!connection?.flow.isOpen) return void request.socket.destroy();
+    // What follows a request that was refused is not looked at: the connection is about to close.
+    if (!connection?.flow.isOpen) return;
     const admitted = admit(connection, request);
     if ("refused" in admitted) respondWith(response, connection.flow, admitted);
     else forwardRequest(admitted, response);
