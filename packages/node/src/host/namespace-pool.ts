@@ -62,8 +62,8 @@ export class NamespacePool {
     const { networks, reporter } = this.#network;
     await killUid(slot.uid);
     await reporter.readLast(slot);
-    await removeNamespace(slot);
     const isForgotten = networks.release(slot);
+    await removeNamespace(slot);
     await forgetFlows(slot).catch((err: unknown) =>
       this.#log.warn({ err, slot: slot.number }, "flows of a machine that is gone stay in the host's table"),
     );

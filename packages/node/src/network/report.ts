@@ -46,12 +46,13 @@ export class Reporter {
     if (!network || machineId === undefined) return;
     const counters = await this.#readOne(network);
     if (counters) this.#ended.set(machineId, { at: performance.now(), counters });
-    this.#told.delete(machineId);
     this.#read = undefined;
   }
 
   async #readAll(): Promise<MachineCounters[]> {
     const waiting = this.#deps.networks.all().filter(({ machine }) => machine !== undefined);
+    const known = new Set(waiting.map(({ machine }) => machine?.machineId));
+    for (const id of this.#told.keys()) if (!known.has(id)) this.#told.delete(id);
     const counters: MachineCounters[] = [];
     const worker = async () => {
       for (let next = waiting.shift(); next; next = waiting.shift()) {

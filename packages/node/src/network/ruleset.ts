@@ -129,14 +129,14 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
   chain forward {
     type filter hook forward priority filter; policy drop;
     ct state invalid counter name dropped drop
-    iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction original jump limits
+    iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction original jump brakes
     iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction original goto judged
     iifname "${UPLINK_NAME}" oifname "${TAP_NAME}" ct direction reply goto judged
     iifname "${UPLINK_NAME}" oifname "${TAP_NAME}" ct direction original goto preview
     iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction reply goto preview
     counter name dropped
   }
-  chain limits {
+  chain brakes {
     ip daddr ${hostAddress} udp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
     ct state new ip daddr ${hostAddress} tcp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
     ct state new ip daddr ${hostAddress} tcp dport { ${http}, ${tls} } ct count over ${GATEWAY_FLOWS} counter name dropped reject with tcp reset
@@ -157,8 +157,8 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
     counter name dropped
     iifname "${UPLINK_NAME}" drop
     meta l4proto { tcp, udp } update @refused { ip daddr . meta l4proto . th dport counter }
-    ip daddr @never4 reject with icmp type admin-prohibited
     meta l4proto tcp reject with tcp reset
+    ip daddr @never4 reject with icmp type admin-prohibited
     drop
   }
   chain post {
