@@ -32,6 +32,7 @@ const OPTIONS: ServerOptions = {
   keepAliveTimeout: IDLE_MS,
   // Bodies take as long as they move (flows.ts).
   requestTimeout: 0,
+  highWaterMark: 16 * 1024,
   noDelay: true,
   keepAlive: true,
   keepAliveInitialDelay: 30_000,

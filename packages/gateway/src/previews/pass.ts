@@ -18,11 +18,13 @@ import type { Flow } from "./flows.ts";
 import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage } from "./pages.ts";
 import { headersForGuest, headersForVisitor, pathForGuest } from "./pass-headers.ts";
 import { passUpgrade } from "./pass-upgrade.ts";
+import { pour } from "./pour.ts";
 import type { Visit } from "./visit.ts";
 
 /** Of a guest's answer, all headers together. */
 const MAX_ANSWER_HEADER_BYTES = 64 * 1024;
 const MAX_INTERIM_ANSWERS = 16;
+const BUFFER_BYTES = 16 * 1024;
 const KEEP_ALIVE_MS = 30_000;
 const LINGER_MS = 2_000;
 
@@ -59,6 +61,8 @@ export async function pass(passage: Passage): Promise<void> {
   });
   countInterim(guest, () => fail(badAnswer(passage.route.port)));
   guest.once("response", (answer) => {
+    // A 101 that grants no upgrade: Node takes it for an answer.
+    if ((answer.statusCode ?? 0) < 200) return fail(badAnswer(passage.route.port));
     flow.enter("passing");
     passAnswer(passage, answer, () => fail(badAnswer(passage.route.port)));
   });
@@ -73,7 +77,7 @@ export async function pass(passage: Passage): Promise<void> {
   });
   if (passage.visit.isUpgrade) guest.end();
   else passBody(request, response, guest);
-  await over(flow, response);
+  await over(passage);
   if (passage.visit.isUpgrade && flow.phase === "passing") return await closed(flow.guestSocket);
   guest.destroy();
   if (flow.owesBody()) leaveUnread(request, flow.visitor);
@@ -92,6 +96,7 @@ function ask({ visit, route, request, address, secure, flow }: Passage): ClientR
         host: address,
         port: route.port,
         noDelay: true,
+        highWaterMark: BUFFER_BYTES,
         keepAlive: true,
         keepAliveInitialDelay: KEEP_ALIVE_MS,
       }),
@@ -104,7 +109,7 @@ function ask({ visit, route, request, address, secure, flow }: Passage): ClientR
 function passBody(request: IncomingMessage, response: ServerResponse, guest: ClientRequest): void {
   if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
   request.once("error", () => guest.destroy());
-  request.pipe(guest);
+  pour(request, guest);
 }
 
 function passAnswer(
@@ -126,7 +131,7 @@ function passAnswer(
     onBadHead();
     return;
   }
-  answer.pipe(response);
+  pour(answer, response);
 }
 
 /** Interim answers are not passed on, and a guest that sends nothing else is not listened to for ever. */
@@ -139,11 +144,13 @@ function countInterim(guest: ClientRequest, onTooMany: () => void): void {
   guest.on("information", count);
 }
 
-/** The answer was sent or the visitor left; after an upgrade, both ends are closed. */
-function over(flow: Flow, response: ServerResponse): Promise<void> {
+/** The answer was sent or the visitor left. */
+function over({ flow, response, visit }: Passage): Promise<void> {
   return new Promise((resolve) => {
     response.once("finish", resolve);
-    flow.visitor.once("close", () => resolve());
+    response.once("close", resolve);
+    // A granted upgrade has no answer any more; other connections go on to their next request.
+    if (visit.isUpgrade) flow.visitor.once("close", () => resolve());
     if (response.writableFinished || flow.visitor.closed) resolve();
   });
 }
@@ -155,8 +162,7 @@ async function closed(socket: Socket | undefined): Promise<void> {
 
 /** Whoever still sends a body after the answer gets a moment to read that answer. */
 function leaveUnread(request: IncomingMessage, visitor: Socket): void {
-  request.unpipe();
-  request.resume();
+  request.removeAllListeners("readable").resume();
   visitor.end();
   setTimeout(() => visitor.destroy(), LINGER_MS).unref();
 }

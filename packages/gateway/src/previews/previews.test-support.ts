@@ -87,6 +87,8 @@ export async function startGateway(config: Partial<PreviewsConfig> = {}): Promis
 /** A program that listens on a machine's address; what it got is what it logged. */
 export interface Guest {
   server: Server;
+  /** Connections that are open. */
+  sockets: Set<Socket>;
   address: string;
   port: number;
   heads: string[];
@@ -94,7 +96,10 @@ export interface Guest {
 
 let machines = 0;
 
-export async function startGuest(onRequest: RequestListener): Promise<Guest> {
+export async function startGuest(
+  onRequest: RequestListener,
+  onUpgrade?: (message: IncomingMessage, socket: Socket, head: Buffer) => void,
+): Promise<Guest> {
   machines++;
   const address = `127.77.${machines >> 8}.${(machines & 255) + 1}`;
   const heads: string[] = [];
@@ -106,14 +111,25 @@ export async function startGuest(onRequest: RequestListener): Promise<Guest> {
     note(message);
     onRequest(message, response);
   });
-  server.prependListener("upgrade", note);
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  if (onUpgrade) {
+    server.on("upgrade", (message, socket, head) => {
+      note(message);
+      socket.on("error", () => undefined);
+      onUpgrade(message, socket as Socket, head);
+    });
+  }
   await new Promise<void>((resolve) => server.listen(0, address, resolve));
-  return { server, address, port: (server.address() as AddressInfo).port, heads };
+  return { server, sockets, address, port: (server.address() as AddressInfo).port, heads };
 }
 
-export async function stopGuest({ server }: Pick<Guest, "server">): Promise<void> {
+export async function stopGuest({ server, sockets }: Guest): Promise<void> {
   const closed = new Promise((resolve) => server.close(resolve));
-  server.closeAllConnections();
+  for (const socket of sockets) socket.destroy();
   await closed;
 }
 
@@ -167,6 +183,7 @@ export function get(
       path,
       method: options.method ?? "GET",
       headers: { host, ...options.headers },
+      maxHeaderSize: 128 << 10,
       agent: false,
     });
     outgoing.on("error", reject);
