@@ -27,7 +27,9 @@ export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Lis
     if (read && reply && isOpen) socket.send(fitUdp(read, reply), peer.port, peer.address, () => {});
   };
   let isOpen = true;
-  socket.on("message", (message, peer) => void answer(message, peer));
+  socket.on("message", (message, peer) => {
+    answer(message, peer).catch((error: unknown) => deps.log.error({ err: error }, "a question broke"));
+  });
   socket.bind({ address: hostAddress, port: GATEWAY_PORTS.dns, exclusive: true });
   try {
     await once(socket, "listening");
@@ -46,7 +48,9 @@ export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Lis
 
 export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Listener> {
   const connections = new Set<Socket>();
-  const server = createServer((socket) => {
+  // An asker may end its side once it has asked.
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on("error", () => {});
     if (connections.size >= MAX_CONNECTIONS) {
       socket.resetAndDestroy();
       return;
@@ -85,7 +89,7 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
 
 async function* readMessages(socket: Socket): AsyncGenerator<Buffer> {
   let received = Buffer.alloc(0);
-  for await (const chunk of socket as AsyncIterable<Buffer>) {
+  for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     received = Buffer.concat([received, chunk]);
     while (received.length >= 2) {
       const length = received.readUInt16BE(0);

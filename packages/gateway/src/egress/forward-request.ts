@@ -23,6 +23,9 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
     return;
   }
   connection.flow.answering(response);
+  // Their ends are looked after below; an error without a listener would end the process.
+  request.on("error", () => upstream.destroy());
+  response.on("error", () => upstream.destroy());
   upstream.on("continue", () => response.writeContinue());
   upstream.on("response", (answer) => relay(answer, response));
   upstream.on("error", (error) => {

@@ -29,6 +29,7 @@ export function forwardUpgrade(admitted: AdmittedRequest, early: Buffer): void {
   });
   upstream.on("response", (answer) => {
     writeHead(flow.guest, answer, [...answerHeaders(answer), "Connection", "close"]);
+    answer.on("error", () => flow.guest.destroy());
     answer.pipe(flow.guest);
     flow.guest.once("finish", () => flow.guest.destroySoon());
   });
