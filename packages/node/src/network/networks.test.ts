@@ -299,6 +299,7 @@ describe("a slot", () => {
     await gateway.connect();
     const { hostAddress: host_address, machineAddress: machine_address } = net.slot;
     expect(gateway.tables?.slots).toEqual([{ host_address, machine_address }]);
+    await network.networks.assign(net.slot, MACHINE, specOf(1, "allow"));
     gateway.confirms = false;
     let isFree = false;
     const freed = network.networks.release(net.slot).then(() => {
@@ -311,8 +312,14 @@ describe("a slot", () => {
     await freed;
   });
 
-  it("is free at once when there never was a gateway", async () => {
+  it("is free at once when there never was a gateway, or no machine", async () => {
     network.networks.addPrepared(net.slot, "deny");
+    await network.networks.assign(net.slot, MACHINE, specOf(1, "deny"));
+    await network.networks.release(net.slot);
+    network.networks.addPrepared(net.slot, "deny");
+    gateway = new ScriptedGateway();
+    gateway.confirms = false;
+    await gateway.connect();
     await network.networks.release(net.slot);
   });
 

@@ -135,10 +135,16 @@ export class Networks {
     });
   }
 
-  /** Its machine is gone. Resolves once the gateway cannot take anybody on this slot for it any more. */
-  release(slot: Slot): Promise<void> {
+  /**
+   * Its machine is gone. Resolves once the gateway cannot take anybody on this slot for it any more; at once where the
+   * slot was prepared and never had one.
+   */
+  async release(slot: Slot): Promise<void> {
+    const known = this.#bySlot.get(slot.number);
     this.#bySlot.delete(slot.number);
-    return this.#init.link.outdated(this.#init.link.publish());
+    const version = this.#init.link.publish();
+    if (known && !known.machine) return;
+    await this.#init.link.outdated(version);
   }
 
   get(slot: Slot): SlotNetwork | undefined {
