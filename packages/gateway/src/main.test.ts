@@ -1,0 +1,119 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { createServer, type Server, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { readConfig } from "./config.ts";
+import { until } from "./world.test-support.ts";
+
+const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
+const NOBODY = 65_534;
+let folder: string;
+let node: Server;
+let streams: ServerResponse[];
+let gateway: ChildProcess | undefined;
+
+beforeEach(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), "gateway-test-"));
+  await chmod(folder, 0o755);
+  streams = [];
+  node = createServer((_request, response) => {
+    response.writeHead(200).flushHeaders();
+    streams.push(response);
+  });
+  node.listen(path.join(folder, "node.sock"));
+  await once(node, "listening");
+  await chmod(path.join(folder, "node.sock"), 0o666);
+});
+
+afterEach(async () => {
+  gateway?.kill("SIGKILL");
+  node.closeAllConnections();
+  node.close();
+  await rm(folder, { recursive: true });
+});
+
+function start(env: Record<string, string>): ChildProcess {
+  gateway = spawn(process.execPath, [MAIN], {
+    env: { VIV_GATEWAY_SOCKET: path.join(folder, "node.sock"), VIV_INGRESS_LISTEN: "127.31.5.1:0", ...env },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  return gateway;
+}
+
+describe.runIf(process.getuid?.() === 0)("a gateway that is started as root", () => {
+  test("is its own user, for good, undumpable, without core files, and reaches its node", async () => {
+    const { pid } = start({ VIV_GATEWAY_USER: "nobody" });
+    await until(() => streams.length > 0);
+    const status = await readFile(`/proc/${pid}/status`, "utf8");
+    expect(status).toMatch(new RegExp(`^Uid:(\\t${NOBODY}){4}$`, "m"));
+    expect(status).toMatch(new RegExp(`^Gid:(\\t${NOBODY}){4}$`, "m"));
+    expect(status).toMatch(/^Groups:\t(65534 ?)*\s*$/m);
+    expect(status).toMatch(/^CapPrm:\t0+$/m);
+    expect(status).toMatch(/^CapEff:\t0+$/m);
+    // What belongs to a process that may be dumped belongs to its user.
+    expect((await stat(`/proc/${pid}/environ`)).uid).toBe(0);
+    expect(await readFile(`/proc/${pid}/limits`, "utf8")).toMatch(/^Max core file size\s+0\s+0\s/m);
+  });
+
+  test("says which user is missing, and ends", async () => {
+    const child = start({ VIV_GATEWAY_USER: "no-such-user" });
+    let told = "";
+    child.stderr?.on("data", (chunk) => {
+      told += chunk;
+    });
+    const [code] = await once(child, "exit");
+    expect(code).toBe(1);
+    expect(told).toMatch(/no system user "no-such-user".*VIV_GATEWAY_USER/);
+  });
+});
+
+test("a gateway ends with its supervisor", async () => {
+  const child = start({ VIV_GATEWAY_USER: "", VIV_SUPERVISED: "1" });
+  await until(() => streams.length > 0);
+  child.stdin?.end();
+  expect(await once(child, "exit")).toEqual([0, null]);
+});
+
+describe("the configuration", () => {
+  test("has a value for everything", () => {
+    expect(readConfig({ VIV_DATA_DIR: "/data" })).toEqual({
+      nodeSocket: "/data/run/gateway.sock",
+      user: "vivarium-gateway",
+      logLevel: "info",
+      isSupervised: false,
+      previews: { listen: { host: "127.0.0.1", port: 7401 }, nodeDomain: "localhost", secure: false },
+    });
+  });
+
+  test("takes what is set", () => {
+    const env = {
+      ...{ VIV_INGRESS_LISTEN: "[::1]:443", VIV_NODE_DOMAIN: "Previews.Example.net", VIV_GATEWAY_USER: "" },
+      ...{ VIV_INGRESS_TLS_CERT: "/c.pem", VIV_INGRESS_TLS_KEY: "/k.pem", VIV_INGRESS_PUBLIC_PORT: "8443" },
+    };
+    expect(readConfig(env)).toMatchObject({
+      user: "",
+      previews: {
+        ...{
+          listen: { host: "::1", port: 443 },
+          nodeDomain: "previews.example.net",
+          secure: true,
+          publicPort: 8443,
+        },
+        tls: { certFile: "/c.pem", keyFile: "/k.pem" },
+      },
+    });
+  });
+
+  test.each([
+    [{ VIV_INGRESS_LISTEN: "7401" }, /VIV_INGRESS_LISTEN is "7401"; expected <address>:<port>/],
+    [{ VIV_INGRESS_LISTEN: "127.0.0.1:70000" }, /port "70000"/],
+    [{ VIV_INGRESS_TLS_CERT: "/c.pem" }, /VIV_INGRESS_TLS_KEY/],
+    [{ VIV_INGRESS_PUBLIC_PORT: "x" }, /VIV_INGRESS_PUBLIC_PORT/],
+  ])("names what is wrong: %j", (env, told) => {
+    expect(() => readConfig(env)).toThrow(told);
+  });
+});
