@@ -16,7 +16,8 @@ export function parseFlowEvent(line: string): FlowEvent | undefined {
   const head = /^\s*\[(NEW|DESTROY)\]\s+(tcp|udp|icmp)\s/.exec(line);
   const source = /\ssrc=(\S+)/.exec(line)?.[1];
   const address = /\sdst=(\S+)/.exec(line)?.[1];
-  const id = /\sid=(\d+)/.exec(line)?.[1];
+  // The last one: a ping has another in its packet.
+  const id = [...line.matchAll(/\sid=(\d+)/g)].at(-1)?.[1];
   if (!head || !source || !address || !id) return undefined;
   const port = /\sdport=(\d+)/.exec(line)?.[1];
   const [bytesOut = 0, bytesIn = 0] = [...line.matchAll(/\sbytes=(\d+)/g)].map(([, bytes]) => Number(bytes));

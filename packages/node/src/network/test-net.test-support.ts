@@ -4,8 +4,8 @@
  * sits behind a veth that has the name of the tap.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import path from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { randomId } from "@vivarium/kit/id";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { hostTable } from "../host/host-network.ts";
@@ -43,7 +43,7 @@ export class Actor {
   #lastId = 0;
 
   constructor(netns: string, uid?: number) {
-    const script = path.join(import.meta.dirname, "actor.test-support.ts");
+    const script = fileURLToPath(new URL("./actor.test-support.ts", import.meta.url));
     const as = uid === undefined ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
     const argv = [`--net=/run/netns/${netns}`, ...as, process.execPath, "--no-warnings", script];
     this.#child = spawn("nsenter", argv, { stdio: ["pipe", "pipe", "inherit"] });
