@@ -15,6 +15,7 @@ async function serveGood(incoming: IncomingMessage, response: ServerResponse): P
   let body = "";
   for await (const chunk of incoming) body += chunk;
   seen.push({ method: incoming.method ?? "", url: incoming.url ?? "", headers: incoming.rawHeaders, body });
+  if (incoming.url === "/endless") return void response.writeHead(200).write("and so on");
   response.writeHead(200, ["X-Served", "yes", "Set-Cookie", "a=1", "Set-Cookie", "b=2"]);
   response.end(`${incoming.method} ${body.length}`);
 }
@@ -262,12 +263,25 @@ test("a request whose name leads where nothing dials, nowhere, or to nobody is t
 });
 
 test("a change of tables ends an idle connection and one that is being answered", async () => {
-  const idle = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
-  idle.on("error", () => {});
-  idle.write(get("good.example", "/1"));
-  await once(idle, "data");
-  const gone = new Promise((resolve) => idle.once("close", resolve));
-  await world.apply({ first: deny("other.example") });
-  await gone;
+  await world.apply({ first: deny("good.example", "kept.example") });
+  world.names.script = (name) => [a(name, `${PREFIX}.80`)];
+  const [idle, answered, kept] = await Promise.all([
+    open(get("good.example", "/1")),
+    open(get("good.example", "/endless")),
+    open(get("kept.example", "/endless")),
+  ]);
+  await world.apply({ first: deny("kept.example") });
+  await until(() => idle.closed && answered.closed);
+  expect(kept.closed).toBe(false);
+  kept.destroy();
   expect(await say(get("good.example"))).toMatch(/^HTTP\/1.1 403/);
 });
+
+/** Resolves with the first bytes of the answer. */
+async function open(bytes: string): Promise<Socket> {
+  const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
+  socket.on("error", () => {});
+  socket.write(bytes);
+  await once(socket, "data");
+  return socket;
+}

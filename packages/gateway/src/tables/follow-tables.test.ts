@@ -105,7 +105,9 @@ async function send(...sent: (GatewayTables | string)[]): Promise<void> {
 async function isListening(host: string): Promise<boolean> {
   const socket = connect({ host, port: GATEWAY_PORTS.http });
   const isOpen = await new Promise<boolean>((resolve) => {
-    socket.on("connect", () => resolve(true)).on("error", () => resolve(false));
+    socket.on("connect", () => resolve(true));
+    // Whoever is nobody's is accepted and reset.
+    socket.on("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "ECONNREFUSED"));
   });
   socket.destroy();
   return isOpen;
