@@ -77,7 +77,12 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
     {
       cwd: ROOT,
       stdio: ["pipe", log, log],
-      env: { ...ownEnvironment(), VIV_WARM_MACHINES: "0", ...env },
+      env: {
+        ...ownEnvironment(),
+        VIV_WARM_MACHINES: "0",
+        VIV_INGRESS_LISTEN: `127.0.0.1:${await freePort()}`,
+        ...env,
+      },
       detached: true,
     },
   );
