@@ -9,6 +9,7 @@ import {
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Pair } from "./certificate.ts";
 import { MAX_HEADER_BYTES, wantsWebSocket } from "./hygiene.ts";
 
 /** How long the head of a request may take, and how long a connection may wait for its next request. */
@@ -39,9 +40,14 @@ const OPTIONS: ServerOptions = {
   shouldUpgradeCallback: wantsWebSocket,
 };
 
-export function createListener(pair: { cert: Buffer; key: Buffer } | undefined, answer: Answer): Server {
+export function createListener(pair: Pair | "none yet" | undefined, answer: Answer): Server {
   const server = pair
-    ? (createTlsServer({ ...OPTIONS, ...pair, minVersion: "TLSv1.2", ALPNProtocols: ["http/1.1"] }) as Server)
+    ? (createTlsServer({
+        ...OPTIONS,
+        ...(pair === "none yet" ? {} : pair),
+        minVersion: "TLSv1.2",
+        ALPNProtocols: ["http/1.1"],
+      }) as Server)
     : createServer(OPTIONS);
   // Counted by us: past a number of headers Node would drop the rest in silence.
   server.maxHeadersCount = 0;

@@ -24,8 +24,12 @@ import type { Visit } from "./visit.ts";
 /** Of a guest's answer, all headers together. */
 const MAX_ANSWER_HEADER_BYTES = 64 * 1024;
 const MAX_INTERIM_ANSWERS = 16;
-const BUFFER_BYTES = 16 * 1024;
-const KEEP_ALIVE_MS = 30_000;
+const GUEST_CONNECTION = {
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: 30_000,
+  highWaterMark: 16 * 1024,
+};
 const LINGER_MS = 2_000;
 
 export interface Passage {
@@ -91,15 +95,7 @@ function ask({ visit, route, request, address, secure, flow }: Passage): ClientR
     headers: headersForGuest(visit, { route, secure, remoteAddress }),
     maxHeaderSize: MAX_ANSWER_HEADER_BYTES,
     insecureHTTPParser: false,
-    createConnection: () =>
-      connect({
-        host: address,
-        port: route.port,
-        noDelay: true,
-        highWaterMark: BUFFER_BYTES,
-        keepAlive: true,
-        keepAliveInitialDelay: KEEP_ALIVE_MS,
-      }),
+    createConnection: () => connect({ host: address, port: route.port, ...GUEST_CONNECTION }),
   });
   // Their size is the limit; past a number of them Node would drop the rest in silence.
   guest.maxHeadersCount = 0;

@@ -2,12 +2,15 @@
  * Previews: visitors come in, and only where a port was exposed (wire.md 4). The gate decides by the tables alone;
  * nothing is asked of anybody else but a wake, and that only once a request is admitted.
  */
+import { existsSync } from "node:fs";
 import type { Server } from "node:http";
 import { Server as TlsServer } from "node:tls";
 import type { GatewayTables, WakeOutcome } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
+import { keepCertificate } from "./acme/keep.ts";
+import type { AcmeConfig } from "./acme/order.ts";
 import { answer, type Ingress } from "./answer.ts";
-import { type CertificateFiles, readPair, watchPair } from "./certificate.ts";
+import { type CertificateFiles, type Pair, readPair, watchPair } from "./certificate.ts";
 import { Flows } from "./flows.ts";
 import { createListener, listen } from "./listener.ts";
 import { Places } from "./places.ts";
@@ -22,8 +25,11 @@ export interface PreviewsConfig {
   secure: boolean;
   /** The port in preview URLs, where it is not the one listened on. */
   publicPort?: number;
-  /** PEM files, read again when they change. */
-  tls?: { certFile: string; keyFile: string };
+  /**
+   * PEM files, read again when they change. With `acme` they are made and renewed there; until the first is made no
+   * visitor gets through.
+   */
+  tls?: CertificateFiles & { acme?: AcmeConfig };
   /** How long a request waits for its session to wake. Default 30 s. */
   holdMs?: number;
 }
@@ -73,7 +79,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     places: new Places(),
     onActive: deps.onActive,
   };
-  const server = createListener(config.tls && readPair(config.tls), (request, response, upgrade) =>
+  const server = createListener(credentialsFor(config.tls), (request, response, upgrade) =>
     answer(ingress, request, response, upgrade),
   );
   const { address, family, port } = await listen(server, config.listen);
@@ -84,6 +90,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
   });
   const reload = () => reloadPair(server, config.tls, log);
   const unwatch = config.tls ? watchPair(config.tls, reload) : () => undefined;
+  const stopKeeping = keepPair({ log }, config);
   const at = family === "IPv6" ? `[${address}]` : address;
   return {
     url: () => `${config.tls ? "https" : "http"}://${at}:${port}`,
@@ -92,6 +99,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     close: async () => {
       unsubscribe();
       unwatch();
+      stopKeeping();
       flows.cutAll();
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeAllConnections();
@@ -100,8 +108,28 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
   };
 }
 
-function reloadPair(server: Server, files: CertificateFiles | undefined, log: Log): void {
+/** What the operator gave must be right from the start; what is made here may still be missing. */
+function credentialsFor(tls: PreviewsConfig["tls"]): Pair | "none yet" | undefined {
+  if (tls === undefined) return undefined;
+  return tls.acme && !canRead(tls) ? "none yet" : readPair(tls);
+}
+
+function canRead(files: CertificateFiles): boolean {
+  try {
+    return readPair(files) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function keepPair({ log }: { log: Log }, { tls, nodeDomain }: PreviewsConfig): () => void {
+  return tls?.acme ? keepCertificate({ log }, { acme: tls.acme, files: tls, nodeDomain }) : () => undefined;
+}
+
+function reloadPair(server: Server, files: PreviewsConfig["tls"], log: Log): void {
   if (files === undefined || !(server instanceof TlsServer)) return;
+  // What is still being made is no mistake of anybody's.
+  if (files.acme && !existsSync(files.certFile)) return;
   try {
     server.setSecureContext({ ...readPair(files), minVersion: "TLSv1.2" });
     log.info({ file: files.certFile }, "previews use the certificate that was read again");
