@@ -218,7 +218,9 @@ async function load(
   await writeEntry(config.dataDir, entry);
   undo.push("journal", () => removeEntry(config.dataDir, id));
   crashPoint("start.journal");
-  await deps.network.networks.assign(slot, id, network);
+  // In force before the guest runs: beside the loading, which takes longer.
+  const assigned = deps.network.networks.assign(slot, id, network);
+  assigned.catch(() => {});
   const queue = watch();
 
   const dir = machineDir(config.dataDir, id);
@@ -230,6 +232,7 @@ async function load(
   const { process, qmp } = await launch(deps, undo, { dir, slot, parent, isVerified }).catch((cause) => {
     throw isVerified ? cause : deps.snapshots.unloadable(source, cause);
   });
+  await assigned;
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   return { machine: new Machine({ entry: { ...entry, process }, process, qmp, agent }), queue, disk, watch };
 }
@@ -251,7 +254,9 @@ async function nameWarm(
   warm.agent.moveTo(path.join(dir, "run/agent.sock"));
   const { slot, process, qmp, agent } = warm;
   const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, process };
-  await writeEntry(config.dataDir, entry);
-  await deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK);
+  await Promise.all([
+    writeEntry(config.dataDir, entry),
+    deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK),
+  ]);
   return { machine: new Machine({ entry, process, qmp, agent }), queue: watch(), disk: 0, watch };
 }

@@ -272,7 +272,12 @@ function preparedPolicy(mode: "allow" | "deny"): KernelPolicy {
 
 /** The mark under which the kernel judges; undefined where the table is not ours. */
 async function readMark(slot: Slot): Promise<number | undefined> {
-  const text = await nftIn(slot.netns, ["list", "chain", ...TABLE.split(" "), "judged"]).catch(() => "");
+  const text = await nftIn(slot.netns, ["list", "chain", ...TABLE.split(" "), "judged"]).catch(
+    (error: Error) => {
+      if (/No such file/.test(error.message)) return "";
+      throw error;
+    },
+  );
   const mark = /ct mark (0x[0-9a-f]+|\d+)/.exec(text)?.[1];
   return mark === undefined ? undefined : Number(mark);
 }

@@ -12,6 +12,13 @@ const WEB = 8080;
 const PINNED = 9000;
 /** IP, UDP and one letter. */
 const QUESTION_BYTES = 29;
+/** Datagrams, each from a port of its own; their number is the argument. */
+const SEND_FROM_MANY_PORTS = [
+  "perl",
+  "-e",
+  `use Socket; for (1 .. $ARGV[0]) { socket(S, PF_INET, SOCK_DGRAM, 17); bind(S, pack_sockaddr_in(10000 + $_, INADDR_ANY)) or die; send(S, "x", 0, pack_sockaddr_in(9, inet_aton("${OUTSIDE.first}"))); close(S) }`,
+];
+
 let net: TestNet;
 let mark = 1;
 
@@ -156,6 +163,17 @@ describe("in both modes", () => {
     expect(await net.guest.ask(OUTSIDE.first, 853, "through")).toBe("through");
   });
 
+  it("holds back more than 2,048 flows at once", async () => {
+    await load(specOf("allow"));
+    await net.inGuest([...SEND_FROM_MANY_PORTS, "2200"]);
+    const { udp } = await net.arrived();
+    expect(udp).toBeGreaterThan(1_900);
+    expect(udp).toBeLessThanOrEqual(2_049);
+    await withoutRule("brakes", "ct count over 2048");
+    await net.inGuest([...SEND_FROM_MANY_PORTS, "2200"]);
+    expect((await net.arrived()).udp).toBe(2_200);
+  });
+
   it("mail goes out unless the operator closes it", async () => {
     await load(specOf("allow"));
     expect(await net.guest.ask(OUTSIDE.first, 25, "mail")).toBe("mail");
@@ -283,6 +301,17 @@ describe("the host", () => {
       expect(await net.guest.dial("10.220.250.4", port)).toBe("ECONNREFUSED");
     }
     expect(await gatewayLog()).toEqual([`udp ${GATEWAY_PORTS.dns}`]);
+  });
+
+  it("hears nothing from a process inside the namespace, such as a QEMU that was taken over", async () => {
+    await load(specOf("allow"));
+    const send = () =>
+      run("nsenter", [`--net=/run/netns/${net.slot.netns}`, ...SEND_FROM_MANY_PORTS, "1"]).catch(() => {});
+    await send();
+    expect(await net.arrived()).toMatchObject({ udp: 0 });
+    await withoutRule("output", "drop");
+    await send();
+    expect(await net.arrived()).toMatchObject({ udp: 1 });
   });
 
   it("keeps a namespace whose rules are gone from everything but its own gateway's ports", async () => {
