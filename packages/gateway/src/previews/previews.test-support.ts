@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type RequestListener, request, type
 import { type AddressInfo, connect, type Socket } from "node:net";
 import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
 import { randomId } from "@vivarium/kit/id";
-import { pino } from "pino";
+import { createLog } from "@vivarium/kit/log";
 import { type Previews, type PreviewsConfig, startPreviews, type TablesInForce } from "./start.ts";
 
 export const mintToken = () => randomBytes(32).toString("base64url");
@@ -78,7 +78,7 @@ export async function startGateway(config: Partial<PreviewsConfig> = {}): Promis
       gateway.wakes.push(sessionId);
       return gateway.onWake(sessionId);
     },
-    log: pino({ level: "silent" }),
+    log: createLog("previews", "silent"),
     onActive: (sessionId) => gateway.active.push(sessionId),
   });
   return Object.assign(gateway, { previews, port: Number(new URL(previews.url()).port) });
