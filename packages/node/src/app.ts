@@ -96,6 +96,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     deps,
     async close() {
       stopping.abort();
+      network.wakes.close();
       await server.close();
       await Promise.all(background);
       await namespaces.close();

@@ -21,6 +21,13 @@ it("tells a wish that comes while control waits, and tells it once", async () =>
   expect(await wakes.take(never, 50)).toEqual([]);
 });
 
+it("ends all waiting of control when the node stops", async () => {
+  const wakes = new Wakes();
+  const waiting = wakes.take(never);
+  wakes.close();
+  expect(await waiting).toEqual([]);
+});
+
 it("refuses for now what nobody answers", async () => {
   const wakes = new Wakes();
   expect(await wakes.ask("s1", 20)).toMatchObject({ result: "refused", status: 503 });

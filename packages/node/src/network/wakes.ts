@@ -24,6 +24,7 @@ interface Pending {
 export class Wakes {
   readonly #bySession = new Map<string, Pending>();
   readonly #askers = new Set<() => void>();
+  readonly #closing = new AbortController();
 
   /** Callers for one session share one wish. */
   ask(sessionId: string, limitMs = GATEWAY_WAITS_MS): Promise<WakeOutcome> {
@@ -50,7 +51,7 @@ export class Wakes {
 
   /** Wishes to be told now; waits for one. Returns early, with none, when the signal aborts. */
   async take(signal: AbortSignal, limitMs = CONTROL_WAITS_MS): Promise<Wake[]> {
-    const until = AbortSignal.any([signal, AbortSignal.timeout(limitMs)]);
+    const until = AbortSignal.any([signal, this.#closing.signal, AbortSignal.timeout(limitMs)]);
     for (;;) {
       const now = performance.now();
       const due = [...this.#bySession.values()].filter(({ toldAt }) => now - toldAt >= TOLD_AGAIN_MS);
@@ -64,6 +65,11 @@ export class Wakes {
     const pending = [...this.#bySession.values()].find((one) => one.wakeId === wakeId);
     if (!pending) throw new NodeError("wake_not_found", "nobody waits for this wake any more");
     pending.settle(outcome);
+  }
+
+  /** Nobody waits any longer for a wish that may come. */
+  close(): void {
+    this.#closing.abort();
   }
 
   async #somethingNew(until: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
 import { createLog } from "@vivarium/kit/log";
-import { fastify } from "fastify";
+import { type FastifyInstance, fastify } from "fastify";
 import { beforeEach, expect, it } from "vitest";
 import { MachineTable } from "../machines/table.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
@@ -10,7 +10,7 @@ import { refusalOf } from "./refusals.ts";
 const log = createLog("test", "silent");
 const SPEC = { generation: 1, egress: { mode: "deny", allow: [] }, exposed: [] };
 let network: NodeNetwork;
-let server: ReturnType<typeof fastify>;
+let server: FastifyInstance;
 
 beforeEach(() => {
   network = createNetwork({
