@@ -12,14 +12,19 @@ export async function countBytesOfFlows(): Promise<void> {
   await writeFile("/proc/sys/net/netfilter/nf_conntrack_acct", "1");
 }
 
-/** Calls back with every beginning and end of a flow, one line each, until told to stop. Rejects when it cannot go on. */
-export async function watchFlows(onLine: (line: string) => void, until: AbortSignal): Promise<void> {
+/**
+ * Calls back with every beginning and end of a flow, one line each, until told to stop. Rejects when it cannot go on.
+ * `enter` is a command before it that leads into another network namespace.
+ */
+export async function watchFlows(
+  onLine: (line: string) => void,
+  until: AbortSignal,
+  enter: string[] = [],
+): Promise<void> {
   if (until.aborted) return;
-  const child = spawn(
-    "conntrack",
-    ["-E", "-e", "NEW,DESTROY", "-o", "id", "--buffer-size", String(BUFFER_BYTES)],
-    { stdio: ["ignore", "pipe", "ignore"] },
-  );
+  const watch = ["conntrack", "-E", "-e", "NEW,DESTROY", "-o", "id", "--buffer-size", String(BUFFER_BYTES)];
+  const [program = "", ...args] = [...enter, ...watch];
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "ignore"] });
   const stop = () => child.kill("SIGKILL");
   until.addEventListener("abort", stop, { once: true });
   createInterface({ input: child.stdout }).on("line", onLine);

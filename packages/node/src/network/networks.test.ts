@@ -10,8 +10,11 @@ import type { NetworkSpec } from "@vivarium/contract/node";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { watchFlows } from "../host/conntrack.ts";
 import { nftIn } from "../host/netns.ts";
+import { run } from "../host/run.ts";
 import { registerGatewayRoutes } from "../server/gateway-routes.ts";
+import { type FlowEvent, parseFlowEvent } from "./flow-events.ts";
 import { kernelPolicyOf } from "./kernel-policy.ts";
 import type { KeptNetwork } from "./networks.ts";
 import type { NodeNetwork } from "./node-network.ts";
@@ -367,6 +370,44 @@ describe("a machine of before this start", () => {
     );
     await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny"), undefined);
     expect(await net.guest.dial(OUTSIDE.first, WEB)).toBe("ECONNREFUSED");
+  });
+});
+
+describe("the host's table of connections", () => {
+  it("tells of what a machine sent out by NAT, with its bytes, under the address of its slot", async () => {
+    await startMachine(specOf(1, "allow"));
+    const enter = ["nsenter", `--net=/run/netns/${net.hostNs}`];
+    await run("nsenter", [
+      ...enter.slice(1),
+      "sh",
+      "-c",
+      "echo 1 > /proc/sys/net/netfilter/nf_conntrack_acct",
+    ]);
+    const stop = new AbortController();
+    const flows: FlowEvent[] = [];
+    const watching = watchFlows(
+      (line) => {
+        const flow = parseFlowEvent(line);
+        if (flow) flows.push(flow);
+      },
+      stop.signal,
+      enter,
+    );
+    // Until it watches, flows go by unseen.
+    await expect
+      .poll(async () => {
+        await net.guest.udp(OUTSIDE.second, WEB, "hello");
+        return flows.length;
+      })
+      .toBeGreaterThan(0);
+    await net.guest.udp(OUTSIDE.first, WEB, "12345");
+    const { machineAddress } = net.slot;
+    await run("nsenter", [...enter.slice(1), "conntrack", "-D", "--orig-src", machineAddress]);
+    await expect
+      .poll(() => flows.find(({ event, address }) => event === "destroy" && address === OUTSIDE.first))
+      .toMatchObject({ protocol: "udp", source: machineAddress, port: WEB, bytesOut: 33, bytesIn: 33 });
+    stop.abort();
+    await watching;
   });
 });
 
