@@ -24,7 +24,7 @@ export function readConfig(env: NodeJS.ProcessEnv): GatewayConfig {
 }
 
 function readPreviewsConfig(env: NodeJS.ProcessEnv): PreviewsConfig {
-  const tls = readTls(env.VIV_INGRESS_TLS_CERT, env.VIV_INGRESS_TLS_KEY);
+  const tls = readTls(env);
   const publicPort = env.VIV_INGRESS_PUBLIC_PORT;
   return {
     listen: readListen(env.VIV_INGRESS_LISTEN ?? "127.0.0.1:7401"),
@@ -35,14 +35,35 @@ function readPreviewsConfig(env: NodeJS.ProcessEnv): PreviewsConfig {
   };
 }
 
-function readTls(certFile: string | undefined, keyFile: string | undefined) {
-  if (!certFile && !keyFile) return undefined;
+function readTls(env: NodeJS.ProcessEnv): PreviewsConfig["tls"] {
+  const { VIV_INGRESS_TLS_CERT: certFile, VIV_INGRESS_TLS_KEY: keyFile } = env;
+  if (!certFile && !keyFile && !env.VIV_INGRESS_ACME_DIRECTORY) return undefined;
   if (!certFile || !keyFile) {
     throw new Error(
-      "VIV_INGRESS_TLS_CERT and VIV_INGRESS_TLS_KEY name one pair: set both, or neither for plain HTTP",
+      "VIV_INGRESS_TLS_CERT and VIV_INGRESS_TLS_KEY name one pair, which VIV_INGRESS_ACME_DIRECTORY makes and renews: set both, or none of them for plain HTTP",
     );
   }
-  return { certFile: path.resolve(certFile), keyFile: path.resolve(keyFile) };
+  const acme = readAcme(env);
+  return { certFile: path.resolve(certFile), keyFile: path.resolve(keyFile), ...(acme && { acme }) };
+}
+
+/** An authority that makes the pair; it asks for a record in DNS, as the name has a wildcard. */
+function readAcme(env: NodeJS.ProcessEnv) {
+  const directoryUrl = env.VIV_INGRESS_ACME_DIRECTORY;
+  if (!directoryUrl) return undefined;
+  const { VIV_INGRESS_ACME_DNS_HOOK: dnsHook, VIV_INGRESS_ACME_ACCOUNT_KEY: accountKeyFile } = env;
+  if (!dnsHook || !accountKeyFile) {
+    throw new Error(
+      "VIV_INGRESS_ACME_DIRECTORY needs VIV_INGRESS_ACME_DNS_HOOK, a program that sets a TXT record, and VIV_INGRESS_ACME_ACCOUNT_KEY, a file for the account's key",
+    );
+  }
+  const email = env.VIV_INGRESS_ACME_EMAIL;
+  return {
+    directoryUrl,
+    dnsHook: path.resolve(dnsHook),
+    accountKeyFile: path.resolve(accountKeyFile),
+    ...(email && { email }),
+  };
 }
 
 function readListen(text: string): { host: string; port: number } {

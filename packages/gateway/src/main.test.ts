@@ -108,11 +108,28 @@ describe("the configuration", () => {
     });
   });
 
-  test.each([
+  test("names an authority that makes the certificate", () => {
+    const env = {
+      ...{ VIV_INGRESS_TLS_CERT: "/c.pem", VIV_INGRESS_TLS_KEY: "/k.pem" },
+      ...{ VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir", VIV_INGRESS_ACME_DNS_HOOK: "/hook" },
+      ...{ VIV_INGRESS_ACME_ACCOUNT_KEY: "/account.pem", VIV_INGRESS_ACME_EMAIL: "a@example.net" },
+    };
+    expect(readConfig(env).previews.tls?.acme).toEqual({
+      ...{ directoryUrl: "https://ca/dir", dnsHook: "/hook", accountKeyFile: "/account.pem" },
+      email: "a@example.net",
+    });
+  });
+
+  test.each<[Record<string, string>, RegExp]>([
     [{ VIV_INGRESS_LISTEN: "7401" }, /VIV_INGRESS_LISTEN is "7401"; expected <address>:<port>/],
     [{ VIV_INGRESS_LISTEN: "127.0.0.1:70000" }, /port "70000"/],
     [{ VIV_INGRESS_TLS_CERT: "/c.pem" }, /VIV_INGRESS_TLS_KEY/],
     [{ VIV_INGRESS_PUBLIC_PORT: "x" }, /VIV_INGRESS_PUBLIC_PORT/],
+    [{ VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir" }, /VIV_INGRESS_TLS_CERT/],
+    [
+      { VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir", VIV_INGRESS_TLS_CERT: "/c", VIV_INGRESS_TLS_KEY: "/k" },
+      /VIV_INGRESS_ACME_DNS_HOOK/,
+    ],
   ])("names what is wrong: %j", (env, told) => {
     expect(() => readConfig(env)).toThrow(told);
   });

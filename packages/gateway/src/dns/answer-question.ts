@@ -79,7 +79,7 @@ async function answerAddresses(
     return { ...refuse(question, RCODE.noSuchName, "never_address"), address: resolution.addresses[0] };
   }
   const { addresses, ttlS } = resolution;
-  if (!(await pinAddresses(deps, place, { ports: wish.pinned, addresses, ttlS }))) {
+  if (!(await pinAddresses(deps, place, { host: wish.name, ports: wish.pinned, addresses, ttlS }))) {
     return refuse(question, RCODE.serverFailure, "policy_changed");
   }
   const reply = writeAddresses(question, addresses, ttlS);

@@ -197,7 +197,14 @@ describe("an entry with a port", () => {
   test("is opened in the kernel for the addresses before they are told", async () => {
     expect(addressesIn(await ask("db.example"))).toEqual([PUBLIC]);
     expect(world.node.pins).toEqual([
-      { machine_id: "mch_1", generation: expect.any(Number), port: 5432, addresses: [PUBLIC], ttl_s: 120 },
+      {
+        machine_id: "mch_1",
+        generation: expect.any(Number),
+        host: "db.example",
+        port: 5432,
+        addresses: [PUBLIC],
+        ttl_s: 120,
+      },
     ]);
     await ask("good.example");
     expect(world.node.pins).toHaveLength(1);

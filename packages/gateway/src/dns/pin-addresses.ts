@@ -13,10 +13,10 @@ const GRACE_S = 60;
 export async function pinAddresses(
   { node, log }: { node: NodeClient; log: Log },
   { machineId, generation }: Place,
-  { ports, addresses, ttlS }: { ports: number[]; addresses: string[]; ttlS: number },
+  { host, ports, addresses, ttlS }: { host: string; ports: number[]; addresses: string[]; ttlS: number },
 ): Promise<boolean> {
   const pins = ports.map(
-    (port): Pin => ({ machine_id: machineId, generation, port, addresses, ttl_s: ttlS + GRACE_S }),
+    (port): Pin => ({ machine_id: machineId, generation, host, port, addresses, ttl_s: ttlS + GRACE_S }),
   );
   try {
     const answers = await Promise.all(pins.map((pin) => node.post("/v1/pins", pin)));
