@@ -2,16 +2,9 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
-import type { OperationKind } from "../operations/operation.ts";
+import { NETWORK_STANDS } from "../operations/operation.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { StoredPolicy } from "./policy.ts";
-
-/** While one of these holds the session its next machine has its network already: nothing changes meanwhile. */
-const NETWORK_STANDS = ["pause", "wake", "restore", "settle"] as const satisfies OperationKind[];
-
-export function isNetworkStanding(op: OperationKind | null): boolean {
-  return (NETWORK_STANDS as readonly (OperationKind | null)[]).includes(op);
-}
 
 export interface NetworkChange {
   egress?: StoredPolicy;

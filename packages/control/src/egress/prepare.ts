@@ -1,9 +1,10 @@
 /** The network of the machine that a paused, or restored, session gets: settled in the transaction that claims it. */
 import type { Queries } from "../db/pool.ts";
+import type { ExposedPort } from "../db/tables.ts";
 import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { limitOf } from "./limit.ts";
-import { saveNextNetwork } from "./network-store.ts";
+import { saveNextNetwork, saveWish } from "./network-store.ts";
 import { dayUsageOf } from "./usage-store.ts";
 
 /** Whoever takes the start over asks the node for the same: the wish stands until the machine is handed out. */
@@ -16,4 +17,16 @@ export async function prepareNetwork(tx: Queries, session: SessionRow): Promise<
 export async function limitNow(db: Queries, session: SessionRow): Promise<number | null> {
   if (session.egress_cap_bytes === null) return null;
   return limitOf(session.egress_cap_bytes, await dayUsageOf(db, session.id, machineIdOf(session)));
+}
+
+/** Other ports of the session are exposed: a new wish, decided on the row as the caller has locked it. */
+export async function wishExposed(
+  tx: Queries,
+  session: SessionRow,
+  exposed: ExposedPort[],
+): Promise<SessionRow> {
+  const limitBytes = session.state === "live" ? await limitNow(tx, session) : undefined;
+  const wish = await saveWish(tx, session, { exposed, limitBytes });
+  if (!wish) throw new Error("a session's row moved while it was locked");
+  return wish;
 }

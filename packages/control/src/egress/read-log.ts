@@ -1,12 +1,11 @@
 /** A session's egress log, newest first; also of a session that has ended. */
-import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
+import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS } from "@vivarium/contract/api";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
-import { sessionNotFound } from "../http/api-error.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
-import { findAnySession } from "../sessions/store.ts";
+import { getAnySession } from "../sessions/get.ts";
 import { type EgressLogRow, listLines } from "./log-store.ts";
 
 export const EgressLogQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
@@ -28,8 +27,7 @@ export async function readLog(
 ): Promise<{ entries: EgressLogEntry[]; nextCursor?: string }> {
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
   const before = query.cursor === undefined ? undefined : Number(decodeCursor(query.cursor, SEQ_PATTERN).id);
-  const session = SESSION_ID_PATTERN.test(sessionId) ? await findAnySession(db, scope, sessionId) : undefined;
-  if (!session) throw sessionNotFound();
+  await getAnySession(db, scope, sessionId);
   const { decision, since } = query;
   const host = query.host?.toLowerCase();
   // One row more than asked for tells whether another page follows.

@@ -3,6 +3,7 @@ import type { EgressPolicy } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import { isNetworkStanding } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
@@ -10,7 +11,7 @@ import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type ApplyDeps, applyNetwork } from "./apply.ts";
 import type { OwnHosts } from "./entry.ts";
-import { isNetworkStanding, saveWish } from "./network-store.ts";
+import { saveWish } from "./network-store.ts";
 import { normalPolicy, type StoredPolicy } from "./policy.ts";
 import { limitNow } from "./prepare.ts";
 

@@ -34,3 +34,10 @@ const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "se
 export function stopsGuest(kind: OperationKind | null): boolean {
   return kind !== null && STOPS_GUEST.has(kind);
 }
+
+/** While one of these holds the session its next machine has its network already: nothing changes meanwhile. */
+export const NETWORK_STANDS = ["pause", "wake", "restore", "settle"] as const satisfies OperationKind[];
+
+export function isNetworkStanding(op: OperationKind | null): boolean {
+  return (NETWORK_STANDS as readonly (OperationKind | null)[]).includes(op);
+}

@@ -3,11 +3,11 @@ import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { applyForCaller } from "../egress/apply.ts";
-import { isNetworkStanding, saveWish } from "../egress/network-store.ts";
-import { limitNow } from "../egress/prepare.ts";
+import { wishExposed } from "../egress/prepare.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
+import { isNetworkStanding } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import type { Activity } from "../sessions/activity.ts";
 import { getSession } from "../sessions/get.ts";
@@ -123,9 +123,7 @@ async function write(
   if (!known) await checkRoom(tx, id);
   const made = await credentials(deps, tx, session, known, { ask, decision });
   await putRoute(tx, made.row);
-  const exposed = await listExposed(tx, id);
-  const wish = await saveWish(tx, session, { exposed, limitBytes: await limitNow(tx, session) });
-  if (!wish) throw new Error("a session's row moved while it was locked");
+  const wish = await wishExposed(tx, session, await listExposed(tx, id));
   return { ...made, session: wish, result: decision.result };
 }
 

@@ -6,7 +6,7 @@ import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import { listRoutes, nextTableVersion, skipTableVersions } from "./store.ts";
+import { deleteRoutesOfEnded, listRoutes, nextTableVersion, skipTableVersions } from "./store.ts";
 import { toPreviewRoute } from "./table.ts";
 
 interface PushDeps {
@@ -58,6 +58,7 @@ export class PreviewPush {
 
   /** Every tick: a node that restarted has forgotten its routes, and other processes may have changed some. */
   async check(): Promise<void> {
+    await deleteRoutesOfEnded(this.#deps.db);
     const { previews_version: known = 0 } = await this.#deps.nodes.info();
     if (this.#confirmed && known < this.#confirmed.version) this.#confirmed = undefined;
     await this.ensure();

@@ -2,7 +2,8 @@
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { applyForCaller } from "../egress/apply.ts";
-import { isNetworkStanding, saveWish } from "../egress/network-store.ts";
+import { wishExposed } from "../egress/prepare.ts";
+import { isNetworkStanding } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
@@ -35,7 +36,6 @@ async function remove(tx: Queries, { id, state, incarnation }: SessionRow, port:
   if (session?.state !== state || session.incarnation !== incarnation) return BUSY;
   if (isNetworkStanding(session.op)) return BUSY;
   if (!(await deleteRoute(tx, id, port))) return { session, isRemoved: false };
-  const wish = await saveWish(tx, session, { exposed: await listExposed(tx, id) });
-  if (!wish) throw new Error("a session's row moved while it was locked");
+  const wish = await wishExposed(tx, session, await listExposed(tx, id));
   return { session: wish, isRemoved: true };
 }

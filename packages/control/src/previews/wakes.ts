@@ -5,7 +5,7 @@ import { sleep } from "@vivarium/kit/clock";
 import { ApiError } from "../http/api-error.ts";
 import { stopsGuest } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
-import { findSessionById } from "../sessions/store.ts";
+import { rereadSession } from "../sessions/get.ts";
 import { wakeSession } from "../sessions/wake.ts";
 import { type ExposeDeps, ensurePushed } from "./expose.ts";
 
@@ -52,7 +52,7 @@ async function wakeForVisitor(deps: ExposeDeps, sessionId: string): Promise<Wake
     deps,
     sessionId,
     async () => {
-      const session = await findSessionById(deps.db, sessionId);
+      const session = await rereadSession(deps.db, sessionId);
       if (!session || session.state === "destroyed" || !session.exposed) return refused(404);
       switch (session.state) {
         case "live":

@@ -1,12 +1,10 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
 import type { CommandLog } from "../audit/command-log.ts";
 import type { ApplyDeps } from "../egress/apply.ts";
-import { keepNetworks } from "../egress/keep-networks.ts";
-import { deleteOldLines } from "../egress/log-store.ts";
+import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
-import { deleteRoutesOfEnded } from "../previews/store.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
 import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
@@ -45,10 +43,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
     );
   },
   "keep networks": keepNetworks,
-  "tell routes": async (deps) => {
-    await deleteRoutesOfEnded(deps.db);
-    await deps.previewPush.check();
-  },
+  "tell routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },
@@ -63,7 +58,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
 export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
-  "forget old egress lines": (deps) => deleteOldLines(deps.db),
+  "forget old egress lines": forgetOldLines,
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
