@@ -7,6 +7,9 @@ import { valuesOf } from "./http-request.ts";
 import { closeWith, refusalOf } from "./refuse-request.ts";
 import { splice } from "./splice.ts";
 
+/** Nobody reads the guest's end meanwhile, so a guest that left is noticed only after this. */
+const ANSWER_MS = 60_000;
+
 /** A WebSocket: bytes pass unread only after its server agreed to one. */
 export function forwardUpgrade(admitted: AdmittedRequest, early: Buffer): void {
   const { flow } = admitted.connection;
@@ -22,6 +25,7 @@ export function forwardUpgrade(admitted: AdmittedRequest, early: Buffer): void {
   }
   upstream.on("upgrade", (answer: IncomingMessage, socket: Duplex, first: Buffer) => {
     const headers = [...answerHeaders(answer), "Connection", "Upgrade", "Upgrade", "websocket"];
+    socket.removeAllListeners("timeout");
     writeHead(flow.guest, answer, headers);
     flow.guest.write(first);
     socket.write(early);
@@ -30,10 +34,12 @@ export function forwardUpgrade(admitted: AdmittedRequest, early: Buffer): void {
   upstream.on("response", (answer) => {
     writeHead(flow.guest, answer, [...answerHeaders(answer), "Connection", "close"]);
     answer.on("error", () => flow.guest.destroy());
+    flow.guest.once("end", () => flow.guest.destroy()).resume();
     answer.pipe(flow.guest);
     flow.guest.once("finish", () => flow.guest.destroySoon());
   });
   upstream.on("error", (error) => closeWith(flow, refusalOf(error)));
+  upstream.setTimeout(ANSWER_MS, () => upstream.destroy(new Error("the server did not answer")));
   upstream.end();
 }
 
