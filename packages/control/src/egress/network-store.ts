@@ -48,21 +48,6 @@ export async function saveApplied(
     .execute();
 }
 
-/** The network of the machine that a wake or a restore is about to start: a generation of its own. */
-export async function saveNextNetwork(
-  db: Queries,
-  id: string,
-  limitBytes: number | null,
-): Promise<SessionRow> {
-  const row = await db
-    .updateTable("sessions")
-    .set({ network_generation: sql<number>`network_generation + 1`, egress_limit_bytes: limitBytes })
-    .where("id", "=", id)
-    .returningAll()
-    .executeTakeFirstOrThrow();
-  return row as SessionRow;
-}
-
 /** Live sessions whose machine does not have their wish yet, or has a limit that time or a cap may change. */
 export async function listToKeep(db: Queries): Promise<SessionRow[]> {
   const rows = await db

@@ -1,16 +1,17 @@
-/** The network of the machine that a paused, or restored, session gets: settled in the transaction that claims it. */
+/** The network of the machine that a paused, or restored, session gets: settled by the claim of the operation. */
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
+import type { NextNetwork } from "../operations/operation.ts";
 import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { limitOf } from "./limit.ts";
-import { saveNextNetwork, saveWish } from "./network-store.ts";
+import { saveWish } from "./network-store.ts";
 import { dayUsageOf } from "./usage-store.ts";
 
 /** Whoever takes the start over asks the node for the same: the wish stands until the machine is handed out. */
-export async function prepareNetwork(tx: Queries, session: SessionRow): Promise<SessionRow> {
-  const usage = await dayUsageOf(tx, session.id, nextMachineIdOf(session));
-  return await saveNextNetwork(tx, session.id, limitOf(session.egress_cap_bytes, usage));
+export async function nextNetwork(db: Queries, session: SessionRow): Promise<NextNetwork> {
+  const usage = await dayUsageOf(db, session.id, nextMachineIdOf(session));
+  return { limitBytes: limitOf(session.egress_cap_bytes, usage) };
 }
 
 /** The limit of the machine that the session has. */

@@ -28,6 +28,11 @@ export interface OperationInput {
   [field: string]: unknown;
 }
 
+/** What the next machine of a session may do, besides what its row says: a generation of its own. */
+export interface NextNetwork {
+  limitBytes: number | null;
+}
+
 /** During these the machine stands still or is exchanged: guest operations wait for their end. */
 const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "settle"]);
 

@@ -14,7 +14,7 @@ import { savable } from "../checkpoints/savable.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import { prepareNetwork } from "../egress/prepare.ts";
+import { nextNetwork } from "../egress/prepare.ts";
 import { collectLast, type NetworkReports } from "../egress/reports.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -84,14 +84,13 @@ async function claimRestore(
   checkpoint: CheckpointRow,
 ): Promise<SessionRow | undefined> {
   const input = { checkpoint_id: checkpoint.id };
+  if (session.state === "live")
+    return await operations.claim(session, "restore", input, db, await nextNetwork(db, session));
   return await db.transaction().execute(async (tx) => {
-    if (session.state !== "live") {
-      const keyId = session.key_id ?? "";
-      const concurrentSessions = await keyCeiling(tx, keyId);
-      await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    }
-    const claimed = await operations.claim(session, "restore", input, tx);
-    return claimed && (await prepareNetwork(tx, claimed));
+    const keyId = session.key_id ?? "";
+    const concurrentSessions = await keyCeiling(tx, keyId);
+    await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
+    return await operations.claim(session, "restore", input, tx, await nextNetwork(tx, session));
   });
 }
 

@@ -6,7 +6,7 @@ import type { Log } from "@vivarium/kit/log";
 import { keyCeiling } from "../access/orgs.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import { prepareNetwork } from "../egress/prepare.ts";
+import { nextNetwork } from "../egress/prepare.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -56,8 +56,7 @@ async function claimWake(
     const keyId = session.key_id ?? "";
     const concurrentSessions = await keyCeiling(tx, keyId);
     await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    const claimed = await deps.operations.claim(session, "wake", { event }, tx);
-    return claimed && (await prepareNetwork(tx, claimed));
+    return await deps.operations.claim(session, "wake", { event }, tx, await nextNetwork(tx, session));
   });
 }
 
