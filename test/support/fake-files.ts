@@ -8,8 +8,7 @@ import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { isInWorkspace, LIMITS } from "@vivarium/contract/api";
 import type { FileList } from "@vivarium/contract/guest";
-import type { UploadWritten } from "@vivarium/contract/node";
-import type { NodeErrorCode } from "@vivarium/contract/node";
+import type { NodeErrorCode, UploadWritten } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { type FakeMachine, Refusal } from "./fake-machine.ts";
 

@@ -183,6 +183,7 @@ create table sessions (
   baseline text,
   busy_until timestamp(3) with time zone,
   may_keep_alive boolean not null default false,
+  due_claim uuid,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
