@@ -1,6 +1,6 @@
 //! Frames of an exec answer and of a log: 1 byte type, 4 bytes payload length (big-endian), payload.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::json;
 
@@ -30,27 +30,26 @@ pub struct ExecEnd {
 pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
     debug_assert!(payload.len() <= PAYLOAD_BYTES);
     let mut frame = with_room(kind, payload.len());
-    frame.put_slice(payload);
+    frame.extend_from_slice(payload);
     finish(frame)
 }
 
 /// A frame with room for a payload of full length, which is put behind its header.
-pub fn begin(kind: FrameType) -> BytesMut {
+pub fn begin(kind: FrameType) -> Vec<u8> {
     with_room(kind, PAYLOAD_BYTES)
 }
 
-fn with_room(kind: FrameType, payload_bytes: usize) -> BytesMut {
-    let mut frame = BytesMut::with_capacity(HEADER_BYTES + payload_bytes);
-    frame.put_u8(kind as u8);
-    frame.put_u32(0);
+fn with_room(kind: FrameType, payload_bytes: usize) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEADER_BYTES + payload_bytes);
+    frame.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
     frame
 }
 
 /// Writes the payload's length into the header. A small frame leaves its room behind: many may wait for a window.
-pub fn finish(mut frame: BytesMut) -> Bytes {
+pub fn finish(mut frame: Vec<u8>) -> Bytes {
     let length = (frame.len() - HEADER_BYTES) as u32;
     frame[1..HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
-    if frame.len() < frame.capacity() / 2 { Bytes::copy_from_slice(&frame) } else { frame.freeze() }
+    if frame.len() < frame.capacity() / 2 { Bytes::copy_from_slice(&frame) } else { frame.into() }
 }
 
 /// A whole frame's type and payload.

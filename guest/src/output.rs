@@ -4,31 +4,22 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use rustix::pipe::fcntl_setpipe_size;
-use tokio::io::{AsyncReadExt, Interest};
-use tokio::net::unix::pipe::Receiver;
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
-use crate::frames::{self, FrameType, HEADER_BYTES, PAYLOAD_BYTES};
+use crate::frames::{self, FrameType, HEADER_BYTES};
 use crate::launch::Child;
+use crate::pipe::Pipe;
 
 struct Output {
-    pipe: Receiver,
+    pipe: Pipe,
     kind: FrameType,
     limit_bytes: Option<u64>,
 }
 
 /// How long background processes may hold the pipes after the command's end before its output ends without them.
 pub const PIPES_CLOSE_WITHIN: Duration = Duration::from_millis(500);
-
-/// A writer that wrote within this time goes on writing: it is left alone for a moment, so that a switch to us and back,
-/// and a frame, carry more than one of its writes.
-const BUSY_WITHIN: Duration = Duration::from_millis(5);
-const GATHERS_FOR: Duration = Duration::from_millis(1);
-/// What it may write in that moment before it has to wait.
-const PIPE_BYTES: usize = 256 * 1024;
 
 /// Both streams of a child until they close or shortly after its `end`. Answers that end, and of which stream bytes were
 /// dropped.
@@ -66,26 +57,22 @@ pub async fn forward_both<T>(
 /// Ends with the pipe, or, once `cut` turns true, with what is in the pipe at that moment: background processes may hold
 /// it open for ever. Answers whether bytes were dropped.
 async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch::Receiver<bool>) -> bool {
-    // The pipe of a child that cannot have a larger one is as good as any.
-    let _ = fcntl_setpipe_size(&output.pipe, PIPE_BYTES);
     let mut allowed = output.limit_bytes.unwrap_or(u64::MAX);
     let mut truncated = false;
     let mut last: Option<u64> = None;
-    let mut wrote_at = None;
     while last != Some(0) {
         let mut frame = frames::begin(output.kind);
         let count = tokio::select! {
             biased;
-            count = read_piece(&mut output.pipe, &mut frame, wrote_at) => count.unwrap_or(0),
+            count = output.pipe.read(&mut frame) => count.unwrap_or(0),
             true = is_cut(&mut cut), if last.is_none() => {
-                last = Some(rustix::io::ioctl_fionread(&output.pipe).unwrap_or(0));
+                last = Some(output.pipe.waiting());
                 continue;
             }
         };
         if count == 0 {
             return truncated;
         }
-        wrote_at = Some(Instant::now());
         last = last.map(|last| last.saturating_sub(count as u64));
         let kept = allowed.min(count as u64) as usize;
         allowed -= kept as u64;
@@ -100,30 +87,16 @@ async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch
     truncated
 }
 
-/// At most a frame's payload behind its header; 0: the pipe has ended. Given up before it answers, it has read nothing.
-async fn read_piece(
-    pipe: &mut Receiver,
-    frame: &mut BytesMut,
-    wrote_at: Option<Instant>,
-) -> io::Result<usize> {
-    if wrote_at.is_some_and(|at| at.elapsed() < BUSY_WITHIN) {
-        let ready = pipe.ready(Interest::READABLE).await?;
-        let waiting = rustix::io::ioctl_fionread(&*pipe)? as usize;
-        if !ready.is_read_closed() && waiting > 0 && waiting < PAYLOAD_BYTES {
-            sleep(GATHERS_FOR).await;
-        }
-    }
-    pipe.read_buf(&mut frame.limit(PAYLOAD_BYTES)).await
-}
-
 async fn is_cut(cut: &mut watch::Receiver<bool>) -> bool {
     cut.wait_for(|cut| *cut).await.is_ok()
 }
 
 /// A background process that outlives its command must not die of a closed pipe.
-async fn drain(mut pipe: Receiver) -> io::Result<()> {
-    let mut buffer = vec![0; 4096];
-    while pipe.read(&mut buffer).await? > 0 {}
+async fn drain(mut pipe: Pipe) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(4096);
+    while pipe.read(&mut buffer).await? > 0 {
+        buffer.clear();
+    }
     Ok(())
 }
 
@@ -132,15 +105,15 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn pipe() -> (Receiver, std::io::PipeWriter) {
+    fn pipe() -> (Pipe, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
-        (Receiver::from_owned_fd(reader.into()).unwrap(), writer)
+        (Pipe::new(reader.into()).unwrap(), writer)
     }
 
     async fn collect(mut frames: mpsc::Receiver<Bytes>) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(frame) = frames.recv().await {
-            assert!(frame.len() <= PAYLOAD_BYTES + 5);
+            assert!(frame.len() <= frames::PAYLOAD_BYTES + 5);
             all.extend_from_slice(&frame[5..]);
         }
         all
@@ -151,7 +124,7 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, future)
     }
 
-    fn output(pipe: Receiver, limit_bytes: Option<u64>) -> Output {
+    fn output(pipe: Pipe, limit_bytes: Option<u64>) -> Output {
         let kind = FrameType::Stdout;
         Output { pipe, kind, limit_bytes }
     }
