@@ -132,13 +132,23 @@ impl Connection {
         std::future::poll_fn(|cx| self.poll_port_read(cx, buffer)).await
     }
 
+    /// The driver hands out at most a page at a time, so it is asked until there is no room or nothing left.
     fn poll_port_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut filled = 0;
         loop {
-            let mut ready = ready!(self.fd.poll_read_ready(cx))?;
-            match rustix::io::read(self.fd.get_ref(), &mut *into) {
-                Err(Errno::AGAIN) if ready.ready().is_read_closed() => return hung_up(),
+            let mut ready = match self.fd.poll_read_ready(cx)? {
+                Poll::Ready(ready) => ready,
+                Poll::Pending if filled > 0 => return Poll::Ready(Ok(filled)),
+                Poll::Pending => return Poll::Pending,
+            };
+            match rustix::io::read(self.fd.get_ref(), &mut into[filled..]) {
+                Err(Errno::AGAIN) if ready.ready().is_read_closed() && filled == 0 => return hung_up(),
+                Err(Errno::AGAIN) if filled > 0 => return Poll::Ready(Ok(filled)),
                 Err(Errno::AGAIN) => ready.clear_ready(),
-                other => return Poll::Ready(other.map_err(io::Error::from)),
+                Ok(count) if count > 0 && filled + count < into.len() => filled += count,
+                Ok(count) => return Poll::Ready(Ok(filled + count)),
+                Err(error) if filled == 0 => return Poll::Ready(Err(error.into())),
+                Err(_) => return Poll::Ready(Ok(filled)),
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Frames of an exec answer and of a log: 1 byte type, 4 bytes payload length (big-endian), payload.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::json;
 
-/// Half of what the contract allows: a frame waiting for a window is memory.
-pub const PAYLOAD_BYTES: usize = 32 * 1024;
-const HEADER_BYTES: usize = 5;
+/// With its header and that of HTTP/2 (9 bytes) a frame is one write to the port, which takes 32 KiB at once.
+pub const PAYLOAD_BYTES: usize = 32 * 1024 - 9 - HEADER_BYTES;
+pub const HEADER_BYTES: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FrameType {
@@ -29,11 +29,27 @@ pub struct ExecEnd {
 
 pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
     debug_assert!(payload.len() <= PAYLOAD_BYTES);
-    let mut frame = BytesMut::with_capacity(HEADER_BYTES + payload.len());
-    frame.put_u8(kind as u8);
-    frame.put_u32(payload.len() as u32);
-    frame.put_slice(payload);
-    frame.freeze()
+    let mut frame = with_room(kind, payload.len());
+    frame.extend_from_slice(payload);
+    finish(frame)
+}
+
+/// A frame with room for a payload of full length, which is put behind its header.
+pub fn begin(kind: FrameType) -> Vec<u8> {
+    with_room(kind, PAYLOAD_BYTES)
+}
+
+fn with_room(kind: FrameType, payload_bytes: usize) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEADER_BYTES + payload_bytes);
+    frame.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
+    frame
+}
+
+/// Writes the payload's length into the header. A small frame leaves its room behind: many may wait for a window.
+pub fn finish(mut frame: Vec<u8>) -> Bytes {
+    let length = (frame.len() - HEADER_BYTES) as u32;
+    frame[1..HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
+    if frame.len() < frame.capacity() / 2 { Bytes::copy_from_slice(&frame) } else { frame.into() }
 }
 
 /// A whole frame's type and payload.

@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 use crate::cgroup::Leaf;
+use crate::pipe::Pipe;
 use crate::refusal::Refusal;
 use crate::{sys, users};
 
@@ -31,8 +32,8 @@ pub struct Program<'a> {
 
 pub struct Child {
     pub pid: Pid,
-    pub stdout: Receiver,
-    pub stderr: Receiver,
+    pub stdout: Pipe,
+    pub stderr: Pipe,
     /// Ends empty once the command runs; else says why it does not.
     pub report: Receiver,
 }
@@ -68,8 +69,8 @@ pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
             report: report_end.as_fd(),
         },
     )?;
-    let receiver = |fd| Receiver::from_owned_fd(fd);
-    Ok(Child { pid, stdout: receiver(stdout)?, stderr: receiver(stderr)?, report: receiver(report)? })
+    let report = Receiver::from_owned_fd(report)?;
+    Ok(Child { pid, stdout: Pipe::new(stdout)?, stderr: Pipe::new(stderr)?, report })
 }
 
 /// A program whose streams all are one terminal. The report is as a child's.

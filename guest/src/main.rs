@@ -20,6 +20,7 @@ mod machine;
 mod memory;
 mod network;
 mod output;
+mod pipe;
 mod power;
 mod processes;
 mod reaper;

@@ -5,16 +5,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::frames::{self, FrameType, PAYLOAD_BYTES};
+use crate::frames::{self, FrameType, HEADER_BYTES};
 use crate::launch::Child;
+use crate::pipe::Pipe;
 
 struct Output {
-    pipe: Receiver,
+    pipe: Pipe,
     kind: FrameType,
     limit_bytes: Option<u64>,
 }
@@ -58,16 +57,16 @@ pub async fn forward_both<T>(
 /// Ends with the pipe, or, once `cut` turns true, with what is in the pipe at that moment: background processes may hold
 /// it open for ever. Answers whether bytes were dropped.
 async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch::Receiver<bool>) -> bool {
-    let mut buffer = vec![0; PAYLOAD_BYTES];
     let mut allowed = output.limit_bytes.unwrap_or(u64::MAX);
     let mut truncated = false;
     let mut last: Option<u64> = None;
     while last != Some(0) {
+        let mut frame = frames::begin(output.kind);
         let count = tokio::select! {
             biased;
-            count = output.pipe.read(&mut buffer) => count.unwrap_or(0),
+            count = output.pipe.read(&mut frame) => count.unwrap_or(0),
             true = is_cut(&mut cut), if last.is_none() => {
-                last = Some(rustix::io::ioctl_fionread(&output.pipe).unwrap_or(0));
+                last = Some(output.pipe.waiting());
                 continue;
             }
         };
@@ -78,12 +77,13 @@ async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch
         let kept = allowed.min(count as u64) as usize;
         allowed -= kept as u64;
         truncated |= kept < count;
-        if kept > 0 && frames.send(frames::encode(output.kind, &buffer[..kept])).await.is_err() {
+        frame.truncate(HEADER_BYTES + kept);
+        if kept > 0 && frames.send(frames::finish(frame)).await.is_err() {
             // Nobody listens any more; a command that goes on all the same must not die of a closed pipe.
             break;
         }
     }
-    tokio::task::spawn_local(drain(output.pipe, buffer));
+    tokio::task::spawn_local(drain(output.pipe));
     truncated
 }
 
@@ -92,10 +92,11 @@ async fn is_cut(cut: &mut watch::Receiver<bool>) -> bool {
 }
 
 /// A background process that outlives its command must not die of a closed pipe.
-async fn drain(mut pipe: Receiver, mut buffer: Vec<u8>) -> io::Result<()> {
-    buffer.truncate(4096);
-    buffer.shrink_to_fit();
-    while pipe.read(&mut buffer).await? > 0 {}
+async fn drain(mut pipe: Pipe) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(4096);
+    while pipe.read(&mut buffer).await? > 0 {
+        buffer.clear();
+    }
     Ok(())
 }
 
@@ -104,15 +105,15 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn pipe() -> (Receiver, std::io::PipeWriter) {
+    fn pipe() -> (Pipe, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
-        (Receiver::from_owned_fd(reader.into()).unwrap(), writer)
+        (Pipe::new(reader.into()).unwrap(), writer)
     }
 
     async fn collect(mut frames: mpsc::Receiver<Bytes>) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(frame) = frames.recv().await {
-            assert!(frame.len() <= PAYLOAD_BYTES + 5);
+            assert!(frame.len() <= frames::PAYLOAD_BYTES + 5);
             all.extend_from_slice(&frame[5..]);
         }
         all
@@ -123,7 +124,7 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, future)
     }
 
-    fn output(pipe: Receiver, limit_bytes: Option<u64>) -> Output {
+    fn output(pipe: Pipe, limit_bytes: Option<u64>) -> Output {
         let kind = FrameType::Stdout;
         Output { pipe, kind, limit_bytes }
     }

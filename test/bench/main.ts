@@ -1,7 +1,7 @@
 /**
  * Benchmarks: floors and rows of one run, side by side. Figures count as ratios only; the machine is shared.
  *
- *   npm run bench [-- --quick] [--out FILE]
+ *   npm run bench [-- --quick] [--only GROUP]... [--out FILE]
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { cpus, release, totalmem } from "node:os";
@@ -18,7 +18,13 @@ import { createRows, execRows, findBaseline, poolHitRows } from "./machine-rows.
 import type { Row } from "./samples.ts";
 import { streamRows } from "./stream-rows.ts";
 
-const { values } = parseArgs({ options: { quick: { type: "boolean" }, out: { type: "string" } } });
+const { values } = parseArgs({
+  options: {
+    quick: { type: "boolean" },
+    only: { type: "string", multiple: true },
+    out: { type: "string" },
+  },
+});
 const effort = values.quick
   ? { creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 } }
   : { creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 } };
@@ -27,19 +33,27 @@ const service = await startService({ env: { VIV_FORK_CHILDREN: "16" } });
 try {
   await raiseCeiling(service.facts, 50);
   const baseline = await findBaseline(service.facts, IMAGES);
-  const rows = [
-    ...(await createRows(service.facts, baseline, effort.creates)),
-    ...(await execRows(service.facts, effort.execs)),
-    ...(await streamRows(service.facts, baseline, effort.streams)),
-    ...(await lifecycleRows(service.facts, baseline, effort.lives)),
-    ...(await apiRows(service.facts, effort.loadS)),
-    ...(await withWarmMachines((facts) => poolHitRows(facts, effort.creates))),
-  ];
+  const groups: Record<string, () => Promise<Row[]>> = {
+    create: () => createRows(service.facts, baseline, effort.creates),
+    exec: () => execRows(service.facts, effort.execs),
+    streams: () => streamRows(service.facts, baseline, effort.streams),
+    lifecycle: () => lifecycleRows(service.facts, baseline, effort.lives),
+    api: () => apiRows(service.facts, effort.loadS),
+    pool: () => withWarmMachines((facts) => poolHitRows(facts, effort.creates)),
+  };
+  const rows: Row[] = [];
+  for (const name of values.only ?? Object.keys(groups)) rows.push(...(await groupOf(groups, name)()));
   const surroundings = await describeSurroundings(service.facts);
   printTable(rows, surroundings);
   await writeRows(rows, surroundings);
 } finally {
   await service.stop();
+}
+
+function groupOf(groups: Record<string, () => Promise<Row[]>>, name: string): () => Promise<Row[]> {
+  const group = groups[name];
+  if (!group) throw new Error(`--only ${name}: expected one of ${Object.keys(groups).join(", ")}`);
+  return group;
 }
 
 /** A second service, whose node keeps a machine ready: the rows before are about starts that find none. */

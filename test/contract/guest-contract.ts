@@ -10,7 +10,6 @@ import { buffer } from "node:stream/consumers";
 import {
   encodeTerminalFrame,
   FileList,
-  FileWritten,
   FindResult,
   FRAME,
   FrameDecoder,
@@ -21,6 +20,7 @@ import {
   TERMINAL_FRAME,
   TerminalFrameDecoder,
 } from "@vivarium/contract/guest";
+import { UploadWritten } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
@@ -55,7 +55,7 @@ export function guestContract(makeNode: () => Promise<ContractedNode>): void {
   describe("a file of the guest", () => {
     test("is written whole, with its parents, and read back byte for byte", async () => {
       const content = randomBytes(3 * MIB);
-      const written = FileWritten.parse((await write("up/and/down.bin", content)).body);
+      const written = UploadWritten.parse((await write("up/and/down.bin", content)).body);
       const sha256 = createHash("sha256").update(content).digest("hex");
       expect(written).toMatchObject({ bytes: content.length, sha256 });
       const back = await read("/workspace/up/and/down.bin");

@@ -33,7 +33,6 @@ test("5,000 operations against a process that swaps links neither read nor chang
 
     const seen = await operate(id);
     for (const [kind, statuses] of Object.entries(seen)) {
-      expect([kind, statuses.filter((status) => !ALLOWED.includes(status))]).toEqual([kind, []]);
       // Both sides of the exchange were met.
       expect([kind, statuses.includes(200), statuses.includes(400)]).toEqual([kind, true, true]);
     }
@@ -56,6 +55,7 @@ async function operate(id: string): Promise<Record<string, number[]>> {
       const path = PLACES[Math.floor(number / operations.length) % PLACES.length] as string;
       const { status, text } = await operation(path);
       expect([kind, path, text]).toEqual([kind, path, expect.not.stringContaining("outside")]);
+      expect(ALLOWED, `${kind} ${path}: ${status} ${text}`).toContain(status);
       seen[kind]?.push(status);
     }
   };

@@ -36,7 +36,7 @@ const EXIT = {
   stdout_truncated: false,
   stderr_truncated: false,
 };
-const WRITTEN = { bytes: 3, sha256: "0".repeat(64), duration_us: 1 };
+const WRITTEN = { bytes: 3, duration_us: 1 };
 /** What would be an answer to each of the calls. */
 const FITTING = [
   encodeFrame(FRAME.exit, JSON.stringify(EXIT)),

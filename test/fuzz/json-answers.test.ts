@@ -41,7 +41,7 @@ const ANSWERS: readonly (readonly [z.ZodType<unknown>, unknown])[] = [
   [FileList, { entries: ["a", "b/", "\\xff"], truncated: false }],
   [FindResult, { paths: ["/workspace/a"], truncated: true, duration_us: 5 }],
   [GrepResult, { matches: [match, match], files_searched: 4, truncated: false, duration_us: 1 }],
-  [FileWritten, { bytes: 3, sha256: "0".repeat(64), duration_us: 1 }],
+  [FileWritten, { bytes: 3, duration_us: 1 }],
   [GuestProcess, process],
   [GuestProcessList, { processes: [process, process] }],
 ];

@@ -7,8 +7,8 @@ import { basename, dirname, isAbsolute, join, normalize } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { isInWorkspace, LIMITS } from "@vivarium/contract/api";
-import type { FileList, FileWritten } from "@vivarium/contract/guest";
-import type { NodeErrorCode } from "@vivarium/contract/node";
+import type { FileList } from "@vivarium/contract/guest";
+import type { NodeErrorCode, UploadWritten } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { type FakeMachine, Refusal } from "./fake-machine.ts";
 
@@ -97,7 +97,7 @@ export async function writeFile(
   machine: FakeMachine,
   query: URLSearchParams,
   body: IncomingMessage,
-): Promise<FileWritten> {
+): Promise<UploadWritten> {
   const target = await locate(machine, query.get("path"));
   if ((await stat(target).catch(() => undefined))?.isDirectory())
     throw new Refusal("is_a_directory", "is a directory");

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::faults::{Code, Fault};
@@ -61,8 +62,16 @@ async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes
 
 /// All of it: a file that has become shorter than it said is an error.
 fn read_piece(file: &File, at: u64, count: u64) -> io::Result<Bytes> {
-    let mut piece = vec![0; count as usize];
-    file.read_exact_at(&mut piece, at)?;
+    let mut piece = Vec::with_capacity(count as usize);
+    while piece.len() < count as usize {
+        let from = at + piece.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut piece), from) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(Errno::INTR) | Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    piece.truncate(count as usize);
     Ok(piece.into())
 }
 

@@ -7,7 +7,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use ring::digest;
 use rustix::io::Errno;
 use serde::Serialize;
 use tokio::task::JoinHandle;
@@ -26,7 +25,6 @@ const PIECE_BYTES: usize = 256 * 1024;
 #[derive(Debug, Serialize)]
 pub struct FileWritten {
     pub bytes: u64,
-    pub sha256: String,
     pub duration_us: u64,
 }
 
@@ -40,9 +38,8 @@ pub async fn write(workspace: Workspace, path: Path, mut body: Incoming) -> Resu
             upload.take(data).await?;
         }
     }
-    let (bytes, digest) = upload.finish().await?;
-    let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(FileWritten { bytes, sha256, duration_us: began.elapsed().as_micros() as u64 })
+    let bytes = upload.finish().await?;
+    Ok(FileWritten { bytes, duration_us: began.elapsed().as_micros() as u64 })
 }
 
 /// The file as far as it has come. Dropped, it leaves nothing behind.
@@ -52,7 +49,6 @@ struct Draft {
     made: Made,
     name: Vec<u8>,
     mode: u32,
-    digest: digest::Context,
     bytes: u64,
 }
 
@@ -69,23 +65,22 @@ impl Draft {
         }
         let mode = object.map_or(FILE_MODE, |object| object.stat.st_mode & 0o777);
         let unfinished = Unfinished::create(parent)?;
-        Ok(Draft { unfinished, made, name, mode, digest: digest::Context::new(&digest::SHA256), bytes: 0 })
+        Ok(Draft { unfinished, made, name, mode, bytes: 0 })
     }
 
     fn add(&mut self, pieces: &[Bytes]) -> Result<(), Fault> {
         for piece in pieces {
             self.unfinished.file.write_all(piece)?;
-            self.digest.update(piece);
             self.bytes += piece.len() as u64;
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<(u64, digest::Digest), Fault> {
+    fn finish(self) -> Result<u64, Fault> {
         self.unfinished.file.sync_all()?;
         self.unfinished.finish(&self.name, self.mode)?;
         self.made.keep();
-        Ok((self.bytes, self.digest.finish()))
+        Ok(self.bytes)
     }
 }
 
@@ -128,7 +123,7 @@ impl Upload {
         self.draft.take().ok_or_else(|| Fault::new(Code::Internal, "the upload has ended"))
     }
 
-    async fn finish(mut self) -> Result<(u64, digest::Digest), Fault> {
+    async fn finish(mut self) -> Result<u64, Fault> {
         let mut draft = self.settled().await?;
         let pieces = std::mem::take(&mut self.pieces);
         beside(move || {

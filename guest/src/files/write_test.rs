@@ -2,7 +2,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use hyper::{Method, StatusCode};
-use ring::digest;
 use sending::body;
 use tokio::sync::mpsc;
 
@@ -48,24 +47,19 @@ async fn put(place: &Place, path: &str, bytes: &[u8]) -> (StatusCode, serde_json
     (status, json_of(answer).await)
 }
 
-fn sum(bytes: &[u8]) -> String {
-    digest::digest(&digest::SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
-fn a_body_becomes_a_file_of_the_user_with_its_digest() {
+fn a_body_becomes_a_file_of_the_user() {
     let place = Place::new();
     let long: Vec<u8> = (0..2_000_003_u32).map(|n| (n * 7 % 251) as u8).collect();
     in_loop(async {
         for (path, bytes) in [("empty", &b""[..]), ("a/b/short", b"x"), ("long", &long)] {
             let (status, written) = put(&place, path, bytes).await;
             assert_eq!(status, StatusCode::OK);
-            assert_eq!((&written["bytes"], &written["sha256"]), (&bytes.len().into(), &sum(bytes).into()));
+            assert_eq!(written["bytes"], bytes.len());
             assert!(fs::read(place.path(path)).unwrap() == bytes);
             assert_eq!(owner_and_mode(&place.path(path)), (users::UID, users::GID, 0o644));
         }
     });
-    assert_eq!(sum(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     assert_eq!(owner_and_mode(&place.path("a/b")), (users::UID, users::GID, 0o755));
     assert_eq!(names_in(&place.workspace.path), ["a", "empty", "long"]);
 }

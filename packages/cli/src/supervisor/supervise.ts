@@ -123,6 +123,12 @@ async function startPostgres(supervision: Supervision, user: ServiceUser): Promi
   return databaseUrl(layout, user);
 }
 
+/**
+ * Of a stream that passes through, each chunk is young garbage beside the heap that weighs a hundred times what the
+ * collector counts: it has to look often (512 MiB up and down: 36 MiB more in memory instead of 70).
+ */
+const SMALL_YOUNG_SPACE = ["--max-semi-space-size=1"];
+
 /** The database's address is for control alone: node and gateway know nothing of tenants. */
 async function keep(
   { layout, keepers, terminal }: Supervision,
@@ -131,7 +137,11 @@ async function keep(
 ): Promise<void> {
   const keeper = new Keeper(name, {
     launch: async () =>
-      startProcess([process.execPath, ENTRY_POINTS[name]], { env, logFile: logFile(layout, name), cwd: "/" }),
+      startProcess([process.execPath, ...SMALL_YOUNG_SPACE, ENTRY_POINTS[name]], {
+        env,
+        logFile: logFile(layout, name),
+        cwd: "/",
+      }),
     report: (message) => terminal.note(`viv: ${message}; see ${logFile(layout, name)}`),
   });
   keepers.push(keeper);

@@ -16,7 +16,8 @@
  *
  *   *      /v1/machines/{machine_id}/guest/files… → what contract/guest files.ts says, bodies handed on as they come, with
  *          /v1/machines/{machine_id}/guest/         the limits of what an agent may answer; refusals of the agent come as
- *          processes…                               those of the node, with the codes of GUEST_ERRORS
+ *          processes…                               those of the node, with the codes of GUEST_ERRORS. An upload's answer
+ *                                                   is UploadWritten
  *   GET    /v1/machines/{machine_id}/terminals    → 101: `Connection: Upgrade`, `Upgrade: vivarium-stream`, then both ways
  *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first says one thing, 4 bytes length (big-endian)
  *                                                   and JSON: the caller a TerminalSpec or TunnelSpec, the node `{}` or
@@ -36,6 +37,7 @@
 import { z } from "zod";
 import { LIMITS, SIZE_NAMES } from "../api/limits.ts";
 import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
+import { FileWritten } from "../guest/files.ts";
 import { NetworkSpec } from "./network.ts";
 
 /** A session's machine: `<session id>-<incarnation>`, so that an old decision never hits a newer machine. */
@@ -132,6 +134,10 @@ export const ExecCall = z.object({
   output_limit_bytes: z.int().min(0).optional(),
 });
 export type ExecCall = z.infer<typeof ExecCall>;
+
+/** Answer to an upload: the digest is of what was handed to the agent, taken outside the guest, where it is cheap. */
+export const UploadWritten = FileWritten.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
+export type UploadWritten = z.infer<typeof UploadWritten>;
 
 /** Opening of `terminals`: a TerminalSpec of contract/guest. */
 export const TerminalCall = z.object({

@@ -242,6 +242,7 @@ create table sessions (
   baseline text,
   busy_until timestamp(3) with time zone,
   may_keep_alive boolean not null default false,
+  due_claim uuid,
   network_generation bigint not null default 1,
   network_applied bigint not null default 0,
   exposed jsonb,

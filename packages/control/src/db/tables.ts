@@ -99,6 +99,7 @@ export interface SessionTable {
   wake_retry_at: Date | null;
   wake_drop_at: Date | null;
   due_at: Date | null;
+  due_claim: string | null;
   op: OperationKind | null;
   op_id: string | null;
   op_input: Json<OperationInput | null> | null;

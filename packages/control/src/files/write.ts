@@ -1,5 +1,5 @@
 import type { FileEncoding, FileWriteResult } from "@vivarium/contract/api";
-import { FileWritten } from "@vivarium/contract/guest";
+import { UploadWritten } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import type { GuestDeps } from "../guest/use-machine.ts";
@@ -7,7 +7,7 @@ import { machineIdOf } from "../sessions/state.ts";
 import { decodeContent } from "./content.ts";
 import { CHANGE_WORDS } from "./paths.ts";
 
-export const WRITTEN = { schema: FileWritten, limitBytes: 4096 };
+export const WRITTEN = { schema: UploadWritten, limitBytes: 4096 };
 
 interface FileToWrite {
   path: string;

@@ -65,7 +65,9 @@ function send(call: Exchange): Promise<IncomingMessage> {
           "content-type": isBytes ? "application/octet-stream" : "application/json",
           "content-length": Buffer.byteLength(payload),
         }),
-        ...(call.source && { "content-type": "application/octet-stream" }),
+        // A node that is to close the connection after its answer closes it in the middle of a body that it refuses, and
+        // then its words may be lost: it is closed here.
+        ...(call.source && { "content-type": "application/octet-stream", connection: "keep-alive" }),
       },
     });
     const abort = () => request.destroy(new NodeError("aborted", "the call was given up"));
@@ -82,8 +84,7 @@ function send(call: Exchange): Promise<IncomingMessage> {
 /** Only as fast as the node takes it. An answer that comes before the end is a refusal: the rest is not sent. */
 function sendSource(request: ClientRequest, source: Readable): void {
   request.once("response", (response) => {
-    if (request.writableEnded) return;
-    source.destroy();
+    if (!request.writableEnded) source.destroy();
     response.once("end", () => request.destroy());
   });
   request.once("close", () => source.destroy());

@@ -99,7 +99,10 @@ function attachedUntil(kind: "pty" | "tunnel") {
 export async function claimDueSessions(db: Queries, limit: number, leaseMs: number): Promise<DueSession[]> {
   const rows = await db
     .updateTable("sessions")
-    .set({ due_at: sql<Date>`service_now() + make_interval(secs => ${leaseMs / 1000})` })
+    .set({
+      due_at: sql<Date>`service_now() + make_interval(secs => ${leaseMs / 1000})`,
+      due_claim: sql<string>`gen_random_uuid()`,
+    })
     .where("id", "in", (eb) =>
       eb
         .selectFrom("sessions")
@@ -130,12 +133,16 @@ export async function lockForClocks(tx: Queries, id: string): Promise<DueSession
   return row as DueSession | undefined;
 }
 
-/** Says when to look next, unless the session moved since it was taken: then somebody has said so already. */
+/**
+ * Says when to look next, unless the session moved since it was taken, or was taken by somebody else: then what was seen
+ * here may be old, and it has been said already or will be.
+ */
 export async function saveDueAt(db: Queries, taken: SessionRow, dueAt: Date | null): Promise<void> {
   await db
     .updateTable("sessions")
     .set({ due_at: dueAt })
     .where("id", "=", taken.id)
     .where("due_at", "=", taken.due_at)
+    .where("due_claim", "=", taken.due_claim)
     .execute();
 }

@@ -26,6 +26,8 @@ const AT_ONCE = 32;
 /** How long a session that was taken stays out of sight: time to write the intent down, or to try again. */
 const TAKEN_MS = 10_000;
 const WAKE_RETRY_MS = 5_000;
+/** An operation in flight is to end before its session is destroyed: how soon that is asked again. */
+const HELD_MS = 1_000;
 const WAKE_PATIENCE_MS = 600_000;
 
 export async function fireClocks(deps: ClockDeps): Promise<void> {
@@ -74,17 +76,23 @@ async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEve
   await captureSession(deps, session, { event }, (tx) => isStillDue(tx, session, event));
 }
 
+/** One that is not due after all is looked at again when it can be. */
 async function isStillDue(tx: Queries, session: DueSession, event: ClockEvent): Promise<boolean> {
-  const now = await lockForClocks(tx, session.id);
-  if (now?.incarnation !== session.incarnation) return false;
+  const locked = await lockForClocks(tx, session.id);
+  if (locked?.incarnation !== session.incarnation) return false;
   // Activity that the row does not tell was found out before.
-  const last_active_at = new Date(Math.max(now.last_active_at.getTime(), session.last_active_at.getTime()));
-  return dueEvent({ ...now, last_active_at }, now.now) === event;
+  const last_active_at = new Date(
+    Math.max(locked.last_active_at.getTime(), session.last_active_at.getTime()),
+  );
+  const now = { ...locked, last_active_at };
+  if (dueEvent(now, now.now) === event) return true;
+  await saveDueAt(tx, session, nextDueAt(now));
+  return false;
 }
 
 async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<void> {
   const event = "last_pty_detached_destroy";
-  if (deps.activity.isHeld(session.id)) return;
+  if (deps.activity.isHeld(session.id)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
     const move = decide(session, event);
     return move && (await isStillDue(tx, session, event)) ? await saveMove(tx, session.id, move) : undefined;

@@ -13,8 +13,9 @@ export interface AttachmentRow {
 
 /**
  * Writes a client down, if the session still stands where the client was let in and no operation stops its machine.
- * The session's row is held meanwhile: who decides under that lock that the last client has left sees this one. Clients
- * that left before are forgotten; this one is later than they are.
+ * The session's row is held meanwhile: who decides under that lock that the last client has left sees this one, and who
+ * looks at the session's clocks at the same time, without it, is not to say when to look next. Clients that left before
+ * are forgotten; this one is later than they are.
  */
 export async function insertAttachment(
   db: Queries,
@@ -23,7 +24,8 @@ export async function insertAttachment(
 ): Promise<boolean> {
   const { rows } = await sql<{ id: string }>`
     with held as (
-      update sessions set due_at = least(due_at, service_now() + make_interval(secs => ${leaseMs / 1000}))
+      update sessions set due_at = least(due_at, service_now() + make_interval(secs => ${leaseMs / 1000})),
+        due_claim = null
       where id = ${sessionId} and state = 'live' and incarnation = ${incarnation}
         and (op is null or op not in ('pause', 'restore', 'settle'))
       returning id

@@ -20,6 +20,8 @@ const SILENCE_MS = 2_000;
 const PING_LIMIT_MS = 8_000;
 /** Big enough that one round trip of flow control does not bound the throughput of a stream. */
 const WINDOW_BYTES = 512 * 1024;
+/** With its header a frame is one write to the guest's port, whose driver takes 32 KiB at once. */
+const FRAME_BYTES = 32 * 1024 - 9;
 /** What all streams together may hold unread: a terminal or a log that nobody reads must not hold up the others. */
 const CONNECTION_WINDOW_BYTES = 64 * WINDOW_BYTES;
 
@@ -151,7 +153,7 @@ export class AgentClient {
     this.#socket = socket;
     const session = connect("http://agent", {
       createConnection: () => socket,
-      settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
+      settings: { enablePush: false, initialWindowSize: WINDOW_BYTES, maxFrameSize: FRAME_BYTES },
       maxHeaderListPairs: 32,
       maxSessionMemory: 16,
       peerMaxConcurrentStreams: GUEST_LIMITS.concurrentStreams,

@@ -1,4 +1,5 @@
 /** A body of any size on its way into the guest. It arrives whole or not at all: a source that breaks off resets it. */
+import { createHash } from "node:crypto";
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
 import type { z } from "zod";
@@ -19,7 +20,7 @@ export async function uploadToGuest<T extends { bytes: number }>(
   agent: AgentClient,
   { source, answer, ...request }: Upload<T>,
   standstillMs = STANDSTILL_MS,
-): Promise<T> {
+): Promise<T & { sha256: string }> {
   const stream = await agent.open(request);
   const transfer = new Transfer(source, stream, standstillMs);
   try {
@@ -27,7 +28,7 @@ export async function uploadToGuest<T extends { bytes: number }>(
     const written = await Promise.race([readAnswer({ status, stream }, answer), transfer.failed]);
     if (!source.readableEnded || written.bytes !== transfer.bytes)
       throw new NodeError("agent_unavailable", "the agent kept something else than what it was sent");
-    return written;
+    return { ...written, sha256: transfer.digest() };
   } catch (error) {
     cancel(stream);
     throw error;
@@ -52,6 +53,7 @@ class Transfer {
   readonly #stream: ClientHttp2Stream;
   readonly #fail: (error: NodeError) => void;
   readonly #watch: NodeJS.Timeout;
+  readonly #hash = createHash("sha256");
   #movedAt = Date.now();
   bytes = 0;
 
@@ -80,12 +82,18 @@ class Transfer {
     this.#source.unpipe(this.#stream);
   }
 
+  /** SHA-256 of what the source gave, hex. Once. */
+  digest(): string {
+    return this.#hash.digest("hex");
+  }
+
   readonly #moved = () => {
     this.#movedAt = Date.now();
   };
 
   readonly #count = (chunk: Buffer) => {
     this.bytes += chunk.length;
+    this.#hash.update(chunk);
     this.#moved();
   };
 
