@@ -10,7 +10,7 @@ import { Slots } from "./egress/slots.ts";
 import { listenTls } from "./egress/tls-front.ts";
 import { EgressLog } from "./flows/egress-log.ts";
 import { reportFlows } from "./flows/report-flows.ts";
-import { startPreviews } from "./previews/start.ts";
+import { keepPreviews } from "./previews/keep-previews.ts";
 import { CurrentTables } from "./tables/current-tables.ts";
 import { followTables } from "./tables/follow-tables.ts";
 import { NodeClient } from "./tables/node-client.ts";
@@ -18,7 +18,6 @@ import { PerMachine } from "./tables/per-machine.ts";
 import { Wakes } from "./tables/wakes.ts";
 
 export interface GatewayApp {
-  previewsUrl: string;
   reloadCertificate(): void;
   close(): Promise<void>;
 }
@@ -29,7 +28,7 @@ export async function startApp(config: GatewayConfig, log: Log): Promise<Gateway
   const egressLog = new EgressLog();
   const egress = startEgress({ node, tables, egressLog, log });
   const wakes = new Wakes({ node, log });
-  const previews = await startPreviews({
+  const previews = await keepPreviews({
     config: config.previews,
     tables,
     wake: (sessionId) => wakes.wake(sessionId),
@@ -43,7 +42,6 @@ export async function startApp(config: GatewayConfig, log: Log): Promise<Gateway
     reportFlows({ node, egressLog, log }, stopping.signal),
   ];
   return {
-    previewsUrl: previews.url(),
     reloadCertificate: () => previews.reloadCertificate(),
     async close() {
       egress.close();

@@ -2,6 +2,11 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 
+const runFile = promisify(execFile);
+
+/** Two for each flow of each of many machines, and as many again for visitors of previews. */
+export const DESCRIPTORS = 262_144;
+
 /** Missing in the type declarations of the runtime. */
 type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: number): void };
 
@@ -12,10 +17,18 @@ type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: nu
 export async function becomeUser(user: string): Promise<void> {
   if (process.getuid?.() !== 0 || user === "") return;
   const { uid, gid } = await findAccount(user);
-  await promisify(execFile)("prlimit", ["--pid", String(process.pid), "--core=0:0"]);
+  await runFile("prlimit", ["--pid", String(process.pid), "--core=0:0"]);
   (process as WithInitgroups).initgroups(user, gid);
   process.setgid?.(gid);
   process.setuid?.(uid);
+}
+
+/** As far as this host lets it; tells how many there may be. Asks root, so it comes before becoming another user. */
+export async function raiseDescriptors(): Promise<number> {
+  const limit = `--nofile=${DESCRIPTORS}:${DESCRIPTORS}`;
+  await runFile("prlimit", ["--pid", String(process.pid), limit]).catch(() => undefined);
+  const limits = await readFile("/proc/self/limits", "utf8");
+  return Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0);
 }
 
 async function findAccount(user: string): Promise<{ uid: number; gid: number }> {

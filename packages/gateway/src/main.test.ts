@@ -1,10 +1,12 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, readFile, rm, stat } from "node:fs/promises";
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, get, type Server, type ServerResponse } from "node:http";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { readConfig } from "./config.ts";
 import { until } from "./world.test-support.ts";
@@ -44,6 +46,13 @@ function start(env: Record<string, string>): ChildProcess {
   return gateway;
 }
 
+/** What a process of root can be given here. */
+async function highestLimit(): Promise<number> {
+  const script = "prlimit --pid $$ --nofile=262144:262144 2>/dev/null; ulimit -Hn";
+  const { stdout } = await promisify(execFile)("sh", ["-c", script]);
+  return Number(stdout);
+}
+
 describe.runIf(process.getuid?.() === 0)("a gateway that is started as root", () => {
   test("is its own user, for good, undumpable, without core files, and reaches its node", async () => {
     const { pid } = start({ VIV_GATEWAY_USER: "nobody" });
@@ -57,6 +66,15 @@ describe.runIf(process.getuid?.() === 0)("a gateway that is started as root", ()
     // What belongs to a process that may be dumped belongs to its user.
     expect((await stat(`/proc/${pid}/environ`)).uid).toBe(0);
     expect(await readFile(`/proc/${pid}/limits`, "utf8")).toMatch(/^Max core file size\s+0\s+0\s/m);
+  });
+
+  test("may open many connections, as far as the host lets it", async () => {
+    const { pid } = start({ VIV_GATEWAY_USER: "nobody" });
+    await until(() => streams.length > 0);
+    const limits = await readFile(`/proc/${pid}/limits`, "utf8");
+    const [, soft, hard] = /^Max open files\s+(\d+)\s+(\d+)/m.exec(limits) ?? [];
+    expect(Number(soft)).toBe(Number(hard));
+    expect(Number(soft)).toBe(await highestLimit());
   });
 
   test("says which user is missing, and ends", async () => {
@@ -76,6 +94,38 @@ test("a gateway ends with its supervisor", async () => {
   await until(() => streams.length > 0);
   child.stdin?.end();
   expect(await once(child, "exit")).toEqual([0, null]);
+});
+
+test("a gateway whose previews' port is taken follows its tables, and serves previews once the port is free", async () => {
+  const taken = createTcpServer();
+  taken.listen(0, "127.31.5.1");
+  await once(taken, "listening");
+  const { port } = taken.address() as AddressInfo;
+  const listen = `127.31.5.1:${port}`;
+  const child = start({ VIV_GATEWAY_USER: "", VIV_INGRESS_LISTEN: listen });
+  let told = "";
+  child.stdout?.on("data", (chunk) => {
+    told += chunk;
+  });
+  await until(() => streams.length > 0);
+  await until(() => /EADDRINUSE.*previews cannot start/.test(told));
+  taken.close();
+  await until(() => told.includes("previews are served"));
+  const [response] = await once(get(`http://${listen}/`), "response");
+  expect(response.statusCode).toBe(404);
+  expect(child.exitCode).toBeNull();
+});
+
+test("a gateway without a usable certificate follows its tables, and says what is wrong", async () => {
+  const files = { VIV_INGRESS_TLS_CERT: "/nowhere/c.pem", VIV_INGRESS_TLS_KEY: "/nowhere/k.pem" };
+  const child = start({ VIV_GATEWAY_USER: "", ...files });
+  let told = "";
+  child.stdout?.on("data", (chunk) => {
+    told += chunk;
+  });
+  await until(() => streams.length > 0);
+  await until(() => /\/nowhere\/c\.pem.*previews cannot start/.test(told));
+  expect(child.exitCode).toBeNull();
 });
 
 describe("the configuration", () => {

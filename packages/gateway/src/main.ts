@@ -3,14 +3,21 @@ import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";
 import { startApp } from "./app.ts";
 import { readConfig } from "./config.ts";
-import { becomeUser } from "./drop-privileges.ts";
+import { becomeUser, DESCRIPTORS, raiseDescriptors } from "./drop-privileges.ts";
 
 async function main(): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog("gateway", config.logLevel);
+  const descriptors = await raiseDescriptors();
+  if (descriptors < DESCRIPTORS) {
+    log.warn(
+      { descriptors, expected: DESCRIPTORS },
+      "few open connections: this host lets nobody raise the limit",
+    );
+  }
   await becomeUser(config.user);
   const app = await startApp(config, log);
-  log.info({ node: config.nodeSocket, previews: app.previewsUrl }, "gateway ready");
+  log.info({ node: config.nodeSocket }, "gateway ready");
   process.on("SIGHUP", () => app.reloadCertificate());
   shutdownOnSignal([{ name: "gateway", run: () => app.close() }], { watchStdin: config.isSupervised });
 }

@@ -1,16 +1,14 @@
 /** The only place of the node daemon that constructs things. */
-import { chmod, chown, mkdir, rm } from "node:fs/promises";
-import path from "node:path";
+import { mkdir } from "node:fs/promises";
 import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
 import type { Log } from "@vivarium/kit/log";
 import { type FastifyBaseLogger, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
-import { prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
+import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { NamespacePool } from "./host/namespace-pool.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
-import { run } from "./host/run.ts";
 import { machinesDir } from "./machines/journal.ts";
 import { writeNetwork } from "./machines/network-journal.ts";
 import { reconcile } from "./machines/reconcile.ts";
@@ -18,9 +16,17 @@ import { continueWhenThereIsRoom } from "./machines/space.ts";
 import type { StartDeps } from "./machines/start.ts";
 import { MachineTable } from "./machines/table.ts";
 import { WarmPool } from "./machines/warm-pool.ts";
+import { EgressLog } from "./network/egress-log.ts";
 import { keepFlowLog } from "./network/flow-log.ts";
-import { createNetwork } from "./network/start.ts";
+import { GatewayLink } from "./network/gateway-link.ts";
+import { Networks, type NetworksInit } from "./network/networks.ts";
+import type { NodeNetwork } from "./network/node-network.ts";
+import { Previews } from "./network/previews.ts";
+import { inRanges } from "./network/ranges.ts";
+import { Reporter } from "./network/report.ts";
+import { Wakes } from "./network/wakes.ts";
 import { registerGatewayRoutes } from "./server/gateway-routes.ts";
+import { findUid, listenForControl, listenForGateway } from "./server/listen.ts";
 import { registerRoutes } from "./server/routes.ts";
 import { Baselines, baselineKey } from "./snapshots/baselines.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
@@ -82,7 +88,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     disableRequestLogging: true,
   });
   registerRoutes(server, deps);
-  await listen(server, config);
+  await listenForControl(server, config);
   const gatewayServer = fastify({
     loggerInstance: log as FastifyBaseLogger,
     bodyLimit: BODY_BYTES,
@@ -105,31 +111,29 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   };
 }
 
-async function listen(server: { listen: (o: { path: string }) => Promise<string> }, config: NodeConfig) {
-  await mkdir(path.dirname(config.socketPath), { recursive: true, mode: 0o755 });
-  await rm(config.socketPath, { force: true });
-  await server.listen({ path: config.socketPath });
-  await chmod(config.socketPath, 0o660);
-  if (config.controlUser === "") return;
-  const gid = await run("id", ["-g", config.controlUser]).catch(() => null);
-  if (gid !== null) await chown(config.socketPath, 0, Number(gid));
+/** This node's network, of what the host and the configuration say. */
+interface NetworkInit extends Omit<NetworksInit, "link"> {
+  host: HostNetwork;
+  /** How long a gateway of before this start may take to come back. */
+  expectGatewayMs: number;
+  log: Log;
 }
 
-async function findUid(user: string): Promise<number | undefined> {
-  if (user === "") return undefined;
-  const uid = await run("id", ["-u", user]).catch(() => null);
-  return uid === null ? undefined : Number(uid);
-}
-
-/** For the gateway's user and root alone: whoever speaks here says what machines may reach. */
-async function listenForGateway(
-  server: { listen: (o: { path: string }) => Promise<string> },
-  socketPath: string,
-  gatewayUid: number | undefined,
-): Promise<void> {
-  await mkdir(path.dirname(socketPath), { recursive: true, mode: 0o755 });
-  await rm(socketPath, { force: true });
-  await server.listen({ path: socketPath });
-  await chmod(socketPath, 0o600);
-  if (gatewayUid !== undefined) await chown(socketPath, gatewayUid, 0);
+export function createNetwork(init: NetworkInit): NodeNetwork {
+  const { host, expectGatewayMs, log: say } = init;
+  const previews = new Previews();
+  const link: GatewayLink = new GatewayLink({
+    expectGatewayMs,
+    compose: (version) => ({
+      version,
+      slots: networks.toGatewaySlots(),
+      routes: previews.routes,
+      never: host.never,
+      resolvers: host.resolvers,
+    }),
+  });
+  const networks = new Networks({ ...init, link });
+  const log = new EgressLog();
+  const reporter = new Reporter({ networks, log, isNever: inRanges(host.never), say });
+  return { networks, link, previews, wakes: new Wakes(), log, reporter };
 }

@@ -65,6 +65,29 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         resolve(conn);
       });
     }),
+  /** Many connections at once, closed when all had their time; how many of them were made, by what came of them. */
+  dialMany: ({ host, port, conn: count, ms }) =>
+    new Promise((resolve) => {
+      const outcomes: Record<string, number> = {};
+      const tell = (what: string) => {
+        outcomes[what] = (outcomes[what] ?? 0) + 1;
+      };
+      const dialled = Array.from({ length: count }, () => {
+        const socket = connect({ host, port });
+        socket.on("error", (error: NodeJS.ErrnoException) => tell(error.code ?? "error"));
+        socket.once("connect", () => tell("connected"));
+        return socket;
+      });
+      // The time runs from when all are under way.
+      setImmediate(
+        setTimeout,
+        () => {
+          for (const socket of dialled) socket.resetAndDestroy();
+          resolve(outcomes);
+        },
+        ms,
+      );
+    }),
   /** What came back, "silence" or "closed". */
   say: ({ conn, text, ms }) =>
     new Promise((resolve) => {

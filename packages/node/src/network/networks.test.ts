@@ -10,6 +10,7 @@ import type { NetworkSpec } from "@vivarium/contract/node";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createNetwork } from "../app.ts";
 import { watchFlows } from "../host/conntrack.ts";
 import { nftIn } from "../host/netns.ts";
 import { run } from "../host/run.ts";
@@ -20,7 +21,6 @@ import type { KeptNetwork } from "./networks.ts";
 import type { NodeNetwork } from "./node-network.ts";
 import { readTable } from "./read-table.ts";
 import { rulesetOf } from "./ruleset.ts";
-import { createNetwork } from "./start.ts";
 import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test-support.ts";
 
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";

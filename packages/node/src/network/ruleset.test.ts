@@ -194,6 +194,26 @@ describe("in both modes", () => {
   });
 });
 
+describe("connections to the gateway", () => {
+  it("are 512 at most, and the next is told so", async () => {
+    await load(specOf("deny"));
+    const outcome = await net.guest.dialMany(OUTSIDE.first, 443, 560);
+    expect(outcome).toEqual({ connected: 512, ECONNREFUSED: 48 });
+    expect(await net.guest.ask(OUTSIDE.first, 443, "room again")).toBe("room again");
+    await withoutRule("brakes", "ct count over 512");
+    expect(await net.guest.dialMany(OUTSIDE.first, 443, 560)).toEqual({ connected: 560 });
+  });
+
+  it("for questions come as a trickle", async () => {
+    await load(specOf("deny"));
+    const { connected } = await net.guest.dialMany(OUTSIDE.first, 53, 450);
+    expect(connected).toBeGreaterThanOrEqual(200);
+    expect(connected).toBeLessThan(400);
+    await withoutRule("brakes", "tcp dport 15053");
+    expect(await net.guest.dialMany(OUTSIDE.first, 53, 450)).toEqual({ connected: 450 });
+  });
+});
+
 describe("a guest that lies about itself", () => {
   const CLAIMED = "192.0.2.77";
   const SEND_IPV6 = [

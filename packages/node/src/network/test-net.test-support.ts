@@ -64,6 +64,9 @@ export class Actor {
     this.#call({ op: "udp", host, port, text, from, ms: QUICK_MS }) as Promise<string>;
   flood = (host: string, port: number, text: string, count: number) =>
     this.#call({ op: "flood", host, port, text, ms: count });
+  /** Connections begun at once and held for a while: how many were made, and what became of the others. */
+  dialMany = (host: string, port: number, count: number) =>
+    this.#call({ op: "dialMany", host, port, conn: count, ms: QUICK_MS }) as Promise<Record<string, number>>;
   log = () => this.#call({ op: "log" }) as Promise<Received[]>;
 
   /** What a new connection is answered, or why there is none. */

@@ -1,9 +1,9 @@
 import { createLog } from "@vivarium/kit/log";
 import { type FastifyInstance, fastify } from "fastify";
 import { beforeEach, expect, it } from "vitest";
+import { createNetwork } from "../app.ts";
 import { MachineTable } from "../machines/table.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
-import { createNetwork } from "../network/start.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";
 import { refusalOf } from "./refusals.ts";
 
