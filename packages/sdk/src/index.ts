@@ -5,9 +5,14 @@ export type {
   CheckpointCreate,
   CheckpointList,
   CheckpointStart,
+  EgressCap,
+  EgressLogEntry,
+  EgressPolicy,
   ExecExit,
   ExecRequest,
   ExecResult,
+  Exposed,
+  ExposedPreview,
   FileBatchResult,
   FileEntries,
   FileUploaded,
@@ -27,6 +32,7 @@ export type {
   RunRequest,
   RunResult,
   SessionCreate,
+  SessionEgress,
   SessionList,
   SessionRecord,
   Template,
@@ -41,6 +47,10 @@ export type { ExecEvent } from "./exec.ts";
 export type { Files, FileToWrite, FindOptions, GrepOptions } from "./files/files.ts";
 export type { UploadSource } from "./files/upload-source.ts";
 export type { LogChunk } from "./follow-logs.ts";
+export type { Cap } from "./network/cap.ts";
+export type { Egress, EgressLogFilter } from "./network/egress.ts";
+export type { ExposeOptions, PreviewOptions } from "./network/expose.ts";
+export type { Preview } from "./network/preview.ts";
 export type { Processes } from "./processes.ts";
 export type { Session } from "./session.ts";
 export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
