@@ -100,7 +100,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
 }
 
 /** The pid of one of the supervised processes, by its entry file. */
-export function servicePid(facts: ServiceFacts, process: "node" | "control"): number {
+export function servicePid(facts: ServiceFacts, process: "node" | "control" | "gateway"): number {
   const entry = `packages/${process}/src/main.ts`;
   const found = descendantsOf(facts.pid).find(({ argv }) => argv.some((word) => word.endsWith(entry)));
   if (!found) throw new Error(`the service runs no ${process}; its log is ${facts.logFile}`);
