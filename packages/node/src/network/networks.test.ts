@@ -429,4 +429,23 @@ describe("the report", () => {
     await network.reporter.readLast(net.slot);
     expect((await network.reporter.report(cursor)).entries).toEqual([]);
   });
+
+  it("has what a cap kept back, as what the guest meant", async () => {
+    await startMachine(specOf(1, "deny", [OUTSIDE.first], { egress_limit_bytes: 10 }));
+    await net.guest.udp(OUTSIDE.first, WEB, "a");
+    await net.guest.udp(OUTSIDE.second, 53, "b");
+    for (const port of [80, 443]) await net.guest.dial(OUTSIDE.second, port);
+    const { entries } = await network.reporter.report(undefined);
+    const to = entries.map(({ kind, address, port, verdict, reason }) =>
+      [kind, address, port, verdict, reason].join(" "),
+    );
+    expect(to.sort()).toEqual([
+      "dns  53 denied capped",
+      "http  80 denied capped",
+      "tls  443 denied capped",
+      `udp ${OUTSIDE.first} ${WEB} denied capped`,
+    ]);
+    await change(specOf(2, "deny", [OUTSIDE.first]));
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "free")).toBe("free");
+  });
 });

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { nftIn } from "../host/netns.ts";
 import { TABLE } from "./ruleset.ts";
 
+/** Flows of one kind that were not let out, by where they were to. */
 export interface RefusedFlow {
   address: string;
   protocol: "tcp" | "udp";
@@ -18,6 +19,8 @@ export interface TableReading {
   quotaBytes: number;
   isCapped: boolean;
   refused: RefusedFlow[];
+  /** What only the cap kept back; to the gateway as the rules send it there. */
+  cut: RefusedFlow[];
 }
 
 const Named = z.object({
@@ -45,11 +48,14 @@ export async function readTable(netns: string): Promise<TableReading> {
     droppedPackets: counter("dropped")?.packets ?? 0,
     quotaBytes: nftables.find((item) => item.quota?.name === "cap")?.quota?.used ?? 0,
     isCapped: set("capped").length > 0,
-    refused: set("refused").flatMap((element) => {
-      const parsed = Refused.safeParse(element);
-      if (!parsed.success) return [];
-      const [address, protocol, port] = parsed.data.elem.val.concat;
-      return [{ address, protocol, port, packets: parsed.data.elem.counter.packets }];
-    }),
+    refused: set("refused").flatMap(readFlow),
+    cut: set("cut").flatMap(readFlow),
   };
+}
+
+function readFlow(element: unknown): RefusedFlow[] {
+  const parsed = Refused.safeParse(element);
+  if (!parsed.success) return [];
+  const [address, protocol, port] = parsed.data.elem.val.concat;
+  return [{ address, protocol, port, packets: parsed.data.elem.counter.packets }];
 }

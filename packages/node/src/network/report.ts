@@ -1,11 +1,11 @@
 /** What control fetches every few seconds: counters of machines, lines of egress logs, previews in use. */
-import type { EgressEntry } from "@vivarium/contract/gateway";
+import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Slot } from "../host/slots.ts";
 import type { EgressLog } from "./egress-log.ts";
 import type { Networks } from "./networks.ts";
-import { readTable, type TableReading } from "./read-table.ts";
+import { type RefusedFlow, readTable, type TableReading } from "./read-table.ts";
 import type { SlotNetwork } from "./slot-network.ts";
 
 /** Reading costs a process per machine; who asks more often is told the same. */
@@ -70,7 +70,7 @@ export class Reporter {
     if (machineId === undefined) return undefined;
     try {
       const reading = await readTable(network.slot.netns);
-      this.#logRefused(machineId, reading);
+      this.#logRefused(machineId, network.slot, reading);
       return {
         machine_id: machineId,
         egress_bytes: reading.egressBytes,
@@ -84,25 +84,30 @@ export class Reporter {
     }
   }
 
-  #logRefused(machineId: string, { refused }: TableReading): void {
-    const before = this.#told.get(machineId);
+  #logRefused(machineId: string, { hostAddress }: Slot, { refused, cut }: TableReading): void {
     const at = new Date().toISOString();
-    const entries: EgressEntry[] = refused.flatMap(({ address, protocol, port, packets }) => {
-      const known = before?.get(`${protocol} ${address}:${port}`) ?? 0;
+    const lines = [
+      ...refused.map((flow) => ({ flow, reason: this.#reasonOf(flow), to: toItself(flow) })),
+      ...cut.map((flow) => ({ flow, reason: "capped" as const, to: toGateway(flow, hostAddress) })),
+    ];
+    const keyOf = ({ flow, reason }: (typeof lines)[number]) =>
+      `${reason} ${flow.protocol} ${flow.address}:${flow.port}`;
+    const before = this.#told.get(machineId);
+    const entries: EgressEntry[] = lines.flatMap((line) => {
+      const { packets } = line.flow;
+      const known = before?.get(keyOf(line)) ?? 0;
       // An element that timed out and came again counts from the start.
       const count = packets < known ? packets : packets - known;
       if (count === 0) return [];
-      const reason = this.#deps.isNever(address) ? ("never_address" as const) : ("port_not_allowed" as const);
-      const line = { machine_id: machineId, at, kind: protocol, address, port, bytes_out: 0, bytes_in: 0 };
-      return [{ ...line, verdict: "denied" as const, reason, count }];
+      const told = { machine_id: machineId, at, ...line.to, bytes_out: 0, bytes_in: 0 };
+      return [{ ...told, verdict: "denied" as const, reason: line.reason, count }];
     });
-    this.#told.set(
-      machineId,
-      new Map(
-        refused.map(({ address, protocol, port, packets }) => [`${protocol} ${address}:${port}`, packets]),
-      ),
-    );
+    this.#told.set(machineId, new Map(lines.map((line) => [keyOf(line), line.flow.packets])));
     this.#deps.log.add(entries);
+  }
+
+  #reasonOf({ address }: RefusedFlow): "never_address" | "port_not_allowed" {
+    return this.#deps.isNever(address) ? "never_address" : "port_not_allowed";
   }
 
   #endedLately(): MachineCounters[] {
@@ -110,4 +115,18 @@ export class Reporter {
       if (performance.now() - at > ENDED_KEPT_MS) this.#ended.delete(id);
     return [...this.#ended.values()].map(({ counters }) => counters);
   }
+}
+
+type Towards = Pick<EgressEntry, "kind" | "address" | "port">;
+
+function toItself({ address, protocol, port }: RefusedFlow): Towards {
+  return { kind: protocol, address, port };
+}
+
+/** What the rules sent to the gateway is told as what the guest meant. */
+function toGateway(flow: RefusedFlow, hostAddress: string): Towards {
+  if (flow.address !== hostAddress) return toItself(flow);
+  if (flow.port === GATEWAY_PORTS.http) return { kind: "http", port: 80 };
+  if (flow.port === GATEWAY_PORTS.tls) return { kind: "tls", port: 443 };
+  return { kind: "dns", port: 53 };
 }

@@ -90,6 +90,7 @@ function objects({ never }: RulesetInput): string {
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
   set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
+  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
   counter egress_bytes { }
   counter ingress_bytes { }
   counter dropped { }
@@ -149,9 +150,15 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
   }
   chain granted {
     oifname "${TAP_NAME}" counter name ingress_bytes accept
-    ip saddr @capped counter name dropped drop
-    quota name "cap" add @capped { ip saddr } counter name dropped drop
+    ip saddr @capped goto cut
+    quota name "cap" add @capped { ip saddr } goto cut
     counter name egress_bytes accept
+  }
+  # Was allowed, and would have passed the cap.
+  chain cut {
+    counter name dropped
+    meta l4proto { tcp, udp } update @cut { ip daddr . meta l4proto . th dport counter }
+    drop
   }
   chain refuse {
     counter name dropped
