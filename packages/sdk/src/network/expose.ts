@@ -76,16 +76,15 @@ export async function openPreview(
     signal,
   });
   const known = exposed_previews.find((preview) => preview.port === port);
-  const settings = { visibility: known?.visibility, auth: known?.auth, loginUrl, signal };
-  const exposed = await exposePort(transport, sessionId, port, settings);
-  const bearer = exposed.auth_token ?? authToken;
-  if (exposed.auth === "bearer" && bearer === undefined) {
+  if (known?.auth === "bearer" && authToken === undefined) {
     throw new VivariumError(
       "bearer_unknown",
-      `port ${port} of session ${sessionId} wants a bearer token, which was told once, when it was made; expected it as authToken`,
+      `port ${port} of session ${sessionId} wants a bearer token, which was told when it was made; expected it as authToken`,
     );
   }
-  return new Preview(exposed, exposed.auth === "bearer" ? bearer : undefined);
+  const settings = { visibility: known?.visibility, auth: known?.auth, loginUrl, signal };
+  const exposed = await exposePort(transport, sessionId, port, settings);
+  return new Preview(exposed, exposed.auth === "bearer" ? (exposed.auth_token ?? authToken) : undefined);
 }
 
 function sessionPath(sessionId: string): string {

@@ -116,9 +116,13 @@ test("a bearer token goes with the requests: the one that was given, or the one 
   expect(seen[1]).toMatchObject({ authorization: "Bearer made" });
 });
 
-test("a bearer token that nobody knows is an error with a code", async () => {
-  const opened = openPreview(undefined, { visibility: "public", auth: "bearer" });
-  await expect(opened).rejects.toMatchObject({ code: "bearer_unknown" });
+test("a bearer token that is not given is an error with a code, and nothing is changed", async () => {
+  const { session, asked } = await startService("http://x.localhost", {
+    visibility: "public",
+    auth: "bearer",
+  });
+  await expect(session.preview(8000)).rejects.toMatchObject({ code: "bearer_unknown" });
+  expect(asked).toEqual([]);
 });
 
 test("bodies go as fetch sends them: texts, bytes and forms with their length and type, streams as they come", async () => {
