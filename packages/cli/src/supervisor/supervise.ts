@@ -1,7 +1,8 @@
 /**
- * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, node, gateway,
- * control, because each needs the one before. Stopping: the reverse, so that no request meets a half-gone service. Machines are
- * nobody's children: they outlive all of this and are adopted at the next start.
+ * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, gateway, node,
+ * control. Stopping: the reverse, so that no request meets a half-gone service, and the node, which frees a slot once the
+ * gateway forgot its machine, is heard to the end. Machines are nobody's children: they outlive all of this and are adopted
+ * at the next start.
  */
 import { once } from "node:events";
 import { readFile, stat } from "node:fs/promises";
@@ -106,8 +107,8 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
     VIV_SUPERVISED: "1",
     NODE_NO_WARNINGS: "1",
   };
-  await keep(supervision, "node", env);
   await keep(supervision, "gateway", env);
+  await keep(supervision, "node", env);
   await keep(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
