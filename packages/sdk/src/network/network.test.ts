@@ -25,7 +25,7 @@ const line = (host: string) => ({
   host,
   port: 443,
   decision: "denied",
-  reason: "not_allowed",
+  reason: "name_not_allowed",
   bytes_out: 0,
   bytes_in: 0,
   count: 1,
