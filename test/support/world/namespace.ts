@@ -9,20 +9,20 @@ const HOST_MAC = "02:00:00:06:00:01";
 const WORLD_MAC = "02:00:00:06:00:02";
 
 /** Counts before anything else sees a packet. Nothing on the link speaks ARP or IPv6 by itself. */
-const COUNTERS = `
+const counters = (link: string) => `
 table inet seen {
   set packets { type ipv4_addr . inet_proto; flags dynamic; size 65535; counter; }
   set ports { type ipv4_addr . inet_proto . inet_service; flags dynamic; size 65535; counter; }
   chain arriving {
     type filter hook prerouting priority -500; policy accept;
-    iifname "wld0" meta nfproto ipv4 update @packets { ip daddr . meta l4proto counter }
-    iifname "wld0" meta nfproto ipv4 meta l4proto { tcp, udp } update @ports { ip daddr . meta l4proto . th dport counter }
+    iifname "${link}" meta nfproto ipv4 update @packets { ip daddr . meta l4proto counter }
+    iifname "${link}" meta nfproto ipv4 meta l4proto { tcp, udp } update @ports { ip daddr . meta l4proto . th dport counter }
   }
 }
 table netdev strange {
   counter frames { }
   chain arriving {
-    type filter hook ingress device "wld0" priority 0; policy accept;
+    type filter hook ingress device "${link}" priority 0; policy accept;
     meta protocol != ip counter name frames
   }
 }`;
@@ -49,43 +49,55 @@ export interface WorldNamespace {
   remove(): Promise<void>;
 }
 
+/** A namespace of its own, joined to this host. */
 export function createWorldNamespace(): WorldNamespace {
   removeAbandoned();
   const name = `${PREFIX}${process.pid}`;
   const link = `wldh${process.pid}`;
   const undo = new UndoStack();
   const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
-  const inside = (...argv: string[]) =>
-    execFileSync("nsenter", [`--net=/run/netns/${name}`, ...argv], { encoding: "utf8", stdio: "pipe" });
-  const nft = (input: string) =>
-    execFileSync("nsenter", [`--net=/run/netns/${name}`, "nft", "-f", "-"], { input, stdio: "pipe" });
   try {
     ip("netns", "add", name);
     undo.push("namespace", () => ip("netns", "del", name));
     ip("link", "add", link, "address", HOST_MAC, "type", "veth", "peer", "name", "wld0", "netns", name);
     undo.push("link", () => ip("link", "del", link));
-    inside("sh", "-ec", insideScript());
+    inside(name, "sh", "-ec", insideScript());
     execFileSync("sh", ["-c", `echo 1 > /proc/sys/net/ipv6/conf/${link}/disable_ipv6`]);
     ip("addr", "add", LINK.host, "peer", LINK.world, "dev", link);
     ip("link", "set", link, "up");
     ip("neigh", "add", LINK.world, "lladdr", WORLD_MAC, "dev", link, "nud", "permanent");
     for (const address of ALL) ip("route", "add", `${address}/32`, "via", LINK.world, "dev", link);
-    nft(COUNTERS);
+    return { ...countIn(name, "wld0"), remove: () => undo.unwind() };
   } catch (error) {
     void undo.unwind();
     throw error;
   }
-  const list = (set: string) => readElements(inside("nft", "-j", "list", "set", "inet", "seen", set));
+}
+
+/** The world's addresses in a namespace that the test made and has joined to something else. */
+export function settleIn(name: string, link: string): WorldNamespace {
+  for (const address of ALL) inside(name, "ip", "addr", "replace", `${address}/32`, "dev", "lo");
+  return { ...countIn(name, link), remove: async () => {} };
+}
+
+function countIn(name: string, link: string): Omit<WorldNamespace, "remove"> {
+  const nft = (input: string) =>
+    execFileSync("nsenter", [`--net=/run/netns/${name}`, "nft", "-f", "-"], { input, stdio: "pipe" });
+  const list = (set: string) => readElements(inside(name, "nft", "-j", "list", "set", "inet", "seen", set));
+  nft(counters(link));
   return {
     name,
     counted: () => list("packets"),
     countedPorts: () => list("ports"),
-    strangeFrames: () => readFrames(inside("nft", "-j", "list", "counter", "netdev", "strange", "frames")),
-    reset: () => {
-      nft("flush set inet seen packets\nflush set inet seen ports\nreset counters table netdev strange");
-    },
-    remove: () => undo.unwind(),
+    strangeFrames: () =>
+      readFrames(inside(name, "nft", "-j", "list", "counter", "netdev", "strange", "frames")),
+    reset: () =>
+      void nft("flush set inet seen packets\nflush set inet seen ports\nreset counters table netdev strange"),
   };
+}
+
+function inside(name: string, ...argv: string[]): string {
+  return execFileSync("nsenter", [`--net=/run/netns/${name}`, ...argv], { encoding: "utf8", stdio: "pipe" });
 }
 
 const insideScript = () =>

@@ -90,10 +90,11 @@ export class World {
   }
 }
 
-export async function startWorld(): Promise<World> {
+/** Joined to this host, or in a namespace that the test has. */
+export async function startWorld(makeNamespace = createWorldNamespace): Promise<World> {
   const folder = mkdtempSync(join(tmpdir(), "viv-world-"));
   const { caFile, certFile, keyFile } = makeCertificates(folder);
-  const namespace = createWorldNamespace();
+  const namespace = makeNamespace();
   const argv = [process.execPath, "--no-warnings", INSIDE, certFile, keyFile, join(folder, "site")];
   const child = spawn("nsenter", [`--net=/run/netns/${namespace.name}`, ...argv], {
     stdio: ["pipe", "pipe", "inherit"],
