@@ -1,14 +1,19 @@
 /** The network that the end-to-end tests believe: it answers, and it tells of all that reaches it. */
 
+import { execFile } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { Resolver } from "node:dns/promises";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { request } from "node:https";
 import { connect } from "node:net";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { ALL, NEVER, PORTS, PUBLIC } from "./support/world/addresses.ts";
 import { startWorld, type World } from "./support/world/world.ts";
+
+const PROBE = fileURLToPath(new URL("./support/world/guest-probe.py", import.meta.url));
 
 let world: World;
 beforeAll(async () => {
@@ -138,6 +143,45 @@ test("what a sink received so far can be asked for, and a source does not end", 
   up.destroy();
   down.destroy();
   await expect.poll(() => world.open()).toEqual([]);
+});
+
+test("what guests try with is told what happened", async () => {
+  await world.say({ "a.example.com": { a: [PUBLIC.allowed, PUBLIC.second], ttl: 7 } });
+  const host = PUBLIC.denied;
+  const chunks = [Buffer.from("hello").toString("hex")];
+  const probes = [
+    { op: "tcp", host, port: 9000, chunks, again: 2, wait: 1 },
+    { op: "tcp", host, port: 4321, chunks },
+    { op: "udp", host, port: 443, chunks },
+    { op: "udp", host, port: 4322, chunks, wait: 1 },
+    { op: "tls", host, port: 443, name: "www.example.com", verify: true },
+    { op: "dns", server: PUBLIC.resolver, name: "a.example.com" },
+    { op: "dns", server: PUBLIC.resolver, name: "a.example.com", tcp: true },
+    { op: "dns", server: PUBLIC.resolver, name: "nobody.example.com", type: 28 },
+    { op: "ping", host },
+    { op: "ip", host, protocol: 47 },
+    { op: "get", url: `https://${host}/echo` },
+  ];
+  const caFile = join(world.folderOf("ca"), "ca.pem");
+  writeFileSync(caFile, world.ca);
+  const asked = probes.map((probe) => ({ ca: caFile, ...probe }));
+  const { stdout } = await promisify(execFile)("python3", [PROBE, JSON.stringify(asked)]);
+  const found = { rcode: 0, a: [PUBLIC.allowed, PUBLIC.second], types: [1, 1], ttls: [7, 7] };
+  expect(JSON.parse(stdout)).toEqual([
+    expect.objectContaining({ got: "hellohellohello", end: "open" }),
+    expect.objectContaining({ error: "ECONNREFUSED" }),
+    { got: "hello" },
+    expect.objectContaining({ error: "ECONNREFUSED" }),
+    expect.objectContaining({ got: expect.stringContaining("hello from www.example.com"), end: "closed" }),
+    found,
+    found,
+    { rcode: 3, a: [], types: [], ttls: [] },
+    { got: "answered" },
+    { got: "sent" },
+    { status: 200, got: expect.stringContaining('"url":"/echo"') },
+  ]);
+  const protocols = world.namespace.counted().flatMap((one) => (one.address === host ? [one.protocol] : []));
+  expect(new Set(protocols)).toEqual(new Set(["tcp", "udp", "icmp", "gre"]));
 });
 
 test("nothing but IPv4 is on its link", () => {
