@@ -29,21 +29,6 @@ export async function openedTo<T>(netns: string, address: string, use: () => Pro
   }
 }
 
-/** While `use` runs, a rule stands first in one of the machine's chains. */
-export async function withRule<T>(
-  netns: string,
-  chain: string,
-  rule: string[],
-  use: () => Promise<T>,
-): Promise<T> {
-  const undo = insert(netns, ["inet", "machine", chain, ...rule]);
-  try {
-    return await use();
-  } finally {
-    undo();
-  }
-}
-
 /** Until the machine ends: rules of a chain that contain this text. */
 export function dropRules(netns: string, chain: string, text: string): void {
   const listing = nft(netns, ["-a", "list", "chain", "inet", "machine", chain]);
