@@ -28,6 +28,7 @@ export class Upgrades {
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: LIMITS.webSocketMessageBytes,
+    closeTimeout: LINGER_MS,
   });
   #isClosing = false;
 
