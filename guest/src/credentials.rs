@@ -1,7 +1,7 @@
 //! Work with the rights of the guest user, on one thread of a process that stays root.
 
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid, getgroups};
+use rustix::process::{Gid, Uid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::users;
@@ -33,6 +33,27 @@ pub fn as_user<T>(rights: &Rights, work: impl FnOnce() -> T) -> Result<T, Errno>
     Ok(work())
 }
 
+/// One step of the service's own in the middle of a user's work; elsewhere it is root's anyway.
+pub fn as_root<T>(step: impl FnOnce() -> T) -> T {
+    let _user = UserAgain { uid: geteuid() };
+    if set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_err() {
+        std::process::abort();
+    }
+    step()
+}
+
+struct UserAgain {
+    uid: Uid,
+}
+
+impl Drop for UserAgain {
+    fn drop(&mut self) {
+        if set_thread_res_uid(Uid::ROOT, self.uid, Uid::ROOT).is_err() {
+            std::process::abort();
+        }
+    }
+}
+
 /// However the work ends, also by a panic.
 struct RootAgain {
     groups: Vec<Gid>,
@@ -53,7 +74,7 @@ impl Drop for RootAgain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::{getegid, geteuid};
+    use rustix::process::getegid;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -79,6 +100,22 @@ mod tests {
         let made = fs::metadata(&own).unwrap();
         assert_eq!((made.uid(), made.gid()), (users::UID, users::GID));
         assert_eq!(fs::read(&secret).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_step_of_roots_in_the_users_work_leaves_the_rest_the_users() {
+        let room = room();
+        let secret = room.path().join("secret");
+        fs::write(&secret, "x").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        as_user(&Rights::of_sandbox(), || {
+            assert!(fs::read(&secret).is_err());
+            assert_eq!(as_root(|| fs::read(&secret)).unwrap(), b"x");
+            assert!(fs::read(&secret).is_err());
+            assert_eq!(geteuid().as_raw(), users::UID);
+        })
+        .unwrap();
+        assert!(as_root(|| geteuid().is_root()) && geteuid().is_root());
     }
 
     #[test]

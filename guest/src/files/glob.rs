@@ -18,7 +18,7 @@ pub type Places = Vec<usize>;
 
 impl Glob {
     pub fn parse(pattern: &str) -> Result<Glob, Fault> {
-        let bad = |words: &str| Err(Fault::new(Code::BadPattern, format!("glob: {words}")));
+        let bad = |words: &str| Err(Fault::new(Code::BadPattern, format!("pattern: {words}")));
         if pattern.is_empty() || pattern.len() > PATTERN_BYTES {
             return bad("expected 1 to 4096 bytes");
         }

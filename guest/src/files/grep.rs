@@ -73,7 +73,8 @@ impl Grep {
 fn base_names(pattern: &str) -> Result<Wildcard, Fault> {
     match pattern.contains('/') {
         true => Err(Fault::new(Code::BadPattern, "file_pattern: expected a pattern of names, without /")),
-        false => Wildcard::parse(pattern),
+        false => Wildcard::parse(pattern)
+            .map_err(|fault| Fault { words: fault.words.replacen("pattern", "file_pattern", 1), ..fault }),
     }
 }
 

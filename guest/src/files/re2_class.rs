@@ -114,7 +114,7 @@ pub fn escaped(rest: &mut &str) -> Result<char, String> {
         'r' => Ok('\r'),
         'v' => Ok('\x0b'),
         '1'..='9' | 'k' | 'g' => Err(format!("backreference \\{c} is not supported")),
-        c if c.is_ascii() && !c.is_ascii_alphanumeric() && c != '_' => Ok(c),
+        c if c.is_ascii() && !c.is_ascii_alphanumeric() => Ok(c),
         c => Err(format!("escape \\{c} is not supported")),
     }
 }

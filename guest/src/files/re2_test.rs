@@ -21,6 +21,7 @@ fn what_the_engine_reads_differently_means_what_re2_means() {
         (r"^\Qab\E+$", vec!["abb"], vec!["abab"]),
         (r"^\d+$", vec!["123"], vec!["١٢٣", "x"]),
         (r"^\w$", vec!["a", "_"], vec!["é", "-"]),
+        (r"^\_[\_]$", vec!["__"], vec!["_", r"\_"]),
         (r"^\W$", vec!["é", "-"], vec!["a"]),
         (r"a\sb", vec!["a b", "a\tb", "a\x0cb"], vec!["a\x0bb", "a\u{a0}b"]),
         (r"\bé", vec!["aé"], vec!["é", " é"]),

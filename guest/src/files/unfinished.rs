@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fstat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::credentials::as_root;
 
 pub struct Unfinished {
     parent: OwnedFd,
@@ -33,10 +35,20 @@ impl Unfinished {
     }
 }
 
+impl Unfinished {
+    /// Whether the name still means this file: who may write to the directory may have put another there.
+    fn has_its_name(&self) -> bool {
+        let (named, own) =
+            (statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW), fstat(&self.file));
+        matches!((named, own), (Ok(named), Ok(own)) if (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if !self.is_finished {
-            let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
+        // The user may have lost the right to remove what was made with it.
+        if !self.is_finished && self.has_its_name() {
+            let _ = as_root(|| unlinkat(&self.parent, self.name.as_str(), AtFlags::empty()));
         }
     }
 }

@@ -114,7 +114,7 @@ fn class_character(rest: &mut std::str::Chars) -> Result<char, Fault> {
 }
 
 fn bad(expected: &str) -> Fault {
-    Fault::new(Code::BadPattern, format!("glob: expected {expected}"))
+    Fault::new(Code::BadPattern, format!("pattern: expected {expected}"))
 }
 
 #[cfg(test)]

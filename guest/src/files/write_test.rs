@@ -145,6 +145,25 @@ fn a_body_that_breaks_off_leaves_nothing_behind() {
     assert_eq!(fs::read(place.path("f")).unwrap(), b"old");
 }
 
+#[test]
+fn a_directory_that_takes_nothing_any_more_is_left_as_it_was() {
+    let place = Place::new();
+    in_loop(async {
+        let (status, _) = put(&place, "d/old", b"old").await;
+        assert_eq!(status, StatusCode::OK);
+        let (directory, mode) = (place.path("d"), std::os::unix::fs::PermissionsExt::from_mode);
+        let mut sender = served(&place).await;
+        let (pieces, body) = body();
+        let answer = tokio::task::spawn_local(sender.send_request(request(Method::PUT, "d/new", "", body)));
+        pieces.send(Ok(vec![b'x'; 600_000].into())).await.unwrap();
+        until(|| names_in(&directory).len() == 2).await;
+        fs::set_permissions(&directory, mode(0o555)).unwrap();
+        drop(pieces);
+        assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::BAD_REQUEST);
+        until(|| names_in(&directory) == ["old"]).await;
+    });
+}
+
 /// A disk that takes nothing, here a pool that is busy.
 #[test]
 fn a_body_comes_no_faster_than_it_is_written() {

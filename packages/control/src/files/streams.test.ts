@@ -4,7 +4,9 @@ import { Agent, type IncomingMessage, type OutgoingHttpHeaders, request } from "
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type LoggedLine, recordingLog } from "../http/recording-log.test-support.ts";
 import { type GuestRequest, Refusal } from "../scripted-node.test-support.ts";
 
 const MIB = 2 ** 20;
@@ -170,6 +172,28 @@ describe("upload", () => {
     await eventually(() => expect(control.node.guestCalls).toHaveLength(1));
     upload.sent.destroy();
     expect(await outcome.promise).toBeInstanceOf(Error);
+  });
+
+  test("a client that leaves is no failure of the service", async () => {
+    const logged: LoggedLine[] = [];
+    const app = await createApp(control.settings, recordingLog(logged));
+    await app.server.listen({ host: "127.0.0.1", port: 0 });
+    const begun = Promise.withResolvers<void>();
+    control.node.onGuest = async (guest) => {
+      begun.resolve();
+      await guest.body().catch(() => {});
+    };
+    const { port } = app.server.server.address() as AddressInfo;
+    const headers = { authorization: `Bearer ${control.key}`, "content-length": 1000 };
+    const upload = request({ port, method: "PUT", path: `/v1/sessions/${id}/files/stream?path=a`, headers });
+    upload.on("error", () => {}).write(Buffer.alloc(500));
+    await begun.promise;
+    upload.destroy();
+    await eventually(() =>
+      expect(logged.map(({ text }) => text)).toContainEqual(expect.stringMatching(/left|closed before/)),
+    );
+    expect(logged.filter(({ level }) => level === "error")).toEqual([]);
+    await app.close();
   });
 
   test("a refusal is told while the client still sends, and its connection is not kept", async () => {

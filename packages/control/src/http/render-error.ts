@@ -15,6 +15,7 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
     ? new ApiError("validation", CUT_SHORT)
     : (bodyTooLarge(error, request) ?? toApiError(error));
   if (wasCutShort) request.log.info(CUT_SHORT);
+  else if (wasGivenUp(apiError.cause, request)) request.log.info("the client left before its answer");
   else if (errorRow(apiError.code).status >= 500) {
     request.log.error({ err: apiError.cause ?? error, error_code: apiError.code }, apiError.message);
   }
@@ -37,6 +38,11 @@ function bodyTooLarge(error: unknown, { routeOptions }: FastifyRequest): ApiErro
 /** The client left while it sent the body. Nobody reads the answer, and there is nothing to look into. */
 function isCutShort(error: unknown, { raw }: FastifyRequest): boolean {
   return error instanceof Error && "code" in error && error.code === "ECONNRESET" && raw.complete === false;
+}
+
+/** What was broken off because nobody waits for it any more is no failure of the service. */
+function wasGivenUp(cause: unknown, { raw }: FastifyRequest): boolean {
+  return raw.socket.destroyed && cause instanceof Error && "failure" in cause && cause.failure === "aborted";
 }
 
 /** The parts of an error answer, for the places where no reply exists yet. */

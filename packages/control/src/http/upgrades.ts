@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { LIMITS, WS_CLOSE } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type WebSocket, WebSocketServer } from "ws";
+import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "./api-error.ts";
 
 /** For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones. */
@@ -19,16 +19,20 @@ const KEY = /^[A-Za-z0-9+/]{22}==$/;
 /** How long a connection may take to end after its refusal, or its closing message, was sent. */
 const LINGER_MS = 2_000;
 
+/** The type declarations do not have the time limit of the closing handshake yet. */
+const WEB_SOCKETS: ServerOptions & { closeTimeout: number } = {
+  noServer: true,
+  clientTracking: false,
+  perMessageDeflate: false,
+  maxPayload: LIMITS.webSocketMessageBytes,
+  closeTimeout: LINGER_MS,
+};
+
 export class Upgrades {
   readonly #log: Log;
   readonly #waiting = new WeakMap<IncomingMessage, { socket: Duplex; head: Buffer; requestId?: string }>();
   readonly #open = new Set<WebSocket>();
-  readonly #webSockets = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
-    maxPayload: LIMITS.webSocketMessageBytes,
-  });
+  readonly #webSockets = new WebSocketServer(WEB_SOCKETS);
   #isClosing = false;
 
   constructor({ log }: { log: Log }) {

@@ -37,6 +37,11 @@ const leave = async (client: Client) => {
   client.webSocket.close();
   await client.closed;
 };
+/** Reads nothing any more, so that it does not learn that the server closes as well. */
+const sayCloseAndStay = ({ webSocket }: Client) => {
+  webSocket.pause();
+  webSocket.close();
+};
 async function endedRows(id: string) {
   const { body } = await control.ask("GET /v1/sessions?state=ended&limit=500");
   return body.sessions.filter((one: { session_id: string }) => one.session_id === id);
@@ -46,6 +51,7 @@ describe("when the last terminal's client leaves", () => {
   test.each([
     ["closes", (client: Client) => client.webSocket.close()],
     ["vanishes", (client: Client) => client.webSocket.terminate()],
+    ["says that it closes, and never hangs up", (client: Client) => sayCloseAndStay(client)],
   ])("by default the session is paused; the client %s", async (_how, go) => {
     countPauses();
     const id = await control.createLive();
