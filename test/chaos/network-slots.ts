@@ -29,6 +29,7 @@ const GATEWAY = fileURLToPath(new URL("../../packages/gateway/src/main.ts", impo
 const GATEWAY_USER = "nobody";
 const AT_ONCE = 3;
 const WARM_UP = 30;
+const SLOTS = 512;
 const EXPOSED = 3000;
 const ALLOWED_LEFT = 5;
 
@@ -82,17 +83,22 @@ async function main(rounds: number): Promise<void> {
     ...{ host, log, closeSmtp: false, expectGatewayMs: 0 },
     keep: async () => {},
   });
-  const pool = new NamespacePool({ owner: folder, limit: 64, network, log });
+  const pool = new NamespacePool({ owner: folder, limit: SLOTS, network, log });
   const server = fastify({ forceCloseConnections: true });
   registerGatewayRoutes(server, network);
   const socket = join(folder, "gateway.sock");
   await listenForGateway(server, socket, gatewayUid);
   const gateway = startGateway(socket);
-  try {
-    await eventually(() => {
-      if (!network.link.isConnected) throw new Error("the gateway has not connected");
+  gateway.once("exit", (code, signal) => fail(`the gateway ended: ${signal ?? code}`));
+  // Slots are kept while a gateway is away that may still serve them: whoever goes on meanwhile runs out of them.
+  const connected = () =>
+    eventually(() => {
+      if (!network.link.isConnected) throw new Error("the gateway is not connected");
     }, 30_000);
+  try {
+    await connected();
     const live = async (number: number) => {
+      await connected();
       const slot = await pool.take(number % 2 ? "deny" : "allow");
       await use(slot, `ses${number}-1`);
       await pool.discard(slot);
@@ -114,7 +120,7 @@ async function main(rounds: number): Promise<void> {
     tell(before, after);
   } finally {
     await pool.close();
-    gateway.kill("SIGKILL");
+    gateway.removeAllListeners("exit").kill("SIGKILL");
     await server.close();
     rmSync(folder, { recursive: true });
   }

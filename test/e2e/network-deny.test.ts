@@ -272,7 +272,7 @@ describe("names over HTTP", () => {
   ])("%s is answered by us, and nobody hears of it", async (_what, probe, status) => {
     const { got, end } = await tryIt("names", probe);
     expect(got?.split(" ")[1]).toBe(String(status));
-    expect(end).toBe("closed");
+    expect(end).not.toBe("open");
     expect(reached()).toEqual([]);
   });
 
@@ -441,7 +441,7 @@ describe("entries", () => {
       const path = `/v1/sessions/${guestOf("names").id}/egress`;
       const { status, body } = await network.ask(path, { body: { mode, allow: ["example.com", entry] } });
       expect([mode, status]).toEqual([mode, 400]);
-      expect(String(body.error)).toMatch(/allow\[1\]|allow\.1|1/);
+      expect(String(body.error)).toContain("allow[1]");
     }
   });
 
