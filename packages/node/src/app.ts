@@ -70,6 +70,8 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       stopping.abort();
       await server.close();
       await Promise.all(background);
+      // Whoever asked may have gone, and what it asked for is still under way.
+      await Promise.allSettled([...table.stopping.values()]);
       await namespaces.close();
     },
   };
