@@ -105,6 +105,8 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       network.wakes.close();
       await server.close();
       await Promise.all(background);
+      // Whoever asked may have gone, and what it asked for is still under way.
+      await Promise.allSettled([...table.stopping.values()]);
       await namespaces.close();
       await gatewayServer.close();
     },

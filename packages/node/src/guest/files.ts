@@ -12,5 +12,7 @@ export async function writeGuestFile(
   source: Readable,
 ): Promise<{ bytes: number }> {
   const query = new URLSearchParams({ path: target.path, ...(target.mode ? { mode: target.mode } : {}) });
-  return await uploadToGuest(agent, { method: "PUT", path: `/v1/files?${query}`, source, answer: Written });
+  const upload = { method: "PUT", path: `/v1/files?${query}`, source, answer: Written };
+  const { bytes } = await uploadToGuest(agent, upload);
+  return { bytes };
 }
