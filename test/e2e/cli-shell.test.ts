@@ -20,17 +20,17 @@ const inGuest = async (script: string) =>
   (await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 })).stdout.trim();
 /** What stty(1) says of the human's own terminal. */
 async function ownTerminal(): Promise<string> {
-  await tmux.enter('clear; echo "<$(stty -g)>"');
+  await tmux.enterOnEmpty('echo "<$(stty -g)>"');
   return (await tmux.shows(/<([0-9a-f:]+)>\n/))[1] ?? "";
 }
 const openShell = async (options = "", session = id) => {
-  await tmux.enter(`clear; viv shell ${options} ${session}; code=$?`);
+  await tmux.enterOnEmpty(`viv shell ${options} ${session}; code=$?`);
   await tmux.shows(/sandbox@\S+:\S+\$/);
 };
 /** Where the shell of the human goes on, and what viv exited with. */
 const exitCode = async () => {
   await tmux.shows(/HOST> $/m);
-  await tmux.enter('clear; echo "<$code>"');
+  await tmux.enterOnEmpty('echo "<$code>"');
   return Number((await tmux.shows(/<(\d+)>/))[1]);
 };
 const leaveEditor = async () => {
@@ -38,7 +38,7 @@ const leaveEditor = async () => {
   await tmux.shows(/sandbox@\S+:\S+\$ $/m);
 };
 const shellPid = async () => {
-  await tmux.enter('clear; echo "<$$>"');
+  await tmux.enterOnEmpty('echo "<$$>"');
   return (await tmux.shows(/<(\d+)>/))[1] ?? "";
 };
 
@@ -64,7 +64,7 @@ afterEach(async () => {
 describe("viv shell", () => {
   test("runs an editor on the whole screen, follows the window's size, and writes what was typed", async () => {
     await openShell();
-    await tmux.enter("clear; stty size");
+    await tmux.enterOnEmpty("stty size");
     await tmux.shows(/^30 100$/m);
     await tmux.enter("nano notes.txt");
     await tmux.shows(/GNU nano[\s\S]*\^X Exit/);
@@ -80,7 +80,7 @@ describe("viv shell", () => {
     await tmux.press("C-o", "Enter");
     await tmux.shows(/Wrote 1 line/);
     await leaveEditor();
-    await tmux.enter("clear; stty size");
+    await tmux.enterOnEmpty("stty size");
     await tmux.shows(/^20 80$/m);
     expect(await inGuest("cat notes.txt")).toBe("written in a full-screen editor");
     await tmux.enter("exit");
@@ -100,13 +100,13 @@ describe("viv shell", () => {
     expect(await tmux.fact("alternate_on")).toBe("0");
     expect(await ownTerminal()).toBe(before);
 
-    await tmux.enter(`clear; viv shell ${id}`);
+    await tmux.enterOnEmpty(`viv shell ${id}`);
     await tmux.shows(/GNU nano[\s\S]*half a thought/);
     await tmux.press("C-x");
     await tmux.shows(/Save modified buffer/);
     await tmux.type("n");
     await tmux.shows(/sandbox@\S+:\S+\$ $/m);
-    await tmux.enter('clear; echo "<$$ $KEPT>"');
+    await tmux.enterOnEmpty('echo "<$$ $KEPT>"');
     await tmux.shows(new RegExp(`<${pid} yes>`));
     await tmux.enter("exit");
     await tmux.shows(/HOST> $/m);
@@ -115,7 +115,7 @@ describe("viv shell", () => {
 
   test("loses no key, also of those that come at once", async () => {
     await openShell();
-    await tmux.enter("clear; cat > keys; echo done");
+    await tmux.enterOnEmpty("cat > keys; echo done");
     await eventually(async () => expect(await inGuest("pgrep -c -x cat || true")).toBe("1"));
     const lines = Array.from({ length: 60 }, (_, i) => `${i}-${"abcdefghij".repeat(i % 7)}`);
     for (const line of lines) await tmux.enter(line);
@@ -143,13 +143,13 @@ describe("viv shell", () => {
       async () => expect(await inGuest("pgrep -fc '[s]leep 31907' || true")).toBe("0"),
       20_000,
     );
-    await tmux.enter(`clear; viv shell ${id} -- sh -c 'echo "<$TERM>"; exit 9'; echo "<$?>"`);
+    await tmux.enterOnEmpty(`viv shell ${id} -- sh -c 'echo "<$TERM>"; exit 9'; echo "<$?>"`);
     await tmux.shows(/<tmux-256color>\s+<9>/);
   });
 
   test("the key to leave with can be another; then Ctrl-] is the session's", async () => {
     await openShell("--detach-key ctrl-a");
-    await tmux.enter("clear; read -rsn1 key; printf '<%02x>\\n' \"'$key\"");
+    await tmux.enterOnEmpty("read -rsn1 key; printf '<%02x>\\n' \"'$key\"");
     await tmux.press("C-]");
     await tmux.shows(/<1d>/);
     await tmux.press("C-a");
@@ -228,13 +228,13 @@ describe("viv shell", () => {
     const { session_id: own } = await client.sessions.create();
     try {
       await client.sessions.waitUntilLive(own);
-      await tmux.enter(`clear; viv shell ${own}`);
+      await tmux.enterOnEmpty(`viv shell ${own}`);
       await tmux.shows(/sandbox@\S+:\S+\$/);
       const pid = await shellPid();
       await tmux.press("C-]");
       await tmux.shows(/is paused in a moment[\s\S]*HOST> $/m);
       await eventually(async () => expect((await client.sessions.get(own)).state).toBe("paused"), 60_000);
-      await tmux.enter(`clear; viv shell ${own}`);
+      await tmux.enterOnEmpty(`viv shell ${own}`);
       await tmux.shows(/sandbox@\S+:\S+\$/);
       expect(await shellPid()).toBe(pid);
     } finally {
@@ -247,7 +247,7 @@ describe("viv shell", () => {
       code: 2,
       err: expect.stringContaining("viv exec -i"),
     });
-    await tmux.enter('clear; viv shell aaaaaaaaaaaaaaaaaaaaa; echo "<$?>"');
+    await tmux.enterOnEmpty('viv shell aaaaaaaaaaaaaaaaaaaaa; echo "<$?>"');
     await tmux.shows(/viv: session not found[\s\S]*<125>/);
   });
 });
@@ -310,7 +310,7 @@ describe("viv exec -i", () => {
 
   test("on a terminal it is the terminal's: keys, screen and code", async () => {
     const before = await ownTerminal();
-    await tmux.enter(`clear; viv exec -i ${id} -- python3 -q; code=$?`);
+    await tmux.enterOnEmpty(`viv exec -i ${id} -- python3 -q; code=$?`);
     await tmux.shows(/>>> /);
     await tmux.enter("import sys; print(6 * 7, sys.stdin.isatty()); sys.exit(5)");
     await tmux.shows(/^42 True$/m);

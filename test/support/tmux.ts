@@ -42,6 +42,12 @@ export class Tmux {
     await this.press("Enter");
   }
 
+  /** With nothing on the screen before: what it shows afterwards comes from this line. */
+  async enterOnEmpty(line: string): Promise<void> {
+    await this.#call("send-keys", "-R");
+    await this.enter(line);
+  }
+
   async resize(columns: number, rows: number): Promise<void> {
     await this.#call("resize-window", "-x", String(columns), "-y", String(rows));
   }

@@ -33,9 +33,7 @@ impl Unfinished {
         self.is_finished = true;
         Ok(())
     }
-}
 
-impl Unfinished {
     /// Whether the name still means this file: who may write to the directory may have put another there.
     fn has_its_name(&self) -> bool {
         let (named, own) =
@@ -46,9 +44,14 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // The user may have lost the right to remove what was made with it.
-        if !self.is_finished && self.has_its_name() {
-            let _ = as_root(|| unlinkat(&self.parent, self.name.as_str(), AtFlags::empty()));
+        if self.is_finished {
+            return;
         }
+        // The user may have lost the right to remove what was made with it, or to look for it.
+        as_root(|| {
+            if self.has_its_name() {
+                let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
+            }
+        });
     }
 }

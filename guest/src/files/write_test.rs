@@ -149,18 +149,21 @@ fn a_body_that_breaks_off_leaves_nothing_behind() {
 fn a_directory_that_takes_nothing_any_more_is_left_as_it_was() {
     let place = Place::new();
     in_loop(async {
-        let (status, _) = put(&place, "d/old", b"old").await;
-        assert_eq!(status, StatusCode::OK);
-        let (directory, mode) = (place.path("d"), std::os::unix::fs::PermissionsExt::from_mode);
-        let mut sender = served(&place).await;
-        let (pieces, body) = body();
-        let answer = tokio::task::spawn_local(sender.send_request(request(Method::PUT, "d/new", "", body)));
-        pieces.send(Ok(vec![b'x'; 600_000].into())).await.unwrap();
-        until(|| names_in(&directory).len() == 2).await;
-        fs::set_permissions(&directory, mode(0o555)).unwrap();
-        drop(pieces);
-        assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::BAD_REQUEST);
-        until(|| names_in(&directory) == ["old"]).await;
+        for mode in [0o555, 0o000] {
+            let directory = place.path("d");
+            assert_eq!(put(&place, "d/old", b"old").await.0, StatusCode::OK);
+            let mut sender = served(&place).await;
+            let (pieces, body) = body();
+            let answer =
+                tokio::task::spawn_local(sender.send_request(request(Method::PUT, "d/new", "", body)));
+            pieces.send(Ok(vec![b'x'; 600_000].into())).await.unwrap();
+            until(|| names_in(&directory).len() == 2).await;
+            fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+            drop(pieces);
+            assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::BAD_REQUEST);
+            until(|| names_in(&directory) == ["old"]).await;
+            fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        }
     });
 }
 
