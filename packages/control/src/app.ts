@@ -14,6 +14,8 @@ import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { untilStored } from "./db/retry.ts";
 import type { OwnHosts } from "./egress/entry.ts";
+import type { EgressCaps } from "./egress/org-cap.ts";
+import { addOrgCapRoutes } from "./egress/org-cap-routes.ts";
 import { NetworkReports } from "./egress/reports.ts";
 import { addEgressRoutes } from "./egress/routes.ts";
 import { addExecRoutes } from "./exec/routes.ts";
@@ -45,6 +47,7 @@ import { addTerminalRoutes } from "./terminals/routes.ts";
 
 /** The ingress listener of a gateway that is told nothing. */
 const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };
+const NO_CAPS: EgressCaps = { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 };
 const TICK_MS = 2_000;
 /** Deadlines are kept to this exactness. */
 const CLOCK_MS = 500;
@@ -65,6 +68,8 @@ export interface AppSettings {
   previewSite?: PreviewSite;
   /** Names and addresses of this deployment, which no egress policy may list. */
   ownHosts?: OwnHosts;
+  /** How much sessions and organisations may send where they are told nothing; no cap, unless it is told. */
+  egressCaps?: EgressCaps;
 }
 
 export interface App {
@@ -84,6 +89,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const nodes = new NodeClient(settings.nodeSocket);
   const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
   const { previewSite = LOCAL_SITE, ownHosts = { names: [], addresses: [] } } = settings;
+  const { egressCaps = NO_CAPS } = settings;
   const parts = assemble({
     db,
     nodes,
@@ -94,6 +100,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     requireDurablePause,
     previewSite,
     ownHosts,
+    egressCaps,
   });
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -152,6 +159,7 @@ export async function describeApi(log: Log): Promise<string> {
     previewKey: Buffer.alloc(32),
     previewSite: LOCAL_SITE,
     ownHosts: { names: [], addresses: [] },
+    egressCaps: NO_CAPS,
   });
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -171,6 +179,7 @@ interface Base {
   previewKey: Buffer;
   previewSite: PreviewSite;
   ownHosts: OwnHosts;
+  egressCaps: EgressCaps;
 }
 
 function assemble(base: Base) {
@@ -209,6 +218,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
   addEgressRoutes(server, parts);
+  addOrgCapRoutes(server, parts);
   addPreviewRoutes(server, parts);
 }
 

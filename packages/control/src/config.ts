@@ -2,6 +2,7 @@
 import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { z } from "zod";
+import type { EgressCaps } from "./egress/org-cap.ts";
 import type { PreviewSite } from "./previews/urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
@@ -15,6 +16,15 @@ function listen(usual: string) {
     .default(usual);
 }
 
+/** 0: none. */
+function bytes() {
+  return z
+    .string()
+    .regex(/^[0-9]{1,15}$/, "must be a number of bytes, or 0 for none")
+    .default("0")
+    .transform(Number);
+}
+
 const Environment = z.object({
   VIV_DATA_DIR: z.string().startsWith("/", "must be an absolute path").default("/var/lib/vivarium"),
   VIV_NODE_SOCKET: z.string().startsWith("/", "must be an absolute path").optional(),
@@ -25,6 +35,9 @@ const Environment = z.object({
   VIV_SUPERVISED: z.string().optional(),
   VIV_REQUIRE_DURABLE_PAUSE: z.enum(["0", "1"]).default("0"),
   VIV_CRASH_AT: z.string().optional(),
+  VIV_SESSION_EGRESS_CAP_BYTES: bytes(),
+  VIV_ORG_EGRESS_CAP_BYTES: bytes(),
+  VIV_ORG_EGRESS_CAP_MAX_BYTES: bytes(),
   VIV_NODE_DOMAIN: z
     .string()
     .toLowerCase()
@@ -59,6 +72,7 @@ export interface Config {
   isSupervised: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
+  egressCaps: EgressCaps;
   /** Refuse pauses that no archive makes durable. */
   requireDurablePause: boolean;
   /** Name of the place at which a test kills this process. */
@@ -84,6 +98,11 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     crashAt: env.VIV_CRASH_AT,
     forkChildren: env.VIV_FORK_CHILDREN,
+    egressCaps: {
+      sessionBytes: env.VIV_SESSION_EGRESS_CAP_BYTES,
+      orgBytes: env.VIV_ORG_EGRESS_CAP_BYTES,
+      orgMaxBytes: env.VIV_ORG_EGRESS_CAP_MAX_BYTES,
+    },
   };
 }
 

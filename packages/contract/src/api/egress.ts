@@ -45,6 +45,27 @@ export const EgressCap = z
   .meta({ id: "EgressCap" });
 export type EgressCap = z.infer<typeof EgressCap>;
 
+/** Body of `PUT /v1/org/egress-cap`. */
+export const OrgEgressCapPut = z
+  .object({
+    cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER)
+      .nullable()
+      .meta({ description: "bytes that may leave all sessions in a UTC day; 0: no cap; null: the default" }),
+  })
+  .meta({ id: "OrgEgressCapPut" });
+export type OrgEgressCapPut = z.infer<typeof OrgEgressCapPut>;
+
+export const OrgEgressCap = z
+  .object({
+    cap_bytes: z.int().meta({ description: "the cap in force; 0: none" }),
+    override: z.boolean().meta({ description: "whether the organisation chose it" }),
+    default_cap_bytes: z.int().meta({ description: "the operator's default; 0: none" }),
+    today_bytes: z.int(),
+    date: z.string().meta({ format: "date" }),
+  })
+  .meta({ id: "OrgEgressCap" });
+export type OrgEgressCap = z.infer<typeof OrgEgressCap>;
+
 export const EGRESS_KINDS = ["tcp", "udp", "icmp", "http", "tls", "dns"] as const;
 export const EGRESS_DECISIONS = ["allowed", "denied"] as const;
 

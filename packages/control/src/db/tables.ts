@@ -35,6 +35,8 @@ interface OrgTable {
   concurrent_sessions: number;
   suspended: Generated<boolean>;
   created_at: Generated<Date>;
+  egress_cap_bytes: number | null;
+  egress_capped_on: string | null;
 }
 
 interface ProjectTable {

@@ -2,9 +2,8 @@
 import type { MachineCounters } from "@vivarium/contract/node";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { TODAY } from "../db/today.ts";
 import type { DayUsage } from "./limit.ts";
-
-const today = sql<string>`to_char(service_now() at time zone 'UTC', 'YYYY-MM-DD')`;
 
 /**
  * Writes the counters down. A day begins where the last day on which the machine was seen ended; what is less than is
@@ -14,7 +13,7 @@ export async function saveCounters(db: Queries, counters: readonly MachineCounte
   if (counters.length === 0) return;
   await sql`insert into egress_usage
       (session_id, day, machine_id, egress_start, egress_last, ingress_start, ingress_last)
-    select sessions.id, ${today}, seen.machine_id,
+    select sessions.id, ${TODAY}, seen.machine_id,
       coalesce(earlier.egress_last, 0), greatest(seen.egress, earlier.egress_last),
       coalesce(earlier.ingress_last, 0), greatest(seen.ingress, earlier.ingress_last)
     from unnest(
@@ -25,7 +24,7 @@ export async function saveCounters(db: Queries, counters: readonly MachineCounte
     join sessions on sessions.id = split_part(seen.machine_id, '-', 1)
     left join lateral (
       select egress_last, ingress_last from egress_usage
-      where egress_usage.machine_id = seen.machine_id and day < ${today}
+      where egress_usage.machine_id = seen.machine_id and day < ${TODAY}
       order by day desc limit 1
     ) as earlier on true
     on conflict (session_id, day, machine_id) do update set
@@ -35,8 +34,8 @@ export async function saveCounters(db: Queries, counters: readonly MachineCounte
 
 export async function todayUsage(db: Queries, sessionId: string): Promise<{ date: string; bytes: number }> {
   const found = await sql<{ date: string; bytes: number }>`
-    select ${today} as date, coalesce(sum(egress_last - egress_start), 0)::bigint as bytes
-    from egress_usage where session_id = ${sessionId} and day = ${today}`.execute(db);
+    select ${TODAY} as date, coalesce(sum(egress_last - egress_start), 0)::bigint as bytes
+    from egress_usage where session_id = ${sessionId} and day = ${TODAY}`.execute(db);
   return found.rows[0] ?? { date: "", bytes: 0 };
 }
 
@@ -44,13 +43,13 @@ export async function todayUsage(db: Queries, sessionId: string): Promise<{ date
 export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
   const found = await sql<DayUsage>`select
       coalesce(
-        (select egress_start from egress_usage where machine_id = ${machineId} and day = ${today}),
-        (select egress_last from egress_usage where machine_id = ${machineId} and day < ${today}
+        (select egress_start from egress_usage where machine_id = ${machineId} and day = ${TODAY}),
+        (select egress_last from egress_usage where machine_id = ${machineId} and day < ${TODAY}
           order by day desc limit 1),
         0
       )::bigint as "machineStart",
       (select coalesce(sum(egress_last - egress_start), 0) from egress_usage
-        where session_id = ${sessionId} and day = ${today} and machine_id <> ${machineId})::bigint as others`.execute(
+        where session_id = ${sessionId} and day = ${TODAY} and machine_id <> ${machineId})::bigint as others`.execute(
     db,
   );
   return found.rows[0] ?? { machineStart: 0, others: 0 };
@@ -59,13 +58,13 @@ export async function dayUsageOf(db: Queries, sessionId: string, machineId: stri
 /** Sessions that sent as much as they may today, each told once a day. */
 export async function takeNewlyCapped(db: Queries): Promise<{ id: string; org_id: string; bytes: number }[]> {
   const found = await sql<{ id: string; org_id: string; bytes: number }>`
-    update sessions set egress_capped_on = ${today}
+    update sessions set egress_capped_on = ${TODAY}
     from (
       select session_id, sum(egress_last - egress_start)::bigint as bytes
-      from egress_usage where day = ${today} group by session_id
+      from egress_usage where day = ${TODAY} group by session_id
     ) as used
     where used.session_id = sessions.id and sessions.state <> 'destroyed'
-      and used.bytes >= sessions.egress_cap_bytes and egress_capped_on is distinct from ${today}
+      and used.bytes >= sessions.egress_cap_bytes and egress_capped_on is distinct from ${TODAY}
     returning sessions.id, sessions.org_id, used.bytes`.execute(db);
   return found.rows;
 }
@@ -77,9 +76,9 @@ export async function markCapped(
 ): Promise<{ id: string; org_id: string }[]> {
   if (ids.length === 0) return [];
   const found = await sql<{ id: string; org_id: string }>`
-    update sessions set egress_capped_on = ${today}
+    update sessions set egress_capped_on = ${TODAY}
     where id = any(${[...ids]}) and state <> 'destroyed' and egress_cap_bytes is not null
-      and egress_capped_on is distinct from ${today}
+      and egress_capped_on is distinct from ${TODAY}
     returning id, org_id`.execute(db);
   return found.rows;
 }

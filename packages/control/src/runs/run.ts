@@ -15,6 +15,7 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { OwnHosts } from "../egress/entry.ts";
+import type { EgressCaps } from "../egress/org-cap.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
@@ -31,7 +32,8 @@ import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
-export type RunDeps = DestroyDeps & ExecDeps & { node: NodeState; ownHosts: OwnHosts };
+export type RunDeps = DestroyDeps &
+  ExecDeps & { node: NodeState; ownHosts: OwnHosts; egressCaps: EgressCaps };
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;

@@ -4,6 +4,7 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
 import type { OwnHosts } from "../egress/entry.ts";
+import type { EgressCaps } from "../egress/org-cap.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
@@ -21,6 +22,7 @@ export interface CreateDeps {
   nodes: NodeClient;
   provisioner: Provisioner;
   ownHosts: OwnHosts;
+  egressCaps: EgressCaps;
 }
 
 /** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
@@ -74,8 +76,6 @@ export function settingsOf(
     destroy_on_completion: body.destroy_on_completion ?? false,
     command_capture: body.command_capture ?? "executable",
     wake_on_http: body.wake_on_http ?? true,
-    egress_cap_bytes: body.egress_cap_bytes || null,
-    // A first machine has sent nothing yet.
-    egress_limit_bytes: body.egress_cap_bytes || null,
+    egress_cap_bytes: body.egress_cap_bytes ?? null,
   };
 }

@@ -2,6 +2,7 @@
 import type { CommandLog } from "../audit/command-log.ts";
 import type { ApplyDeps } from "../egress/apply.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
+import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
@@ -22,7 +23,8 @@ export type SweepDeps = DestroyDeps &
   OrphanDeps &
   ClockDeps &
   TakeOverDeps &
-  ApplyDeps & { commandLog: CommandLog; previewPush: PreviewPush };
+  ApplyDeps &
+  KeepOrgCapsDeps & { commandLog: CommandLog; previewPush: PreviewPush };
 
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
@@ -43,6 +45,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
     );
   },
   "keep networks": keepNetworks,
+  "keep caps of organisations": keepOrgCaps,
   "tell routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
