@@ -7,26 +7,15 @@
  * Runs in a network and a mount namespace of its own, beside whatever runs on this host. Ends with exit code 1 when
  * something is left.
  */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readdirSync } from "node:fs";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { sleep } from "@vivarium/kit/clock";
-import { createLog } from "@vivarium/kit/log";
-import { fastify } from "fastify";
-import { createNetwork } from "../../packages/node/src/app.ts";
-import { prepareHostNetwork, readHostNetwork } from "../../packages/node/src/host/host-network.ts";
-import { NamespacePool } from "../../packages/node/src/host/namespace-pool.ts";
 import type { Slot } from "../../packages/node/src/host/slots.ts";
-import { registerGatewayRoutes } from "../../packages/node/src/server/gateway-routes.ts";
-import { findUid, listenForGateway } from "../../packages/node/src/server/listen.ts";
-import { eventually } from "../support/eventually.ts";
+import { inNamespacesOfItsOwn, startNetworkLab } from "../support/network-lab.ts";
 
-const GATEWAY = fileURLToPath(new URL("../../packages/gateway/src/main.ts", import.meta.url));
-const GATEWAY_USER = "nobody";
 const AT_ONCE = 3;
 const WARM_UP = 30;
 const SLOTS = 512;
@@ -39,10 +28,9 @@ const { values } = parseArgs({
 
 /** Everything below happens where nobody else is. */
 function isolated(): number {
-  const script = 'mount -t tmpfs none /run && ip link set lo up && exec "$@"';
-  const self = [process.execPath, "--no-warnings", fileURLToPath(import.meta.url), "--inside"];
-  const argv = ["--net", "--mount", "sh", "-c", script, "sh", ...self, "--rounds", values.rounds];
-  return spawnSync("unshare", argv, { stdio: "inherit" }).status ?? 1;
+  const args = ["--inside", "--rounds", values.rounds];
+  const [program = "", ...argv] = inNamespacesOfItsOwn(fileURLToPath(import.meta.url), args);
+  return spawnSync(program, argv, { stdio: "inherit" }).status ?? 1;
 }
 
 interface Counts {
@@ -72,33 +60,12 @@ function countAll(gatewayPid: number): Counts {
 }
 
 async function main(rounds: number): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), "viv-slots-"));
-  chmodSync(folder, 0o755);
-  mkdirSync("/run/vivarium");
-  const log = createLog("slots", "warn");
-  const host = await readHostNetwork(["127.0.0.1"]);
-  const gatewayUid = await findUid(GATEWAY_USER);
-  await prepareHostNetwork(host, gatewayUid);
-  const network = createNetwork({
-    ...{ host, log, closeSmtp: false, expectGatewayMs: 0 },
-    keep: async () => {},
-  });
-  const pool = new NamespacePool({ owner: folder, limit: SLOTS, network, log });
-  const server = fastify({ forceCloseConnections: true });
-  registerGatewayRoutes(server, network);
-  const socket = join(folder, "gateway.sock");
-  await listenForGateway(server, socket, gatewayUid);
-  const gateway = startGateway(socket);
+  const lab = await startNetworkLab({ slots: SLOTS, resolver: "127.0.0.1" });
+  const { network, pool, gateway } = lab;
   gateway.once("exit", (code, signal) => fail(`the gateway ended: ${signal ?? code}`));
-  // Slots are kept while a gateway is away that may still serve them: whoever goes on meanwhile runs out of them.
-  const connected = () =>
-    eventually(() => {
-      if (!network.link.isConnected) throw new Error("the gateway is not connected");
-    }, 30_000);
   try {
-    await connected();
     const live = async (number: number) => {
-      await connected();
+      await lab.connected();
       const slot = await pool.take(number % 2 ? "deny" : "allow");
       await use(slot, `ses${number}-1`);
       await pool.discard(slot);
@@ -119,28 +86,11 @@ async function main(rounds: number): Promise<void> {
     console.log(`after ${rounds}`, JSON.stringify(after));
     tell(before, after);
   } finally {
-    await pool.close();
-    gateway.removeAllListeners("exit").kill("SIGKILL");
-    await server.close();
-    rmSync(folder, { recursive: true });
+    await lab.close();
   }
   const left = count("ip", "netns", "list");
   if (left > 0) fail(`${left} namespaces are left at the end`);
   process.exit();
-}
-
-function startGateway(socket: string): ChildProcess {
-  const env = {
-    VIV_GATEWAY_SOCKET: socket,
-    VIV_GATEWAY_USER: GATEWAY_USER,
-    VIV_INGRESS_LISTEN: "127.0.0.1:0",
-    VIV_LOG_LEVEL: "warn",
-    PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
-  };
-  return spawn(process.execPath, ["--no-warnings", GATEWAY], {
-    env,
-    stdio: ["ignore", "inherit", "inherit"],
-  });
 }
 
 /** A visitor whom no guest answers: his connection stays in the host's table until it is forgotten with the slot. */
