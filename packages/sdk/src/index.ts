@@ -24,6 +24,7 @@ export type {
   FoundPaths,
   Health,
   Language,
+  OrgEgressCap,
   PausedSession,
   ProcessInfo,
   ProcessList,
@@ -50,7 +51,9 @@ export type { LogChunk } from "./follow-logs.ts";
 export type { Cap } from "./network/cap.ts";
 export type { Egress, EgressLogFilter } from "./network/egress.ts";
 export type { ExposeOptions, PreviewOptions } from "./network/expose.ts";
+export type { OrgCap } from "./network/org-cap.ts";
 export type { Preview } from "./network/preview.ts";
+export type { Org } from "./org.ts";
 export type { Processes } from "./processes.ts";
 export type { Session } from "./session.ts";
 export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";

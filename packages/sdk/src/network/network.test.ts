@@ -66,6 +66,36 @@ test("a cap is read, set and cleared", async () => {
   ]);
 });
 
+test("the organisation's cap is read, set, cleared and given back", async () => {
+  const orgCap = {
+    ...{ cap_bytes: 1024, override: true, default_cap_bytes: 0 },
+    today_bytes: 7,
+    date: "2027-03-01",
+  };
+  const { client, seen } = await answering(orgCap);
+  expect(await client.org.cap.get()).toEqual(orgCap);
+  expect(await client.org.cap.set(1024)).toEqual(orgCap);
+  await client.org.cap.set(0);
+  await client.org.cap.set(null);
+  const path = "/v1/org/egress-cap";
+  expect(seen).toEqual([
+    ["GET", path],
+    ["PUT", path, { cap_bytes: 1024 }],
+    ["PUT", path, { cap_bytes: 0 }],
+    ["PUT", path, { cap_bytes: null }],
+  ]);
+});
+
+test("a capped organisation is told so once, and nothing is sent again", async () => {
+  let requests = 0;
+  const { client } = await serve((_request, response) => {
+    requests++;
+    json(response, { error: "the sessions of your organisation have sent …", code: "egress_capped" }, 409);
+  });
+  await expect(client.sessions.create()).rejects.toMatchObject({ code: "egress_capped", retryable: false });
+  expect(requests).toBe(1);
+});
+
 test("a port is exposed as asked for, and closed", async () => {
   const opening = await answering(exposed);
   expect(await opening.session.expose(8000)).toEqual(exposed);
@@ -121,7 +151,7 @@ test("a refusal says which entry, and is not sent again", async () => {
 });
 
 test("every call ends when its signal aborts", async () => {
-  const { session } = await serve(() => {});
+  const { client, session } = await serve(() => {});
   const signal = () => AbortSignal.timeout(50);
   const calls = [
     () => session.egress.get({ signal: signal() }),
@@ -129,6 +159,8 @@ test("every call ends when its signal aborts", async () => {
     () => Array.fromAsync(session.egress.log({}, { signal: signal() })),
     () => session.cap.get({ signal: signal() }),
     () => session.cap.set(1, { signal: signal() }),
+    () => client.org.cap.get({ signal: signal() }),
+    () => client.org.cap.set(1, { signal: signal() }),
     () => session.expose(1, { signal: signal() }),
     () => session.unexpose(1, { signal: signal() }),
     () => session.preview(1, { signal: signal() }),
