@@ -74,6 +74,11 @@ export function parseCap(text: string): number {
   return bytes;
 }
 
+/** The cap of an organisation: like a session's, or `default`, the operator's. */
+export function parseOrgCap(text: string): number | "default" {
+  return text === "default" ? text : parseCap(text);
+}
+
 export function parsePort(text: string): number {
   if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > 65_535)
     throw new InvalidArgumentError("Expected a port from 1 to 65535.");

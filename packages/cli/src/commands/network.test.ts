@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
-import { dir, respond, type Seen, serve, viv } from "../program.test-support.ts";
+import { dir, respond, type Seen, serve, stream, viv } from "../program.test-support.ts";
 
 const cap = {
   session_id: "s1",
@@ -161,6 +161,101 @@ test("a session without a cap says so", async () => {
   const { url } = await answering({ ...cap, egress_cap_bytes: 0 });
   expect((await viv(url, ["cap", "s1"])).out).toMatch(/^cap +none\nsent +1\.0 MiB\n/);
 });
+
+const orgCap = {
+  cap_bytes: 10_485_760,
+  override: true,
+  default_cap_bytes: 0,
+  today_bytes: 1_048_576,
+  date: "2027-03-01",
+};
+
+test.each([
+  [["cap", "--org"], "GET", ""],
+  [["cap", "--org", "10MiB"], "PUT", { cap_bytes: 10_485_760 }],
+  [["cap", "--org", "none"], "PUT", { cap_bytes: 0 }],
+  [["cap", "--org", "default"], "PUT", { cap_bytes: null }],
+])("%j shows the organisation's cap and what was sent", async (argv, method, body) => {
+  const { url, seen } = await answering(orgCap);
+  const { code, out, err } = await viv(url, argv);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(out.split("\n")).toEqual([
+    "cap      10 MiB a day",
+    "default  none",
+    "sent     1.0 MiB (10 % of the cap)",
+    "day      2027-03-01 (UTC)",
+    "",
+  ]);
+  expect(asked(seen)).toEqual([[`${method} /v1/org/egress-cap`, body]]);
+  expect(JSON.parse((await viv(url, [...argv, "--json"])).out)).toEqual(orgCap);
+});
+
+test("an organisation that chose no cap is shown the operator's default", async () => {
+  const { url } = await answering({ ...orgCap, override: false, default_cap_bytes: 10_485_760 });
+  const { out } = await viv(url, ["cap", "--org"]);
+  expect(out).toMatch(/^cap +10 MiB a day \(the default\)\ndefault +10 MiB a day\n/);
+});
+
+test("a capped organisation's refusal says where to look", async () => {
+  const { url } = await serve((_request, response) =>
+    respond(response, 409, { error: "sent as much as they may", code: "egress_capped" }),
+  );
+  expect(await viv(url, ["create"])).toMatchObject({
+    code: 1,
+    err: expect.stringContaining("viv cap --org"),
+  });
+});
+
+const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
+test.each([
+  [[], {}],
+  [["--egress", "deny"], { egress: { mode: "deny" } }],
+  [["--egress", "allow"], { egress: { mode: "allow" } }],
+  [
+    ["--allow", "a.example,b.example:8443", "--allow", "*.c.example"],
+    { egress: { mode: "deny", allow: ["a.example", "b.example:8443", "*.c.example"] } },
+  ],
+  [["--egress", "allow", "--allow", "a.example"], { egress: { mode: "allow", allow: ["a.example"] } }],
+  [["--egress-cap", "1.5GiB"], { egress_cap_bytes: 1_610_612_736 }],
+  [["--egress-cap", "none"], { egress_cap_bytes: 0 }],
+  [["--no-wake-on-http"], { wake_on_http: false }],
+])("create %j asks for that network", async (options, body) => {
+  const { url, seen } = await answering(record);
+  expect(await viv(url, ["create", ...options])).toEqual({ code: 0, out: "s1\n", err: "" });
+  expect(asked(seen)).toEqual([["POST /v1/sessions", body]]);
+});
+
+test("run gives its machine the network that it is told", async () => {
+  const { url, seen } = await serve((request, response) => {
+    if (request.url === "/v1/sessions") respond(response, 200, record);
+    else stream(response, "", { exit_code: 0 });
+  });
+  const file = path.join(dir, "a.py");
+  await writeFile(file, "");
+  const { code } = await viv(url, ["run", "--allow", "pypi.org", "--egress-cap", "1kB", file]);
+  expect(code).toBe(0);
+  expect(seen[0]?.body).toEqual({
+    egress: { mode: "deny", allow: ["pypi.org"] },
+    egress_cap_bytes: 1000,
+    destroy_on_completion: true,
+  });
+});
+
+test.each([[["--egress", "deny"]], [["--allow", "pypi.org"]], [["--egress-cap", "1kB"]]])(
+  "run refuses %j where it could not keep to it, and asks for nothing",
+  async (options) => {
+    const { url, seen } = await answering({});
+    const file = path.join(dir, "a.py");
+    await writeFile(file, "");
+    for (const buffered of [["--json"], ["--deps", "is-odd"]]) {
+      expect(await viv(url, ["run", ...options, ...buffered, file])).toMatchObject({
+        code: 2,
+        err: expect.stringContaining("--egress"),
+      });
+    }
+    expect(seen).toEqual([]);
+  },
+);
 
 test("egress get shows the policy", async () => {
   const { url, seen } = await answering(policy);

@@ -1,4 +1,4 @@
-import type { EgressCap, EgressLogEntry, SessionEgress } from "@vivarium/sdk";
+import type { EgressCap, EgressLogEntry, OrgEgressCap, SessionEgress } from "@vivarium/sdk";
 import { formatBytes } from "./bytes.ts";
 import { noPaint, type Paint } from "./paint.ts";
 import { plainText, renderFields, renderTable } from "./table.ts";
@@ -44,14 +44,30 @@ export function renderLogLine(entry: EgressLogEntry, paint: Paint = noPaint): st
 }
 
 export function renderCap({ egress_cap_bytes, today_bytes, date, wake_on_http }: EgressCap): string {
-  const share =
-    egress_cap_bytes > 0 ? ` (${Math.floor((100 * today_bytes) / egress_cap_bytes)} % of the cap)` : "";
   return renderFields([
-    ["cap", egress_cap_bytes > 0 ? `${formatBytes(egress_cap_bytes)} a day` : "none"],
-    ["sent", `${formatBytes(today_bytes)}${share}`],
+    ["cap", perDay(egress_cap_bytes)],
+    ["sent", sentOf(today_bytes, egress_cap_bytes)],
     ["day", `${date} (UTC)`],
     ["wakes on http", wake_on_http ? "yes" : "no"],
   ]);
+}
+
+export function renderOrgCap(cap: OrgEgressCap): string {
+  return renderFields([
+    ["cap", `${perDay(cap.cap_bytes)}${cap.override ? "" : " (the default)"}`],
+    ["default", perDay(cap.default_cap_bytes)],
+    ["sent", sentOf(cap.today_bytes, cap.cap_bytes)],
+    ["day", `${cap.date} (UTC)`],
+  ]);
+}
+
+function perDay(capBytes: number): string {
+  return capBytes > 0 ? `${formatBytes(capBytes)} a day` : "none";
+}
+
+function sentOf(bytes: number, capBytes: number): string {
+  const share = capBytes > 0 ? ` (${Math.floor((100 * bytes) / capBytes)} % of the cap)` : "";
+  return `${formatBytes(bytes)}${share}`;
 }
 
 /** The name, where one was shown; a guest chooses it. */

@@ -1,5 +1,6 @@
 import type { EgressPolicy } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
+import { EGRESS_MODES } from "../../args/egress-options.ts";
 import { type ConnectionOptions, clientCommand } from "../../args/shared-options.ts";
 import { collectList } from "../../args/values.ts";
 import { withOptions } from "../../config.ts";
@@ -8,8 +9,6 @@ import type { Context } from "../../context.ts";
 import { readEntries } from "../../egress/read-entries.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderPolicy } from "../../print/egress.ts";
-
-const MODES = ["allow", "deny"] as const;
 
 interface EgressSetOptions extends ConnectionOptions {
   mode: EgressPolicy["mode"];
@@ -32,7 +31,7 @@ are cut, the others live on. In mode deny only the given entries are reached; wi
     .argument("<session>", "id of the session")
     .addOption(
       new Option("--mode <mode>", "allow: the whole internet; deny: only the given entries")
-        .choices(MODES)
+        .choices(EGRESS_MODES)
         .makeOptionMandatory(),
     )
     .option(
