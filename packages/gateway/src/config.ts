@@ -1,5 +1,6 @@
 import path from "node:path";
 import type { PreviewsConfig } from "./previews/start.ts";
+import { compileProxies } from "./previews/trusted-proxies.ts";
 
 /** What the gateway is told from outside; read once, at start. */
 export interface GatewayConfig {
@@ -31,8 +32,26 @@ function readPreviewsConfig(env: NodeJS.ProcessEnv): PreviewsConfig {
     nodeDomain: (env.VIV_NODE_DOMAIN ?? "localhost").toLowerCase(),
     secure: tls !== undefined || env.VIV_INGRESS_SECURE === "1",
     ...(publicPort !== undefined && { publicPort: readPort("VIV_INGRESS_PUBLIC_PORT", publicPort) }),
+    ...(env.VIV_INGRESS_TRUSTED_PROXIES && {
+      trustedProxies: readProxies(env.VIV_INGRESS_TRUSTED_PROXIES),
+    }),
     ...(tls && { tls }),
   };
+}
+
+/** One that is misspelt would be a proxy that is not believed, and nobody would notice. */
+function readProxies(text: string): string[] {
+  const entries = text
+    .split(",")
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== "");
+  try {
+    compileProxies(entries);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`VIV_INGRESS_TRUSTED_PROXIES: ${reason}`, { cause });
+  }
+  return entries;
 }
 
 function readTls(env: NodeJS.ProcessEnv): PreviewsConfig["tls"] {

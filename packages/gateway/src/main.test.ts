@@ -158,6 +158,12 @@ describe("the configuration", () => {
     });
   });
 
+  test("names the proxies that are trusted, in one list with commas", () => {
+    const env = { VIV_INGRESS_TRUSTED_PROXIES: "10.0.0.5, fd00::/8,," };
+    expect(readConfig(env).previews.trustedProxies).toEqual(["10.0.0.5", "fd00::/8"]);
+    expect(readConfig({ VIV_INGRESS_TRUSTED_PROXIES: "" }).previews.trustedProxies).toBeUndefined();
+  });
+
   test("names an authority that makes the certificate", () => {
     const env = {
       ...{ VIV_INGRESS_TLS_CERT: "/c.pem", VIV_INGRESS_TLS_KEY: "/k.pem" },
@@ -176,6 +182,7 @@ describe("the configuration", () => {
     [{ VIV_INGRESS_TLS_CERT: "/c.pem" }, /VIV_INGRESS_TLS_KEY/],
     [{ VIV_INGRESS_PUBLIC_PORT: "x" }, /VIV_INGRESS_PUBLIC_PORT/],
     [{ VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir" }, /VIV_INGRESS_TLS_CERT/],
+    [{ VIV_INGRESS_TRUSTED_PROXIES: "10.0.0.5,proxy" }, /VIV_INGRESS_TRUSTED_PROXIES: "proxy" is no address/],
     [
       { VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir", VIV_INGRESS_TLS_CERT: "/c", VIV_INGRESS_TLS_KEY: "/k" },
       /VIV_INGRESS_ACME_DNS_HOOK/,

@@ -10,6 +10,7 @@ import { pass } from "./pass.ts";
 import type { Places } from "./places.ts";
 import { reachMachine } from "./reach-machine.ts";
 import type { TablesInForce } from "./start.ts";
+import type { IsTrustedProxy } from "./trusted-proxies.ts";
 import { readVisit, type Visit } from "./visit.ts";
 import type { Wakes } from "./wakes.ts";
 
@@ -20,6 +21,7 @@ export interface Ingress {
   wakes: Wakes;
   flows: Flows;
   places: Places;
+  isTrustedProxy: IsTrustedProxy;
   onActive: (sessionId: string) => void;
 }
 
@@ -85,7 +87,9 @@ async function serve(
       ingress.onActive(route.session_id);
       const { address } = machine;
       const { setCookie } = verdict;
-      await pass({ visit, route, request, response, flow, address, secure: ingress.site.secure, setCookie });
+      const { isTrustedProxy } = ingress;
+      const { secure } = ingress.site;
+      await pass({ visit, route, request, response, flow, address, secure, isTrustedProxy, setCookie });
     });
   } finally {
     ingress.flows.done(flow);

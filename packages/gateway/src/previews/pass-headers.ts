@@ -1,11 +1,12 @@
 /**
  * What of the headers crosses between visitor and guest. Of a request: neither the credentials of the gate nor what only
- * concerns a hop, and nothing that claims to come from a proxy but what this one says. Of an answer: nothing that
+ * concerns a hop, and nothing that claims to come from a proxy but what this one says and has from one it trusts. Of an answer: nothing that
  * reaches beyond its own host.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { TOKEN_HEADER } from "./gate.ts";
 import { isGateCookieName, withoutGateCookies } from "./gate-cookie.ts";
+import { type IsTrustedProxy, visitorAddress, visitorScheme } from "./trusted-proxies.ts";
 import { withoutTokens } from "./url-token.ts";
 import { headerPairs, type Visit, valuesOf } from "./visit.ts";
 
@@ -37,7 +38,9 @@ const BODYLESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 interface Origin {
   route: PreviewRoute;
   secure: boolean;
-  remoteAddress: string;
+  /** Who is connected. */
+  peer: string;
+  isTrustedProxy: IsTrustedProxy;
 }
 
 export function pathForGuest(visit: Visit, route: PreviewRoute): string {
@@ -72,13 +75,14 @@ export function headersForVisitor(rawHeaders: readonly string[]): [name: string,
   });
 }
 
-function forwarded(visit: Visit, { secure, remoteAddress }: Origin): [string, string][] {
+function forwarded(visit: Visit, { secure, peer, isTrustedProxy }: Origin): [string, string][] {
   const [host = ""] = valuesOf(visit, "host");
+  const scheme = visitorScheme(visit, peer, isTrustedProxy) ?? (secure ? "https" : "http");
   return [
-    ["x-forwarded-for", remoteAddress.replace(/^::ffff:/, "")],
-    ["x-forwarded-proto", secure ? "https" : "http"],
+    ["x-forwarded-for", visitorAddress(visit, peer, isTrustedProxy)],
+    ["x-forwarded-proto", scheme],
     ["x-forwarded-host", host],
-    ["x-forwarded-port", /:([0-9]+)$/.exec(host)?.[1] ?? (secure ? "443" : "80")],
+    ["x-forwarded-port", /:([0-9]+)$/.exec(host)?.[1] ?? (scheme === "https" ? "443" : "80")],
   ];
 }
 

@@ -19,6 +19,7 @@ import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage } from "./pag
 import { headersForGuest, headersForVisitor, pathForGuest } from "./pass-headers.ts";
 import { passUpgrade } from "./pass-upgrade.ts";
 import { pour } from "./pour.ts";
+import type { IsTrustedProxy } from "./trusted-proxies.ts";
 import type { Visit } from "./visit.ts";
 
 /** Of a guest's answer, all headers together. */
@@ -40,6 +41,7 @@ export interface Passage {
   flow: Flow;
   address: string;
   secure: boolean;
+  isTrustedProxy: IsTrustedProxy;
   setCookie?: string;
 }
 
@@ -87,12 +89,12 @@ export async function pass(passage: Passage): Promise<void> {
   if (flow.owesBody()) leaveUnread(request, flow.visitor);
 }
 
-function ask({ visit, route, request, address, secure, flow }: Passage): ClientRequest {
-  const remoteAddress = flow.visitor.remoteAddress ?? "";
+function ask({ visit, route, request, address, secure, isTrustedProxy, flow }: Passage): ClientRequest {
+  const peer = flow.visitor.remoteAddress ?? "";
   const guest = httpRequest({
     method: request.method,
     path: pathForGuest(visit, route),
-    headers: headersForGuest(visit, { route, secure, remoteAddress }),
+    headers: headersForGuest(visit, { route, secure, peer, isTrustedProxy }),
     maxHeaderSize: MAX_ANSWER_HEADER_BYTES,
     insecureHTTPParser: false,
     createConnection: () => connect({ host: address, port: route.port, ...GUEST_CONNECTION }),

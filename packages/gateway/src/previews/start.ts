@@ -14,6 +14,7 @@ import { type CertificateFiles, type Pair, readPair, watchPair } from "./certifi
 import { Flows } from "./flows.ts";
 import { createListener, listen } from "./listener.ts";
 import { Places } from "./places.ts";
+import { compileProxies } from "./trusted-proxies.ts";
 import { Wakes } from "./wakes.ts";
 
 export interface PreviewsConfig {
@@ -25,6 +26,8 @@ export interface PreviewsConfig {
   secure: boolean;
   /** The port in preview URLs, where it is not the one listened on. */
   publicPort?: number;
+  /** Addresses and ranges of the operator's proxies, which tell who visits. None: whoever connects is the visitor. */
+  trustedProxies?: string[];
   /**
    * PEM files, read again when they change. With `acme` they are made and renewed there; until the first is made no
    * visitor gets through.
@@ -77,6 +80,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     wakes: new Wakes(deps.wake),
     flows,
     places: new Places(),
+    isTrustedProxy: compileProxies(config.trustedProxies ?? []),
     onActive: deps.onActive,
   };
   const server = createListener(credentialsFor(config.tls), (request, response, upgrade) =>
