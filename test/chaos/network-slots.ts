@@ -4,7 +4,7 @@
  *
  *   scripts/with-node test/chaos/network-slots.ts [--rounds 2000]
  *
- * Runs in a network and a mount namespace of its own, beside whatever runs on this host. Ends with exit code 1 when
+ * Runs in namespaces of its own, beside whatever runs on this host. Ends with exit code 1 when
  * something is left.
  */
 import { execFileSync, spawnSync } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
- * The network half of a node without machines: slots from the real pool, the host's table, and a real gateway, in a
- * network and a mount namespace of their own, beside whatever runs on this host.
+ * The network half of a node without machines: slots from the real pool, the host's table, and a real gateway, in
+ * namespaces of their own, beside whatever runs on this host.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -35,11 +35,14 @@ export interface NetworkLab {
   close(): Promise<void>;
 }
 
-/** The command that runs a program of this repository where nobody else is. */
+/**
+ * The command that runs a program of this repository where nobody else is. Processes too: a slot that is thrown away
+ * ends whatever runs under its uid, and a service beside this one has the same uids.
+ */
 export function inNamespacesOfItsOwn(program: string, args: string[]): string[] {
   const script = 'mount -t tmpfs none /run && ip link set lo up && exec "$@"';
   return [
-    ...["unshare", "--net", "--mount", "sh", "-c", script, "sh"],
+    ...["unshare", "--net", "--mount", "--pid", "--kill-child", "--mount-proc", "sh", "-c", script, "sh"],
     ...[process.execPath, "--no-warnings", program, ...args],
   ];
 }
