@@ -84,6 +84,9 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   previewsPerSession: "exposed ports of one session",
   loginUrlChars: "`login_url`",
 
+  eventRetentionMs: "how long events are kept",
+  eventsBehind: "how many events a reader of the stream may be behind that takes nothing any more",
+
   auditRetentionMs: "how long entries of the audit log are kept",
   auditCommandBytes: "what the audit log keeps of one command",
 };

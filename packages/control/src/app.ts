@@ -18,6 +18,9 @@ import type { EgressCaps } from "./egress/org-cap.ts";
 import { addOrgCapRoutes } from "./egress/org-cap-routes.ts";
 import { NetworkReports } from "./egress/reports.ts";
 import { addEgressRoutes } from "./egress/routes.ts";
+import { EventFeed } from "./events/feed.ts";
+import { addEventRoutes } from "./events/routes.ts";
+import { OutputRooms } from "./exec/output-rooms.ts";
 import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
@@ -107,11 +110,13 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const stopping = new AbortController();
   let sweeping: Promise<unknown> = Promise.resolve();
   let stopFollowing = async () => {};
+  let stopLooking = () => {};
   return {
     server,
     mintedKey,
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
+      stopLooking = parts.eventFeed.followMoves((err) => log.debug({ err }, "events are looked at again"));
       // Each part keeps its own time: one that waits for the node holds up no other.
       sweeping = Promise.all([
         ...Object.entries(TICK_PARTS).map(([name, part]) =>
@@ -124,6 +129,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
         answerWakes(parts, stopping.signal),
+        repeat(FLUSH_MS, stopping.signal, () =>
+          runPart(parts, "publish events", () => parts.eventFeed.look()),
+        ),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
         repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
       ]);
@@ -131,6 +139,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     lookAtClocks: () => runPart(parts, "fire clocks", CLOCK_PART),
     close: async () => {
       stopping.abort();
+      stopLooking();
+      // A server waits for its answers to end; nobody but us ends these.
+      await parts.eventFeed.stop();
       await server.close();
       await parts.attachments.stop();
       await parts.operations.stop();
@@ -192,9 +203,11 @@ function assemble(base: Base) {
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
     activity,
+    eventFeed: new EventFeed({ ...base, signals }),
     networkReports: new NetworkReports({ ...base, activity }),
     previewPush: new PreviewPush({ ...base, signals }),
     commandLog: new CommandLog(base),
+    outputRooms: new OutputRooms(),
     attachments: new Attachments({ ...base, signals }),
     upgrades: new Upgrades(base),
     operations: new Operations({ ...base, signals }),
@@ -220,6 +233,7 @@ function addRoutes(server: Server, parts: Parts): void {
   addEgressRoutes(server, parts);
   addOrgCapRoutes(server, parts);
   addPreviewRoutes(server, parts);
+  addEventRoutes(server, parts);
 }
 
 async function prepareStore(db: Database, controlDir: string, log: Log) {

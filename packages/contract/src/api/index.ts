@@ -2,6 +2,7 @@ export * from "./audit.ts";
 export * from "./checkpoints.ts";
 export * from "./egress.ts";
 export * from "./errors.ts";
+export * from "./events.ts";
 export * from "./exec.ts";
 export * from "./files.ts";
 export * from "./ids.ts";

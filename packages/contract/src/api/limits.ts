@@ -92,6 +92,9 @@ export const LIMITS = {
   previewsPerSession: 32,
   loginUrlChars: 2048,
 
+  eventRetentionMs: 7 * DAY_MS,
+  eventsBehind: 1000,
+
   auditRetentionMs: 90 * DAY_MS,
   auditCommandBytes: 4 * KIB,
 } as const;

@@ -81,6 +81,19 @@ CREATE INDEX checkpoints_org ON public.checkpoints USING btree (org_id, created_
 CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, created_at DESC, id DESC);
 CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
 
+create table egress_denials (
+  session_id text not null,
+  minute timestamp with time zone not null,
+  host text not null,
+  address text not null,
+  port integer not null,
+  reason text not null,
+  count bigint not null,
+  constraint egress_denials_pkey PRIMARY KEY (session_id, minute, host, address, port, reason),
+  constraint egress_denials_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX egress_denials_minute ON public.egress_denials USING btree (minute);
+
 create table egress_log (
   seq bigint not null,
   session_id text not null,
@@ -112,7 +125,34 @@ create table egress_usage (
   constraint egress_usage_pkey PRIMARY KEY (session_id, day, machine_id),
   constraint egress_usage_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
 );
+CREATE INDEX egress_usage_day ON public.egress_usage USING btree (day);
 CREATE INDEX egress_usage_machine ON public.egress_usage USING btree (machine_id, day DESC);
+
+create table event_head (
+  only_row boolean not null default true,
+  position bigint not null,
+  constraint event_head_only_row_check CHECK (only_row),
+  constraint event_head_pkey PRIMARY KEY (only_row)
+);
+
+create table events (
+  seq bigint not null,
+  id text not null,
+  position bigint,
+  type text not null,
+  created_at timestamp(3) with time zone not null default service_now(),
+  org_id text not null,
+  project_id text,
+  session_id text,
+  data jsonb not null,
+  constraint events_id_key UNIQUE (id),
+  constraint events_pkey PRIMARY KEY (seq),
+  constraint events_position_key UNIQUE ("position")
+);
+CREATE INDEX events_age ON public.events USING btree (created_at);
+CREATE INDEX events_org ON public.events USING btree (org_id, "position");
+CREATE INDEX events_session ON public.events USING btree (session_id, "position") WHERE (session_id IS NOT NULL);
+CREATE INDEX events_waiting ON public.events USING btree (seq) WHERE ("position" IS NULL);
 
 create table idempotency_keys (
   org_id text not null,
@@ -146,7 +186,10 @@ create table orgs (
   concurrent_sessions integer not null,
   suspended boolean not null default false,
   created_at timestamp(3) with time zone not null default now(),
+  egress_cap_bytes bigint,
+  egress_capped_on text,
   constraint orgs_concurrent_sessions_check CHECK ((concurrent_sessions >= 0)),
+  constraint orgs_egress_cap_bytes_check CHECK ((egress_cap_bytes >= 0)),
   constraint orgs_pkey PRIMARY KEY (id)
 );
 

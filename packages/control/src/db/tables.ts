@@ -1,5 +1,5 @@
 import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
-import type { ColumnType, Generated } from "kysely";
+import type { ColumnType, Generated, GeneratedAlways } from "kysely";
 import type { OperationInput, OperationKind } from "../operations/operation.ts";
 
 /** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
@@ -19,6 +19,9 @@ export interface Tables {
   egress_log: EgressLogTable;
   node_reports: NodeReportTable;
   preview_routes: PreviewRouteTable;
+  events: EventTable;
+  event_head: EventHeadTable;
+  egress_denials: EgressDenialTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
@@ -244,4 +247,31 @@ export interface PreviewRouteTable {
   bearer_sha256: string | null;
   is_bearer_told: Generated<boolean>;
   login_url: string | null;
+}
+
+export interface EventTable {
+  seq: GeneratedAlways<number>;
+  id: string;
+  position: number | null;
+  type: string;
+  created_at: Generated<Date>;
+  org_id: string;
+  project_id: string | null;
+  session_id: string | null;
+  data: Json<Record<string, unknown>>;
+}
+
+interface EventHeadTable {
+  only_row: Generated<boolean>;
+  position: number;
+}
+
+export interface EgressDenialTable {
+  session_id: string;
+  minute: Date;
+  host: string;
+  address: string;
+  port: number;
+  reason: string;
+  count: number;
 }

@@ -100,7 +100,7 @@ export async function deleteOldLines(db: Queries): Promise<void> {
 }
 
 /** A guest chooses the names it asks for; what a text column refuses must not hold up the log. */
-function storable(text: string): string {
+export function storable(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\ufffd").slice(0, 255);
 }
 

@@ -2,8 +2,10 @@
 import type { NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
+import { appendEvents, eventOf } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { Activity } from "../sessions/activity.ts";
+import { addDenials } from "./denials-store.ts";
 import { insertLines, moveCursor, readCursor } from "./log-store.ts";
 import { markCapped, saveCounters, takeNewlyCapped } from "./usage-store.ts";
 
@@ -68,18 +70,28 @@ async function write(
   await saveCounters(deps.db, report.counters);
   if (report.entries.length > 0) {
     await deps.db.transaction().execute(async (tx) => {
-      if (await moveCursor(tx, nodeId, { from, to: report.cursor })) await insertLines(tx, report.entries);
+      if (!(await moveCursor(tx, nodeId, { from, to: report.cursor }))) return;
+      await insertLines(tx, report.entries);
+      await addDenials(tx, report.entries);
     });
   }
   await tellCapped(deps, report);
 }
 
-/** Once a day and session. */
+/** Once a day and session: with the mark that says so. */
 async function tellCapped({ db, log }: ReportDeps, { counters }: NetworkReport): Promise<void> {
   const cut = counters
     .filter(({ is_capped }) => is_capped)
     .map(({ machine_id: id }) => id.split("-", 1)[0] ?? "");
-  const capped = [...(await takeNewlyCapped(db)), ...(await markCapped(db, cut))];
+  const capped = await db.transaction().execute(async (tx) => {
+    const newly = [...(await takeNewlyCapped(tx)), ...(await markCapped(tx, cut))];
+    const events = newly.map((session) => {
+      const { cap_bytes, today_bytes } = session;
+      return eventOf(session, "egress.session_capped", { cap_bytes, today_bytes });
+    });
+    await appendEvents(tx, events);
+    return newly;
+  });
   for (const { id, org_id } of capped)
     log.info({ event: "egress.session_capped", session_id: id, org_id }, "a session reached its egress cap");
 }

@@ -3,6 +3,7 @@ import type { MachineCounters } from "@vivarium/contract/node";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { TODAY } from "../db/today.ts";
+import type { EventOwner } from "../events/append.ts";
 import type { DayUsage } from "./limit.ts";
 
 /**
@@ -55,9 +56,15 @@ export async function dayUsageOf(db: Queries, sessionId: string, machineId: stri
   return found.rows[0] ?? { machineStart: 0, others: 0 };
 }
 
+/** A session that reached its cap on this day, for the first time. */
+export interface Capped extends EventOwner {
+  cap_bytes: number;
+  today_bytes: number;
+}
+
 /** Sessions that sent as much as they may today, each told once a day. */
-export async function takeNewlyCapped(db: Queries): Promise<{ id: string; org_id: string; bytes: number }[]> {
-  const found = await sql<{ id: string; org_id: string; bytes: number }>`
+export async function takeNewlyCapped(db: Queries): Promise<Capped[]> {
+  const found = await sql<Capped>`
     update sessions set egress_capped_on = ${TODAY}
     from (
       select session_id, sum(egress_last - egress_start)::bigint as bytes
@@ -65,20 +72,21 @@ export async function takeNewlyCapped(db: Queries): Promise<{ id: string; org_id
     ) as used
     where used.session_id = sessions.id and sessions.state <> 'destroyed'
       and used.bytes >= sessions.egress_cap_bytes and egress_capped_on is distinct from ${TODAY}
-    returning sessions.id, sessions.org_id, used.bytes`.execute(db);
+    returning sessions.id, sessions.org_id, sessions.project_id, sessions.egress_cap_bytes as cap_bytes,
+      used.bytes as today_bytes`.execute(db);
   return found.rows;
 }
 
 /** Also those whose kernel says so before the sum does. */
-export async function markCapped(
-  db: Queries,
-  ids: readonly string[],
-): Promise<{ id: string; org_id: string }[]> {
+export async function markCapped(db: Queries, ids: readonly string[]): Promise<Capped[]> {
   if (ids.length === 0) return [];
-  const found = await sql<{ id: string; org_id: string }>`
+  const found = await sql<Capped>`
     update sessions set egress_capped_on = ${TODAY}
     where id = any(${[...ids]}) and state <> 'destroyed' and egress_cap_bytes is not null
       and egress_capped_on is distinct from ${TODAY}
-    returning id, org_id`.execute(db);
+    returning id, org_id, project_id, egress_cap_bytes as cap_bytes, (
+      select coalesce(sum(egress_last - egress_start), 0)::bigint from egress_usage
+      where session_id = sessions.id and day = ${TODAY}
+    ) as today_bytes`.execute(db);
   return found.rows;
 }

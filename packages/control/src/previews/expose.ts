@@ -4,6 +4,7 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { applyForCaller } from "../egress/apply.ts";
 import { wishExposed } from "../egress/prepare.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -28,6 +29,7 @@ import {
   nextRouteVersion,
   putRoute,
   type RouteRow,
+  shownOf,
 } from "./store.ts";
 import type { PreviewUrls } from "./urls.ts";
 
@@ -124,6 +126,8 @@ async function write(
   const made = await credentials(deps, tx, session, known, { ask, decision });
   await putRoute(tx, made.row);
   const wish = await wishExposed(tx, session, await listExposed(tx, id));
+  const type = decision.result === "created" ? "preview.exposed" : "preview.updated";
+  await appendEvent(tx, eventOf(wish, type, shownOf(made.row)));
   return { ...made, session: wish, result: decision.result };
 }
 

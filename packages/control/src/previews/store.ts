@@ -39,14 +39,27 @@ export async function putRoute(db: Queries, route: RouteRow): Promise<void> {
     .execute();
 }
 
-export async function deleteRoute(db: Queries, sessionId: string, port: number): Promise<boolean> {
-  const row = await db
+/** The route that was there. */
+export async function deleteRoute(
+  db: Queries,
+  sessionId: string,
+  port: number,
+): Promise<RouteRow | undefined> {
+  return await db
     .deleteFrom("preview_routes")
     .where("session_id", "=", sessionId)
     .where("port", "=", port)
-    .returning("port")
+    .returningAll()
     .executeTakeFirst();
-  return row !== undefined;
+}
+
+/** What of a route everybody in the organisation may know. */
+export function shownOf({ port, visibility, auth }: ExposedPort): {
+  port: number;
+  visibility: ExposedPort["visibility"];
+  auth: ExposedPort["auth"];
+} {
+  return { port, visibility, auth };
 }
 
 /** Its bearer token has been told, unless another was minted meanwhile. */

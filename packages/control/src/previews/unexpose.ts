@@ -3,13 +3,14 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { applyForCaller } from "../egress/apply.ts";
 import { wishExposed } from "../egress/prepare.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
 import { isNetworkStanding } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type ExposeDeps, ensurePushed } from "./expose.ts";
-import { deleteRoute, findRoute, listExposed, lockSession } from "./store.ts";
+import { deleteRoute, findRoute, listExposed, lockSession, shownOf } from "./store.ts";
 
 /** Whether the port was exposed. */
 export async function unexposePort(
@@ -35,7 +36,9 @@ async function remove(tx: Queries, { id, state, incarnation }: SessionRow, port:
   const session = await lockSession(tx, id);
   if (session?.state !== state || session.incarnation !== incarnation) return BUSY;
   if (isNetworkStanding(session.op)) return BUSY;
-  if (!(await deleteRoute(tx, id, port))) return { session, isRemoved: false };
+  const removed = await deleteRoute(tx, id, port);
+  if (!removed) return { session, isRemoved: false };
   const wish = await wishExposed(tx, session, await listExposed(tx, id));
+  await appendEvent(tx, eventOf(wish, "preview.unexposed", shownOf(removed)));
   return { session: wish, isRemoved: true };
 }

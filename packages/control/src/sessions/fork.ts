@@ -9,6 +9,7 @@ import { savable } from "../checkpoints/savable.ts";
 import { forgetState, NotOurs, type SaveStateDeps, saveState } from "../checkpoints/save-state.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { takeSlots } from "./admit.ts";
@@ -91,7 +92,13 @@ async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[
 async function commit(deps: ForkDeps, op: Operation, ready: readonly Ready[]): Promise<SessionRow[]> {
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await deps.operations.isOurs(op, tx))) throw new NotOurs();
-    return await handOutTogether(tx, ready);
+    const live = await handOutTogether(tx, ready);
+    const { state } = op.session;
+    await appendEvent(
+      tx,
+      eventOf(op.session, "session.forked", { state, children: live.map(({ id }) => id) }),
+    );
+    return live;
   });
 }
 

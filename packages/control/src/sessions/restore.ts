@@ -107,7 +107,10 @@ async function exchangeMachine(
     ...loaded.timings,
     total: Math.round(performance.now() - startedAt),
   });
-  const session = await swap(deps, op, timingsNow(), loaded.guest_ip);
+  const session = await swap(deps, op, timingsNow(), {
+    guestIp: loaded.guest_ip,
+    checkpointId: checkpoint.id,
+  });
   if (session === BUSY) return BUSY;
   crashPoint("restore.swap");
   await goOn(deps, op, { session, spec: { ...spec, snapshot_id: checkpoint.id } });
@@ -155,13 +158,12 @@ async function swap(
   deps: RestoreDeps,
   op: Operation,
   timings: CreateTiming,
-  guestIp: string | undefined,
+  { guestIp, checkpointId }: { guestIp?: string; checkpointId: string },
 ): Promise<SessionRow | typeof BUSY> {
   const move = decide(op.session, "restore");
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be restored`);
-  const saved = await untilStored(() =>
-    saveMove(deps.db, op.session.id, move, { operation: { id: op.id, thenSettle: true }, timings, guestIp }),
-  );
+  const extra = { operation: { id: op.id, thenSettle: true }, timings, guestIp, restoredFrom: checkpointId };
+  const saved = await untilStored(() => saveMove(deps.db, op.session.id, move, extra));
   return saved ?? (await calledOff(deps, op));
 }
 

@@ -1,8 +1,10 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
 import type { CommandLog } from "../audit/command-log.ts";
 import type { ApplyDeps } from "../egress/apply.ts";
+import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
+import { deleteOldEvents } from "../events/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
@@ -46,6 +48,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   },
   "keep networks": keepNetworks,
   "keep caps of organisations": keepOrgCaps,
+  "tell denials": tellDenials,
   "tell routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
@@ -62,6 +65,7 @@ export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = 
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
   "forget old egress lines": forgetOldLines,
+  "forget old events": (deps) => deleteOldEvents(deps.db),
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
