@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { readConfig } from "../config.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { TestClock } from "../test-clock.test-support.ts";
 
@@ -234,6 +235,22 @@ test("the operator's default holds until an organisation chooses, and the bound 
     expect((await bounded.ask("GET /v1/org/egress-cap")).body.cap_bytes).toBe(3 * MIB);
   } finally {
     await bounded.close();
+  }
+});
+
+test("the operator sets default, bound and the cap of sessions in bytes, and none by default", () => {
+  const usual = { DATABASE_URL: "postgresql://x" };
+  expect(readConfig(usual).egressCaps).toEqual({ sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 });
+  const set = { VIV_SESSION_EGRESS_CAP_BYTES: "1", VIV_ORG_EGRESS_CAP_BYTES: "2" };
+  expect(readConfig({ ...usual, ...set, VIV_ORG_EGRESS_CAP_MAX_BYTES: "3" }).egressCaps).toEqual({
+    sessionBytes: 1,
+    orgBytes: 2,
+    orgMaxBytes: 3,
+  });
+  for (const wrong of ["10GiB", "-1", "1e9", ""]) {
+    expect(() => readConfig({ ...usual, VIV_ORG_EGRESS_CAP_BYTES: wrong })).toThrow(
+      "VIV_ORG_EGRESS_CAP_BYTES: must be a number of bytes",
+    );
   }
 });
 
