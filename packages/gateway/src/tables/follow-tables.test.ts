@@ -24,6 +24,8 @@ let node: Server;
 let streams: ServerResponse[];
 let applied: number[];
 let onApplied: (version: number) => void;
+/** How many confirmations are still to be lost. */
+let lost: number;
 let tables: CurrentTables;
 let egress: ReturnType<typeof startEgress>;
 let stopping: AbortController;
@@ -40,6 +42,10 @@ async function startNode(): Promise<void> {
       return;
     }
     const { version } = JSON.parse(await text(request));
+    if (lost > 0) {
+      lost--;
+      return void response.writeHead(500).end();
+    }
     onApplied(version);
     applied.push(version);
     response.writeHead(204).end();
@@ -58,6 +64,7 @@ beforeEach(async () => {
   socketPath = path.join(folder, "node.sock");
   applied = [];
   onApplied = () => {};
+  lost = 0;
   await startNode();
   const tls = await outside.start(`${PREFIX}.80`);
   names = await new TestNameServer().start(`${PREFIX}.53`);
@@ -201,6 +208,17 @@ test.each<[string, () => string]>([
   await send(tablesOf(3, deny("c.example")));
   await until(() => applied.includes(3));
   expect(applied).not.toContain(2);
+});
+
+test("a confirmation that is lost is made up for: the node is asked to send its tables anew", async () => {
+  lost = 1;
+  await send(tablesOf(1, deny("a.example")));
+  await until(() => streams.length === 2);
+  expect(applied).toEqual([]);
+  expect(tables.placeAt(`${PREFIX}.10`)?.machineId).toBe("mch_1");
+  await send(tablesOf(1, deny("a.example")));
+  await until(() => applied.length > 0);
+  expect(applied).toEqual([1]);
 });
 
 test("while the node is away its last tables stay in force; what it sends when it is back counts", async () => {

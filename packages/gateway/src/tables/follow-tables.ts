@@ -43,7 +43,7 @@ export async function followTables(deps: FollowDeps, signal: AbortSignal): Promi
 async function followOnce(deps: FollowDeps, signal: AbortSignal, onConnected: () => void): Promise<void> {
   const stream = await openStream(deps.node.socketPath, signal);
   onConnected();
-  const applier = new Applier(deps);
+  const applier = new Applier(deps, (error) => stream.destroy(error));
   try {
     for await (const line of readLines(stream, MAX_LINE_BYTES)) {
       if (line.trim() !== "") applier.offer(line);
@@ -70,11 +70,14 @@ async function openStream(socketPath: string, signal: AbortSignal): Promise<Inco
 /** Applies one table after the other; those that were overtaken while it worked are left out. */
 class Applier {
   readonly #deps: FollowDeps;
+  readonly #onUnconfirmed: (error: Error) => void;
   #next: string | undefined;
   #work: Promise<void> | undefined;
 
-  constructor(deps: FollowDeps) {
+  /** A node that has missed a confirmation waits for it: it is to send its tables anew. */
+  constructor(deps: FollowDeps, onUnconfirmed: (error: Error) => void) {
     this.#deps = deps;
+    this.#onUnconfirmed = onUnconfirmed;
   }
 
   offer(line: string): void {
@@ -92,17 +95,26 @@ class Applier {
     while (this.#next !== undefined) {
       const line = this.#next;
       this.#next = undefined;
-      await apply(this.#deps, line).catch((error: unknown) => {
-        this.#deps.log.error({ err: error }, "tables are not in force and not confirmed");
-      });
+      const version = await putInForce(this.#deps, line);
+      if (version !== undefined) await confirm(this.#deps, version).catch(this.#onUnconfirmed);
     }
   }
 }
 
-async function apply({ node, tables, settled }: FollowDeps, line: string): Promise<void> {
-  const sent = GatewayTables.parse(JSON.parse(line));
-  tables.replace(sent);
-  await settled();
-  const { status } = await node.post("/v1/applied", { version: sent.version });
-  if (status !== 204) throw new Error(`the node answered ${status} to the confirmation of ${sent.version}`);
+/** The version; undefined where the former tables are still in force. */
+async function putInForce({ tables, settled, log }: FollowDeps, line: string): Promise<number | undefined> {
+  try {
+    const sent = GatewayTables.parse(JSON.parse(line));
+    tables.replace(sent);
+    await settled();
+    return sent.version;
+  } catch (error) {
+    log.error({ err: error }, "tables are not in force and not confirmed");
+    return undefined;
+  }
+}
+
+async function confirm({ node }: FollowDeps, version: number): Promise<void> {
+  const { status } = await node.post("/v1/applied", { version });
+  if (status !== 204) throw new Error(`the node answered ${status} to the confirmation of ${version}`);
 }
