@@ -213,7 +213,10 @@ test.each<[string, () => string]>([
 test("a confirmation that is lost is made up for: the node is asked to send its tables anew", async () => {
   lost = 1;
   await send(tablesOf(1, deny("a.example")));
+  // A node gives signs of life: it is not its silence that ends the stream.
+  const signsOfLife = setInterval(() => streams[0]?.write("\n"), 1_000);
   await until(() => streams.length === 2);
+  clearInterval(signsOfLife);
   expect(applied).toEqual([]);
   expect(tables.placeAt(`${PREFIX}.10`)?.machineId).toBe("mch_1");
   await send(tablesOf(1, deny("a.example")));
