@@ -19,6 +19,25 @@ export async function insertEvents(db: Queries, rows: readonly Insertable<EventT
   }
 }
 
+/** Unless one of the same type, session, `code` and `op` was written in the last minute. */
+export async function insertUnlessRecent(
+  db: Queries,
+  row: Pick<Insertable<EventTable>, "id" | "type" | "org_id" | "project_id" | "session_id" | "data">,
+): Promise<void> {
+  await sql`insert into events (id, type, org_id, project_id, session_id, data)
+    select id, type, org_id, project_id, session_id, data
+    from jsonb_to_record(${JSON.stringify({ ...row, data: JSON.parse(row.data) })}::jsonb) as fresh (
+      id text, type text, org_id text, project_id text, session_id text, data jsonb
+    )
+    where not exists (
+      select from events as known
+      where known.created_at > service_now() - interval '1 minute'
+        and known.type = fresh.type and known.org_id = fresh.org_id
+        and known.session_id is not distinct from fresh.session_id
+        and known.data -> 'code' = fresh.data -> 'code' and known.data -> 'op' = fresh.data -> 'op'
+    )`.execute(db);
+}
+
 export interface EventFilter {
   scope: Scope;
   /** Whole types, and groups as `session.`; absent: all. */

@@ -16,6 +16,7 @@ import { checkProjectScope, resolveProject } from "../access/resolve-project.ts"
 import type { Caller } from "../audit/caller.ts";
 import type { OwnHosts } from "../egress/entry.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
 import type { OutputRoom } from "../exec/output-rooms.ts";
@@ -70,12 +71,14 @@ export async function runCode(
 }
 
 async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): Promise<SessionRow> {
-  return await deps.db.transaction().execute(async (tx) => {
-    checkReferences(body);
-    const projectId = await resolveProject(tx, principal, body.project_id);
-    const start = await startFrom(deps, tx, scopeOf(principal), body);
-    return await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
-  });
+  const admit = () =>
+    deps.db.transaction().execute(async (tx) => {
+      checkReferences(body);
+      const projectId = await resolveProject(tx, principal, body.project_id);
+      const start = await startFrom(deps, tx, scopeOf(principal), body);
+      return await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+    });
+  return await tellingRefusal(deps.db, wantedBy(principal, body.project_id, "run"), admit);
 }
 
 async function waitForRun(

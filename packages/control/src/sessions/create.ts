@@ -5,6 +5,7 @@ import { checkProjectScope, resolveProject } from "../access/resolve-project.ts"
 import type { Database } from "../db/pool.ts";
 import type { OwnHosts } from "../egress/entry.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
@@ -33,7 +34,20 @@ export async function createSession(
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   checkProjectScope(principal, body.project_id);
   checkCreate(deps, body);
-  const created = await deps.db.transaction().execute(async (tx) => {
+  const wanted = wantedBy(principal, body.project_id, "create");
+  const created = await tellingRefusal(deps.db, wanted, () => admit(deps, principal, body, idempotencyKey));
+  crashPoint("create.commit");
+  if (!created.isReplay) deps.provisioner.start(created.session);
+  return created;
+}
+
+async function admit(
+  deps: CreateDeps,
+  principal: Principal,
+  body: ParsedSessionCreate,
+  idempotencyKey: string | undefined,
+): Promise<{ session: SessionRow; isReplay: boolean }> {
+  return await deps.db.transaction().execute(async (tx) => {
     const idempotent = idempotencyKey && {
       orgId: principal.orgId,
       key: idempotencyKey,
@@ -52,9 +66,6 @@ export async function createSession(
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };
   });
-  crashPoint("create.commit");
-  if (!created.isReplay) deps.provisioner.start(created.session);
-  return created;
 }
 
 export function settingsOf(

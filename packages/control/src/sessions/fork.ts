@@ -10,6 +10,7 @@ import { forgetState, NotOurs, type SaveStateDeps, saveState } from "../checkpoi
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { takeSlots } from "./admit.ts";
@@ -42,11 +43,21 @@ export async function forkSession(
   return await whenFree(deps, sessionId, async () => {
     const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
-    const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
-    if (!begun) return BUSY;
-    crashPoint("fork.intent");
-    return await deps.operations.run(begun.parent, (op) => makeChildren(deps, op, begun.children));
+    const wanted = wantedBy(principal, session.project_id, "fork");
+    return await tellingRefusal(deps.db, wanted, () => tryFork(deps, principal, session, count));
   });
+}
+
+async function tryFork(
+  deps: ForkDeps,
+  principal: Principal,
+  session: SessionRow,
+  count: number,
+): Promise<Forked | typeof BUSY> {
+  const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
+  if (!begun) return BUSY;
+  crashPoint("fork.intent");
+  return await deps.operations.run(begun.parent, (op) => makeChildren(deps, op, begun.children));
 }
 
 /** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */

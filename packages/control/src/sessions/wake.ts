@@ -7,6 +7,7 @@ import { keyCeiling } from "../access/orgs.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
+import { tellingRefusal } from "../events/refusals.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -39,11 +40,21 @@ export async function wakeSession(
 ): Promise<SessionRow | typeof BUSY> {
   return await deps.operations.share(`wake ${session.id}`, async () => {
     if (await expireIfOver(deps, session)) return BUSY;
-    const claimed = await claimWake(deps, session, event);
-    if (!claimed) return BUSY;
-    crashPoint("wake.intent");
-    return await deps.operations.run(claimed, (op) => wakeMachine(deps, op));
+    const { id: sessionId, org_id: orgId, project_id: projectId } = session;
+    const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
+    return await tellingRefusal(deps.db, wanted, () => tryWake(deps, session, event));
   });
+}
+
+async function tryWake(
+  deps: WakeDeps,
+  session: SessionRow,
+  event: WakeEvent,
+): Promise<SessionRow | typeof BUSY> {
+  const claimed = await claimWake(deps, session, event);
+  if (!claimed) return BUSY;
+  crashPoint("wake.intent");
+  return await deps.operations.run(claimed, (op) => wakeMachine(deps, op));
 }
 
 /** A wake takes a slot under the ceilings like a create. */
