@@ -6,6 +6,7 @@ import type {
   RunResult,
 } from "@vivarium/contract/api";
 import { Checkpoints } from "./checkpoints.ts";
+import { Events } from "./events.ts";
 import { batchExec } from "./exec.ts";
 import { Org } from "./org.ts";
 import { runCode } from "./runs.ts";
@@ -50,6 +51,8 @@ export class Client {
   readonly templates: Templates;
   /** What holds for all sessions of the organisation. */
   readonly org: Org;
+  /** What happens to the organisation's sessions. */
+  readonly events: Events;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -63,6 +66,7 @@ export class Client {
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
     this.templates = new Templates(this.#transport);
+    this.events = new Events(this.#transport);
     this.org = new Org(this.#transport);
   }
 

@@ -8,6 +8,7 @@ export type {
   EgressCap,
   EgressLogEntry,
   EgressPolicy,
+  Event,
   ExecExit,
   ExecRequest,
   ExecResult,
@@ -44,6 +45,7 @@ export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";
 export type { CodeError, CodeExecution, CodeResult } from "./code/code-result.ts";
 export { type ClientErrorCode, VivariumError } from "./errors.ts";
+export type { EventFilter, Events } from "./events.ts";
 export type { ExecEvent } from "./exec.ts";
 export type { Files, FileToWrite, FindOptions, GrepOptions } from "./files/files.ts";
 export type { UploadSource } from "./files/upload-source.ts";
