@@ -9,6 +9,7 @@ import { doctorCommand } from "./commands/doctor.ts";
 import { downCommand } from "./commands/down.ts";
 import { editCommand } from "./commands/edit.ts";
 import { egressCommand } from "./commands/egress/egress.ts";
+import { eventsCommand } from "./commands/events.ts";
 import { execCommand } from "./commands/exec.ts";
 import { exposeCommand } from "./commands/expose.ts";
 import { findCommand } from "./commands/find.ts";
@@ -45,7 +46,16 @@ import { Interrupted } from "./service/interrupt.ts";
 
 const VERBS = {
   Service: [upCommand, downCommand, doctorCommand],
-  Sessions: [runCommand, createCommand, lsCommand, getCommand, rmCommand, treeCommand, watchCommand],
+  Sessions: [
+    runCommand,
+    createCommand,
+    lsCommand,
+    getCommand,
+    rmCommand,
+    treeCommand,
+    watchCommand,
+    eventsCommand,
+  ],
   "Inside a session": [execCommand, shellCommand, sshCommand, sshConfigCommand],
   Processes: [startCommand, psCommand, logsCommand, killCommand],
   "Files of a session": [
