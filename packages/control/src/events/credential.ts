@@ -1,19 +1,16 @@
 /** A stream lasts longer than the look at its key: it ends when the key does. */
-import type { FastifyRequest } from "fastify";
-import type { Authenticator } from "../access/authenticate.ts";
 import { ApiError } from "../http/api-error.ts";
-import { authenticate } from "../http/authenticate.ts";
 
 /** Together with what the authenticator remembers, within the five seconds in which a revoked key stops working. */
 const LOOK_MS = 2_000;
 
-export function untilCredentialEnds(
-  deps: { authenticator: Authenticator },
-  request: FastifyRequest,
-): { signal: AbortSignal; stop: () => void } {
+export function untilCredentialEnds(authenticate: () => Promise<unknown>): {
+  signal: AbortSignal;
+  stop: () => void;
+} {
   const ended = new AbortController();
   const look = () =>
-    authenticate(deps, request).catch((error: unknown) => {
+    authenticate().catch((error: unknown) => {
       // Whether the key is good is unknown while the store is away.
       if (error instanceof ApiError && error.code === "unauthenticated") ended.abort();
     });

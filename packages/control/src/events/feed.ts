@@ -41,9 +41,14 @@ export class EventFeed {
     return this.#closing.signal;
   }
 
-  /** Looks whenever something in this process moved, until the returned function is called. */
+  /**
+   * Looks whenever something in this process moved, until the returned function is called. Where nobody reads, what
+   * moves is left to the periodic look, which publishes many at once.
+   */
   followMoves(onFailure: (error: unknown) => void): () => void {
-    return this.#deps.signals.onAnyMove(() => void this.look().catch(onFailure));
+    return this.#deps.signals.onAnyMove(() => {
+      if (this.#news.eventNames().length > 0) void this.look().catch(onFailure);
+    });
   }
 
   /** Resolves once everything that was committed before this call has its place. */

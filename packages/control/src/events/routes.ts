@@ -2,7 +2,7 @@ import { EventList } from "@vivarium/contract/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Authenticator } from "../access/authenticate.ts";
 import { scopeOf } from "../access/principal.ts";
-import { principalOf } from "../http/authenticate.ts";
+import { authenticate, principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
@@ -52,7 +52,7 @@ async function stream(
   // A client that reconnects by itself repeats its URL: the header is the later one.
   const lastId = [request.headers["last-event-id"]].flat()[0] || request.query.after;
   const start = lastId === undefined ? await startNow(deps, filter) : await startAfter(deps, filter, lastId);
-  const credential = untilCredentialEnds(deps, request);
+  const credential = untilCredentialEnds(() => authenticate(deps, request));
   const over = AbortSignal.any([clientGone(reply), credential.signal, deps.eventFeed.closing]);
   // Nothing else is ever asked on a connection that ends with its stream.
   reply.header("connection", "close");

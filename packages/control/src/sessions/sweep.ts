@@ -4,7 +4,7 @@ import type { ApplyDeps } from "../egress/apply.ts";
 import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
-import { deleteOldEvents } from "../events/store.ts";
+import { forgetOldEvents } from "../events/forget-old.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
@@ -65,7 +65,7 @@ export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = 
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
   "forget old egress lines": forgetOldLines,
-  "forget old events": (deps) => deleteOldEvents(deps.db),
+  "forget old events": forgetOldEvents,
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
