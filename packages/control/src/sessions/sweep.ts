@@ -4,7 +4,7 @@ import type { ApplyDeps } from "../egress/apply.ts";
 import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
-import { forgetOldEvents } from "../events/forget-old.ts";
+import { forgetOldEvents } from "../events/forget.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
