@@ -12,6 +12,7 @@ import { checkpointSnapshots } from "./checkpoints/kept-snapshots.ts";
 import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
+import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { untilStored } from "./db/retry.ts";
 import type { OwnHosts } from "./egress/entry.ts";
 import type { EgressCaps } from "./egress/org-cap.ts";
@@ -116,7 +117,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     mintedKey,
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
-      stopLooking = parts.eventFeed.followMoves((err) => log.debug({ err }, "events are looked at again"));
+      stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
       // Each part keeps its own time: one that waits for the node holds up no other.
       sweeping = Promise.all([
         ...Object.entries(TICK_PARTS).map(([name, part]) =>
@@ -129,9 +130,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
         answerWakes(parts, stopping.signal),
-        repeat(FLUSH_MS, stopping.signal, () =>
-          runPart(parts, "publish events", () => parts.eventFeed.look()),
-        ),
+        repeat(FLUSH_MS, stopping.signal, () => parts.eventFeed.look().catch(lookedInVain(log))),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
         repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
       ]);
@@ -243,6 +242,14 @@ async function prepareStore(db: Database, controlDir: string, log: Log) {
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
   return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
+}
+
+/** A database that is away is told of by the sweeps, which ask less often. */
+function lookedInVain(log: Log): (err: unknown) => void {
+  return (err) => {
+    if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
+    else log.warn({ err }, "events could not be published; it is tried again");
+  };
 }
 
 async function repeat(ms: number, until: AbortSignal, work: () => Promise<void>): Promise<void> {

@@ -10,7 +10,7 @@ import { publishEvents } from "./publish.ts";
 import { listOrgsAfter, readHead } from "./store.ts";
 
 /** A reader looks for itself after this long, should nothing have told it to. */
-const PATIENCE_MS = 5_000;
+const PATIENCE_MS = 30_000;
 
 export interface News {
   /** Resolves when events have come since the last call, after a while, or when the signal aborts. */
