@@ -1,13 +1,13 @@
 /** What the node tells of its machines' traffic, written down: bytes per day, log lines, previews that were used. */
 import type { NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
-import type { Database, Queries } from "../db/pool.ts";
+import type { Database } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { Activity } from "../sessions/activity.ts";
 import { addDenials } from "./denials-store.ts";
 import { insertLines, moveCursor, readCursor } from "./log-store.ts";
-import { type Capped, markCapped, saveCounters, takeNewlyCapped } from "./usage-store.ts";
+import { listNewlyCapped, markCapped, saveCounters } from "./usage-store.ts";
 
 interface ReportDeps {
   db: Database;
@@ -78,27 +78,21 @@ async function write(
   await tellCapped(deps, report);
 }
 
-async function tellCapped(deps: ReportDeps, { counters }: NetworkReport): Promise<void> {
+/** Once a day and session: with the mark that says so. */
+async function tellCapped({ db, log }: ReportDeps, { counters }: NetworkReport): Promise<void> {
   const cut = counters
     .filter(({ is_capped }) => is_capped)
     .map(({ machine_id: id }) => id.split("-", 1)[0] ?? "");
-  await tellTaken(deps, takeNewlyCapped);
-  await tellTaken(deps, (tx) => markCapped(tx, cut));
-}
-
-/** Once a day and session: with the mark that says so. */
-async function tellTaken(
-  { db, log }: ReportDeps,
-  take: (tx: Queries) => Promise<readonly Capped[]>,
-): Promise<void> {
+  const ids = await listNewlyCapped(db, cut);
+  if (ids.length === 0) return;
   const capped = await db.transaction().execute(async (tx) => {
-    const taken = await take(tx);
-    const events = taken.map((session) => {
+    const marked = await markCapped(tx, ids);
+    const events = marked.map((session) => {
       const { cap_bytes, today_bytes } = session;
       return eventOf(session, "egress.session_capped", { cap_bytes, today_bytes });
     });
     await appendEvents(tx, events);
-    return taken;
+    return marked;
   });
   for (const { id, org_id } of capped)
     log.info({ event: "egress.session_capped", session_id: id, org_id }, "a session reached its egress cap");

@@ -57,36 +57,36 @@ export async function dayUsageOf(db: Queries, sessionId: string, machineId: stri
 }
 
 /** A session that reached its cap on this day, for the first time. */
-export interface Capped extends EventOwner {
+interface Capped extends EventOwner {
   cap_bytes: number;
   today_bytes: number;
 }
 
-/** Sessions that sent as much as they may today, each told once a day. */
-export async function takeNewlyCapped(db: Queries): Promise<Capped[]> {
-  const found = await sql<Capped>`
-    update sessions set egress_capped_on = ${TODAY}
-    from (
-      select session_id, sum(egress_last - egress_start)::bigint as bytes
+/**
+ * Sessions that sent as much as they may today, by the sum or because their kernel says so before it does, and that
+ * were not told of on this day.
+ */
+export async function listNewlyCapped(db: Queries, cut: readonly string[]): Promise<string[]> {
+  const found = await sql<{ id: string }>`
+    select id from sessions left join (
+      select session_id, sum(egress_last - egress_start) as bytes
       from egress_usage where day = ${TODAY} group by session_id
-    ) as used
-    where used.session_id = sessions.id and sessions.state <> 'destroyed'
-      and used.bytes >= sessions.egress_cap_bytes and egress_capped_on is distinct from ${TODAY}
-    returning sessions.id, sessions.org_id, sessions.project_id, sessions.egress_cap_bytes as cap_bytes,
-      used.bytes as today_bytes`.execute(db);
-  return found.rows;
+    ) as used on used.session_id = sessions.id
+    where state <> 'destroyed' and egress_cap_bytes is not null
+      and egress_capped_on is distinct from ${TODAY}
+      and (used.bytes >= egress_cap_bytes or id = any(${[...cut]}::text[]))`.execute(db);
+  return found.rows.map(({ id }) => id);
 }
 
-/** Also those whose kernel says so before the sum does. */
-export async function markCapped(db: Queries, ids: readonly string[]): Promise<Capped[]> {
-  if (ids.length === 0) return [];
-  const found = await sql<Capped>`
+/** Those that nobody else marked meanwhile. */
+export async function markCapped(tx: Queries, ids: readonly string[]): Promise<Capped[]> {
+  const marked = await sql<Capped>`
     update sessions set egress_capped_on = ${TODAY}
-    where id = any(${[...ids]}) and state <> 'destroyed' and egress_cap_bytes is not null
+    where id = any(${[...ids]}::text[]) and state <> 'destroyed' and egress_cap_bytes is not null
       and egress_capped_on is distinct from ${TODAY}
     returning id, org_id, project_id, egress_cap_bytes as cap_bytes, (
       select coalesce(sum(egress_last - egress_start), 0)::bigint from egress_usage
       where session_id = sessions.id and day = ${TODAY}
-    ) as today_bytes`.execute(db);
-  return found.rows;
+    ) as today_bytes`.execute(tx);
+  return marked.rows;
 }
