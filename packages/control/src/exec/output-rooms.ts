@@ -2,7 +2,7 @@
  * What buffered outputs take of this process's memory, by organisation. A short output is free. A longer one takes room
  * for the longest first; while there is none its frames are not read on, which holds its command back.
  */
-import type { FastifyReply } from "fastify";
+import type { ServerResponse } from "node:http";
 
 /** Of all buffered answers of one organisation together: two batches, or sixteen single commands. */
 const ORG_BYTES = 128 * 1024 * 1024;
@@ -85,13 +85,13 @@ function admit(org: Org): void {
 }
 
 /** The room is given back once the answer is out, or its client gone, or nobody reads it. */
-export function leaveOnceAnswered(room: OutputRoom, reply: FastifyReply): void {
-  if (reply.raw.closed || reply.raw.destroyed) {
+export function leaveOnceAnswered(room: OutputRoom, response: ServerResponse): void {
+  if (response.closed || response.destroyed) {
     room.leave();
     return;
   }
   const late = setTimeout(() => room.leave(), UNREAD_MS).unref();
-  reply.raw.once("close", () => {
+  response.once("close", () => {
     clearTimeout(late);
     room.leave();
   });

@@ -53,7 +53,7 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
       }
       const room = deps.outputRooms.room(scope.orgId, 2 * LIMITS.execOutputBytes);
       const { session, result } = await execBuffered(deps, scope, { ...call, room }).finally(() =>
-        leaveOnceAnswered(room, reply),
+        leaveOnceAnswered(room, reply.raw),
       );
       destroyOnceAnswered(deps, [session], reply);
       const wasWoken = result.restore_ms !== undefined;
@@ -82,7 +82,7 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
         input,
         by: callerOf(principal, request),
         room,
-      }).finally(() => leaveOnceAnswered(room, reply));
+      }).finally(() => leaveOnceAnswered(room, reply.raw));
       destroyOnceAnswered(deps, sessions, reply);
       return result;
     },

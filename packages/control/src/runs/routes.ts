@@ -41,7 +41,7 @@ export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: Outp
           request.log.info("the client left before its run ended");
           throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
         })
-        .finally(() => leaveOnceAnswered(room, reply));
+        .finally(() => leaveOnceAnswered(room, reply.raw));
     },
   );
 }
