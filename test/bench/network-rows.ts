@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { FRAME } from "@vivarium/contract/guest";
+import { FRAME, FrameDecoder } from "@vivarium/contract/guest";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { Client } from "@vivarium/sdk";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
@@ -114,10 +114,13 @@ async function bareMachine(
   await machine.go();
   await resumeAs(machine.agent, { hostname: "bench", no_sudo: false });
   const run = async (argv: string[]) => {
-    const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: EXEC_LIMIT_MS });
-    const chunks: Buffer[] = [];
-    for await (const { type, payload } of frames) if (type === FRAME.stdout) chunks.push(payload);
-    return Buffer.concat(chunks).toString();
+    const decoder = new FrameDecoder();
+    const output = { [FRAME.stdout]: "", [FRAME.stderr]: "" };
+    for await (const bytes of await execInGuest(machine.agent, { argv, env: {}, timeout_ms: EXEC_LIMIT_MS }))
+      for (const { type, payload } of decoder.push(bytes))
+        if (type === FRAME.stdout || type === FRAME.stderr) output[type] += payload;
+    if (output[FRAME.stdout] === "") throw new Error(`the client program failed: ${output[FRAME.stderr]}`);
+    return output[FRAME.stdout];
   };
   return { name: "bare tap + bridge", run };
 }
