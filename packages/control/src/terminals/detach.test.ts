@@ -176,12 +176,14 @@ test("it applies once: a session that is woken afterwards stays awake", async ()
 
 test("a pause that the disk refuses is tried again", async () => {
   const id = await control.createLive();
+  let refused = 0;
   control.node.onSnapshot = () => {
+    refused++;
     throw new Refusal("disk_pressure");
   };
   await leave(await openPty(control, id));
-  await graceAndMore();
-  expect((await read(id)).state).toBe("live");
+  await eventually(() => expect(refused).toBe(1));
+  await control.until(id, "live");
   countPauses();
   await clock.advance(15_000);
   await control.until(id, "paused");
