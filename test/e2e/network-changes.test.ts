@@ -295,7 +295,7 @@ time.sleep(20)`;
       expect((await neighbour.one(page(KEPT))).got).toContain(`hello from ${KEPT}`);
       expect(hostFlows()).toBeLessThan(hostRoom() / 2);
     }
-    expect((await network.world.open()).length).toBeLessThanOrEqual(2_048);
+    expect((await openAt(PUBLIC.bulk)).length).toBeLessThanOrEqual(2_048);
     await flooding;
     const ports = network.world.namespace.countedPorts().filter(({ protocol }) => protocol === "udp");
     expect(ports.length).toBeLessThan(2_048);

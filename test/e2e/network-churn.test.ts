@@ -23,13 +23,13 @@ afterAll(() => network?.close());
 /** What belongs to this service alone: others may run on this host. */
 function traces() {
   const slots = slotNumbers(network.facts.dataDir);
-  const links = readdirSync("/sys/class/net");
+  const links = execFileSync("ip", ["-o", "link"], { encoding: "utf8" });
   const namespaces = readdirSync("/run/netns");
   const flows = slots.map((slot) => connectionsOf(slot));
   return {
     slots: slots.length,
     namespaces: slots.filter((slot) => namespaces.includes(`viv-${slot}`)).length,
-    links: slots.filter((slot) => links.includes(`viv${slot}`)).length,
+    links: slots.filter((slot) => links.includes(` viv${slot}@`)).length,
     flows: flows.reduce((sum, some) => sum + some, 0),
     rules: execFileSync("nft", ["list", "table", "inet", "vivarium"], { encoding: "utf8" }).split("\n")
       .length,

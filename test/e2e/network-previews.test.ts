@@ -1,6 +1,6 @@
 /** Previews of real machines through the real path: security.md P-01 to P-10 and wire.md part 2, 4. */
 import { readdirSync } from "node:fs";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -399,14 +399,13 @@ describe("a paused session", () => {
   test("is not woken by who has no token, and answers as if it were not there", async () => {
     const live = await visit(at(preview));
     await network.client.sessions.pause(other.id);
-    const machine = machineNumber(other);
+    const { resumed_at } = await network.client.sessions.get(other.id);
     const wrong = await visit(withToken({ ...preview, ingress_token: "w".repeat(43) }, "/"));
     for (const page of [await visit(at(preview)), wrong]) {
       expect([page.status, page.body]).toEqual([live.status, live.body]);
     }
     await sleep(3_000);
-    expect(await stateOf(other)).toBe("paused");
-    expect(machineNumber(other)).toEqual(machine);
+    expect(await network.client.sessions.get(other.id)).toMatchObject({ state: "paused", resumed_at });
   });
 
   test("is woken once by a hundred visitors, who are all answered", async () => {
@@ -446,15 +445,21 @@ describe("a hostile guest", () => {
   test.each(["/endless", "/chunks"])("%s goes no faster than it is read, and is not kept", async (path) => {
     const preview = await expose(guest, HOSTILE_PORT, { visibility: "public" });
     const gateway = servicePid(network.facts, "gateway");
+    const readers: Socket[] = [];
+    /** Until nothing moves any more: all that is between guest and reader is full. */
+    const addReaders = async (count: number) => {
+      for (let n = 0; n < count; n++) {
+        const socket = connect(portOf(preview), "127.0.0.1");
+        socket.write(`GET ${path} HTTP/1.1\r\nHost: ${hostOf(preview)}\r\n\r\n`);
+        readers.push(socket.on("error", () => {}).pause());
+      }
+      await sleep(10_000);
+    };
+    // What the process takes in order to work at all stays with it.
+    await addReaders(20);
     const before = residentBytes(gateway);
-    const readers = Array.from({ length: 20 }, () => {
-      const socket = connect(portOf(preview), "127.0.0.1");
-      socket.write(`GET ${path} HTTP/1.1\r\nHost: ${hostOf(preview)}\r\n\r\n`);
-      return socket.on("error", () => {}).pause();
-    });
-    await eventually(() => expect(readers.every(({ bytesWritten }) => bytesWritten > 0)).toBe(true));
-    await sleep(10_000);
-    expect(residentBytes(gateway) - before).toBeLessThan(100 * MIB);
+    await addReaders(60);
+    expect(residentBytes(gateway) - before).toBeLessThan(60 * MIB);
     for (const socket of readers) socket.destroy();
   });
 });

@@ -5,7 +5,7 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { getSession } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/routes.ts";
-import { getCap, setCap } from "./cap.ts";
+import { type CapDeps, getCap, setCap } from "./cap.ts";
 import { EgressLogQuery, readLog } from "./read-log.ts";
 import { type SetPolicyDeps, setPolicy } from "./set-policy.ts";
 
@@ -13,7 +13,7 @@ const tags = ["Egress"];
 const params = SessionParams;
 const OF_CHANGES = ["not_found", "conflict", "session_not_live", "session_ended"] as const;
 
-export function addEgressRoutes(server: Server, deps: SetPolicyDeps): void {
+export function addEgressRoutes(server: Server, deps: SetPolicyDeps & CapDeps): void {
   addPolicyRoutes(server, deps);
   addCapRoutes(server, deps);
   server.get(
@@ -73,7 +73,7 @@ function addPolicyRoutes(server: Server, deps: SetPolicyDeps): void {
   );
 }
 
-function addCapRoutes(server: Server, deps: SetPolicyDeps): void {
+function addCapRoutes(server: Server, deps: CapDeps): void {
   server.patch(
     "/v1/sessions/:id",
     {

@@ -5,7 +5,7 @@ import { judge, type Verdict } from "./gate.ts";
 import type { Site } from "./host.ts";
 import { isMalformed } from "./hygiene.ts";
 import { routeKey } from "./lookup.ts";
-import { BUSY, FOREIGN_ORIGIN, NOT_FOUND, type Page, sendPage, UNAUTHORIZED } from "./pages.ts";
+import { BUSY, FOREIGN_ORIGIN, NOT_FOUND, type Page, sendPage, UNAUTHORIZED, UNAVAILABLE } from "./pages.ts";
 import { pass } from "./pass.ts";
 import type { Places } from "./places.ts";
 import { reachMachine } from "./reach-machine.ts";
@@ -24,6 +24,9 @@ export interface Ingress {
   isTrustedProxy: IsTrustedProxy;
   onActive: (sessionId: string) => void;
 }
+
+/** A session that is paused again and again under its visitors is not followed for ever. */
+const MAX_MACHINES = 3;
 
 type Admitted = Extract<Verdict, { is: "admitted" }>;
 
@@ -77,35 +80,29 @@ async function serve(
   const { route } = verdict;
   const flow = ingress.flows.open(route, request.socket, () => !visit.isUpgrade && !request.complete);
   if (flow === undefined) return sendPage(response, visit, BUSY);
+  const { isTrustedProxy } = ingress;
+  const { secure } = ingress.site;
+  const { setCookie } = verdict;
   try {
-    const machine = await reachMachine(ingress, route, flow);
-    if ("status" in machine) return sendUnlessGone(response, visit, flow, machine);
-    flow.machineId = machine.machineId;
-    await withPlace(ingress.places, routeKey(route.session_id, route.port), async (hasPlace) => {
-      if (!hasPlace) return sendUnlessGone(response, visit, flow, BUSY);
-      if (flow.visitor.destroyed) return;
-      ingress.onActive(route.session_id);
-      const { address } = machine;
-      const { setCookie } = verdict;
-      const { isTrustedProxy } = ingress;
-      const { secure } = ingress.site;
-      await pass({ visit, route, request, response, flow, address, secure, isTrustedProxy, setCookie });
-    });
+    for (let machines = 0; machines < MAX_MACHINES; machines++) {
+      const machine = await reachMachine(ingress, route, flow);
+      if ("status" in machine) return sendUnlessGone(response, visit, flow, machine);
+      const place = await ingress.places.take(routeKey(route.session_id, route.port));
+      if (!place) return sendUnlessGone(response, visit, flow, BUSY);
+      try {
+        if (flow.visitor.destroyed) return;
+        ingress.onActive(route.session_id);
+        const { address, machineId } = machine;
+        flow.machineId = machineId;
+        const passage = { visit, route, request, response, flow, address, secure, isTrustedProxy, setCookie };
+        if ((await pass(passage)) === "over") return;
+      } finally {
+        place();
+      }
+    }
+    sendUnlessGone(response, visit, flow, UNAVAILABLE);
   } finally {
     ingress.flows.done(flow);
-  }
-}
-
-async function withPlace(
-  places: Places,
-  key: string,
-  use: (hasPlace: boolean) => Promise<void> | void,
-): Promise<void> {
-  const giveBack = await places.take(key);
-  try {
-    await use(giveBack !== undefined);
-  } finally {
-    giveBack?.();
   }
 }
 

@@ -33,6 +33,8 @@ export class Flow {
   guestSocket?: Socket;
   /** Called instead of cutting off when the guest was too slow to begin an answer. */
   onSlowGuest: () => void = () => undefined;
+  /** Called instead of cutting off when the machine went before it began to answer. */
+  onMachineGone: () => void = () => undefined;
   isCut = false;
   #progress = -1;
   #since = Date.now();
@@ -55,6 +57,19 @@ export class Flow {
     this.visitor.destroy();
     this.guest?.destroy();
     this.guestSocket?.destroy();
+  }
+
+  /** Its session was paused, or has another machine by now. What was answered already cannot be gone on with. */
+  leaveMachine(): boolean {
+    if (this.phase === "passing") return false;
+    this.enter("waiting");
+    this.machineId = undefined;
+    this.guest?.destroy();
+    this.guestSocket?.destroy();
+    this.guest = undefined;
+    this.guestSocket = undefined;
+    this.onMachineGone();
+    return true;
   }
 
   /** Whether bytes moved since it was asked last. */
@@ -114,7 +129,10 @@ export class Flows {
 
   /** Cuts off whatever these tables would not let in as it is. */
   enforce(tables: GatewayTables): void {
-    for (const flow of this.#flows) if (!isAllowed(tables, flow)) this.#cut(flow);
+    for (const flow of this.#flows) {
+      const standing = standingOf(tables, flow);
+      if (standing === "over" || (standing === "moved" && !flow.leaveMachine())) this.#cut(flow);
+    }
   }
 
   cutAll(): void {
@@ -136,11 +154,13 @@ export class Flows {
   }
 }
 
-function isAllowed(tables: GatewayTables, flow: Flow): boolean {
+/** `moved`: the visitor is let in as before, but what answers is gone or another. */
+function standingOf(tables: GatewayTables, flow: Flow): "good" | "moved" | "over" {
   const route = routeOf(tables, flow);
-  if (route?.version !== flow.version) return false;
-  if (flow.machineId === undefined) return true;
-  return route.state === "live" && backendOf(tables, flow.sessionId)?.machineId === flow.machineId;
+  if (route?.version !== flow.version) return "over";
+  if (flow.machineId === undefined) return "good";
+  const isThere = route.state === "live" && backendOf(tables, flow.sessionId)?.machineId === flow.machineId;
+  return isThere ? "good" : "moved";
 }
 
 /** Bytes that came in and that really left: what only lies in a buffer is no progress. */

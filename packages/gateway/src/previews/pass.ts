@@ -15,7 +15,7 @@ import {
 import { connect, type Socket } from "node:net";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import type { Flow } from "./flows.ts";
-import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage } from "./pages.ts";
+import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage, UNAVAILABLE } from "./pages.ts";
 import { headersForGuest, headersForVisitor, pathForGuest } from "./pass-headers.ts";
 import { passUpgrade } from "./pass-upgrade.ts";
 import { pour } from "./pour.ts";
@@ -45,8 +45,11 @@ export interface Passage {
   setCookie?: string;
 }
 
-/** Resolves when neither side has anything more to do with it. */
-export async function pass(passage: Passage): Promise<void> {
+/**
+ * Resolves when neither side has anything more to do with it; to `machine_gone` when the guest's machine went before it
+ * answered, and the request may be asked again.
+ */
+export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   const { flow, request, response } = passage;
   flow.enter("connecting");
   const guest = ask(passage);
@@ -56,12 +59,19 @@ export async function pass(passage: Passage): Promise<void> {
     else sendPage(response, passage.visit, page);
     guest.destroy();
   };
+  const gone = Promise.withResolvers<"machine_gone">();
+  flow.onMachineGone = () => {
+    if (isRepeatable(passage)) gone.resolve("machine_gone");
+    else fail(UNAVAILABLE);
+  };
   flow.onSlowGuest = () => fail(flow.phase === "connecting" ? nothingListens(passage.route.port) : NO_ANSWER);
   guest.once("socket", (socket) => {
     flow.guestSocket = socket;
     socket.once("connect", () => flow.enter("asking"));
   });
   guest.on("error", () => {
+    // The end of what a machine that is gone was asked.
+    if (flow.guest !== guest) return;
     if (flow.phase === "connecting") fail(nothingListens(passage.route.port));
     else if (flow.phase === "asking") fail(badAnswer(passage.route.port));
   });
@@ -83,10 +93,20 @@ export async function pass(passage: Passage): Promise<void> {
   });
   if (passage.visit.isUpgrade) guest.end();
   else passBody(request, response, guest);
-  await over(passage);
-  if (passage.visit.isUpgrade && flow.phase === "passing") return await closed(flow.guestSocket);
+  if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
+  if (passage.visit.isUpgrade && flow.phase === "passing") {
+    await closed(flow.guestSocket);
+    return "over";
+  }
   guest.destroy();
   if (flow.owesBody()) leaveUnread(request, flow.visitor);
+  return "over";
+}
+
+/** Asked twice it is the same as once (RFC 9110 9.2.2), and all of it is still here. */
+function isRepeatable({ request }: Passage): boolean {
+  const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
+  return ["GET", "HEAD"].includes(request.method ?? "") && length === "0" && coding === undefined;
 }
 
 function ask({ visit, route, request, address, secure, isTrustedProxy, flow }: Passage): ClientRequest {
@@ -107,7 +127,9 @@ function ask({ visit, route, request, address, secure, isTrustedProxy, flow }: P
 function passBody(request: IncomingMessage, response: ServerResponse, guest: ClientRequest): void {
   if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
   request.once("error", () => guest.destroy());
-  pour(request, guest);
+  // Asked a second time.
+  if (request.readableEnded) guest.end();
+  else pour(request, guest);
 }
 
 function passAnswer(
@@ -143,13 +165,14 @@ function countInterim(guest: ClientRequest, onTooMany: () => void): void {
 }
 
 /** The answer was sent or the visitor left. */
-function over({ flow, response, visit }: Passage): Promise<void> {
+function over({ flow, response, visit }: Passage): Promise<"over"> {
   return new Promise((resolve) => {
-    response.once("finish", resolve);
-    response.once("close", resolve);
+    const isOver = () => resolve("over");
+    response.once("finish", isOver);
+    response.once("close", isOver);
     // A granted upgrade has no answer any more; other connections go on to their next request.
-    if (visit.isUpgrade) flow.visitor.once("close", () => resolve());
-    if (response.writableFinished || flow.visitor.closed) resolve();
+    if (visit.isUpgrade) flow.visitor.once("close", isOver);
+    if (response.writableFinished || flow.visitor.closed) isOver();
   });
 }
 
@@ -160,7 +183,8 @@ async function closed(socket: Socket | undefined): Promise<void> {
 
 /** Whoever still sends a body after the answer gets a moment to read that answer. */
 function leaveUnread(request: IncomingMessage, visitor: Socket): void {
-  request.removeAllListeners("readable").resume();
+  request.removeAllListeners("data").resume();
+  request.socket.resume();
   visitor.end();
   setTimeout(() => visitor.destroy(), LINGER_MS).unref();
 }

@@ -1,7 +1,9 @@
-/** One wake per session however many visitors wait, and a pause between two, so that refusals cause no storm. */
+/** One wake per session however many visitors wait, and a rest after a refusal, so that refusals cause no storm. */
 import type { WakeOutcome } from "@vivarium/contract/gateway";
 
 const REST_MS = 2_000;
+/** The tables that show a machine come about with the news of its wake. */
+const LIVE_REST_MS = 200;
 const NOT_REACHED: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
 
 export class Wakes {
@@ -12,13 +14,15 @@ export class Wakes {
     this.#wake = wake;
   }
 
-  /** Never rejects. An outcome is everybody's who asks until two seconds after it came. */
+  /** Never rejects. A refusal is everybody's who asks until two seconds after it came. */
   request(sessionId: string): Promise<WakeOutcome> {
     const known = this.#known.get(sessionId);
     if (known) return known;
-    const outcome = this.#wake(sessionId)
-      .catch(() => NOT_REACHED)
-      .finally(() => setTimeout(() => this.#known.delete(sessionId), REST_MS).unref());
+    const outcome = this.#wake(sessionId).catch(() => NOT_REACHED);
+    void outcome.then(({ result }) => {
+      const restMs = result === "refused" ? REST_MS : LIVE_REST_MS;
+      setTimeout(() => this.#known.delete(sessionId), restMs).unref();
+    });
     this.#known.set(sessionId, outcome);
     return outcome;
   }

@@ -1,3 +1,5 @@
+import { connect, createServer } from "node:net";
+import { pipeline } from "node:stream";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import {
   type Exposed,
@@ -100,6 +102,36 @@ describe("a paused preview", () => {
     expect(replies[0]?.body).toContain('http-equiv="refresh" content="2"');
     expect(replies[1]?.headers["retry-after"]).toBe("2");
     expect(gateway.wakes).toHaveLength(1);
+  });
+
+  test("that was paused a moment ago, under its visitors, is woken for them", async () => {
+    const preview = expose(gateway, guest, { visibility: "public" });
+    // What runs there does not answer any more, as a machine that was stopped does not.
+    const stopped = await startGuest(() => undefined);
+    gateway.tables.addMachine(preview.route.session_id, stopped.address);
+    const at = { ...preview.route, port: stopped.port };
+    gateway.tables.putRoute(at);
+    const host = `${stopped.port}-${preview.route.session_id}.localhost:${gateway.port}`;
+    gateway.onWake = async (sessionId) => {
+      // The machine that was woken listens on the same port.
+      const woken = await startGuest((request, response) => response.end(`again ${request.url}`));
+      const forward = createServer((from) =>
+        pipeline(from, connect(woken.port, woken.address), from, () => {}),
+      );
+      await new Promise<void>((resolve) => forward.listen(stopped.port, woken.address, resolve));
+      gateway.tables.addMachine(sessionId, woken.address, `${sessionId}-2`);
+      gateway.tables.putRoute({ ...at, state: "live" });
+      return { result: "live" };
+    };
+    const asked = get(gateway, host, "/asked");
+    const posted = get(gateway, host, "/posted", { method: "POST", body: "once" });
+    while (stopped.heads.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    gateway.tables.putRoute({ ...at, state: "paused" });
+    expect(await asked).toMatchObject({ status: 200, body: "again /asked" });
+    // It may have been heard already: whoever sent it decides.
+    expect(await posted).toMatchObject({ status: 503, headers: { "retry-after": "5" } });
+    expect(gateway.wakes).toHaveLength(1);
+    await stopGuest(stopped);
   });
 
   test("wakes for nobody whom the gate would not let in, nor where requests may not wake it", async () => {
