@@ -102,9 +102,11 @@ while True: peer.sendall(b"x"); peer.recv(1); time.sleep(0.05)'`,
     );
     await eventually(() => expect(packetsAt(PUBLIC.bulk)).toBeGreaterThan(20), 60_000);
     await network.allow(guest, "deny", [KEPT]);
+    // What had left before the answer may still be on its way through this host.
+    await sleep(200);
     await network.world.forget();
     await sleep(2_000);
-    expect(packetsAt(PUBLIC.bulk)).toBe(0);
+    expect(network.world.namespace.counted()).toEqual([]);
     expect((await guest.one(tcp(PUBLIC.bulk))).error).toBe("ECONNREFUSED");
     await network.allow(guest, "allow");
     expect((await guest.one(tcp(PUBLIC.bulk))).got).toBe("hello");
@@ -295,7 +297,8 @@ time.sleep(20)`;
       expect((await neighbour.one(page(KEPT))).got).toContain(`hello from ${KEPT}`);
       expect(hostFlows()).toBeLessThan(hostRoom() / 2);
     }
-    expect((await openAt(PUBLIC.bulk)).length).toBeLessThanOrEqual(2_048);
+    const held = (await network.world.open()).filter(({ host }) => host === PUBLIC.bulk);
+    expect(held.length).toBeLessThanOrEqual(2_048);
     await flooding;
     const ports = network.world.namespace.countedPorts().filter(({ protocol }) => protocol === "udp");
     expect(ports.length).toBeLessThan(2_048);

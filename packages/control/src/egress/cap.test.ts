@@ -131,7 +131,7 @@ test("a cap below today's figure leaves nothing", async () => {
   count(id, 4 * MIB);
   await untilBytes(id, 4 * MIB);
   await patch(id, { egress_cap_bytes: MIB });
-  await eventually(() => expect(limitOf(id)).toBe(MIB));
+  await eventually(() => expect(limitOf(id)).toBe(0));
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await control.ask(`POST /v1/sessions/${id}/resume`);
   expect(control.node.machines.get(`${id}-2`)?.spec?.network?.egress_limit_bytes).toBe(0);
@@ -187,6 +187,22 @@ test("a session that sent its day's bytes stays live and is marked once a day; t
   count(id, 13 * MIB);
   await untilBytes(id, 3 * MIB);
   expect(limitOf(id)).toBe(20 * MIB);
+});
+
+test("a cap that was reached stays reached, also with bytes left; a higher one lifts it", async () => {
+  const id = await control.createLive({ egress_cap_bytes: 10 * MIB });
+  // The packet that would have passed it was larger than what was left.
+  count(id, 10 * MIB - 500, { isCapped: true });
+  await untilBytes(id, 10 * MIB - 500);
+  await eventually(() => expect(limitOf(id)).toBe(0));
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await control.ask(`POST /v1/sessions/${id}/resume`);
+  expect(limitOf(id, 2)).toBe(0);
+  await patch(id, { egress_cap_bytes: 10 * MIB });
+  await patch(id, { egress_cap_bytes: 20 * MIB });
+  await eventually(() => expect(limitOf(id, 2)).toBe(10 * MIB + 500));
+  count(id, 10 * MIB, { incarnation: 2, isCapped: true });
+  await eventually(() => expect(limitOf(id, 2)).toBe(0));
 });
 
 test("a wake on the same day never gives bytes back", async () => {

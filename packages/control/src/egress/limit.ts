@@ -6,9 +6,15 @@ export interface DayUsage {
   machineStart: number;
   /** What other machines of the session sent on this day. */
   others: number;
+  /** The cap was reached on this day. */
+  isReached: boolean;
 }
 
 /** The machine's `egress_limit_bytes`; null: no limit. */
-export function limitOf(capBytes: number | null, { machineStart, others }: DayUsage): number | null {
-  return capBytes === null ? null : machineStart + Math.max(0, capBytes - others);
+export function limitOf(
+  capBytes: number | null,
+  { machineStart, others, isReached }: DayUsage,
+): number | null {
+  if (capBytes === null) return null;
+  return machineStart + (isReached ? 0 : Math.max(0, capBytes - others));
 }

@@ -40,6 +40,12 @@ export async function todayUsage(db: Queries, sessionId: string): Promise<{ date
   return found.rows[0] ?? { date: "", bytes: 0 };
 }
 
+/**
+ * A kernel cuts when the next packet would pass the cap, and that may be a bundle of 64 KiB. What it says counts only
+ * when so much was sent: right after midnight, or after the cap was raised, it still cuts by what it was told before.
+ */
+const CLOSE_TO_CAP = sql`greatest(egress_cap_bytes - 65536, egress_cap_bytes / 2)`;
+
 /** For the limit of one machine. One that was not seen on this day begins it where it ended its last. */
 export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
   const found = await sql<DayUsage>`select
@@ -50,10 +56,14 @@ export async function dayUsageOf(db: Queries, sessionId: string, machineId: stri
         0
       )::bigint as "machineStart",
       (select coalesce(sum(egress_last - egress_start), 0) from egress_usage
-        where session_id = ${sessionId} and day = ${TODAY} and machine_id <> ${machineId})::bigint as others`.execute(
-    db,
-  );
-  return found.rows[0] ?? { machineStart: 0, others: 0 };
+        where session_id = ${sessionId} and day = ${TODAY} and machine_id <> ${machineId})::bigint as others,
+      exists (
+        select from sessions where id = ${sessionId} and egress_capped_on = ${TODAY} and (
+          select sum(egress_last - egress_start) from egress_usage
+          where session_id = ${sessionId} and day = ${TODAY}
+        ) > ${CLOSE_TO_CAP}
+      ) as "isReached"`.execute(db);
+  return found.rows[0] ?? { machineStart: 0, others: 0, isReached: false };
 }
 
 /** A session that reached its cap on this day, for the first time. */
@@ -74,7 +84,9 @@ export async function listNewlyCapped(db: Queries, cut: readonly string[]): Prom
     ) as used on used.session_id = sessions.id
     where state <> 'destroyed' and egress_cap_bytes is not null
       and egress_capped_on is distinct from ${TODAY}
-      and (used.bytes >= egress_cap_bytes or id = any(${[...cut]}::text[]))`.execute(db);
+      and (used.bytes >= egress_cap_bytes or (used.bytes > ${CLOSE_TO_CAP} and id = any(${[...cut]}::text[])))`.execute(
+    db,
+  );
   return found.rows.map(({ id }) => id);
 }
 
