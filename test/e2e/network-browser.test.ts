@@ -30,7 +30,7 @@ const write = (path: string, text: string) => network.client.session(guest.id).f
 beforeAll(async () => {
   network = await startNetwork();
   browser = await startBrowser();
-  guest = await network.guest({ size: "medium" });
+  guest = await network.guest();
   const { files } = network.client.session(guest.id);
   await files.upload("modules.tar.gz", new Uint8Array(packModules(["vite"])));
   for (const [path, text] of Object.entries(FILES)) await write(path, text);
@@ -38,7 +38,7 @@ beforeAll(async () => {
   await guest.start("vite", "cd /workspace/app && exec node node_modules/vite/bin/vite.js");
   const { body } = await network.ask(`/v1/sessions/${guest.id}/expose`, { body: { port: PORT } });
   previewUrl = String(body.preview_url);
-  page = await browser.newPage();
+  page = await (await browser.newContext()).newPage();
   page.setDefaultTimeout(PATIENCE_MS);
 }, PATIENCE_MS * 3);
 afterAll(async () => {
