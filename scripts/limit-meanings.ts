@@ -77,6 +77,16 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   pageDefault: "checkpoints on a page where no `limit` is given",
   pageMax: "checkpoints on a page; a larger `limit` counts as this one",
   descriptionChars: "`description` of a template",
+  egressEntries: "entries of an egress policy",
+  egressEntryChars: "one entry of an egress policy",
+  egressLogLines: "lines kept of a session's egress log; the oldest go first",
+  egressLogRetentionMs: "how long lines of egress logs are kept",
+  previewsPerSession: "exposed ports of one session",
+  loginUrlChars: "`login_url`",
+
+  eventRetentionMs: "how long events are kept",
+  eventsBehind: "how many events a reader of the stream may be behind that takes nothing any more",
+
   auditRetentionMs: "how long entries of the audit log are kept",
   auditCommandBytes: "what the audit log keeps of one command",
 };

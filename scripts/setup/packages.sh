@@ -10,6 +10,7 @@ readonly BACKPORTS=/etc/apt/sources.list.d/vivarium-backports.list
 readonly COMMANDS="
   qemu-img qemu-utils
   nft nftables
+  conntrack conntrack
   ip iproute2
   bwrap bubblewrap
   setpriv util-linux

@@ -1,12 +1,16 @@
 # shellcheck shell=bash
-# What the service finds on this machine: its system user and its storage pool.
+# What the service finds on this machine: its system users and its storage pool.
 
-readonly SERVICE_USER=vivarium
+# Of control plane and database; of the gateway.
+readonly SERVICE_USERS="vivarium vivarium-gateway"
 
-make_service_user() {
-  ! getent passwd "$SERVICE_USER" >/dev/null || return 0
-  progress "useradd $SERVICE_USER"
-  useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin "$SERVICE_USER"
+make_service_users() {
+  local user
+  for user in $SERVICE_USERS; do
+    ! getent passwd "$user" >/dev/null || continue
+    progress "useradd $user"
+    useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin "$user"
+  done
 }
 
 prepare_pool() {

@@ -15,6 +15,7 @@ import { IMAGES, type ServiceFacts, startService } from "../support/service.ts";
 import { apiRows } from "./api-rows.ts";
 import { lifecycleRows } from "./lifecycle-rows.ts";
 import { createRows, execRows, findBaseline, poolHitRows } from "./machine-rows.ts";
+import { FULL_NETWORK, networkRows, QUICK_NETWORK } from "./network-rows.ts";
 import type { Row } from "./samples.ts";
 import { streamRows } from "./stream-rows.ts";
 
@@ -26,8 +27,8 @@ const { values } = parseArgs({
   },
 });
 const effort = values.quick
-  ? { creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 } }
-  : { creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 } };
+  ? { creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK }
+  : { creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK };
 
 const service = await startService({ env: { VIV_FORK_CHILDREN: "16" } });
 try {
@@ -39,6 +40,7 @@ try {
     streams: () => streamRows(service.facts, baseline, effort.streams),
     lifecycle: () => lifecycleRows(service.facts, baseline, effort.lives),
     api: () => apiRows(service.facts, effort.loadS),
+    network: () => networkRows((facts) => findBaseline(facts, IMAGES), effort.network),
     pool: () => withWarmMachines((facts) => poolHitRows(facts, effort.creates)),
   };
   const rows: Row[] = [];

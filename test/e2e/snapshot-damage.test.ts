@@ -8,7 +8,7 @@ import { startSpec } from "../contract/node-contract.ts";
 import { flipBit, type PageKind, pageOffset, removeFile, truncateFile, unshare } from "../support/damage.ts";
 import { eventually } from "../support/eventually.ts";
 import { service, sh } from "../support/http.ts";
-import { type MachineTraces, machineTraces } from "../support/machine-traces.ts";
+import { AHEAD, type MachineTraces, machineTraces } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
 
@@ -125,8 +125,7 @@ function contentOf(dir: string): unknown[] {
 async function settledTraces(): Promise<MachineTraces> {
   return await eventually(() => {
     const traces = machineTraces(service.dataDir);
-    const ahead = 2;
-    expect(traces).toMatchObject({ slots: 1 + ahead, netns: 1 + ahead, links: 1 + ahead });
+    expect(traces).toMatchObject({ slots: 1 + AHEAD, netns: 1 + AHEAD, links: 1 + AHEAD });
     return traces;
   });
 }

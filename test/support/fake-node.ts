@@ -28,6 +28,7 @@ import {
   running,
   valid,
 } from "./fake-machine.ts";
+import { type FakeNetwork, networkReport, noNetwork, putNetwork, putPreviews } from "./fake-network.ts";
 import {
   continueMachine,
   deleteSnapshot,
@@ -66,6 +67,7 @@ export interface FakeNodeOptions {
 }
 
 interface State extends FakeState {
+  network: FakeNetwork;
   options: FakeNodeOptions;
   calls: FakeCall[];
   nextStartFailure: Refusal | undefined;
@@ -80,6 +82,7 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
     options,
     machines: new Map(),
     snapshots: new Map(),
+    network: noNetwork(),
     calls: [],
     nextStartFailure: undefined,
     gate: Promise.resolve(),
@@ -119,8 +122,9 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
   };
 }
 
+const WAKES_MS = 20_000;
 const GUEST_PATH = /^\/v1\/machines\/([^/]+)\/guest(\/.+)$/;
-const ITEM_PATH = /^\/v1\/(machines|snapshots)\/([^/]+)(\/exec|\/files|\/continue)?$/;
+const ITEM_PATH = /^\/v1\/(machines|snapshots|wakes)\/([^/]+)(\/exec|\/files|\/continue|\/network)?$/;
 
 async function handle(state: State, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const url = new URL(request.url ?? "/", "http://node");
@@ -157,6 +161,18 @@ async function handle(state: State, request: IncomingMessage, response: ServerRe
       return answer(response, 200, await putFile(running(state, id), url, body));
     case "POST /v1/machines/:id/continue":
       return answer(response, 200, await continueMachine(state, id));
+    case "PUT /v1/machines/:id/network":
+      return answer(response, 200, putNetwork(state, id, parsed));
+    case "PUT /v1/previews":
+      return answer(response, 200, putPreviews(state.network, parsed));
+    case "GET /v1/network/report":
+      return answer(response, 200, networkReport(state));
+    case "GET /v1/wakes":
+      // Nobody ever visits: it says so when the caller has waited for long enough.
+      return await sleep(WAKES_MS, goneSignal(response)).then(() => answer(response, 200, { wakes: [] }));
+    case "POST /v1/wakes/:id":
+      response.writeHead(204).end();
+      return;
     case "GET /v1/snapshots":
       return answer(response, 200, { snapshots: listSnapshots(state) });
     case "GET /v1/snapshots/:id":
@@ -231,6 +247,7 @@ async function deleteMachine(state: State, machineId: string): Promise<void> {
   await machine.turn;
   await rm(machine.dir, { recursive: true, force: true, maxRetries: 5 });
   state.machines.delete(machineId);
+  state.network.specs.delete(machineId);
 }
 
 async function exec(machine: FakeMachine, body: unknown, response: ServerResponse): Promise<void> {
@@ -324,6 +341,8 @@ function nodeInfo(state: State): NodeInfo {
     cgroup_v2: false,
     disk: { free_bytes: 50 * 2 ** 30, total_bytes: 100 * 2 ** 30 },
     baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
+    previews_version: state.network.previews.version,
+    gateway: true,
     ...state.options.info,
   };
 }
@@ -334,6 +353,13 @@ function parseJson(body: Buffer): unknown {
   } catch {
     throw new Refusal("invalid", "the body must be JSON");
   }
+}
+
+/** Fires when the caller is gone. */
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  response.once("close", () => gone.abort());
+  return gone.signal;
 }
 
 async function readAll(request: IncomingMessage): Promise<Buffer> {

@@ -8,6 +8,8 @@ import { hostProcesses, namespaceOf } from "./host-processes.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
+/** Namespaces, each with its slot, that a node keeps ready for machines to come. */
+export const AHEAD = 5;
 const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
 
 export interface MachineTraces {

@@ -77,7 +77,12 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
     {
       cwd: ROOT,
       stdio: ["pipe", log, log],
-      env: { ...ownEnvironment(), VIV_WARM_MACHINES: "0", ...env },
+      env: {
+        ...ownEnvironment(),
+        VIV_WARM_MACHINES: "0",
+        VIV_INGRESS_LISTEN: `127.0.0.1:${await freePort()}`,
+        ...env,
+      },
       detached: true,
     },
   );
@@ -95,7 +100,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
 }
 
 /** The pid of one of the supervised processes, by its entry file. */
-export function servicePid(facts: ServiceFacts, process: "node" | "control"): number {
+export function servicePid(facts: ServiceFacts, process: "node" | "control" | "gateway"): number {
   const entry = `packages/${process}/src/main.ts`;
   const found = descendantsOf(facts.pid).find(({ argv }) => argv.some((word) => word.endsWith(entry)));
   if (!found) throw new Error(`the service runs no ${process}; its log is ${facts.logFile}`);

@@ -25,3 +25,9 @@ test("colours can be declined, and a dumb terminal has neither colours nor a scr
   expect(readConfig({ TERM: "xterm", NO_COLOR: "1" })).toMatchObject({ wantsColour: false, canDraw: true });
   expect(readConfig({ TERM: "dumb" })).toMatchObject({ wantsColour: false, canDraw: false });
 });
+
+test.skipIf(process.platform === "darwin")("there is a browser where there is a screen", () => {
+  expect(readConfig({ DISPLAY: ":0" }).browser).toBe("xdg-open");
+  expect(readConfig({ WAYLAND_DISPLAY: "wayland-0" }).browser).toBe("xdg-open");
+  expect(readConfig({ DISPLAY: "" }).browser).toBeUndefined();
+});

@@ -19,6 +19,8 @@ export interface CliConfig {
   wantsColour: boolean;
   /** Whether the terminal can be drawn on, as opposed to written to line by line. */
   canDraw: boolean;
+  /** What shows a URL on the human's screen; none where there is no screen. */
+  browser: "open" | "xdg-open" | undefined;
   /** What the human edits files with. */
   editor: string;
   /** `TERM` and `COLORTERM` of the human's terminal, for programs that draw on it from inside a session. */
@@ -41,6 +43,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
     imagesDir: env.VIV_IMAGES_DIR ? path.resolve(env.VIV_IMAGES_DIR) : undefined,
     databaseUrl: env.DATABASE_URL || undefined,
     canDraw: env.TERM !== "dumb",
+    browser: browserOf(env),
     editor: env.VISUAL || env.EDITOR || "vi",
     term: env.TERM || undefined,
     colorterm: env.COLORTERM || undefined,
@@ -51,6 +54,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
     wantsColour: !env.NO_COLOR && env.TERM !== "dumb",
     childEnv: Object.fromEntries(passedOn) as Record<string, string>,
   };
+}
+
+function browserOf(env: NodeJS.ProcessEnv): CliConfig["browser"] {
+  if (process.platform === "darwin") return "open";
+  return env.DISPLAY || env.WAYLAND_DISPLAY ? "xdg-open" : undefined;
 }
 
 /** The configuration with the options of one verb laid over it. */

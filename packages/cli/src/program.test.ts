@@ -192,6 +192,23 @@ test.each([
   [["shell", "s1"]],
   [["shell", "--detach-key", "x", "s1"]],
   [["shell", "--new", "--terminal", "a", "s1"]],
+  [["expose", "s1"]],
+  [["expose", "s1", "65536"]],
+  [["unexpose", "s1", "web"]],
+  [["open", "s1", "0"]],
+  [["cap", "s1", "0"]],
+  [["cap", "s1", "lots"]],
+  [["cap"]],
+  [["cap", "--org", "1MiB", "s1"]],
+  [["cap", "--org", "lots"]],
+  [["create", "--egress", "alow"]],
+  [["create", "--egress-cap", "0"]],
+  [["egress"]],
+  [["egress", "set", "s1"]],
+  [["egress", "set", "--mode", "alow", "s1"]],
+  [["egress", "set", "--mode", "deny", "--allow-file", "/nowhere/hosts", "s1"]],
+  [["egress", "log", "--since", "noon", "s1"]],
+  [["egress", "log", "--limit", "0", "s1"]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
   expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });
@@ -235,6 +252,13 @@ test.each([
   ["grep"],
   ["mkdir"],
   ["mv"],
+  ["expose"],
+  ["unexpose"],
+  ["open"],
+  ["egress get"],
+  ["egress set"],
+  ["egress log"],
+  ["cap"],
 ])("%s --help has examples", async (verb) => {
   const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
   expect(code).toBe(0);

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
+import { capCommand } from "./commands/cap.ts";
 import { catCommand } from "./commands/cat.ts";
 import { checkpointCommand } from "./commands/checkpoint/checkpoint.ts";
 import { cpCommand } from "./commands/cp.ts";
@@ -7,7 +8,10 @@ import { createCommand } from "./commands/create.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { downCommand } from "./commands/down.ts";
 import { editCommand } from "./commands/edit.ts";
+import { egressCommand } from "./commands/egress/egress.ts";
+import { eventsCommand } from "./commands/events.ts";
 import { execCommand } from "./commands/exec.ts";
+import { exposeCommand } from "./commands/expose.ts";
 import { findCommand } from "./commands/find.ts";
 import { forkCommand } from "./commands/fork.ts";
 import { getCommand } from "./commands/get.ts";
@@ -17,6 +21,7 @@ import { logsCommand } from "./commands/logs.ts";
 import { lsCommand } from "./commands/ls.ts";
 import { mkdirCommand } from "./commands/mkdir.ts";
 import { mvCommand } from "./commands/mv.ts";
+import { openCommand } from "./commands/open.ts";
 import { pauseCommand } from "./commands/pause.ts";
 import { psCommand } from "./commands/ps.ts";
 import { restoreCommand } from "./commands/restore.ts";
@@ -30,6 +35,7 @@ import { startCommand } from "./commands/start.ts";
 import { templateCommand } from "./commands/template/template.ts";
 import { treeCommand } from "./commands/tree.ts";
 import { tunnelCommand } from "./commands/tunnel.ts";
+import { unexposeCommand } from "./commands/unexpose.ts";
 import { upCommand } from "./commands/up.ts";
 import { watchCommand } from "./commands/watch.ts";
 import { type CliConfig, withOptions } from "./config.ts";
@@ -40,7 +46,16 @@ import { Interrupted } from "./service/interrupt.ts";
 
 const VERBS = {
   Service: [upCommand, downCommand, doctorCommand],
-  Sessions: [runCommand, createCommand, lsCommand, getCommand, rmCommand, treeCommand, watchCommand],
+  Sessions: [
+    runCommand,
+    createCommand,
+    lsCommand,
+    getCommand,
+    rmCommand,
+    treeCommand,
+    watchCommand,
+    eventsCommand,
+  ],
   "Inside a session": [execCommand, shellCommand, sshCommand, sshConfigCommand],
   Processes: [startCommand, psCommand, logsCommand, killCommand],
   "Files of a session": [
@@ -52,6 +67,7 @@ const VERBS = {
     mkdirCommand,
     mvCommand,
   ],
+  Network: [exposeCommand, unexposeCommand, openCommand, egressCommand, capCommand],
   "Saved state": [
     pauseCommand,
     resumeCommand,

@@ -12,7 +12,16 @@ import { checkpointSnapshots } from "./checkpoints/kept-snapshots.ts";
 import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
+import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { untilStored } from "./db/retry.ts";
+import type { OwnHosts } from "./egress/entry.ts";
+import type { EgressCaps } from "./egress/org-cap.ts";
+import { addOrgCapRoutes } from "./egress/org-cap-routes.ts";
+import { NetworkReports } from "./egress/reports.ts";
+import { addEgressRoutes } from "./egress/routes.ts";
+import { EventFeed } from "./events/feed.ts";
+import { addEventRoutes } from "./events/routes.ts";
+import { OutputRooms } from "./exec/output-rooms.ts";
 import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
@@ -20,6 +29,11 @@ import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
 import { Operations } from "./operations/operations.ts";
+import { PreviewPush } from "./previews/push.ts";
+import { addPreviewRoutes } from "./previews/routes.ts";
+import { loadPreviewKey } from "./previews/secrets.ts";
+import type { PreviewSite } from "./previews/urls.ts";
+import { answerWakes } from "./previews/wakes.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addServiceRoutes } from "./service/routes.ts";
@@ -35,6 +49,9 @@ import { addTemplateRoutes } from "./templates/routes.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
 
+/** The ingress listener of a gateway that is told nothing. */
+const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };
+const NO_CAPS: EgressCaps = { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 };
 const TICK_MS = 2_000;
 /** Deadlines are kept to this exactness. */
 const CLOCK_MS = 500;
@@ -51,6 +68,12 @@ export interface AppSettings {
   requireDurablePause?: boolean;
   /** Cap on the children of one fork. */
   forkChildren?: number;
+  /** Where previews are reached; this host alone, unless it is told. */
+  previewSite?: PreviewSite;
+  /** Names and addresses of this deployment, which no egress policy may list. */
+  ownHosts?: OwnHosts;
+  /** How much sessions and organisations may send where they are told nothing; no cap, unless it is told. */
+  egressCaps?: EgressCaps;
 }
 
 export interface App {
@@ -66,18 +89,35 @@ export interface App {
 
 export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const db = openDatabase({ url: settings.databaseUrl, log });
-  const { pepper, mintedKey } = await prepareStore(db, settings.controlDir, log);
+  const { pepper, previewKey, mintedKey } = await prepareStore(db, settings.controlDir, log);
   const nodes = new NodeClient(settings.nodeSocket);
   const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
-  const parts = assemble({ db, nodes, pepper, log, forkChildren, requireDurablePause });
+  const { previewSite = LOCAL_SITE, ownHosts = { names: [], addresses: [] } } = settings;
+  const { egressCaps = NO_CAPS } = settings;
+  const parts = assemble({
+    db,
+    nodes,
+    pepper,
+    previewKey,
+    log,
+    forkChildren,
+    requireDurablePause,
+    previewSite,
+    ownHosts,
+    egressCaps,
+  });
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
   let sweeping: Promise<unknown> = Promise.resolve();
+  let stopFollowing = async () => {};
+  let stopLooking = () => {};
   return {
     server,
     mintedKey,
     startSweeps: () => {
+      stopFollowing = parts.previewPush.followMoves();
+      stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
       // Each part keeps its own time: one that waits for the node holds up no other.
       sweeping = Promise.all([
         ...Object.entries(TICK_PARTS).map(([name, part]) =>
@@ -89,6 +129,8 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         repeat(Math.min(CLOCK_MS, settings.tickMs ?? CLOCK_MS), stopping.signal, () =>
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
+        answerWakes(parts, stopping.signal),
+        repeat(FLUSH_MS, stopping.signal, () => parts.eventFeed.look().catch(lookedInVain(log))),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
         repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
       ]);
@@ -96,11 +138,15 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     lookAtClocks: () => runPart(parts, "fire clocks", CLOCK_PART),
     close: async () => {
       stopping.abort();
+      stopLooking();
+      // A server waits for its answers to end; nobody but us ends these.
+      await parts.eventFeed.stop();
       await server.close();
       await parts.attachments.stop();
       await parts.operations.stop();
       await parts.provisioner.stop();
       await sweeping;
+      await stopFollowing();
       await parts.activity.flush();
       await parts.commandLog.flush();
       nodes.close();
@@ -120,6 +166,10 @@ export async function describeApi(log: Log): Promise<string> {
     log,
     forkChildren: LIMITS.forkChildrenHard,
     requireDurablePause: false,
+    previewKey: Buffer.alloc(32),
+    previewSite: LOCAL_SITE,
+    ownHosts: { names: [], addresses: [] },
+    egressCaps: NO_CAPS,
   });
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -136,18 +186,27 @@ interface Base {
   log: Log;
   forkChildren: number;
   requireDurablePause: boolean;
+  previewKey: Buffer;
+  previewSite: PreviewSite;
+  ownHosts: OwnHosts;
+  egressCaps: EgressCaps;
 }
 
 function assemble(base: Base) {
   const signals = new SessionSignals();
+  const activity = new Activity(base);
   return {
     ...base,
     version: packageJson.version,
     signals,
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
-    activity: new Activity(base),
+    activity,
+    eventFeed: new EventFeed({ ...base, signals }),
+    networkReports: new NetworkReports({ ...base, activity }),
+    previewPush: new PreviewPush({ ...base, signals }),
     commandLog: new CommandLog(base),
+    outputRooms: new OutputRooms(),
     attachments: new Attachments({ ...base, signals }),
     upgrades: new Upgrades(base),
     operations: new Operations({ ...base, signals }),
@@ -170,6 +229,10 @@ function addRoutes(server: Server, parts: Parts): void {
   addAuditRoutes(server, parts);
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
+  addEgressRoutes(server, parts);
+  addOrgCapRoutes(server, parts);
+  addPreviewRoutes(server, parts);
+  addEventRoutes(server, parts);
 }
 
 async function prepareStore(db: Database, controlDir: string, log: Log) {
@@ -178,7 +241,15 @@ async function prepareStore(db: Database, controlDir: string, log: Log) {
   const applied = await untilStored(() => migrate(db));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
-  return { pepper, mintedKey };
+  return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
+}
+
+/** A database that is away is told of by the sweeps, which ask less often. */
+function lookedInVain(log: Log): (err: unknown) => void {
+  return (err) => {
+    if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
+    else log.warn({ err }, "events could not be published; it is tried again");
+  };
 }
 
 async function repeat(ms: number, until: AbortSignal, work: () => Promise<void>): Promise<void> {

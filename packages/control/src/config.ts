@@ -2,24 +2,55 @@
 import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { z } from "zod";
+import type { EgressCaps } from "./egress/org-cap.ts";
+import type { PreviewSite } from "./previews/urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 
 const FORK_RANGE = `must be a whole number from 1 to ${LIMITS.forkChildrenHard}`;
 
+function listen(usual: string) {
+  return z
+    .string()
+    .regex(/^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$/, `must be host:port, for example ${usual}`)
+    .default(usual);
+}
+
+/** 0: none. */
+function bytes() {
+  return z
+    .string()
+    .regex(/^[0-9]{1,15}$/, "must be a number of bytes, or 0 for none")
+    .default("0")
+    .transform(Number);
+}
+
 const Environment = z.object({
   VIV_DATA_DIR: z.string().startsWith("/", "must be an absolute path").default("/var/lib/vivarium"),
   VIV_NODE_SOCKET: z.string().startsWith("/", "must be an absolute path").optional(),
   DATABASE_URL: z.string({ error: "is required: the address of a PostgreSQL database, postgres://…" }).min(1),
-  VIV_LISTEN: z
-    .string()
-    .regex(/^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$/, "must be host:port, for example 127.0.0.1:7400")
-    .default("127.0.0.1:7400"),
+  VIV_LISTEN: listen("127.0.0.1:7400"),
   VIV_LOG_LEVEL: z.enum(LOG_LEVELS).default("info"),
   VIV_CONTROL_USER: z.string().default("vivarium"),
   VIV_SUPERVISED: z.string().optional(),
   VIV_REQUIRE_DURABLE_PAUSE: z.enum(["0", "1"]).default("0"),
   VIV_CRASH_AT: z.string().optional(),
+  VIV_SESSION_EGRESS_CAP_BYTES: bytes(),
+  VIV_ORG_EGRESS_CAP_BYTES: bytes(),
+  VIV_ORG_EGRESS_CAP_MAX_BYTES: bytes(),
+  VIV_NODE_DOMAIN: z
+    .string()
+    .toLowerCase()
+    .regex(/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/, "must be a domain name, for example preview.example.net")
+    .default("localhost"),
+  VIV_INGRESS_LISTEN: listen("127.0.0.1:7401"),
+  VIV_INGRESS_PUBLIC_PORT: z
+    .string()
+    .regex(/^[0-9]{1,5}$/, "must be a port")
+    .transform(Number)
+    .optional(),
+  VIV_INGRESS_TLS_CERT: z.string().optional(),
+  VIV_INGRESS_SECURE: z.enum(["0", "1"]).default("0"),
   VIV_FORK_CHILDREN: z
     .string()
     .regex(/^[0-9]{1,2}$/, FORK_RANGE)
@@ -33,12 +64,15 @@ export interface Config {
   nodeSocket: string;
   databaseUrl: string;
   listen: { host: string; port: number };
+  /** Where previews are reached: what the gateway that serves them is told in the same words. */
+  previewSite: PreviewSite;
   logLevel: string;
   /** System user to become when started as root; empty: stay. */
   user: string;
   isSupervised: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
+  egressCaps: EgressCaps;
   /** Refuse pauses that no archive makes durable. */
   requireDurablePause: boolean;
   /** Name of the place at which a test kills this process. */
@@ -56,20 +90,34 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     controlDir: path.join(env.VIV_DATA_DIR, "control"),
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
     databaseUrl: env.DATABASE_URL,
-    listen: parseListen(env.VIV_LISTEN),
+    listen: parseListen("VIV_LISTEN", env.VIV_LISTEN),
+    previewSite: previewSite(env),
     logLevel: env.VIV_LOG_LEVEL,
     user: env.VIV_CONTROL_USER,
     isSupervised: env.VIV_SUPERVISED === "1",
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     crashAt: env.VIV_CRASH_AT,
     forkChildren: env.VIV_FORK_CHILDREN,
+    egressCaps: {
+      sessionBytes: env.VIV_SESSION_EGRESS_CAP_BYTES,
+      orgBytes: env.VIV_ORG_EGRESS_CAP_BYTES,
+      orgMaxBytes: env.VIV_ORG_EGRESS_CAP_MAX_BYTES,
+    },
   };
 }
 
-function parseListen(text: string): Config["listen"] {
+function previewSite(env: z.output<typeof Environment>): PreviewSite {
+  return {
+    isSecure: Boolean(env.VIV_INGRESS_TLS_CERT) || env.VIV_INGRESS_SECURE === "1",
+    domain: env.VIV_NODE_DOMAIN,
+    port: env.VIV_INGRESS_PUBLIC_PORT ?? parseListen("VIV_INGRESS_LISTEN", env.VIV_INGRESS_LISTEN).port,
+  };
+}
+
+function parseListen(name: string, text: string): Config["listen"] {
   const colon = text.lastIndexOf(":");
   const port = Number(text.slice(colon + 1));
   if (port > 65_535)
-    throw new Error(`environment variable VIV_LISTEN: the port must be at most 65535, got ${port}`);
+    throw new Error(`environment variable ${name}: the port must be at most 65535, got ${port}`);
   return { host: text.slice(0, colon).replace(/^\[|\]$/g, ""), port };
 }

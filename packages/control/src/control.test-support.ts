@@ -8,6 +8,7 @@ import { apiKeyDigest, newApiKey } from "./access/api-key.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { type App, createApp } from "./app.ts";
 import { createDatabase, silentLog } from "./db/database.test-support.ts";
+import type { EgressCaps } from "./egress/org-cap.ts";
 import { ScriptedNode } from "./scripted-node.test-support.ts";
 
 export interface Answer {
@@ -129,6 +130,7 @@ export async function startControl({
 }: {
   sweeps?: boolean;
   forkChildren?: number;
+  egressCaps?: EgressCaps;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
   const node = new ScriptedNode();

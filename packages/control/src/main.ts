@@ -5,13 +5,14 @@ import { shutdownOnSignal } from "@vivarium/kit/shutdown";
 import { createApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { enterControlDir } from "./drop-privileges.ts";
+import { ownHostsOf } from "./egress/own-hosts.ts";
 
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog("control", config.logLevel);
   await enterControlDir(config.controlDir, config.user);
   armCrashPoint(config.crashAt, config.controlDir);
-  const app = await createApp(config, log);
+  const app = await createApp({ ...config, ownHosts: ownHostsOf(config.previewSite) }, log);
   // Under a supervisor this stream is a log file, and the supervisor shows the key instead.
   if (app.mintedKey && !config.isSupervised) {
     process.stdout.write(

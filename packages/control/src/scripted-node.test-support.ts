@@ -16,13 +16,18 @@ import {
   type ExecCall,
   encodeOpening,
   type MachineStatus,
+  type NetworkReport,
+  type NetworkSpec,
   NODE_ERRORS,
   type NodeErrorCode,
   type NodeInfo,
   OpeningReader,
+  type PreviewTable,
   type SnapshotSpec,
   type SnapshotStatus,
   type StartSpec,
+  type Wake,
+  type WakeOutcome,
 } from "@vivarium/contract/node";
 
 export class Refusal extends Error {
@@ -189,6 +194,18 @@ export class ScriptedNode {
   onDelete: (machineId: string) => Promise<void> | void = () => {};
   /** Called before a snapshot is made; throws a Refusal, or waits. */
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
+  /** Called before a network, or routes, are in force; throws a Refusal, or waits. */
+  onNetwork: (machineId: string, spec: NetworkSpec) => Promise<void> | void = () => {};
+  onPreviews: (table: PreviewTable) => Promise<void> | void = () => {};
+  /** What is in force, by machine. */
+  readonly networks = new Map<string, NetworkSpec>();
+  /** What the gateway has; lost with `forgetPreviews`. */
+  previews: PreviewTable = { version: 0, routes: [] };
+  /** The next report; log lines and used previews are told once. */
+  report: NetworkReport = { counters: [], entries: [], lost: 0, cursor: "0", active_sessions: [] };
+  readonly wakeOutcomes = new Map<string, WakeOutcome>();
+  readonly #wakes = new Map<string, Wake>();
+  #wakeWaiters: (() => void)[] = [];
   onContinue: (machineId: string) => Promise<void> | void = () => {};
   /** Called before a terminal or tunnel opens; throws a Refusal, waits, or takes it into its own hands. */
   onStream: (call: StreamCall, accept: () => Stream) => Promise<void> | void = (_call, accept) => {
@@ -234,6 +251,17 @@ export class ScriptedNode {
     await this.listen();
   }
 
+  /** The node restarts: it knows no routes any more. */
+  forgetPreviews(): void {
+    this.previews = { version: 0, routes: [] };
+  }
+
+  /** Visitors come to a paused session. */
+  visit(wakeId: string, sessionId: string): void {
+    this.#wakes.set(wakeId, { wake_id: wakeId, session_id: sessionId });
+    for (const tell of this.#wakeWaiters.splice(0)) tell();
+  }
+
   /** Terminals and tunnels that are open, or opening. */
   get upgradedCount(): number {
     return this.#upgraded.size;
@@ -256,7 +284,19 @@ export class ScriptedNode {
     const call = `${request.method} ${kind}${id && "/:id"}${sub && `/${sub}`}`;
     switch (call) {
       case "GET info":
-        return answer(response, this.info);
+        return answer(response, { ...this.info, previews_version: this.previews.version });
+      case "PUT machines/:id/network":
+        return answer(response, await this.#network(id, JSON.parse(body.toString()) as NetworkSpec));
+      case "PUT previews":
+        return answer(response, await this.#putPreviews(JSON.parse(body.toString()) as PreviewTable));
+      case "GET network/:id":
+        return answer(response, this.#report());
+      case "GET wakes":
+        return answer(response, { wakes: await this.#listWakes(response) });
+      case "POST wakes/:id":
+        this.#wakes.delete(id);
+        this.wakeOutcomes.set(id, JSON.parse(body.toString()) as WakeOutcome);
+        return void response.writeHead(204).end();
       case "GET machines":
         return answer(response, { machines: [...this.machines.values()] });
       case "PUT machines/:id":
@@ -296,9 +336,43 @@ export class ScriptedNode {
     if (spec.snapshot_id) this.#snapshot(spec.snapshot_id);
     const timings = { queue: 1, disk: 2, load: 3, handshake: 4 };
     const state = spec.hold ? ("held" as const) : ("running" as const);
-    const status = { machine_id: id, state, timings };
+    const status = { machine_id: id, state, timings, guest_ip: "10.64.0.3" };
     this.machines.set(id, { ...status, spec });
+    if (spec.network) this.networks.set(id, spec.network);
     return status;
+  }
+
+  async #network(id: string, spec: NetworkSpec): Promise<{ generation: number }> {
+    if (this.#machine(id).state === "held") throw new Refusal("machine_held");
+    const known = this.networks.get(id);
+    if (known && known.generation > spec.generation) throw new Refusal("network_conflict");
+    await this.onNetwork(id, spec);
+    this.networks.set(id, spec);
+    return { generation: spec.generation };
+  }
+
+  async #putPreviews(table: PreviewTable): Promise<{ version: number }> {
+    if (this.previews.version > table.version) throw new Refusal("network_conflict");
+    await this.onPreviews(table);
+    this.previews = table;
+    return { version: table.version };
+  }
+
+  #report(): NetworkReport {
+    const report = this.report;
+    this.report = { ...report, entries: [], lost: 0, active_sessions: [] };
+    return report;
+  }
+
+  /** Waits for one as long as control does. */
+  async #listWakes(response: ServerResponse): Promise<Wake[]> {
+    if (this.#wakes.size === 0) {
+      await new Promise<void>((resolve) => {
+        this.#wakeWaiters.push(resolve);
+        response.once("close", resolve);
+      });
+    }
+    return [...this.#wakes.values()];
   }
 
   async #continue(id: string): Promise<MachineStatus> {

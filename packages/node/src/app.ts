@@ -1,22 +1,32 @@
 /** The only place of the node daemon that constructs things. */
-import { chmod, chown, mkdir, rm } from "node:fs/promises";
-import path from "node:path";
+import { mkdir } from "node:fs/promises";
 import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
 import type { Log } from "@vivarium/kit/log";
 import { type FastifyBaseLogger, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
+import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { NamespacePool } from "./host/namespace-pool.ts";
-import { prepareHostNetwork, readHostNetwork } from "./host/netns.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
-import { run } from "./host/run.ts";
 import { machinesDir } from "./machines/journal.ts";
+import { writeNetwork } from "./machines/network-journal.ts";
 import { reconcile } from "./machines/reconcile.ts";
 import { continueWhenThereIsRoom } from "./machines/space.ts";
 import type { StartDeps } from "./machines/start.ts";
 import { MachineTable } from "./machines/table.ts";
 import { WarmPool } from "./machines/warm-pool.ts";
+import { EgressLog } from "./network/egress-log.ts";
+import { keepFlowLog } from "./network/flow-log.ts";
+import { GatewayLink } from "./network/gateway-link.ts";
+import { Networks, type NetworksInit } from "./network/networks.ts";
+import type { NodeNetwork } from "./network/node-network.ts";
+import { Previews } from "./network/previews.ts";
+import { inRanges } from "./network/ranges.ts";
+import { Reporter } from "./network/report.ts";
+import { Wakes } from "./network/wakes.ts";
+import { registerGatewayRoutes } from "./server/gateway-routes.ts";
+import { findUid, listenForControl, listenForGateway } from "./server/listen.ts";
 import { registerRoutes } from "./server/routes.ts";
 import { Baselines, baselineKey } from "./snapshots/baselines.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
@@ -24,6 +34,8 @@ import { SnapshotTable } from "./snapshots/table.ts";
 /** What a create without a template and a size starts. */
 const HOT = baselineKey("base", DEFAULT_SIZE);
 const BODY_BYTES = 4 * 1024 * 1024;
+/** A gateway that outlived the daemon's last life is back long before. */
+const EXPECT_GATEWAY_MS = 10_000;
 /** A query that is too long for an agent is refused in words. */
 const HEADER_BYTES = 64 * 1024;
 
@@ -37,22 +49,36 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
   const qemu = await prepareQemuRoot(config.dataDir);
   await prepareCgroups();
-  await prepareHostNetwork();
-  const host = await readHostNetwork();
-  const namespaces = new NamespacePool({ owner: config.dataDir, limit: config.maxMachines * 8, host, log });
+  const host = await readHostNetwork(config.resolvers);
+  const gatewayUid = await findUid(config.gatewayUser);
+  await prepareHostNetwork(host, gatewayUid);
+  const network = createNetwork({
+    host,
+    closeSmtp: config.closeSmtp,
+    expectGatewayMs: EXPECT_GATEWAY_MS,
+    keep: (machineId, kept) => writeNetwork(config.dataDir, machineId, kept),
+    log,
+  });
+  const namespaces = new NamespacePool({
+    owner: config.dataDir,
+    limit: config.maxMachines * 8,
+    network,
+    log,
+  });
   const table = new MachineTable();
   const baselines = new Baselines({ imagesDir: config.imagesDir, qemu, log });
   await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
   const pool = new WarmPool({ config, qemu, baselines, namespaces, gate, log }, [HOT]);
-  const deps: StartDeps = { config, qemu, baselines, snapshots, pool, namespaces, gate, table, log };
+  const deps: StartDeps = { config, qemu, baselines, snapshots, pool, namespaces, network, gate, table, log };
   await reconcile(deps);
   const stopping = new AbortController();
   const background = [
     continueWhenThereIsRoom(deps, stopping.signal),
     pool.run(stopping.signal),
     snapshots.lookThrough(),
+    keepFlowLog({ networks: network.networks, log: network.log, say: log }, stopping.signal),
   ];
 
   const server = fastify({
@@ -62,27 +88,54 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     disableRequestLogging: true,
   });
   registerRoutes(server, deps);
-  await listen(server, config);
+  await listenForControl(server, config);
+  const gatewayServer = fastify({
+    loggerInstance: log as FastifyBaseLogger,
+    bodyLimit: BODY_BYTES,
+    forceCloseConnections: true,
+    disableRequestLogging: true,
+  });
+  registerGatewayRoutes(gatewayServer, network);
+  await listenForGateway(gatewayServer, config.gatewaySocketPath, gatewayUid);
   namespaces.fill();
   return {
     deps,
     async close() {
       stopping.abort();
+      network.wakes.close();
       await server.close();
       await Promise.all(background);
       // Whoever asked may have gone, and what it asked for is still under way.
       await Promise.allSettled([...table.stopping.values()]);
       await namespaces.close();
+      await gatewayServer.close();
     },
   };
 }
 
-async function listen(server: { listen: (o: { path: string }) => Promise<string> }, config: NodeConfig) {
-  await mkdir(path.dirname(config.socketPath), { recursive: true, mode: 0o755 });
-  await rm(config.socketPath, { force: true });
-  await server.listen({ path: config.socketPath });
-  await chmod(config.socketPath, 0o660);
-  if (config.controlUser === "") return;
-  const gid = await run("id", ["-g", config.controlUser]).catch(() => null);
-  if (gid !== null) await chown(config.socketPath, 0, Number(gid));
+/** This node's network, of what the host and the configuration say. */
+interface NetworkInit extends Omit<NetworksInit, "link"> {
+  host: HostNetwork;
+  /** How long a gateway of before this start may take to come back. */
+  expectGatewayMs: number;
+  log: Log;
+}
+
+export function createNetwork(init: NetworkInit): NodeNetwork {
+  const { host, expectGatewayMs, log: say } = init;
+  const previews = new Previews();
+  const link: GatewayLink = new GatewayLink({
+    expectGatewayMs,
+    compose: (version) => ({
+      version,
+      slots: networks.toGatewaySlots(),
+      routes: previews.routes,
+      never: host.never,
+      resolvers: host.resolvers,
+    }),
+  });
+  const networks = new Networks({ ...init, link });
+  const log = new EgressLog();
+  const reporter = new Reporter({ networks, log, isNever: inRanges(host.never), say });
+  return { networks, link, previews, wakes: new Wakes(), log, reporter };
 }

@@ -8,6 +8,14 @@ export interface NodeConfig {
   /** Kernel, templates and their baselines; may be shared with other services on this host. Read only. */
   imagesDir: string;
   socketPath: string;
+  /** Where the gateway of this node finds its tables. */
+  gatewaySocketPath: string;
+  /** System user that alone, beside root, may talk to that socket and reach machines; empty: root alone. */
+  gatewayUser: string;
+  /** No machine sends mail, whatever its policy. */
+  closeSmtp: boolean;
+  /** Name servers for guests, `address` or `address:port`; none: those of this host. */
+  resolvers: string[];
   logLevel: string;
   /** System user whose group may talk to the socket; empty: root alone. */
   controlUser: string;
@@ -29,6 +37,10 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
     dataDir,
     imagesDir: path.resolve(env.VIV_IMAGES_DIR ?? path.join(dataDir, "pool/images")),
     socketPath: env.VIV_NODE_SOCKET ?? path.join(dataDir, "run/node.sock"),
+    gatewaySocketPath: env.VIV_GATEWAY_SOCKET ?? path.join(dataDir, "run/gateway.sock"),
+    gatewayUser: env.VIV_GATEWAY_USER ?? "vivarium-gateway",
+    closeSmtp: env.VIV_CLOSE_SMTP === "1",
+    resolvers: readResolvers(env.VIV_RESOLVERS ?? ""),
     logLevel: env.VIV_LOG_LEVEL ?? "info",
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
@@ -37,6 +49,15 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
     diskFloorBytes: env.VIV_DISK_FLOOR_BYTES === undefined ? undefined : Number(env.VIV_DISK_FLOOR_BYTES),
     crashAt: env.VIV_CRASH_AT,
   };
+}
+
+function readResolvers(text: string): string[] {
+  const resolvers = text.split(",").filter((part) => part !== "");
+  const wrong = resolvers.find((resolver) => !/^\d+\.\d+\.\d+\.\d+(:\d+)?$/.test(resolver));
+  if (wrong === undefined) return resolvers;
+  throw new Error(
+    `VIV_RESOLVERS names "${wrong}"; expected IPv4 addresses with commas between, each with :port or not`,
+  );
 }
 
 /** Which accelerator to try first: `VIV_ACCEL` = kvm, tcg or auto (kvm where the device can be opened). */

@@ -33,5 +33,7 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
     })),
     warm: deps.pool.counts,
     damaged_snapshots: deps.snapshots.damaged,
+    previews_version: deps.network.previews.version,
+    gateway: deps.network.link.isConnected,
   };
 }

@@ -6,7 +6,9 @@ import type {
   RunResult,
 } from "@vivarium/contract/api";
 import { Checkpoints } from "./checkpoints.ts";
+import { Events } from "./events.ts";
 import { batchExec } from "./exec.ts";
+import { Org } from "./org.ts";
 import { runCode } from "./runs.ts";
 import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
@@ -47,6 +49,10 @@ export class Client {
   readonly checkpoints: Checkpoints;
   /** What sessions start from. */
   readonly templates: Templates;
+  /** What holds for all sessions of the organisation. */
+  readonly org: Org;
+  /** What happens to the organisation's sessions. */
+  readonly events: Events;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -60,6 +66,8 @@ export class Client {
     this.sessions = new Sessions(this.#transport);
     this.checkpoints = new Checkpoints(this.#transport);
     this.templates = new Templates(this.#transport);
+    this.events = new Events(this.#transport);
+    this.org = new Org(this.#transport);
   }
 
   /**

@@ -18,6 +18,8 @@ export type ClientErrorCode =
   | "kernel_died"
   /** The Python process of a code context could not be started, or does not speak as it should. */
   | "kernel_failed"
+  /** A preview wants a bearer token that this program was not given. */
+  | "bearer_unknown"
   /** A session that was waited for ended up `failed`. */
   | "session_failed"
   /** What was waited for (a session, a process) was not there when the time was up. */

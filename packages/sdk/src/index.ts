@@ -5,9 +5,15 @@ export type {
   CheckpointCreate,
   CheckpointList,
   CheckpointStart,
+  EgressCap,
+  EgressLogEntry,
+  EgressPolicy,
+  Event,
   ExecExit,
   ExecRequest,
   ExecResult,
+  Exposed,
+  ExposedPreview,
   FileBatchResult,
   FileEntries,
   FileUploaded,
@@ -19,6 +25,7 @@ export type {
   FoundPaths,
   Health,
   Language,
+  OrgEgressCap,
   PausedSession,
   ProcessInfo,
   ProcessList,
@@ -27,6 +34,7 @@ export type {
   RunRequest,
   RunResult,
   SessionCreate,
+  SessionEgress,
   SessionList,
   SessionRecord,
   Template,
@@ -37,10 +45,17 @@ export { Client, type ClientOptions } from "./client.ts";
 export type { CodeContext, CodeContextOptions, RunCodeOptions } from "./code/code-context.ts";
 export type { CodeError, CodeExecution, CodeResult } from "./code/code-result.ts";
 export { type ClientErrorCode, VivariumError } from "./errors.ts";
+export type { EventFilter, Events } from "./events.ts";
 export type { ExecEvent } from "./exec.ts";
 export type { Files, FileToWrite, FindOptions, GrepOptions } from "./files/files.ts";
 export type { UploadSource } from "./files/upload-source.ts";
 export type { LogChunk } from "./follow-logs.ts";
+export type { Cap } from "./network/cap.ts";
+export type { Egress, EgressLogFilter } from "./network/egress.ts";
+export type { ExposeOptions, PreviewOptions } from "./network/expose.ts";
+export type { OrgCap } from "./network/org-cap.ts";
+export type { Preview } from "./network/preview.ts";
+export type { Org } from "./org.ts";
 export type { Processes } from "./processes.ts";
 export type { Session } from "./session.ts";
 export type { Terminal, TerminalOptions } from "./terminals/terminal.ts";

@@ -2,24 +2,39 @@
  * `fetch` over `node:http`. Node's own gives up when no header arrives for five minutes, while a buffered command may
  * rightly take an hour. Pass it as `new Client({ fetch: longFetch })`.
  */
+import { lookup } from "node:dns";
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
+import type { LookupFunction } from "node:net";
 import { pipeline, Readable } from "node:stream";
 import type { ReadableStream as WebStream } from "node:stream/web";
 import type { Fetch } from "./transport.ts";
 
-const BODILESS_STATUSES = [204, 304];
+const BODILESS_STATUSES = [204, 205, 304];
 
 export const longFetch: Fetch = (url, init) =>
   new Promise((resolve, reject) => {
     const send = url.startsWith("https:") ? httpsRequest : httpRequest;
-    const request = send(url, { method: init.method, headers: init.headers, signal: init.signal });
+    const { method, headers, signal } = init;
+    const request = send(url, { method, headers, signal, lookup: lookupName });
     request.on("error", reject);
-    request.on("response", (message) => resolve(toResponse(message)));
+    request.on("response", (message) => {
+      try {
+        resolve(toResponse(message));
+      } catch (cause) {
+        // A status that no Response can have.
+        message.destroy();
+        reject(cause);
+      }
+    });
     const { body } = init;
     if (body === undefined || typeof body === "string") request.end(body);
     else sendBody(request, body);
   });
+
+/** Names below `localhost` are this machine (RFC 6761), which not every system's resolver knows. */
+const lookupName: LookupFunction = (name, options, done) =>
+  lookup(name.endsWith(".localhost") ? "localhost" : name, options, done);
 
 /** Only as fast as it is taken. A source that fails breaks the request off. */
 function sendBody(

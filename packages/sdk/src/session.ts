@@ -1,16 +1,27 @@
 import type { Duplex } from "node:stream";
-import type { ExecRequest, ExecResult } from "@vivarium/contract/api";
+import type { ExecRequest, ExecResult, Exposed } from "@vivarium/contract/api";
 import { CodeContext, type CodeContextOptions, type RunCodeOptions } from "./code/code-context.ts";
 import type { CodeExecution } from "./code/code-result.ts";
 import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
 import { Files } from "./files/files.ts";
+import { Cap } from "./network/cap.ts";
+import { Egress } from "./network/egress.ts";
+import {
+  type ExposeOptions,
+  exposePort,
+  openPreview,
+  type PreviewOptions,
+  unexposePort,
+} from "./network/expose.ts";
+import type { Preview } from "./network/preview.ts";
 import { Processes } from "./processes.ts";
 import type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 /**
  * What is done inside one session. Made by `client.session(id)` without a request; its record and its life are
- * `client.sessions`. Every call waits for a session that is being created, and wakes one that is paused.
+ * `client.sessions`. Every call waits for a session that is being created, and wakes one that is paused, unless its own
+ * description says otherwise.
  *
  * @example
  * const { session_id } = await client.sessions.create();
@@ -24,6 +35,10 @@ export class Session {
   readonly files: Files;
   /** Named processes that outlive requests. */
   readonly processes: Processes;
+  /** What the session may reach, and what it did. */
+  readonly egress: Egress;
+  /** How much the session may send in a day. */
+  readonly cap: Cap;
   readonly #transport: Transport;
   #defaultContext: CodeContext | undefined;
 
@@ -32,6 +47,8 @@ export class Session {
     this.id = id;
     this.files = new Files(transport, id);
     this.processes = new Processes(transport, id);
+    this.egress = new Egress(transport, id);
+    this.cap = new Cap(transport, id);
   }
 
   /** `client.sessions.exec` of this session. */
@@ -69,6 +86,43 @@ export class Session {
   async tunnel(options: CallOptions = {}): Promise<Duplex> {
     const { openTunnel } = await import("./terminals/tunnel.ts");
     return await openTunnel(this.#transport, this.id, options);
+  }
+
+  /**
+   * Makes a port reachable from outside, or changes how (interface "Expose"). The program must listen on 0.0.0.0. With
+   * the settings that the port has already, nothing changes and a paused session stays paused. `auth_token` is told
+   * once, by the call that made it; `conflict` over 32 ports. Repeated by itself when its answer was lost: what it made
+   * the first time is then told as `unchanged`, without an `auth_token`, which `rotate` makes anew.
+   *
+   * @example
+   * const { preview_url } = await session.expose(8000);
+   * const { auth_token } = await session.expose(9000, { visibility: "public", auth: "bearer" });
+   */
+  expose(port: number, options: ExposeOptions = {}): Promise<Exposed> {
+    return exposePort(this.#transport, this.id, port, options);
+  }
+
+  /**
+   * Closes a port: its URL, its tokens and what is open through it are dead when the promise resolves. Resolves to
+   * whether it was exposed. Wakes nothing.
+   *
+   * @example
+   * await session.unexpose(8000);
+   */
+  unexpose(port: number, options: CallOptions = {}): Promise<boolean> {
+    return unexposePort(this.#transport, this.id, port, options);
+  }
+
+  /**
+   * A `fetch` to a port, with its token, or its bearer token, attached (in Node). An exposed port stays as it is; one that
+   * is not is exposed as `expose(port)` does. One with bearer needs `authToken`, else it rejects with `bearer_unknown`.
+   *
+   * @example
+   * const preview = await session.preview(8000);
+   * const { status } = await preview.fetch("/health");
+   */
+  preview(port: number, options: PreviewOptions = {}): Promise<Preview> {
+    return openPreview(this.#transport, this.id, port, options);
   }
 
   /**

@@ -4,22 +4,31 @@ export interface ServerSentEvent {
   data: string;
 }
 
-/** Events of a byte stream, however its chunks are cut. Comments and unknown fields are passed over. */
+/**
+ * Events of a byte stream, however its chunks are cut. Comments and unknown fields are passed over. `isAt` is told the
+ * id of each block that has one, also of a block without data, which is no event.
+ */
 export async function* readEvents(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  isAt?: (id: string) => void,
 ): AsyncGenerator<ServerSentEvent> {
   let event = "message";
   let data: string[] = [];
+  let id: string | undefined;
   for await (const line of readLines(body)) {
     if (line === "") {
+      // Before the event is passed on: who leaves the loop over it has it.
+      if (id !== undefined) isAt?.(id);
       if (data.length > 0) yield { event, data: data.join("\n") };
       event = "message";
       data = [];
+      id = undefined;
       continue;
     }
     const { field, value } = splitField(line);
     if (field === "event") event = value;
     if (field === "data") data.push(value);
+    if (field === "id") id = value;
   }
 }
 

@@ -47,7 +47,7 @@ export interface RawBody {
 type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
 
 interface Call extends CallOptions {
-  method: "GET" | "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   path: string;
   query?: Query;
   /** Sent as JSON. */

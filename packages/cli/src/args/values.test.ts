@@ -2,12 +2,15 @@ import { expect, test } from "vitest";
 import {
   collectList,
   collectPair,
+  parseCap,
   parseCount,
   parseDuration,
   parseInstant,
   parseListen,
   parseLongDuration,
   parsePausedTtl,
+  parsePort,
+  parseSince,
 } from "./values.ts";
 
 test("durations take units, and seconds without one", () => {
@@ -66,3 +69,30 @@ test.each(["tomorrow", "2027-03-01", "2027-03-01T09:30:00", "2027-13-01T09:30:00
     expect(() => parseInstant(text)).toThrow("with its zone");
   },
 );
+
+test("caps take binary and decimal units, and none", () => {
+  const given = ["4096", "10MiB", "1.5 GiB", "500MB", "2kb", "none"];
+  expect(given.map(parseCap)).toEqual([4096, 10_485_760, 1_610_612_736, 500_000_000, 2000, 0]);
+});
+
+test.each(["", "0", "0MiB", "-1", "10M", "10 mibs", "99999999TiB", "None", "0.2b", "ib"])(
+  "%j is no cap",
+  (text) => {
+    expect(() => parseCap(text)).toThrow("such as 10MiB");
+  },
+);
+
+test("ports are whole numbers that there are", () => {
+  expect(["1", "8000", "65535"].map(parsePort)).toEqual([1, 8000, 65_535]);
+  for (const text of ["0", "65536", "080", "-1", "http", "1.5"])
+    expect(() => parsePort(text)).toThrow("65535");
+});
+
+test("a time back is given as its length, or as an instant with its zone", () => {
+  expect(parseSince("2027-03-01T10:30:00+01:00").toISOString()).toBe("2027-03-01T09:30:00.000Z");
+  const latest = Date.now() - 7_200_000;
+  const since = parseSince("2h").getTime();
+  expect(since).toBeGreaterThanOrEqual(latest);
+  expect(since).toBeLessThanOrEqual(Date.now() - 7_200_000);
+  for (const text of ["yesterday", "2027-03-01", "-2h"]) expect(() => parseSince(text)).toThrow("time back");
+});

@@ -42,6 +42,49 @@ export function parseInstant(text: string): Date {
   }
 }
 
+/** A time back (`90s`, `2h`, `7d`) or an instant with its zone. */
+export function parseSince(text: string): Date {
+  if (RFC_3339.test(text) && !Number.isNaN(Date.parse(text))) return new Date(text);
+  try {
+    return new Date(Date.now() - parseLongDuration(text));
+  } catch {
+    throw new InvalidArgumentError(
+      "Expected a time back such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.",
+    );
+  }
+}
+
+const BYTES: Readonly<Record<string, number>> = {
+  b: 1,
+  ...{ kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 },
+  ...{ kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
+};
+
+/** `10MiB`, `1.5 GiB`, `500MB`, or a plain number of bytes; `none` clears the cap: 0, as the interface has it. */
+export function parseCap(text: string): number {
+  if (text === "none") return 0;
+  const match = /^(\d+(?:\.\d+)?) ?([kmgt]?i?b)?$/i.exec(text);
+  const bytes = Math.round(Number(match?.[1]) * (BYTES[(match?.[2] ?? "b").toLowerCase()] ?? Number.NaN));
+  // Zero would clear the cap, which is the opposite of what it says.
+  if (!match || !(bytes >= 1) || !Number.isSafeInteger(bytes)) {
+    throw new InvalidArgumentError(
+      "Expected a size such as 10MiB, 1.5GiB, 500MB or 4096, or none. To let nothing out: viv egress set --mode deny",
+    );
+  }
+  return bytes;
+}
+
+/** The cap of an organisation: like a session's, or `default`, the operator's. */
+export function parseOrgCap(text: string): number | "default" {
+  return text === "default" ? text : parseCap(text);
+}
+
+export function parsePort(text: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > 65_535)
+    throw new InvalidArgumentError("Expected a port from 1 to 65535.");
+  return Number(text);
+}
+
 /** `NAME=value`, repeatable. */
 export function collectPair(
   text: string,

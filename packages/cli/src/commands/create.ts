@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { addEgressOptions, type EgressOptions, toEgressFields } from "../args/egress-options.ts";
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../args/session-options.ts";
 import { clientCommand, type TimedOptions } from "../args/shared-options.ts";
 import { withOptions } from "../config.ts";
@@ -7,11 +8,12 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { showSession } from "../print/show-session.ts";
 
-interface CreateOptions extends TimedOptions, SessionOptions {
+interface CreateOptions extends TimedOptions, SessionOptions, EgressOptions {
   size?: string;
   template?: string;
   fromCheckpoint?: string;
   sudo: boolean;
+  wakeOnHttp: boolean;
   wait?: boolean;
 }
 
@@ -20,6 +22,7 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
     "viv create",
     "viv create --size medium --env GREETING=hello --wait",
     "viv create --idle-timeout 10m --paused-ttl 7d",
+    "viv create --allow pypi.org,files.pythonhosted.org --egress-cap 100MiB",
     "viv create --from-checkpoint chk_4x7k2m9q0a1b2c3d4e5f6",
     "id=$(viv create) && viv exec $id -- uname -r",
   ])
@@ -30,7 +33,8 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
     .option("--size <size>", "small, medium or large")
     .option("--template <name>", "what it starts from, NAME or NAME@VERSION (default: base)")
     .option("--from-checkpoint <id>", "start from a checkpoint, which settles size and template");
-  return addSessionOptions(command)
+  return addEgressOptions(addSessionOptions(command))
+    .option("--no-wake-on-http", "visitors of its previews do not wake it when it is paused")
     .option("--no-sudo", "take passwordless sudo away from the default user")
     .option("--wait", "return only when it is live")
     .option("--timing", "wait until it is live, then say how long each stage took")
@@ -40,12 +44,14 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
 
 async function createSession(context: Context, options: CreateOptions): Promise<number> {
   const client = await connect(withOptions(context.config, options));
-  const { size, template, fromCheckpoint, sudo, timing, wait } = options;
+  const { size, template, fromCheckpoint, sudo, wakeOnHttp, timing, wait } = options;
   const request = {
     size,
     template,
     from_checkpoint: fromCheckpoint,
     ...toSessionFields(options),
+    ...toEgressFields(options),
+    wake_on_http: wakeOnHttp ? undefined : false,
     no_sudo: sudo ? undefined : true,
   };
   const created = await client.sessions.create(request, { timing });

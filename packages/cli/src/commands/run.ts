@@ -2,6 +2,12 @@ import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import type { Client, Language } from "@vivarium/sdk";
 import type { Command } from "commander";
+import {
+  addEgressOptions,
+  type EgressOptions,
+  hasEgressOptions,
+  toEgressFields,
+} from "../args/egress-options.ts";
 import { chooseLanguage, commandFor, LANGUAGE_NAMES } from "../args/language.ts";
 import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { collectList, collectPair, parseDuration } from "../args/values.ts";
@@ -18,7 +24,7 @@ import { exitCodeOf, showBuffered, showStream } from "../service/show-stream.ts"
 /** One argument of a program may be 128 KiB on Linux; longer code goes through the buffered endpoint. */
 const LARGEST_STREAMED_BYTES = 96 * 1024;
 
-interface RunOptions extends ConnectionOptions {
+interface RunOptions extends ConnectionOptions, EgressOptions {
   language?: string;
   deps?: string[];
   env?: Record<string, string>;
@@ -36,9 +42,10 @@ interface Program {
 }
 
 export function runCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("run", [
+  const command = clientCommand("run", [
     "viv run examples/hello.py",
     "echo 'print(6*7)' | viv run --language python -",
+    "viv run --egress deny untrusted.py",
     "viv run --deps is-odd --timeout 2m main.mjs",
   ])
     .summary("run a program in a virtual machine of its own")
@@ -54,7 +61,8 @@ With --deps, or code over 96 KiB, output is shown at the end instead of as it co
     .option("--env <NAME=value>", "variable for the program; repeatable", collectPair)
     .option("--size <size>", "small, medium or large")
     .option("--template <name>", "what the machine starts from, NAME or NAME@VERSION (default: base)")
-    .option("--no-sudo", "take passwordless sudo away from the program")
+    .option("--no-sudo", "take passwordless sudo away from the program");
+  return addEgressOptions(command)
     .option("--timeout <time>", "stop it after this long, at most 1h (default: 30s)", parseDuration)
     .option("--no-start", "do not start the service when none runs")
     .option("--quiet", "print nothing but the program's output")
@@ -67,12 +75,7 @@ async function runProgram(context: Context, file: string, options: RunOptions): 
   const language = chooseLanguage(file, options.language);
   const program = { language, code: await readSource(file) };
   const isBuffered = options.json || (options.deps?.length ?? 0) > 0 || isLong(program.code);
-  if (isBuffered && options.env) {
-    throw new CliError("--env cannot be combined with --deps, --json or code over 96 KiB", {
-      hint: "Set the variables inside the program, or use: viv create --env … and viv exec",
-      exitCode: EXIT.usage,
-    });
-  }
+  if (isBuffered) refuseSessionOptions(options);
   if (options.start) await ensureService({ config, terminal: context.terminal });
   const client = await connect(config);
   const startedAt = performance.now();
@@ -89,6 +92,22 @@ async function runProgram(context: Context, file: string, options: RunOptions): 
   return outcome.code;
 }
 
+/** The buffered endpoint takes neither; left out in silence, a program would reach what it must not. */
+function refuseSessionOptions(options: RunOptions): void {
+  const refuse = (what: string, hint: string) => {
+    throw new CliError(`${what} cannot be combined with --deps, --json or code over 96 KiB`, {
+      hint,
+      exitCode: EXIT.usage,
+    });
+  };
+  if (options.env) {
+    refuse("--env", "Set the variables inside the program, or use: viv create --env … and viv exec");
+  }
+  if (hasEgressOptions(options)) {
+    refuse("--egress, --allow and --egress-cap", "Use: viv create --egress … and viv exec");
+  }
+}
+
 async function runStreamed(
   { terminal }: Context,
   client: Client,
@@ -97,7 +116,12 @@ async function runStreamed(
   signal: AbortSignal,
 ): Promise<{ code: number; ranMs: number }> {
   const { session_id } = await client.sessions.create(
-    { ...machineFields(options), env: options.env, destroy_on_completion: true },
+    {
+      ...machineFields(options),
+      ...toEgressFields(options),
+      env: options.env,
+      destroy_on_completion: true,
+    },
     { signal },
   );
   let completed = false;

@@ -3,7 +3,7 @@ import type { Finding } from "./finding.ts";
 import { checkKvm } from "./kvm.ts";
 import { checkBaselines, checkDisk, checkImages, checkReflink } from "./storage.ts";
 import { checkCgroups, checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
-import { checkBubblewrap, checkNft, checkQemu } from "./tools.ts";
+import { checkBubblewrap, checkConntrack, checkNft, checkQemu } from "./tools.ts";
 
 /** Every check of a host, the slow one beside the others. */
 export function examineHost(input: { dataDir: string; imagesDir?: string; now: Date }): Promise<Finding[]> {
@@ -15,6 +15,7 @@ export function examineHost(input: { dataDir: string; imagesDir?: string; now: D
     checkQemu(),
     checkBubblewrap(),
     checkNft(),
+    checkConntrack(),
     checkCgroups(),
     checkReflink(input.dataDir),
     checkDisk(input.dataDir),

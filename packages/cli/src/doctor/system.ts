@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { runHostCommand } from "../supervisor/host-command.ts";
-import { findServiceUser, SERVICE_USER } from "../supervisor/service-user.ts";
+import { findServiceUser, GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { type Finding, lack, ok } from "./finding.ts";
 
 const SUPPORTED = ["debian 12", "debian 13", "ubuntu 24.04"];
@@ -34,10 +34,18 @@ export function checkRoot(): Finding {
 }
 
 export async function checkServiceUser(): Promise<Finding> {
-  const user = await findServiceUser();
-  if (user) return ok("service user", `${user.name}, uid ${user.uid}`);
-  const found = `no user ${SERVICE_USER}`;
-  return lack("service user", "warn", found, "none: the first viv up creates it");
+  const names = [SERVICE_USER, GATEWAY_USER];
+  const users = await Promise.all(names.map((name) => findServiceUser(name)));
+  const missing = names.filter((_, index) => users[index] === undefined);
+  if (missing.length === 0) {
+    return ok("service users", users.map((user) => `${user?.name}, uid ${user?.uid}`).join("; "));
+  }
+  return lack(
+    "service users",
+    "warn",
+    `no user ${missing.join(", ")}`,
+    "none: the first viv up creates them",
+  );
 }
 
 export function checkSwap(): Finding {

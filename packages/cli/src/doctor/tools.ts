@@ -29,6 +29,14 @@ export async function checkNft(): Promise<Finding> {
   return lack("nft", "warn", `does not work: ${reason}`, cost, "Needs root and the nf_tables kernel module.");
 }
 
+export async function checkConntrack(): Promise<Finding> {
+  const { code, stdout } = await runHostCommand("conntrack", ["--version"]);
+  if (code === 0) return ok("conntrack", stdout.trim());
+  const cost =
+    "egress logs lack what goes out directly, and flows of ended machines stay in the host's table";
+  return lack("conntrack", "warn", "not installed", cost, "Run ./setup (package conntrack).");
+}
+
 /** Installed is not enough: some hosts forbid the namespaces it makes. */
 export async function checkBubblewrap(): Promise<Finding> {
   const args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--ro-bind", "/", "/", "--", "true"];

@@ -38,6 +38,8 @@ function hintFor(error: VivariumError, config: CliConfig): string | undefined {
     case "account_concurrency_exceeded":
     case "key_concurrency_exceeded":
       return "End a session that is no longer needed: viv ls, then viv rm ID";
+    case "egress_capped":
+      return "What was sent today, and the cap: viv cap --org";
     case "internal":
       return isLocal(config.url)
         ? `The cause is in ${config.dataDir}/log/control.log under the request id.`

@@ -60,6 +60,12 @@ export function renderSession(session: Omit<SessionRecord, "timing">, paint: Pai
     ["labels", renderPairs(session.labels)],
     ["env", renderPairs(session.env)],
     ["egress", session.egress && [session.egress.mode, ...session.egress.allow].join(" ")],
+    ...(session.exposed_previews ?? []).map((preview): [string, string] => [
+      `port ${preview.port}`,
+      [preview.preview_url, `(${preview.visibility}${preview.auth === "bearer" ? ", bearer" : ""})`].join(
+        " ",
+      ),
+    ]),
   ];
   return renderFields(fields, (value, name) => (name === "state" ? paintState(paint, value) : value));
 }

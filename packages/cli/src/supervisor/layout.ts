@@ -9,6 +9,7 @@ export interface Layout {
   imagesDir: string;
   runDir: string;
   nodeSocket: string;
+  gatewaySocket: string;
   lockFile: string;
   logDir: string;
   controlDir: string;
@@ -23,6 +24,7 @@ export function layoutOf(dataDir: string, imagesDir?: string): Layout {
     imagesDir: imagesDir ?? path.join(dataDir, "pool", "images"),
     runDir,
     nodeSocket: path.join(runDir, "node.sock"),
+    gatewaySocket: path.join(runDir, "gateway.sock"),
     lockFile: path.join(runDir, "supervisor.lock"),
     logDir: path.join(dataDir, "log"),
     controlDir: path.join(dataDir, "control"),

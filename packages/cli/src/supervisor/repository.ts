@@ -6,6 +6,7 @@ const ROOT = path.join(import.meta.dirname, "../../../..");
 export const ENTRY_POINTS = {
   cli: path.join(ROOT, "packages/cli/src/main.ts"),
   node: path.join(ROOT, "packages/node/src/main.ts"),
+  gateway: path.join(ROOT, "packages/gateway/src/main.ts"),
   control: path.join(ROOT, "packages/control/src/main.ts"),
 } as const;
 

@@ -1,36 +1,36 @@
 import { CliError } from "../cli-error.ts";
 import { runHostCommand } from "./host-command.ts";
 
-/** The unprivileged system user of the control plane and the database. */
+/** An unprivileged system user. */
 export interface ServiceUser {
   name: string;
   uid: number;
   gid: number;
 }
 
+/** Of the control plane and the database. */
 export const SERVICE_USER = "vivarium";
+/** Of the gateway alone: the host's firewall knows by it who may reach machines. */
+export const GATEWAY_USER = "vivarium-gateway";
 
-export async function findServiceUser(): Promise<ServiceUser | undefined> {
-  const { code, stdout } = await runHostCommand("getent", ["passwd", SERVICE_USER]);
+export async function findServiceUser(name = SERVICE_USER): Promise<ServiceUser | undefined> {
+  const { code, stdout } = await runHostCommand("getent", ["passwd", name]);
   const fields = stdout.trim().split(":");
   if (code !== 0) return undefined;
-  return { name: SERVICE_USER, uid: Number(fields[2]), gid: Number(fields[3]) };
+  return { name, uid: Number(fields[2]), gid: Number(fields[3]) };
 }
 
 /** The user, made when missing: no home, no login. */
-export async function ensureServiceUser(): Promise<ServiceUser> {
-  const existing = await findServiceUser();
+export async function ensureServiceUser(name = SERVICE_USER): Promise<ServiceUser> {
+  const existing = await findServiceUser(name);
   if (existing) return existing;
   const args = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"];
-  const made = await runHostCommand("useradd", [...args, "--shell", "/usr/sbin/nologin", SERVICE_USER]);
-  const user = await findServiceUser();
+  const made = await runHostCommand("useradd", [...args, "--shell", "/usr/sbin/nologin", name]);
+  const user = await findServiceUser(name);
   if (user) return user;
-  throw new CliError(
-    `cannot create the system user ${SERVICE_USER}: ${made.stderr.trim() || "useradd failed"}`,
-    {
-      hint: `Create it yourself: useradd --system --user-group --no-create-home ${SERVICE_USER}`,
-    },
-  );
+  throw new CliError(`cannot create the system user ${name}: ${made.stderr.trim() || "useradd failed"}`, {
+    hint: `Create it yourself: useradd --system --user-group --no-create-home ${name}`,
+  });
 }
 
 /** argv that runs a command as this user, without any other group or privilege. */

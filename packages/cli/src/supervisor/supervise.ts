@@ -1,7 +1,8 @@
 /**
- * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, node, control,
- * because each needs the one before. Stopping: the reverse, so that no request meets a half-gone service. Machines are
- * nobody's children: they outlive all of this and are adopted at the next start.
+ * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, gateway, node,
+ * control. Stopping: the reverse, so that no request meets a half-gone service, and the node, which frees a slot once the
+ * gateway forgot its machine, is heard to the end. Machines are nobody's children: they outlive all of this and are adopted
+ * at the next start.
  */
 import { once } from "node:events";
 import { readFile, stat } from "node:fs/promises";
@@ -18,12 +19,13 @@ import { Keeper } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
 import { startLogCap } from "./log-cap.ts";
+import { removeNetworkTable } from "./network-table.ts";
 import { mountPool } from "./pool.ts";
 import { launchPostgres } from "./postgres.ts";
 import { databaseUrl, preparePostgres } from "./postgres-files.ts";
 import { ENTRY_POINTS } from "./repository.ts";
 import { startProcess } from "./running.ts";
-import { checkReach, ensureServiceUser, type ServiceUser } from "./service-user.ts";
+import { checkReach, ensureServiceUser, GATEWAY_USER, type ServiceUser } from "./service-user.ts";
 
 const ANSWER_LIMIT_MS = 60_000;
 
@@ -64,6 +66,7 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   } finally {
     const hasRun = keepers.length > 0;
     for (const keeper of keepers.reverse()) await keeper.stop();
+    if (hasRun) await removeNetworkTable();
     stopLogCap();
     await lock.release();
     if (hasRun) terminal.note(STOPPED);
@@ -88,6 +91,7 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   await step("storage pool", () => mountPool(layout));
   requireImages(layout);
   const user = await ensureServiceUser();
+  const gatewayUser = config.childEnv.VIV_GATEWAY_USER ?? (await ensureServiceUser(GATEWAY_USER)).name;
   await makeUserDirs(layout, user);
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
@@ -96,11 +100,14 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
     VIV_DATA_DIR: layout.dataDir,
     VIV_IMAGES_DIR: layout.imagesDir,
     VIV_NODE_SOCKET: layout.nodeSocket,
+    VIV_GATEWAY_SOCKET: layout.gatewaySocket,
+    VIV_GATEWAY_USER: gatewayUser,
     VIV_LISTEN: input.listen,
     VIV_CONTROL_USER: config.childEnv.VIV_CONTROL_USER ?? user.name,
     VIV_SUPERVISED: "1",
     NODE_NO_WARNINGS: "1",
   };
+  await keep(supervision, "gateway", env);
   await keep(supervision, "node", env);
   await keep(supervision, "control", { ...env, DATABASE_URL: url });
 }
@@ -123,10 +130,10 @@ async function startPostgres(supervision: Supervision, user: ServiceUser): Promi
  */
 const SMALL_YOUNG_SPACE = ["--max-semi-space-size=1"];
 
-/** The database's address is for control alone: the node knows nothing of tenants. */
+/** The database's address is for control alone: node and gateway know nothing of tenants. */
 async function keep(
   { layout, keepers, terminal }: Supervision,
-  name: "node" | "control",
+  name: "node" | "gateway" | "control",
   env: Record<string, string>,
 ): Promise<void> {
   const keeper = new Keeper(name, {

@@ -37,6 +37,11 @@ export const ERRORS = {
     retryAfterS: 1,
     meaning: "same key still being processed",
   },
+  egress_capped: {
+    status: 409,
+    retryable: false,
+    meaning: "the organisation has sent all its bytes of the day",
+  },
   session_ended: { status: 410, retryable: false, meaning: "session ended past recall" },
   session_node_lost: { status: 410, retryable: false, meaning: "home node declared permanently dead" },
   rate_limited: {

@@ -85,6 +85,16 @@ export const LIMITS = {
   pageMax: 200,
   descriptionChars: 512,
 
+  egressEntries: 256,
+  egressEntryChars: 255,
+  egressLogLines: 10_000,
+  egressLogRetentionMs: 7 * DAY_MS,
+  previewsPerSession: 32,
+  loginUrlChars: 2048,
+
+  eventRetentionMs: 7 * DAY_MS,
+  eventsBehind: 1000,
+
   auditRetentionMs: 90 * DAY_MS,
   auditCommandBytes: 4 * KIB,
 } as const;

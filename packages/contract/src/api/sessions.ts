@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { EGRESS_MODES, EgressPolicy } from "./egress.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
+import { ExposedPreview } from "./previews.ts";
 import { END_REASONS, WIRE_STATES } from "./states.ts";
 import { durationMs, plainText, timestamp, variables, wholeNumber } from "./wire-types.ts";
 
@@ -7,13 +9,6 @@ export const PTY_DETACH_POLICIES = ["pause", "keep_live", "destroy"] as const;
 export type PtyDetachPolicy = (typeof PTY_DETACH_POLICIES)[number];
 export const COMMAND_CAPTURES = ["hash", "executable", "full"] as const;
 export type CommandCapture = (typeof COMMAND_CAPTURES)[number];
-export const EGRESS_MODES = ["allow", "deny"] as const;
-
-/** Closed: a misspelt `alow` must not become full egress. */
-export const EgressPolicy = z.strictObject({
-  mode: z.enum(EGRESS_MODES),
-  allow: z.array(plainText(1, 255)).max(256).optional(),
-});
 
 const labels = z
   .record(
@@ -130,6 +125,9 @@ export const SessionRecord = z
     wake_at: timestamp.optional(),
     snapshot_tier: z.enum(SNAPSHOT_TIERS).optional(),
     archive: Archive.optional(),
+    guest_ip: z.string().optional(),
+    exposed_ports: z.array(z.int()).optional(),
+    exposed_previews: z.array(ExposedPreview).optional(),
     parent_session_id: z.string().optional(),
     /** The checkpoint it was started from, which may be deleted by now. */
     from_checkpoint: z.string().optional(),

@@ -38,6 +38,7 @@ import { z } from "zod";
 import { LIMITS, SIZE_NAMES } from "../api/limits.ts";
 import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
 import { FileWritten } from "../guest/files.ts";
+import { NetworkSpec } from "./network.ts";
 
 /** A session's machine: `<session id>-<incarnation>`, so that an old decision never hits a newer machine. */
 export const MACHINE_ID_PATTERN = /^[a-z0-9]{21}-[1-9][0-9]{0,8}$/;
@@ -59,6 +60,8 @@ export const StartSpec = z.object({
   resume: z.boolean().optional(),
   /** Load and stand still; nothing in the guest runs before `continue`. */
   hold: z.boolean().optional(),
+  /** In force before the guest runs; absent: full public egress, nothing exposed. */
+  network: NetworkSpec.optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
 
@@ -177,5 +180,9 @@ export const NodeInfo = z.object({
   warm: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
   /** Snapshots that were found damaged: asked for by its name, each is refused with `snapshot_damaged`. */
   damaged_snapshots: z.array(z.string()).optional(),
+  /** Version of the PreviewTable it has; 0: none since it started. */
+  previews_version: z.int().optional(),
+  /** Whether a gateway is connected. */
+  gateway: z.boolean().optional(),
 });
 export type NodeInfo = z.infer<typeof NodeInfo>;

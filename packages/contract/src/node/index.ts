@@ -1,3 +1,4 @@
 export * from "./calls.ts";
+export * from "./network.ts";
 export * from "./opening.ts";
 export * from "./refusals.ts";

@@ -22,7 +22,10 @@ export async function getOrg(db: Queries, orgId: string): Promise<Org> {
 }
 
 /** Takes a turn: until the transaction ends, nobody else counts or adds sessions of this organisation. */
-export async function takeOrgTurn(tx: Queries, orgId: string): Promise<{ concurrentSessions: number }> {
+export async function takeOrgTurn(
+  tx: Queries,
+  orgId: string,
+): Promise<{ concurrentSessions: number; isEgressCapped: boolean }> {
   return await lockOrg(tx, orgId);
 }
 

@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { TODAY } from "../db/today.ts";
 import type { Principal } from "./principal.ts";
 
 /** The principal behind a key's digest, unless the key is revoked or past its end. */
@@ -40,14 +41,17 @@ export async function findOrg(db: Queries, orgId: string) {
 }
 
 /** Holds the organisation's row until the transaction ends: whoever counts its sessions takes turns. */
-export async function lockOrg(db: Queries, orgId: string): Promise<{ concurrentSessions: number }> {
-  const row = await db
+export async function lockOrg(
+  db: Queries,
+  orgId: string,
+): Promise<{ concurrentSessions: number; isEgressCapped: boolean }> {
+  return await db
     .selectFrom("orgs")
-    .select("concurrent_sessions")
+    .select("concurrent_sessions as concurrentSessions")
+    .select(sql<boolean>`coalesce(egress_capped_on = ${TODAY}, false)`.as("isEgressCapped"))
     .where("id", "=", orgId)
     .forUpdate()
     .executeTakeFirstOrThrow();
-  return { concurrentSessions: row.concurrent_sessions };
 }
 
 export async function findKeyCeiling(db: Queries, keyId: string): Promise<number | null> {

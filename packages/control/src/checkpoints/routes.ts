@@ -14,11 +14,12 @@ import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
+import type { PreviewUrls } from "../previews/urls.ts";
 import type { CreateDeps } from "../sessions/create.ts";
 import { type ForkDeps, forkSession } from "../sessions/fork.ts";
 import { getSession } from "../sessions/get.ts";
 import { toRecord } from "../sessions/record.ts";
-import { restoreSession } from "../sessions/restore.ts";
+import { type RestoreDeps, restoreSession } from "../sessions/restore.ts";
 import { createCheckpoint } from "./create.ts";
 import { deleteCheckpoint } from "./delete.ts";
 import { getCheckpoint } from "./get.ts";
@@ -34,7 +35,7 @@ const TimingQuery = z.object({
 const tags = ["Checkpoints"];
 const OF_OPERATIONS = ["not_found", "conflict", "session_ended"] as const;
 
-export interface CheckpointRouteDeps extends ForkDeps, CreateDeps {
+export interface CheckpointRouteDeps extends ForkDeps, CreateDeps, RestoreDeps, PreviewUrls {
   /** The operator's cap on the children of one fork. */
   forkChildren: number;
 }
@@ -146,7 +147,7 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
     async (request) => {
       const input = { sessionId: request.params.id, idOrName: request.body.checkpoint_id };
       const session = await restoreSession(deps, principalOf(request), input);
-      return toRecord(session, { withTiming: request.query.timing });
+      return toRecord(deps, session, { withTiming: request.query.timing });
     },
   );
 }
@@ -193,7 +194,7 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
       const body = request.body ?? CheckpointStart.parse({});
       const input = { checkpointId: request.params.cid, body };
       const session = await startCheckpoint(deps, principalOf(request), input);
-      return toRecord(session, { withTiming: request.query.timing });
+      return toRecord(deps, session, { withTiming: request.query.timing });
     },
   );
 }

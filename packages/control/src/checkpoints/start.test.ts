@@ -44,6 +44,7 @@ test("a session is live when the call answers, with what the checkpoint gives", 
     expect(body).not.toHaveProperty(field);
   }
   expect(specOf(body.session_id)).toEqual({
+    network: { generation: 1, egress: { mode: "allow", allow: [] }, exposed: [] },
     template: "base",
     size: "medium",
     hostname: body.session_id,

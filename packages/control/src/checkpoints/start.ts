@@ -3,6 +3,7 @@ import type { ParsedCheckpointStart } from "@vivarium/contract/api";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import { untilStored } from "../db/retry.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { admitSession } from "../sessions/admit.ts";
@@ -21,10 +22,19 @@ export async function startCheckpoint(
 ): Promise<SessionRow> {
   checkProjectScope(principal, body.project_id);
   const request = { ...body, from_checkpoint: checkpointId };
-  checkCreate(request);
+  checkCreate(deps, request);
   await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
+  const wanted = wantedBy(principal, body.project_id, "checkpoint_start");
+  return await tellingRefusal(deps.db, wanted, () => startSession(deps, principal, request));
+}
+
+async function startSession(
+  deps: CreateDeps & DestroyDeps,
+  principal: Principal,
+  request: ParsedCheckpointStart & { from_checkpoint: string },
+): Promise<SessionRow> {
   const session = await deps.db.transaction().execute(async (tx) => {
-    const projectId = await resolveProject(tx, principal, body.project_id);
+    const projectId = await resolveProject(tx, principal, request.project_id);
     const start = await startFrom(deps, tx, scopeOf(principal), request);
     const settings = { ...settingsOf(request, projectId, start), ...leasedColumns() };
     return await admitSession(deps, tx, principal, settings);

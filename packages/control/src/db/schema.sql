@@ -81,6 +81,79 @@ CREATE INDEX checkpoints_org ON public.checkpoints USING btree (org_id, created_
 CREATE INDEX checkpoints_session ON public.checkpoints USING btree (session_id, created_at DESC, id DESC);
 CREATE UNIQUE INDEX checkpoints_name ON public.checkpoints USING btree (session_id, name) WHERE (name IS NOT NULL);
 
+create table egress_denials (
+  session_id text not null,
+  minute timestamp with time zone not null,
+  host text not null,
+  address text not null,
+  port integer not null,
+  reason text not null,
+  count bigint not null,
+  constraint egress_denials_pkey PRIMARY KEY (session_id, minute, host, address, port, reason),
+  constraint egress_denials_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX egress_denials_minute ON public.egress_denials USING btree (minute);
+
+create table egress_log (
+  seq bigint not null,
+  session_id text not null,
+  at timestamp(3) with time zone not null,
+  kind text not null,
+  host text,
+  address text,
+  port integer,
+  decision text not null,
+  reason text not null,
+  bytes_out bigint not null,
+  bytes_in bigint not null,
+  count bigint not null,
+  constraint egress_log_decision_check CHECK ((decision = ANY (ARRAY['allowed'::text, 'denied'::text]))),
+  constraint egress_log_pkey PRIMARY KEY (seq),
+  constraint egress_log_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX egress_log_age ON public.egress_log USING btree (at);
+CREATE INDEX egress_log_session ON public.egress_log USING btree (session_id, seq DESC);
+
+create table egress_usage (
+  session_id text not null,
+  day text not null,
+  machine_id text not null,
+  egress_start bigint not null,
+  egress_last bigint not null,
+  ingress_start bigint not null,
+  ingress_last bigint not null,
+  constraint egress_usage_pkey PRIMARY KEY (session_id, day, machine_id),
+  constraint egress_usage_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
+);
+CREATE INDEX egress_usage_day ON public.egress_usage USING btree (day);
+CREATE INDEX egress_usage_machine ON public.egress_usage USING btree (machine_id, day DESC);
+
+create table event_head (
+  only_row boolean not null default true,
+  position bigint not null,
+  constraint event_head_only_row_check CHECK (only_row),
+  constraint event_head_pkey PRIMARY KEY (only_row)
+);
+
+create table events (
+  seq bigint not null,
+  id text not null,
+  position bigint,
+  type text not null,
+  created_at timestamp(3) with time zone not null default service_now(),
+  org_id text not null,
+  project_id text,
+  session_id text,
+  data jsonb not null,
+  constraint events_id_key UNIQUE (id),
+  constraint events_pkey PRIMARY KEY (seq),
+  constraint events_position_key UNIQUE ("position")
+);
+CREATE INDEX events_age ON public.events USING btree (created_at);
+CREATE INDEX events_org ON public.events USING btree (org_id, "position");
+CREATE INDEX events_session ON public.events USING btree (session_id, "position") WHERE (session_id IS NOT NULL);
+CREATE INDEX events_waiting ON public.events USING btree (seq) WHERE ("position" IS NULL);
+
 create table idempotency_keys (
   org_id text not null,
   key text not null,
@@ -101,14 +174,43 @@ create table installation (
   constraint installation_pkey PRIMARY KEY (only_row)
 );
 
+create table node_reports (
+  node_id text not null,
+  cursor text not null,
+  constraint node_reports_pkey PRIMARY KEY (node_id)
+);
+
 create table orgs (
   id text not null,
   name text not null,
   concurrent_sessions integer not null,
   suspended boolean not null default false,
   created_at timestamp(3) with time zone not null default now(),
+  egress_cap_bytes bigint,
+  egress_capped_on text,
   constraint orgs_concurrent_sessions_check CHECK ((concurrent_sessions >= 0)),
+  constraint orgs_egress_cap_bytes_check CHECK ((egress_cap_bytes >= 0)),
   constraint orgs_pkey PRIMARY KEY (id)
+);
+
+create table preview_routes (
+  session_id text not null,
+  port integer not null,
+  version bigint not null,
+  visibility text not null,
+  auth text not null,
+  sealed_token bytea,
+  token_sha256 text,
+  bearer_sha256 text,
+  is_bearer_told boolean not null default false,
+  login_url text,
+  constraint preview_routes_auth_check CHECK ((auth = ANY (ARRAY['none'::text, 'bearer'::text]))),
+  constraint preview_routes_check CHECK (((visibility = 'token'::text) = ((sealed_token IS NOT NULL) AND (token_sha256 IS NOT NULL)))),
+  constraint preview_routes_check1 CHECK (((auth = 'bearer'::text) = (bearer_sha256 IS NOT NULL))),
+  constraint preview_routes_pkey PRIMARY KEY (session_id, port),
+  constraint preview_routes_port_check CHECK (((port >= 1) AND (port <= 65535))),
+  constraint preview_routes_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE,
+  constraint preview_routes_visibility_check CHECK ((visibility = ANY (ARRAY['token'::text, 'public'::text])))
 );
 
 create table projects (
@@ -184,9 +286,17 @@ create table sessions (
   busy_until timestamp(3) with time zone,
   may_keep_alive boolean not null default false,
   due_claim uuid,
+  network_generation bigint not null default 1,
+  network_applied bigint not null default 0,
+  exposed jsonb,
+  guest_ip text,
+  egress_cap_bytes bigint,
+  egress_limit_bytes bigint,
+  egress_capped_on text,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
+  constraint sessions_egress_cap_bytes_check CHECK ((egress_cap_bytes > 0)),
   constraint sessions_id_check CHECK ((id ~ '^[a-z0-9]{21}$'::text)),
   constraint sessions_incarnation_check CHECK ((incarnation >= 0)),
   constraint sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE SET NULL,
@@ -198,12 +308,14 @@ create table sessions (
   constraint sessions_state_check CHECK ((state = ANY (ARRAY['creating'::text, 'live'::text, 'paused'::text, 'lifetime_expired'::text, 'node_lost'::text, 'failed'::text, 'destroyed'::text])))
 );
 CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE ((state = ANY (ARRAY['creating'::text, 'live'::text])) OR ((state = 'paused'::text) AND (op = ANY (ARRAY['wake'::text, 'restore'::text]))));
+CREATE INDEX sessions_capped ON public.sessions USING btree (id) WHERE (egress_cap_bytes IS NOT NULL);
 CREATE INDEX sessions_creating ON public.sessions USING btree (provision_claimed_until) WHERE (state = 'creating'::text);
 CREATE INDEX sessions_current ON public.sessions USING btree (org_id, created_at DESC, id DESC) WHERE (state <> 'destroyed'::text);
 CREATE INDEX sessions_destroy_after ON public.sessions USING btree (destroy_after) WHERE ((destroy_after IS NOT NULL) AND (state <> 'destroyed'::text));
 CREATE INDEX sessions_due ON public.sessions USING btree (due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX sessions_ended ON public.sessions USING btree (org_id, ended_at DESC, id DESC) WHERE (state = 'destroyed'::text);
 CREATE INDEX sessions_external ON public.sessions USING btree (org_id, external_id, created_at DESC) WHERE ((external_id IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE INDEX sessions_network_behind ON public.sessions USING btree (id) WHERE ((state = 'live'::text) AND (network_applied < network_generation));
 CREATE INDEX sessions_operations ON public.sessions USING btree (op_claimed_until) WHERE ((op IS NOT NULL) AND (state <> 'destroyed'::text));
 CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id) WHERE (origin_snapshot_id IS NOT NULL);
 CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);

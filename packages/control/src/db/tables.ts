@@ -1,5 +1,5 @@
-import type { CreateTiming } from "@vivarium/contract/api";
-import type { ColumnType, Generated } from "kysely";
+import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
+import type { ColumnType, Generated, GeneratedAlways } from "kysely";
 import type { OperationInput, OperationKind } from "../operations/operation.ts";
 
 /** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
@@ -15,6 +15,13 @@ export interface Tables {
   templates: TemplateTable;
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
+  egress_usage: EgressUsageTable;
+  egress_log: EgressLogTable;
+  node_reports: NodeReportTable;
+  preview_routes: PreviewRouteTable;
+  events: EventTable;
+  event_head: EventHeadTable;
+  egress_denials: EgressDenialTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
@@ -31,6 +38,8 @@ interface OrgTable {
   concurrent_sessions: number;
   suspended: Generated<boolean>;
   created_at: Generated<Date>;
+  egress_cap_bytes: number | null;
+  egress_capped_on: string | null;
 }
 
 interface ProjectTable {
@@ -109,6 +118,20 @@ export interface SessionTable {
   baseline: string | null;
   busy_until: Date | null;
   may_keep_alive: Generated<boolean>;
+  network_generation: Generated<number>;
+  network_applied: Generated<number>;
+  exposed: Json<ExposedPort[] | null> | null;
+  guest_ip: string | null;
+  egress_cap_bytes: number | null;
+  egress_limit_bytes: number | null;
+  egress_capped_on: string | null;
+}
+
+/** What of a route is no secret. */
+export interface ExposedPort {
+  port: number;
+  visibility: PreviewVisibility;
+  auth: PreviewAuth;
 }
 
 export interface CheckpointTable {
@@ -181,4 +204,74 @@ interface IdempotencyKeyTable {
   body_digest: Buffer;
   session_id: string;
   created_at: Generated<Date>;
+}
+
+interface EgressUsageTable {
+  session_id: string;
+  day: string;
+  machine_id: string;
+  egress_start: number;
+  egress_last: number;
+  ingress_start: number;
+  ingress_last: number;
+}
+
+export interface EgressLogTable {
+  seq: Generated<number>;
+  session_id: string;
+  at: Date;
+  kind: string;
+  host: string | null;
+  address: string | null;
+  port: number | null;
+  decision: string;
+  reason: string;
+  bytes_out: number;
+  bytes_in: number;
+  count: number;
+}
+
+interface NodeReportTable {
+  node_id: string;
+  cursor: string;
+}
+
+export interface PreviewRouteTable {
+  session_id: string;
+  port: number;
+  version: number;
+  visibility: PreviewVisibility;
+  auth: PreviewAuth;
+  sealed_token: Buffer | null;
+  token_sha256: string | null;
+  bearer_sha256: string | null;
+  is_bearer_told: Generated<boolean>;
+  login_url: string | null;
+}
+
+export interface EventTable {
+  seq: GeneratedAlways<number>;
+  id: string;
+  position: number | null;
+  type: string;
+  created_at: Generated<Date>;
+  org_id: string;
+  project_id: string | null;
+  session_id: string | null;
+  data: Json<Record<string, unknown>>;
+}
+
+interface EventHeadTable {
+  only_row: Generated<boolean>;
+  position: number;
+}
+
+export interface EgressDenialTable {
+  session_id: string;
+  minute: Date;
+  host: string;
+  address: string;
+  port: number;
+  reason: string;
+  count: number;
 }

@@ -5,6 +5,7 @@ import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBuffered } from "./exec.ts";
 import type { CommandInput, StartExecDeps } from "./open-exec.ts";
+import type { OutputRoom } from "./output-rooms.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
@@ -12,7 +13,12 @@ type BatchItem = BatchExecResult["results"][number];
 export async function execBatch(
   deps: StartExecDeps,
   scope: Scope,
-  { sessionIds, input, by }: { sessionIds: string[]; input: CommandInput; by: Caller },
+  {
+    sessionIds,
+    input,
+    by,
+    room,
+  }: { sessionIds: string[]; input: CommandInput; by: Caller; room: OutputRoom },
 ): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {
   const ids = [...new Set(sessionIds)];
   const limitBytes = Math.min(
@@ -23,7 +29,13 @@ export async function execBatch(
   const results = await Promise.all(
     ids.map(async (sessionId): Promise<BatchItem> => {
       try {
-        const { session, result } = await execBuffered(deps, scope, { sessionId, input, by, limitBytes });
+        const { session, result } = await execBuffered(deps, scope, {
+          sessionId,
+          input,
+          by,
+          room,
+          limitBytes,
+        });
         sessions.push(session);
         return { session_id: sessionId, ...result };
       } catch (error) {

@@ -1,6 +1,7 @@
 import type { BatchExecResult } from "@vivarium/contract/api";
 import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import { type EncodedOutput, OutputBuffer } from "./output.ts";
+import { FREE_BYTES, type OutputRoom } from "./output-rooms.ts";
 
 /** A command that ran to its end, with what it wrote. */
 export interface CollectedExec {
@@ -9,14 +10,21 @@ export interface CollectedExec {
   end: ExecEnd;
 }
 
-/** Reads a command's frames to the end. Throws when they break off: never a made-up exit. */
-export async function collect(frames: AsyncIterable<Frame>, limitBytes: number): Promise<CollectedExec> {
+/**
+ * Reads a command's frames to the end, no further than there is room for them. Throws when they break off: never a
+ * made-up exit.
+ */
+export async function collect(
+  frames: AsyncIterable<Frame>,
+  { limitBytes, room }: { limitBytes: number; room: OutputRoom },
+): Promise<CollectedExec> {
   const stdout = new OutputBuffer(limitBytes);
   const stderr = new OutputBuffer(limitBytes);
   for await (const { type, payload } of frames) {
     if (type === FRAME.stdout) stdout.push(payload);
     else if (type === FRAME.stderr) stderr.push(payload);
     else return finish(stdout, stderr, endOf(type, payload));
+    if (stdout.sizeBytes + stderr.sizeBytes > FREE_BYTES) await room.take();
   }
   throw new Error("the output ended without an exit");
 }

@@ -14,6 +14,7 @@ import {
   type StartExecDeps,
   startExec,
 } from "./open-exec.ts";
+import type { OutputRoom } from "./output-rooms.ts";
 
 /** How long after a completed destroy_on_completion the sweep steps in for a process that died before destroying. */
 const COMPLETION_GRACE_MS = 10_000;
@@ -27,11 +28,13 @@ export async function execBuffered(
     sessionId,
     input,
     by,
+    room,
     limitBytes = LIMITS.execOutputBytes,
   }: {
     sessionId: string;
     input: CommandInput;
     by: Caller;
+    room: OutputRoom;
     limitBytes?: number;
   },
 ): Promise<{ session: SessionRow; result: ExecResult }> {
@@ -42,7 +45,7 @@ export async function execBuffered(
     signal: neverAborted,
     by,
   });
-  const collected = await collect(frames, limitBytes).catch(async (cause: unknown) => {
+  const collected = await collect(frames, { limitBytes, room }).catch(async (cause: unknown) => {
     const error = await brokenOff(deps, session, cause);
     if (goesOn(error)) await takeBackLease(deps.db, session, lease);
     else await markCompleted(deps, session);

@@ -25,6 +25,10 @@ export class OutputBuffer {
     this.#isCut = true;
   }
 
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
   get isCut(): boolean {
     return this.#isCut;
   }

@@ -1,4 +1,4 @@
-import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult } from "@vivarium/contract/api";
+import { BatchExecRequest, BatchExecResult, ExecRequest, ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
 import { type Scope, scopeOf } from "../access/principal.ts";
@@ -16,6 +16,7 @@ import { execBatch } from "./batch.ts";
 import { takeBackLease } from "./command-lease.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
 import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
+import { leaveOnceAnswered, type OutputRooms } from "./output-rooms.ts";
 import { streamFrames } from "./stream.ts";
 
 const ExecQuery = z.object({
@@ -24,7 +25,7 @@ const ExecQuery = z.object({
 });
 const tags = ["Exec"];
 
-type ExecRouteDeps = StartExecDeps & DestroyDeps;
+type ExecRouteDeps = StartExecDeps & DestroyDeps & { outputRooms: OutputRooms };
 
 export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
   server.post(
@@ -50,7 +51,10 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
       if (request.query.stream) {
         return await execStreamed(deps, scope, call, reply);
       }
-      const { session, result } = await execBuffered(deps, scope, call);
+      const room = deps.outputRooms.room(scope.orgId, 2 * LIMITS.execOutputBytes);
+      const { session, result } = await execBuffered(deps, scope, { ...call, room }).finally(() =>
+        leaveOnceAnswered(room, reply.raw),
+      );
       destroyOnceAnswered(deps, [session], reply);
       const wasWoken = result.restore_ms !== undefined;
       return request.query.timing && wasWoken && session.timings
@@ -72,11 +76,13 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
     async (request, reply) => {
       const { session_ids: sessionIds, ...input } = request.body;
       const principal = principalOf(request);
+      const room = deps.outputRooms.room(principal.orgId, LIMITS.batchOutputTotalBytes);
       const { result, sessions } = await execBatch(deps, scopeOf(principal), {
         sessionIds,
         input,
         by: callerOf(principal, request),
-      });
+        room,
+      }).finally(() => leaveOnceAnswered(room, reply.raw));
       destroyOnceAnswered(deps, sessions, reply);
       return result;
     },

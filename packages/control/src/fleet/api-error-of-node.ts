@@ -62,6 +62,13 @@ function refusedError(error: NodeError): ApiError {
       return new ApiError("unavailable", "the node has no room for this at the moment", cause);
     case "template_unavailable":
       return new ApiError("template_version_unavailable", "the node cannot provide this template", cause);
+    case "network_conflict":
+    case "network_unconfirmed":
+      return new ApiError(
+        "session_node_unavailable",
+        "the node has not confirmed the change of the network yet; it is kept and goes on being applied",
+        cause,
+      );
     case "capture_failed":
       return new ApiError(
         "session_unavailable",

@@ -11,13 +11,18 @@ import {
   type ExecCall,
   MachineList,
   MachineStatus,
+  NetworkReport,
+  type NetworkSpec,
   NodeInfo,
+  type PreviewTable,
   SnapshotList,
   type SnapshotSpec,
   SnapshotStatus,
   type StartSpec,
+  Wake,
+  type WakeOutcome,
 } from "@vivarium/contract/node";
-import type { z } from "zod";
+import { z } from "zod";
 import { NodeError, type NodeFailure } from "./node-error.ts";
 import { type Exchange, exchange, exchangeJson, readAll, readJson } from "./node-http.ts";
 import { openNodeStream } from "./node-stream.ts";
@@ -25,6 +30,11 @@ import { openNodeStream } from "./node-stream.ts";
 const SHORT_CALL_MS = 10_000;
 const DELETE_MS = 60_000;
 const CONTINUE_MS = 30_000;
+/** The node answers, or refuses, within 5 s. */
+const NETWORK_MS = 15_000;
+/** The node lets it wait for 20 s. */
+const WAKES_MS = 30_000;
+const WakeList = z.object({ wakes: z.array(Wake) });
 const CLOSED: ReadonlySet<string> = new Set(["broken", "unreachable"] satisfies NodeFailure[]);
 const LAST_FRAMES: ReadonlySet<Frame["type"]> = new Set([FRAME.exit, FRAME.error, FRAME.eof]);
 
@@ -85,6 +95,35 @@ export class NodeClient {
     const path = `/v1/machines/${machineId}/continue`;
     const call = { socketPath: this.#socketPath, method: "POST", path, signal } as const;
     return fit(MachineStatus, await exchangeJson(call));
+  }
+
+  /** Answers once kernel and gateway have it in force. */
+  async putNetwork(machineId: string, spec: NetworkSpec): Promise<void> {
+    const path = `/v1/machines/${machineId}/network`;
+    await this.#put(path, spec);
+  }
+
+  /** Answers once the gateway has these routes, and no others. */
+  async putPreviews(table: PreviewTable): Promise<void> {
+    await this.#put("/v1/previews", table);
+  }
+
+  /** Counters, and log lines after the cursor; without one, all that the node still has. */
+  async networkReport(cursor: string | undefined): Promise<NetworkReport> {
+    return fit(NetworkReport, await this.#read(`/v1/network/report${queryText({ after: cursor })}`));
+  }
+
+  /** Waits for visitors of previews whose sessions are asleep. */
+  async listWakes(over: AbortSignal): Promise<Wake[]> {
+    const signal = AbortSignal.any([over, AbortSignal.timeout(WAKES_MS)]);
+    const call = { socketPath: this.#socketPath, method: "GET", path: "/v1/wakes", signal } as const;
+    return fit(WakeList, await exchangeJson(call)).wakes;
+  }
+
+  async answerWake(wakeId: string, outcome: WakeOutcome): Promise<void> {
+    const path = `/v1/wakes/${encodeURIComponent(wakeId)}`;
+    const signal = AbortSignal.timeout(SHORT_CALL_MS);
+    await exchangeJson({ socketPath: this.#socketPath, method: "POST", path, body: outcome, signal });
   }
 
   async listSnapshots(): Promise<SnapshotStatus[]> {
@@ -175,6 +214,11 @@ export class NodeClient {
       if (!(error instanceof NodeError) || error.failure !== "unreachable") throw error;
       return await exchange(call);
     }
+  }
+
+  async #put(path: string, body: object): Promise<void> {
+    const signal = AbortSignal.timeout(NETWORK_MS);
+    await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body, signal });
   }
 
   async #read(path: string, signal = AbortSignal.timeout(SHORT_CALL_MS)): Promise<unknown> {

@@ -84,7 +84,7 @@ describe("paths and methods", () => {
     ["PUT /v1/sessions", "GET, POST"],
     ["POST /v1/org", "GET"],
     ["PATCH /v1/healthz", "GET"],
-    ["POST /v1/sessions/aaaaaaaaaaaaaaaaaaaaa", "DELETE, GET"],
+    ["POST /v1/sessions/aaaaaaaaaaaaaaaaaaaaa", "DELETE, GET, PATCH"],
     ["GET /v1/sessions/aaaaaaaaaaaaaaaaaaaaa/exec", "POST"],
     ["GET /v1/sessions/exec", "POST"],
     ["DELETE /v1/sessions/exec", "POST"],

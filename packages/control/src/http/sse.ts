@@ -38,11 +38,13 @@ export class EventStream {
     return this.#reply.raw.destroyed;
   }
 
-  async send(event: string, data: string): Promise<void> {
+  /** With an id, a client that reconnects tells how far it came. */
+  async send(event: string, data: string, id?: string): Promise<void> {
     const { raw } = this.#reply;
-    if (raw.destroyed) throw new Error("the client is gone");
+    if (raw.destroyed || raw.writableEnded) throw new Error("the client is gone");
     this.#restartHeartbeat();
-    if (raw.write(`event: ${event}\ndata: ${data}\n\n`)) return;
+    const idLine = id === undefined ? "" : `id: ${id}\n`;
+    if (raw.write(`${idLine}event: ${event}\ndata: ${data}\n\n`)) return;
     await new Promise<void>((resolve, reject) => {
       const onDrain = () => {
         raw.off("close", onClose);
@@ -64,16 +66,32 @@ export class EventStream {
     }
   }
 
+  /** Tells how far the client is before it got any event. Without data it is none by itself. */
+  resumeFrom(id: string): void {
+    this.#reply.raw.write(`id: ${id}\n\n`);
+  }
+
   end(): void {
     clearInterval(this.#heartbeat);
     this.#reply.raw.end();
+  }
+
+  /** Ends it, without waiting for a client that does not take what was sent. */
+  close(): void {
+    if (this.#reply.raw.writableNeedDrain) this.breakOff();
+    else this.end();
+  }
+
+  breakOff(): void {
+    clearInterval(this.#heartbeat);
+    this.#reply.raw.destroy();
   }
 
   #restartHeartbeat(): void {
     clearInterval(this.#heartbeat);
     this.#heartbeat = setInterval(() => {
       const { raw } = this.#reply;
-      if (raw.destroyed) return clearInterval(this.#heartbeat);
+      if (raw.destroyed || raw.writableEnded) return clearInterval(this.#heartbeat);
       // A client that does not even take what was sent needs no sign of life.
       if (!raw.writableNeedDrain) raw.write(": hb\n\n");
     }, this.#heartbeatMs);

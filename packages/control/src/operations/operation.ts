@@ -28,9 +28,21 @@ export interface OperationInput {
   [field: string]: unknown;
 }
 
+/** What the next machine of a session may do, besides what its row says: a generation of its own. */
+export interface NextNetwork {
+  limitBytes: number | null;
+}
+
 /** During these the machine stands still or is exchanged: guest operations wait for their end. */
 const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "settle"]);
 
 export function stopsGuest(kind: OperationKind | null): boolean {
   return kind !== null && STOPS_GUEST.has(kind);
+}
+
+/** While one of these holds the session its next machine has its network already: nothing changes meanwhile. */
+export const NETWORK_STANDS = ["pause", "wake", "restore", "settle"] as const satisfies OperationKind[];
+
+export function isNetworkStanding(op: OperationKind | null): boolean {
+  return (NETWORK_STANDS as readonly (OperationKind | null)[]).includes(op);
 }

@@ -8,7 +8,7 @@ import type { SessionSignals } from "../sessions/signals.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endedMeanwhile } from "./aftermath.ts";
-import type { OperationInput, OperationKind } from "./operation.ts";
+import type { NextNetwork, OperationInput, OperationKind } from "./operation.ts";
 import {
   claimLapsedOperations,
   claimOperation,
@@ -58,8 +58,9 @@ export class Operations {
     kind: OperationKind,
     input: OperationInput = {},
     db: Queries = this.#deps.db,
+    network?: NextNetwork,
   ): Promise<SessionRow | undefined> {
-    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS });
+    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS, network });
   }
 
   /**

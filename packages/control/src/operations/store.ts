@@ -2,13 +2,20 @@ import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { OperationInput, OperationKind } from "./operation.ts";
+import type { NextNetwork, OperationInput, OperationKind } from "./operation.ts";
 
 /** Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it. */
 export async function claimOperation(
   db: Queries,
   session: Standing & { id: string },
-  op: { id: string; kind: OperationKind; input: OperationInput; leaseMs: number },
+  op: {
+    id: string;
+    kind: OperationKind;
+    input: OperationInput;
+    leaseMs: number;
+    /** Settles the network of the machine that the operation starts. */
+    network?: NextNetwork;
+  },
 ): Promise<SessionRow | undefined> {
   const row = await db
     .updateTable("sessions")
@@ -17,6 +24,11 @@ export async function claimOperation(
       op_id: op.id,
       op_input: JSON.stringify(op.input),
       op_claimed_until: after(op.leaseMs),
+      // In the same statement: a row that its transaction writes twice has its references locked anew.
+      ...(op.network && {
+        network_generation: sql<number>`network_generation + 1`,
+        egress_limit_bytes: op.network.limitBytes,
+      }),
     })
     .where("id", "=", session.id)
     .where("state", "=", session.state)

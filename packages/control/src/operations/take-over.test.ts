@@ -142,7 +142,9 @@ describe("a wake whose process died", () => {
     const nodes = new NodeClient(control.node.socketPath);
     await leaveOperation(id, "wake", { event: "resume" }, "1 hour");
     const { snapshot_id } = await rowOf(id);
-    const spec = { template: "base", size: "small", hostname: id, no_sudo: false, snapshot_id, resume: true };
+    const network = { generation: 1, egress: { mode: "allow" as const, allow: [] }, exposed: [] };
+    const base = { template: "base", size: "small", hostname: id, no_sudo: false };
+    const spec = { ...base, network, snapshot_id, resume: true };
     await nodes.startMachine(`${id}-2`, spec, new AbortController().signal);
     nodes.close();
     let starts = 0;

@@ -1,5 +1,6 @@
-import { RunRequest, RunResult } from "@vivarium/contract/api";
+import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import { callerOf } from "../audit/caller.ts";
+import { leaveOnceAnswered, type OutputRooms } from "../exec/output-rooms.ts";
 import { ApiError } from "../http/api-error.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -10,7 +11,7 @@ import { type ParsedRun, type RunDeps, runCode } from "./run.ts";
 /** Fields of a session create that a run does not take: dropping them silently would be worse than refusing. */
 const REFUSED = ["egress", "connections", "env", "secrets"] as const;
 
-export function addRunRoutes(server: Server, deps: RunDeps): void {
+export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: OutputRooms }): void {
   server.post(
     "/v1/sessions/exec",
     {
@@ -30,13 +31,17 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
       const gone = clientGone(reply);
       const principal = principalOf(request);
       const by = callerOf(principal, request);
-      const input = { body: request.body as ParsedRun, signal: gone, by };
-      return await runCode(deps, principal, input).catch((error: unknown) => {
-        if (!gone.aborted) throw error;
-        // Whatever failed then, failed because of it, and nobody reads what is answered.
-        request.log.info("the client left before its run ended");
-        throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
-      });
+      // An installer's output and the code's own.
+      const room = deps.outputRooms.room(principal.orgId, 4 * LIMITS.execOutputBytes);
+      const input = { body: request.body as ParsedRun, signal: gone, by, room };
+      return await runCode(deps, principal, input)
+        .catch((error: unknown) => {
+          if (!gone.aborted) throw error;
+          // Whatever failed then, failed because of it, and nobody reads what is answered.
+          request.log.info("the client left before its run ended");
+          throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
+        })
+        .finally(() => leaveOnceAnswered(room, reply.raw));
     },
   );
 }

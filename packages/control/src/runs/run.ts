@@ -14,8 +14,12 @@ import { sleep } from "@vivarium/kit/clock";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
+import type { OwnHosts } from "../egress/entry.ts";
+import type { EgressCaps } from "../egress/org-cap.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
+import type { OutputRoom } from "../exec/output-rooms.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
@@ -30,7 +34,8 @@ import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
-export type RunDeps = DestroyDeps & ExecDeps & { node: NodeState };
+export type RunDeps = DestroyDeps &
+  ExecDeps & { node: NodeState; ownHosts: OwnHosts; egressCaps: EgressCaps };
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;
@@ -43,7 +48,7 @@ export type ParsedRun = Omit<RunRequest, "language" | "timeout_ms"> & {
 export async function runCode(
   deps: RunDeps,
   principal: Principal,
-  { body, signal, by }: { body: ParsedRun; signal: AbortSignal; by: Caller },
+  { body, ...called }: { body: ParsedRun } & CalledBy,
 ): Promise<RunResult> {
   checkProjectScope(principal, body.project_id);
   const session = await admitRun(deps, principal, body);
@@ -51,8 +56,8 @@ export async function runCode(
   const over = new AbortController();
   const lease = keepLease(deps, session.id, over.signal);
   try {
-    const live = await waitForRun(deps, principal, session, signal);
-    return await runIn(deps, live, body, { signal, by });
+    const live = await waitForRun(deps, principal, session, called.signal);
+    return await runIn(deps, live, body, called);
   } finally {
     over.abort();
     await lease;
@@ -66,12 +71,14 @@ export async function runCode(
 }
 
 async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): Promise<SessionRow> {
-  return await deps.db.transaction().execute(async (tx) => {
-    checkReferences(body);
-    const projectId = await resolveProject(tx, principal, body.project_id);
-    const start = await startFrom(deps, tx, scopeOf(principal), body);
-    return await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
-  });
+  const admit = () =>
+    deps.db.transaction().execute(async (tx) => {
+      checkReferences(body);
+      const projectId = await resolveProject(tx, principal, body.project_id);
+      const start = await startFrom(deps, tx, scopeOf(principal), body);
+      return await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+    });
+  return await tellingRefusal(deps.db, wantedBy(principal, body.project_id, "run"), admit);
 }
 
 async function waitForRun(
@@ -106,6 +113,7 @@ async function waitForRun(
 interface CalledBy {
   signal: AbortSignal;
   by: Caller;
+  room: OutputRoom;
 }
 
 /** Installs, then runs, under one cap for both. */
@@ -113,21 +121,16 @@ async function runIn(
   deps: RunDeps,
   session: SessionRow,
   body: ParsedRun,
-  { signal, by }: CalledBy,
+  called: CalledBy,
 ): Promise<RunResult> {
   const language = LANGUAGE_COMMANDS[body.language];
   const packages = body.dependencies ?? [];
   const deadline = performance.now() + (body.timeout_ms ?? LIMITS.execTimeoutDefaultMs);
   const remainingMs = () => Math.max(1, Math.round(deadline - performance.now()));
   const step = (command: string[], env: Record<string, string>) =>
-    runStep(
-      deps,
-      session,
-      { ...execCall(session, { command, timeout_ms: remainingMs() }), env },
-      { signal, by },
-    );
+    runStep(deps, session, { ...execCall(session, { command, timeout_ms: remainingMs() }), env }, called);
 
-  await putCode(deps, session, language.file, body.code, signal);
+  await putCode(deps, session, language.file, body.code, called.signal);
   const env = execCall(session, { command: language.run }).env;
   let installMs: number | undefined;
   if (packages.length > 0) {
@@ -144,12 +147,12 @@ async function runStep(
   deps: RunDeps,
   session: SessionRow,
   call: ExecCall,
-  by: CalledBy,
+  { room, ...by }: CalledBy,
 ): Promise<CollectedExec> {
   const limitBytes = LIMITS.execOutputBytes;
   const frames = await openExec(deps, session, { ...call, output_limit_bytes: limitBytes }, by);
   try {
-    return await collect(frames, limitBytes);
+    return await collect(frames, { limitBytes, room });
   } catch (cause) {
     throw await brokenOff(deps, session, cause);
   }

@@ -6,6 +6,7 @@ import { takeOrgTurn } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import type { SessionTable } from "../db/tables.ts";
+import type { EgressCaps } from "../egress/org-cap.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -23,7 +24,7 @@ export type SessionSettings = Omit<
 > & { size: Size };
 
 export async function admitSession(
-  { node }: { node: NodeState },
+  { node, egressCaps }: { node: NodeState; egressCaps: EgressCaps },
   tx: Queries,
   principal: Principal,
   settings: SessionSettings,
@@ -31,11 +32,17 @@ export async function admitSession(
   const org = await takeOrgTurn(tx, principal.orgId);
   if (settings.name && (await isNameTaken(tx, principal.orgId, settings.name)))
     throw nameTaken(settings.name);
+  if (org.isEgressCapped) throw orgCapped();
   await checkCeilings(tx, principal, org.concurrentSessions);
   await checkSize(node, settings);
+  // Told 0, a session has no cap, whatever is usual.
+  const capBytes = (settings.egress_cap_bytes ?? egressCaps.sessionBytes) || null;
   const row = await insertSession(tx, {
     provision_claimed_until: new Date(Date.now() + PROVISION_LEASE_MS),
     ...settings,
+    egress_cap_bytes: capBytes,
+    // A first machine has sent nothing yet.
+    egress_limit_bytes: capBytes,
     id: randomId(),
     org_id: principal.orgId,
     key_id: principal.keyId,
@@ -52,11 +59,12 @@ export function checkReferences({ volume_id: volumeId }: { volume_id?: string | 
 }
 
 /**
- * Room under the ceilings for `count` more sessions. Until the transaction ends nobody else counts or adds sessions of
- * the organisation.
+ * Room under the ceilings and the day's cap for `count` more sessions. Until the transaction ends nobody else counts or
+ * adds sessions of the organisation.
  */
 export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
-  const { concurrentSessions } = await takeOrgTurn(tx, owner.orgId);
+  const { concurrentSessions, isEgressCapped } = await takeOrgTurn(tx, owner.orgId);
+  if (isEgressCapped) throw orgCapped();
   await checkCeilings(tx, owner, concurrentSessions, count);
 }
 
@@ -98,6 +106,13 @@ async function checkSize(node: NodeState, settings: SessionSettings): Promise<vo
   throw new ApiError(
     "size_unavailable",
     `size: ${settings.size} can be started on no node; available: ${available || "none yet"}`,
+  );
+}
+
+function orgCapped(): ApiError {
+  return new ApiError(
+    "egress_capped",
+    "the sessions of your organisation have sent as much as they may today; they run again from 00:00 UTC, or once its cap is raised",
   );
 }
 

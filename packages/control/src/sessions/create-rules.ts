@@ -1,12 +1,15 @@
 /** What a create body must fulfil beyond its schema. Pure. */
 import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
+import type { OwnHosts } from "../egress/entry.ts";
+import { normalPolicy } from "../egress/policy.ts";
 import { ApiError } from "../http/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 
-export function checkCreate(body: ParsedSessionCreate): void {
+export function checkCreate({ ownHosts }: { ownHosts: OwnHosts }, body: ParsedSessionCreate): void {
   checkCombinations(body);
   checkVariables(body);
+  if (body.egress) normalPolicy(body.egress, ownHosts, "egress.allow");
   refuseWhatComesLater(body);
 }
 
@@ -40,9 +43,6 @@ function checkVariables({ env, secrets }: ParsedSessionCreate): void {
 function refuseWhatComesLater(body: ParsedSessionCreate): void {
   const isSet: Record<string, boolean> = {
     connections: (body.connections?.length ?? 0) > 0,
-    "egress.mode": body.egress?.mode === "deny",
-    "egress.allow": (body.egress?.allow?.length ?? 0) > 0,
-    egress_cap_bytes: (body.egress_cap_bytes ?? 0) > 0,
     artifacts: body.artifacts !== undefined,
   };
   const field = Object.keys(isSet).find((name) => isSet[name]);
@@ -50,11 +50,7 @@ function refuseWhatComesLater(body: ParsedSessionCreate): void {
     refuseSecretsWithoutKey(body);
     return;
   }
-  const what = field === "egress.mode" ? '"deny" is' : "is";
-  throw new ApiError(
-    "validation",
-    `${field}: ${what} not supported by this version yet; leave the field out`,
-  );
+  throw new ApiError("validation", `${field}: is not supported by this version yet; leave the field out`);
 }
 
 /** Interface "Condition-to-error ties" 4. No encryption key can be configured yet, so none ever is. */

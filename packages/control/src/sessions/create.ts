@@ -3,6 +3,9 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
+import type { OwnHosts } from "../egress/entry.ts";
+import type { EgressCaps } from "../egress/org-cap.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
@@ -19,6 +22,8 @@ export interface CreateDeps {
   node: NodeState;
   nodes: NodeClient;
   provisioner: Provisioner;
+  ownHosts: OwnHosts;
+  egressCaps: EgressCaps;
 }
 
 /** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
@@ -28,8 +33,21 @@ export async function createSession(
   { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   checkProjectScope(principal, body.project_id);
-  checkCreate(body);
-  const created = await deps.db.transaction().execute(async (tx) => {
+  checkCreate(deps, body);
+  const wanted = wantedBy(principal, body.project_id, "create");
+  const created = await tellingRefusal(deps.db, wanted, () => admit(deps, principal, body, idempotencyKey));
+  crashPoint("create.commit");
+  if (!created.isReplay) deps.provisioner.start(created.session);
+  return created;
+}
+
+async function admit(
+  deps: CreateDeps,
+  principal: Principal,
+  body: ParsedSessionCreate,
+  idempotencyKey: string | undefined,
+): Promise<{ session: SessionRow; isReplay: boolean }> {
+  return await deps.db.transaction().execute(async (tx) => {
     const idempotent = idempotencyKey && {
       orgId: principal.orgId,
       key: idempotencyKey,
@@ -48,9 +66,6 @@ export async function createSession(
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };
   });
-  crashPoint("create.commit");
-  if (!created.isReplay) deps.provisioner.start(created.session);
-  return created;
 }
 
 export function settingsOf(
@@ -72,5 +87,6 @@ export function settingsOf(
     destroy_on_completion: body.destroy_on_completion ?? false,
     command_capture: body.command_capture ?? "executable",
     wake_on_http: body.wake_on_http ?? true,
+    egress_cap_bytes: body.egress_cap_bytes ?? null,
   };
 }

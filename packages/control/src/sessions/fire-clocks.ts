@@ -71,6 +71,8 @@ async function pauseBy(deps: ClockDeps, session: DueSession, event: SessionEvent
 /** Decided anew at the claim: a client may have come to another process meanwhile. */
 async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEvent): Promise<void> {
   if (deps.requireDurablePause) return;
+  // A preview that was just used is activity that only the node knows of.
+  await deps.networkReports.collect().catch(() => undefined);
   await captureSession(deps, session, { event }, (tx) => isStillDue(tx, session, event));
 }
 

@@ -9,6 +9,8 @@ import { savable } from "../checkpoints/savable.ts";
 import { forgetState, NotOurs, type SaveStateDeps, saveState } from "../checkpoints/save-state.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { takeSlots } from "./admit.ts";
@@ -41,11 +43,21 @@ export async function forkSession(
   return await whenFree(deps, sessionId, async () => {
     const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
-    const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
-    if (!begun) return BUSY;
-    crashPoint("fork.intent");
-    return await deps.operations.run(begun.parent, (op) => makeChildren(deps, op, begun.children));
+    const wanted = wantedBy(principal, session.project_id, "fork");
+    return await tellingRefusal(deps.db, wanted, () => tryFork(deps, principal, session, count));
   });
+}
+
+async function tryFork(
+  deps: ForkDeps,
+  principal: Principal,
+  session: SessionRow,
+  count: number,
+): Promise<Forked | typeof BUSY> {
+  const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
+  if (!begun) return BUSY;
+  crashPoint("fork.intent");
+  return await deps.operations.run(begun.parent, (op) => makeChildren(deps, op, begun.children));
 }
 
 /** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */
@@ -91,7 +103,13 @@ async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[
 async function commit(deps: ForkDeps, op: Operation, ready: readonly Ready[]): Promise<SessionRow[]> {
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await deps.operations.isOurs(op, tx))) throw new NotOurs();
-    return await handOutTogether(tx, ready);
+    const live = await handOutTogether(tx, ready);
+    const { state } = op.session;
+    await appendEvent(
+      tx,
+      eventOf(op.session, "session.forked", { state, children: live.map(({ id }) => id) }),
+    );
+    return live;
   });
 }
 
@@ -121,6 +139,8 @@ function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
     labels: parent.labels && JSON.stringify(parent.labels),
     env: parent.env && JSON.stringify(parent.env),
     egress: JSON.stringify(parent.egress),
+    egress_cap_bytes: parent.egress_cap_bytes,
+    egress_limit_bytes: parent.egress_cap_bytes,
     no_sudo: parent.no_sudo,
     on_pty_detach: parent.on_pty_detach,
     paused_ttl_ms: parent.paused_ttl_ms,

@@ -6,8 +6,15 @@ import { findAnySession, findSessionById, type SessionRow } from "./store.ts";
 
 /** The caller's session, or the one answer for foreign, destroyed and never made. */
 export async function getSession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
+  const row = await getAnySession(db, scope, id);
+  if (row.state === "destroyed") throw sessionNotFound();
+  return row;
+}
+
+/** Also one that has ended. */
+export async function getAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
   const row = SESSION_ID_PATTERN.test(id) ? await findAnySession(db, scope, id) : undefined;
-  if (!row || row.state === "destroyed") throw sessionNotFound();
+  if (!row) throw sessionNotFound();
   return row;
 }
 

@@ -3,6 +3,7 @@ import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
+import type { PreviewUrls } from "../previews/urls.ts";
 import { type PauseVerbDeps, pauseSession } from "./pause.ts";
 import { toRecord } from "./record.ts";
 import { resumeSession } from "./resume.ts";
@@ -11,7 +12,7 @@ import type { WakeDeps } from "./wake.ts";
 
 const tags = ["Sessions"];
 
-export function addLifecycleRoutes(server: Server, deps: PauseVerbDeps & WakeDeps): void {
+export function addLifecycleRoutes(server: Server, deps: PauseVerbDeps & WakeDeps & PreviewUrls): void {
   server.post(
     "/v1/sessions/:id/pause",
     {
@@ -37,7 +38,7 @@ export function addLifecycleRoutes(server: Server, deps: PauseVerbDeps & WakeDep
     async (request) => {
       const input = { id: request.params.id, wakeAt: request.body.wake_at };
       const { session, timings } = await pauseSession(deps, scopeOf(principalOf(request)), input);
-      return { ...toRecord(session), timing: request.query.timing ? timings : undefined };
+      return { ...toRecord(deps, session), timing: request.query.timing ? timings : undefined };
     },
   );
   server.post(
@@ -57,7 +58,7 @@ export function addLifecycleRoutes(server: Server, deps: PauseVerbDeps & WakeDep
     },
     async (request) => {
       const session = await resumeSession(deps, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(session, { withTiming: request.query.timing });
+      return toRecord(deps, session, { withTiming: request.query.timing });
     },
   );
 }

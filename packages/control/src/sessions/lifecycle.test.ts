@@ -34,6 +34,7 @@ test("a session becomes live with a machine of its own", async () => {
   expect(Date.parse(record.active_since)).toBeGreaterThanOrEqual(Date.parse(record.created_at));
   expect(record).not.toHaveProperty("status_detail");
   expect(control.node.machines.get(`${id}-1`)?.spec).toEqual({
+    network: { generation: 1, egress: { mode: "allow", allow: [] }, exposed: [] },
     template: "base",
     size: "large",
     hostname: id,

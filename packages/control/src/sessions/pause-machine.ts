@@ -5,6 +5,7 @@ import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { collectLast, type NetworkReports } from "../egress/reports.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -25,6 +26,7 @@ export interface PauseDeps {
   signals: SessionSignals;
   operations: Operations;
   activity: Activity;
+  networkReports: NetworkReports;
   log: Log;
 }
 
@@ -146,6 +148,7 @@ async function endInstead(deps: PauseDeps, op: Operation): Promise<void> {
 
 /** The held machine and the generation before; what fails here is found by the reconcile. */
 async function letMachineGo(deps: PauseDeps, before: SessionRow): Promise<void> {
+  await collectLast(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);
   crashPoint("pause.release");

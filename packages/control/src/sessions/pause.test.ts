@@ -267,6 +267,7 @@ describe("a resume", () => {
     expect(body.active_since).toBe(body.resumed_at);
     expect(machinesOf(id)).toEqual([`${id}-2`]);
     expect(control.node.machines.get(`${id}-2`)?.spec).toEqual({
+      network: { generation: 2, egress: { mode: "allow", allow: [] }, exposed: [] },
       template: "base",
       size: "medium",
       hostname: id,

@@ -9,6 +9,7 @@ import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { networkSpec } from "../egress/network-spec.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
@@ -118,7 +119,9 @@ async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortCo
 async function hand(deps: ProvisionDeps, session: SessionRow, machine: Started): Promise<void> {
   const timings = { place: machine.placeMs, ...machine.timings, total: ageMs(session) };
   const move = decide(session, "provisioned");
-  const row = move && (await untilStored(() => saveMove(deps.db, session.id, move, { timings })));
+  const row =
+    move &&
+    (await untilStored(() => saveMove(deps.db, session.id, move, { timings, guestIp: machine.guest_ip })));
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
   // Destroyed, or handed out by another process: only the first leaves a machine nobody wants, and the sweep knows.
   deps.signals.moved(session.id);
@@ -151,6 +154,7 @@ export function startSpec(session: SessionRow): StartSpec {
     size: session.size,
     hostname: session.id,
     no_sudo: session.no_sudo,
+    network: networkSpec(session),
     ...(session.origin_snapshot_id !== null && { snapshot_id: session.origin_snapshot_id }),
   };
 }

@@ -8,15 +8,17 @@ import {
   type Size,
   type WireState,
 } from "@vivarium/contract/api";
+import { exposedPreviews } from "../previews/exposed.ts";
+import type { PreviewUrls } from "../previews/urls.ts";
 import type { SessionRow } from "./store.ts";
 
-export function toRecord(row: SessionRow, { withTiming = false } = {}): SessionRecord {
+export function toRecord(urls: PreviewUrls, row: SessionRow, { withTiming = false } = {}): SessionRecord {
   if (row.state === "destroyed") return toEndedRecord(row);
-  const record = toCurrentRecord(row, row.state);
+  const record = toCurrentRecord(urls, row, row.state);
   return withTiming && row.timings ? { ...record, timing: row.timings } : record;
 }
 
-function toCurrentRecord(row: SessionRow, state: WireState): SessionRecord {
+function toCurrentRecord(urls: PreviewUrls, row: SessionRow, state: WireState): SessionRecord {
   return {
     ...common(row, state),
     no_sudo: row.no_sudo,
@@ -28,6 +30,10 @@ function toCurrentRecord(row: SessionRow, state: WireState): SessionRecord {
     ...(row.max_lifetime_ms !== null && { max_lifetime_ms: row.max_lifetime_ms }),
     ...(row.destroy_on_completion && { destroy_on_completion: true }),
     ...(row.env && { env: row.env }),
+    ...(row.exposed && {
+      exposed_ports: row.exposed.map(({ port }) => port),
+      exposed_previews: exposedPreviews(urls, row),
+    }),
     ...progress(row),
   };
 }
@@ -39,6 +45,7 @@ function progress(row: SessionRow): Partial<SessionRecord> {
     ...(row.state === "live" && {
       active_since: (row.live_since ?? row.created_at).toISOString(),
       max_active_window_ms: LIMITS.continuousLiveMs,
+      ...(row.guest_ip !== null && { guest_ip: row.guest_ip }),
     }),
     ...(row.state === "paused" && {
       ...(row.paused_at && { paused_at: row.paused_at.toISOString() }),

@@ -37,6 +37,7 @@ test("a live session goes back in place: another machine under the same id and r
   expect({ ...body, last_active_at: "" }).toEqual({ ...before, last_active_at: "" });
   expect(machinesOf(id)).toEqual([["2", "running"]]);
   expect(control.node.machines.get(`${id}-2`)?.spec).toEqual({
+    network: { generation: 2, egress: { mode: "allow", allow: [] }, exposed: [] },
     template: "base",
     size: "small",
     hostname: id,

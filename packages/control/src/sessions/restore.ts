@@ -14,6 +14,8 @@ import { savable } from "../checkpoints/savable.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { nextNetwork } from "../egress/prepare.ts";
+import { collectLast, type NetworkReports } from "../egress/reports.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -35,6 +37,7 @@ export interface RestoreDeps {
   nodes: NodeClient;
   signals: SessionSignals;
   operations: Operations;
+  networkReports: NetworkReports;
   log: Log;
 }
 
@@ -81,12 +84,13 @@ async function claimRestore(
   checkpoint: CheckpointRow,
 ): Promise<SessionRow | undefined> {
   const input = { checkpoint_id: checkpoint.id };
-  if (session.state === "live") return await operations.claim(session, "restore", input);
+  if (session.state === "live")
+    return await operations.claim(session, "restore", input, db, await nextNetwork(db, session));
   return await db.transaction().execute(async (tx) => {
     const keyId = session.key_id ?? "";
     const concurrentSessions = await keyCeiling(tx, keyId);
     await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    return await operations.claim(session, "restore", input, tx);
+    return await operations.claim(session, "restore", input, tx, await nextNetwork(tx, session));
   });
 }
 
@@ -103,7 +107,10 @@ async function exchangeMachine(
     ...loaded.timings,
     total: Math.round(performance.now() - startedAt),
   });
-  const session = await swap(deps, op, timingsNow());
+  const session = await swap(deps, op, timingsNow(), {
+    guestIp: loaded.guest_ip,
+    checkpointId: checkpoint.id,
+  });
   if (session === BUSY) return BUSY;
   crashPoint("restore.swap");
   await goOn(deps, op, { session, spec: { ...spec, snapshot_id: checkpoint.id } });
@@ -151,12 +158,12 @@ async function swap(
   deps: RestoreDeps,
   op: Operation,
   timings: CreateTiming,
+  { guestIp, checkpointId }: { guestIp?: string; checkpointId: string },
 ): Promise<SessionRow | typeof BUSY> {
   const move = decide(op.session, "restore");
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be restored`);
-  const saved = await untilStored(() =>
-    saveMove(deps.db, op.session.id, move, { operation: { id: op.id, thenSettle: true }, timings }),
-  );
+  const extra = { operation: { id: op.id, thenSettle: true }, timings, guestIp, restoredFrom: checkpointId };
+  const saved = await untilStored(() => saveMove(deps.db, op.session.id, move, extra));
   return saved ?? (await calledOff(deps, op));
 }
 
@@ -167,6 +174,7 @@ async function goOn(
 ): Promise<void> {
   const machineId = machineIdOf(session);
   try {
+    await collectLast(deps);
     await untilAnswered(op.signal, () => deps.nodes.deleteMachine(machineIdOf(op.session)));
     crashPoint("restore.release");
     await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal)).catch(

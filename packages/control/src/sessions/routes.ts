@@ -5,6 +5,7 @@ import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
+import type { PreviewUrls } from "../previews/urls.ts";
 import type { Activity } from "./activity.ts";
 import { type CreateDeps, createSession } from "./create.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
@@ -26,7 +27,7 @@ export const RecordQuery = z.object({
 });
 const tags = ["Sessions"];
 
-type SessionRouteDeps = CreateDeps & DestroyDeps & { activity: Activity };
+type SessionRouteDeps = CreateDeps & DestroyDeps & PreviewUrls & { activity: Activity };
 
 export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
   server.post(
@@ -50,7 +51,7 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
       const input = { body: request.body, idempotencyKey };
       const { session, isReplay } = await createSession(deps, principalOf(request), input);
       if (isReplay) void reply.header("idempotent-replayed", "true");
-      return toRecord(session, { withTiming: request.query.timing });
+      return toRecord(deps, session, { withTiming: request.query.timing });
     },
   );
   server.get(
@@ -70,7 +71,7 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
         scopeOf(principalOf(request)),
         request.query,
       );
-      const records = sessions.map((row) => toRecord(upToDate(deps.activity, row)));
+      const records = sessions.map((row) => toRecord(deps, upToDate(deps.activity, row)));
       return { sessions: records, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
     },
   );
@@ -92,7 +93,7 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
     },
     async (request) => {
       const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(upToDate(deps.activity, row), { withTiming: request.query.timing });
+      return toRecord(deps, upToDate(deps.activity, row), { withTiming: request.query.timing });
     },
   );
   server.delete(

@@ -4,6 +4,8 @@ import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { Scope } from "../access/principal.ts";
 import { getCheckpointForUse } from "../checkpoints/get.ts";
 import type { Queries } from "../db/pool.ts";
+import type { OwnHosts } from "../egress/entry.ts";
+import { normalPolicy } from "../egress/policy.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { invalidField } from "../http/validation.ts";
@@ -32,6 +34,7 @@ export type StartSettings = Pick<
 interface StartDeps {
   node: NodeState;
   nodes: NodeClient;
+  ownHosts: OwnHosts;
 }
 
 export async function startFrom(
@@ -42,7 +45,7 @@ export async function startFrom(
 ): Promise<StartSettings> {
   return request.from_checkpoint == null
     ? await startFromTemplate(deps, tx, scope, request)
-    : await startFromCheckpoint(tx, scope, request, request.from_checkpoint);
+    : await startFromCheckpoint(deps, tx, scope, request, request.from_checkpoint);
 }
 
 async function startFromTemplate(
@@ -61,13 +64,14 @@ async function startFromTemplate(
     origin_snapshot_id: saved?.snapshotId ?? null,
     origin_checkpoint_id: null,
     env: mapOrNull(request.env),
-    egress: egressOf(request.egress ?? { mode: "allow" }),
+    egress: egressOf(deps, request.egress ?? { mode: "allow" }),
     no_sudo: request.no_sudo || saved?.noSudo || false,
     may_keep_alive: Boolean(saved),
   };
 }
 
 async function startFromCheckpoint(
+  deps: StartDeps,
   tx: Queries,
   scope: Scope,
   request: StartRequest,
@@ -82,7 +86,7 @@ async function startFromCheckpoint(
     origin_snapshot_id: checkpoint.id,
     origin_checkpoint_id: checkpoint.id,
     env: mapOrNull(joinEnv(checkpoint.env, request.env)),
-    egress: request.egress ? egressOf(request.egress) : JSON.stringify(checkpoint.egress),
+    egress: request.egress ? egressOf(deps, request.egress) : JSON.stringify(checkpoint.egress),
     // What was hardened stays so: the way back is not in the guest any more.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
     may_keep_alive: true,
@@ -108,8 +112,8 @@ function joinEnv(
   throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with the checkpoint's`);
 }
 
-function egressOf({ mode, allow }: NonNullable<StartRequest["egress"]>): string {
-  return JSON.stringify({ mode, allow: allow ?? [] });
+function egressOf({ ownHosts }: StartDeps, policy: NonNullable<StartRequest["egress"]>): string {
+  return JSON.stringify(normalPolicy(policy, ownHosts, "egress.allow"));
 }
 
 export function mapOrNull(map: Record<string, string> | null | undefined): string | null {

@@ -33,6 +33,7 @@ export function isUnborn(session: SessionRow): boolean {
 export interface Ready {
   session: SessionRow;
   timings: CreateTiming;
+  guestIp?: string;
 }
 
 /** Works with leased sessions; when that fails, nothing of them stays. */
@@ -71,7 +72,7 @@ export async function startTogether(
       throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });
     }
     const total = Math.round(performance.now() - startedAt);
-    return { session, timings: { place: 0, ...machine.timings, total } };
+    return { session, timings: { place: 0, ...machine.timings, total }, guestIp: machine.guest_ip };
   });
   const first = Promise.all(starts).catch((error: unknown) => {
     failed.abort();
@@ -89,9 +90,9 @@ export async function handOutTogether(tx: Queries, ready: readonly Ready[]): Pro
   if (known.length === ids.length && known.every(({ incarnation }) => incarnation > 0)) return known;
   if (!(await endLeases(tx, ids))) throw destroyedMeanwhile();
   const rows: SessionRow[] = [];
-  for (const { session, timings } of ready) {
+  for (const { session, timings, guestIp } of ready) {
     const move = decide(session, "provisioned");
-    const row = move && (await saveMove(tx, session.id, move, { timings }));
+    const row = move && (await saveMove(tx, session.id, move, { timings, guestIp }));
     if (!row) throw destroyedMeanwhile();
     rows.push(row);
   }

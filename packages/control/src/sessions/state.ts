@@ -15,6 +15,7 @@ export interface Standing {
 /** What a legal event does to a session. Written by compare-and-set against the standing it was decided on. */
 export interface Move extends Standing {
   from: Standing;
+  event: SessionEvent;
   endReason?: EndReason;
 }
 
@@ -26,6 +27,7 @@ export function decide(from: Standing, event: SessionEvent, endReason?: EndReaso
   if (!row) return undefined;
   return {
     from: { state: from.state, incarnation: from.incarnation },
+    event,
     state: row.to,
     incarnation: from.incarnation + (row.newMachine ? 1 : 0),
     endReason: row.endReason && endReasonOf(row, endReason),

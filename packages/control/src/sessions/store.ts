@@ -4,6 +4,7 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
 import type { SessionTable } from "../db/tables.ts";
+import { appendEvents, eventOf, newEventId } from "../events/append.ts";
 import {
   ACTIVE_STATES,
   entersLife,
@@ -14,6 +15,7 @@ import {
   type Move,
   type Standing,
 } from "./state.ts";
+import { tell } from "./tell.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
 type NewSession = Insertable<SessionTable>;
@@ -24,6 +26,7 @@ export const WAKES_FROM: SessionState = "paused";
 export async function insertSession(db: Queries, session: NewSession): Promise<SessionRow | "name_taken"> {
   try {
     const row = await db.insertInto("sessions").values(session).returningAll().executeTakeFirstOrThrow();
+    await tellCreated(db, [row as SessionRow]);
     return row as SessionRow;
   } catch (error) {
     if (isUniqueViolation(error, "sessions_name")) return "name_taken";
@@ -36,7 +39,20 @@ export async function insertNameless(
   db: Queries,
   sessions: readonly Omit<NewSession, "name">[],
 ): Promise<SessionRow[]> {
-  return (await db.insertInto("sessions").values(sessions).returningAll().execute()) as SessionRow[];
+  const rows = (await db.insertInto("sessions").values(sessions).returningAll().execute()) as SessionRow[];
+  await tellCreated(db, rows);
+  return rows;
+}
+
+/** In the transaction of the insert. */
+async function tellCreated(db: Queries, rows: readonly SessionRow[]): Promise<void> {
+  const events = rows.map((row) =>
+    eventOf(row, "session.created", {
+      state: row.state,
+      ...(row.origin_checkpoint_id !== null && { checkpoint_id: row.origin_checkpoint_id }),
+    }),
+  );
+  await appendEvents(db, events);
 }
 
 export async function isNameTaken(db: Queries, orgId: string, name: string): Promise<boolean> {
@@ -107,16 +123,52 @@ export interface Extra {
   operation?: { id: string; thenSettle?: boolean };
   overtakes?: boolean;
   snapshot?: { id: string; bytes: number };
+  /** Address of the machine that the move brings. */
+  guestIp?: string;
   wakeAt?: Date | null;
+  /** Checkpoint that a restore goes back to. */
+  restoredFrom?: string;
 }
 
-/** Writes a decided move, if the session still stands where it was decided on. */
+/**
+ * Writes a decided move, if the session still stands where it was decided on, and the event that tells of it: in one
+ * statement, which draws the event's number while it holds the session's row.
+ */
 export async function saveMove(
   db: Queries,
   id: string,
   move: Move,
   extra: Extra = {},
 ): Promise<SessionRow | undefined> {
+  const told = tell(move, extra);
+  const update = updateOf(db, id, move, extra);
+  if (!told) return (await update.executeTakeFirst()) as SessionRow | undefined;
+  const row = await db
+    .with("moved", () => update)
+    .with("told", (within) =>
+      within
+        .insertInto("events")
+        .columns(["id", "type", "org_id", "project_id", "session_id", "data"])
+        .expression((eb) =>
+          eb
+            .selectFrom("moved")
+            .select([
+              sql<string>`${newEventId()}`.as("id"),
+              sql<string>`${told.type}`.as("type"),
+              "moved.org_id",
+              "moved.project_id",
+              "moved.id as session_id",
+              sql<string>`${JSON.stringify(told.data)}::jsonb`.as("data"),
+            ]),
+        ),
+    )
+    .selectFrom("moved")
+    .selectAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+function updateOf(db: Queries, id: string, move: Move, extra: Extra) {
   const now = sql<Date>`service_now()`;
   let update = db
     .updateTable("sessions")
@@ -130,7 +182,12 @@ export async function saveMove(
       due_at: hasClocks(move.state) ? now : null,
       ...(extra.statusReason !== undefined && { status_reason: extra.statusReason }),
       ...(extra.timings && { timings: JSON.stringify(extra.timings) }),
-      ...(move.incarnation !== move.from.incarnation && { last_active_at: now }),
+      ...(move.incarnation !== move.from.incarnation && {
+        last_active_at: now,
+        // It was started with the network of the row, which stood since.
+        network_applied: sql<number>`network_generation`,
+        guest_ip: extra.guestIp ?? null,
+      }),
       wake_at: extra.wakeAt ?? null,
       wake_retry_at: null,
       wake_drop_at: null,
@@ -152,7 +209,7 @@ export async function saveMove(
     .where("incarnation", "=", move.from.incarnation);
   if (extra.operation) update = update.where("op_id", "=", extra.operation.id);
   else if (!extra.overtakes) update = update.where("op", "is", null);
-  return (await update.returningAll().executeTakeFirst()) as SessionRow | undefined;
+  return update.returningAll();
 }
 
 function operationAfter({ thenSettle }: { thenSettle?: boolean }) {

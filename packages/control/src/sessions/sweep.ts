@@ -1,7 +1,13 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
 import type { CommandLog } from "../audit/command-log.ts";
+import type { ApplyDeps } from "../egress/apply.ts";
+import { tellDenials } from "../egress/denials.ts";
+import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
+import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
+import { forgetOldEvents } from "../events/forget.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
+import type { PreviewPush } from "../previews/push.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
 import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
@@ -18,7 +24,9 @@ export type SweepDeps = DestroyDeps &
   ReconcileDeps &
   OrphanDeps &
   ClockDeps &
-  TakeOverDeps & { commandLog: CommandLog };
+  TakeOverDeps &
+  ApplyDeps &
+  KeepOrgCapsDeps & { commandLog: CommandLog; previewPush: PreviewPush };
 
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
@@ -38,6 +46,10 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
       due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
     );
   },
+  "keep networks": keepNetworks,
+  "keep caps of organisations": keepOrgCaps,
+  "tell denials": tellDenials,
+  "tell routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },
@@ -52,6 +64,8 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
 export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
+  "forget old egress lines": forgetOldLines,
+  "forget old events": forgetOldEvents,
   "forget old history": (deps) => deleteOldHistory(deps.db),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };

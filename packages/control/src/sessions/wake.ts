@@ -6,6 +6,8 @@ import type { Log } from "@vivarium/kit/log";
 import { keyCeiling } from "../access/orgs.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { nextNetwork } from "../egress/prepare.ts";
+import { tellingRefusal } from "../events/refusals.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -38,11 +40,21 @@ export async function wakeSession(
 ): Promise<SessionRow | typeof BUSY> {
   return await deps.operations.share(`wake ${session.id}`, async () => {
     if (await expireIfOver(deps, session)) return BUSY;
-    const claimed = await claimWake(deps, session, event);
-    if (!claimed) return BUSY;
-    crashPoint("wake.intent");
-    return await deps.operations.run(claimed, (op) => wakeMachine(deps, op));
+    const { id: sessionId, org_id: orgId, project_id: projectId } = session;
+    const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
+    return await tellingRefusal(deps.db, wanted, () => tryWake(deps, session, event));
   });
+}
+
+async function tryWake(
+  deps: WakeDeps,
+  session: SessionRow,
+  event: WakeEvent,
+): Promise<SessionRow | typeof BUSY> {
+  const claimed = await claimWake(deps, session, event);
+  if (!claimed) return BUSY;
+  crashPoint("wake.intent");
+  return await deps.operations.run(claimed, (op) => wakeMachine(deps, op));
 }
 
 /** A wake takes a slot under the ceilings like a create. */
@@ -55,7 +67,7 @@ async function claimWake(
     const keyId = session.key_id ?? "";
     const concurrentSessions = await keyCeiling(tx, keyId);
     await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    return await deps.operations.claim(session, "wake", { event }, tx);
+    return await deps.operations.claim(session, "wake", { event }, tx, await nextNetwork(tx, session));
   });
 }
 
@@ -65,7 +77,7 @@ export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<Sessio
   const machine = await startAgain(deps, op);
   if (machine === BUSY) return BUSY;
   const timings = { place: 0, ...machine.timings, total: Math.round(performance.now() - startedAt) };
-  const session = await commit(deps, op, timings);
+  const session = await commit(deps, op, timings, machine.guest_ip);
   if (session === BUSY) return BUSY;
   crashPoint("wake.commit");
   deps.signals.moved(session.id);
@@ -93,11 +105,12 @@ async function commit(
   deps: WakeDeps,
   op: Operation,
   timings: CreateTiming,
+  guestIp: string | undefined,
 ): Promise<SessionRow | typeof BUSY> {
   const move = decide(op.session, op.input.event ?? "resume");
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be woken by ${op.input.event}`);
   const saved = await untilStored(() =>
-    saveMove(deps.db, op.session.id, move, { operation: { id: op.id }, timings }),
+    saveMove(deps.db, op.session.id, move, { operation: { id: op.id }, timings, guestIp }),
   );
   return saved ?? (await calledOff(deps, op));
 }

@@ -142,6 +142,7 @@ describe("a session of a template", () => {
       expect(body).not.toHaveProperty(field);
     }
     expect(startedFrom(made)).toEqual({
+      network: { generation: 1, egress: { mode: "allow", allow: [] }, exposed: [] },
       template: "base",
       size: "medium",
       hostname: made,

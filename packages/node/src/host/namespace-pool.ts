@@ -2,31 +2,47 @@
  * Slots whose network namespace is already made, so that a start does not wait for `ip` and `nft`. A slot that was
  * used is thrown away with its namespace: nothing of one tenant's network state reaches the next.
  */
+import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
-import { createNamespace, type HostNetwork, removeNamespace } from "./netns.ts";
+import type { NodeNetwork } from "../network/node-network.ts";
+import { forgetFlows } from "./conntrack.ts";
+import { createNamespace, removeNamespace } from "./netns.ts";
 import { freeSlot, type Slot, takeSlot } from "./slots.ts";
 import { killUid } from "./uid.ts";
 
-const READY_SLOTS = 2;
+/** Prepared per mode of the egress policy: what is taken as it was prepared needs no call of `nft`. */
+const READY = { allow: 3, deny: 2 } as const;
+type Mode = keyof typeof READY;
+const MODES = Object.keys(READY) as Mode[];
+const CLOSE_WAITS_MS = 2_000;
 
 export class NamespacePool {
   readonly #owner: string;
   readonly #limit: number;
-  readonly #host: HostNetwork;
+  readonly #network: Pick<NodeNetwork, "networks" | "reporter" | "link">;
   readonly #log: Log;
-  readonly #ready: Slot[] = [];
+  readonly #ready: Record<Mode, Slot[]> = { allow: [], deny: [] };
+  /** Slots that the gateway may still take for those of their last machines. */
+  readonly #quarantine = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #closed = false;
 
-  constructor(init: { owner: string; limit: number; host: HostNetwork; log: Log }) {
+  constructor(init: {
+    owner: string;
+    limit: number;
+    network: Pick<NodeNetwork, "networks" | "reporter" | "link">;
+    log: Log;
+  }) {
     this.#owner = init.owner;
     this.#limit = init.limit;
-    this.#host = init.host;
+    this.#network = init.network;
     this.#log = init.log;
   }
 
-  async take(): Promise<Slot> {
-    const slot = this.#ready.shift() ?? (await this.#make());
+  /** A slot for a machine of this mode, whose network is still nobody's: `networks.assign` comes next. */
+  async take(mode: Mode): Promise<Slot> {
+    const other = MODES.find((one) => one !== mode) as Mode;
+    const slot = this.#ready[mode].shift() ?? this.#ready[other].shift() ?? (await this.#make(mode));
     this.fill();
     return slot;
   }
@@ -41,27 +57,48 @@ export class NamespacePool {
       });
   }
 
+  /** Nothing is left of the namespace when this returns; the slot is free once the gateway forgot its machine. */
   async discard(slot: Slot): Promise<void> {
+    const { networks, reporter } = this.#network;
     await killUid(slot.uid);
+    await reporter.readLast(slot);
+    const isForgotten = networks.release(slot);
     await removeNamespace(slot);
-    await freeSlot(slot);
+    await forgetFlows(slot).catch((err: unknown) =>
+      this.#log.warn({ err, slot: slot.number }, "flows of a machine that is gone stay in the host's table"),
+    );
+    const freed = isForgotten
+      .then(() => freeSlot(slot))
+      .catch((err: unknown) => this.#log.error({ err, slot: slot.number }, "a slot could not be freed"))
+      .finally(() => this.#quarantine.delete(freed));
+    this.#quarantine.add(freed);
   }
 
+  /** What the gateway has not confirmed by then stays taken, and is cleared up by the next start. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#filling;
-    for (const slot of this.#ready.splice(0)) await this.discard(slot);
+    for (const mode of MODES) for (const slot of this.#ready[mode].splice(0)) await this.discard(slot);
+    const late = new AbortController();
+    await Promise.race([Promise.all(this.#quarantine), sleep(CLOSE_WAITS_MS, late.signal)]);
+    late.abort();
   }
 
   async #fillUp(): Promise<void> {
-    while (this.#ready.length < READY_SLOTS && !this.#closed) this.#ready.push(await this.#make());
+    for (;;) {
+      const lacking = MODES.find((mode) => this.#ready[mode].length < READY[mode]);
+      if (!lacking || this.#closed) return;
+      this.#ready[lacking].push(await this.#make(lacking));
+    }
   }
 
-  async #make(): Promise<Slot> {
+  async #make(mode: Mode): Promise<Slot> {
+    const { networks } = this.#network;
     const slot = await takeSlot(this.#owner, this.#limit);
     try {
       await removeNamespace(slot);
-      await createNamespace(slot, this.#host);
+      await createNamespace(slot, networks.preparedRuleset(slot, mode));
+      networks.addPrepared(slot, mode);
       return slot;
     } catch (error) {
       await this.discard(slot).catch(() => {});

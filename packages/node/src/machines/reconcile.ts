@@ -7,17 +7,20 @@ import path from "node:path";
 import { AgentClient } from "../guest/client.ts";
 import { isAlive } from "../host/process.ts";
 import { slotsOf, slotsOfNobody } from "../host/slots.ts";
+import { OPEN_NETWORK } from "../network/kernel-policy.ts";
+import type { NodeNetwork } from "../network/node-network.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import { letGo, markHeld, markRunning } from "./guest-state.ts";
 import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
+import { readNetwork } from "./network-journal.ts";
 import { clean, type StopDeps } from "./stop.ts";
 
 /** A busy host makes a monitor slow; only a process that is gone is given up. */
 const QMP_LIMIT_MS = 30_000;
 
-export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable };
+export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable; network: NodeNetwork };
 
 export async function reconcile(deps: ReconcileDeps): Promise<void> {
   await deps.snapshots.removeUnpublished();
@@ -61,6 +64,9 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
     qmp,
     agent: new AgentClient(path.join(dir, "run/agent.sock")),
   });
+  // Before anything lets the guest go on.
+  const kept = await readNetwork(deps.config.dataDir, machine.id);
+  await deps.network.networks.adopt(machine.slot, machine.id, entry.spec.network ?? OPEN_NETWORK, kept);
   if (!machine.isHeld) await settleCapture(deps, machine);
   deps.table.add(machine);
   return machine;

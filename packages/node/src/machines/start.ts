@@ -15,6 +15,8 @@ import type { DiskGate } from "../disks/gate.ts";
 import { AgentClient } from "../guest/client.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
+import { OPEN_NETWORK } from "../network/kernel-policy.ts";
+import type { NodeNetwork } from "../network/node-network.ts";
 import { NodeError } from "../node-error.ts";
 import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
@@ -31,6 +33,8 @@ const MIB = 1024 * 1024;
 const MEMORY_RESERVE_BYTES = 512 * MIB;
 /** A warm machine needs some milliseconds; one that needs this long is stuck. */
 const WARM_LIMIT_MS = 3_000;
+/** The gateway is told before the guest runs; most have confirmed long before the guest is introduced. */
+const GATEWAY_KNOWS_MS = 1_000;
 /** What a machine is expected to write until the gate looks again. */
 const DISK_PER_START_BYTES = 64 * MIB;
 
@@ -41,6 +45,7 @@ export interface StartDeps {
   snapshots: SnapshotTable;
   pool: WarmPool;
   namespaces: NamespacePool;
+  network: NodeNetwork;
   gate: DiskGate;
   table: MachineTable;
   log: Log;
@@ -55,16 +60,30 @@ export async function startMachine(deps: StartDeps, id: string, spec: StartSpec)
   await table.stopping.get(id);
   const known = table.running.get(id) ?? table.starting.get(id);
   if (known) {
-    if (JSON.stringify(known.spec) !== JSON.stringify(spec)) {
+    if (!isSameMachine(known.spec, spec)) {
       throw new NodeError("machine_conflict", `machine ${id} exists with other parameters`);
     }
-    return "done" in known ? known.done : known;
+    const machine = await ("done" in known ? known.done : known);
+    await catchUp(deps, id, spec);
+    return machine;
   }
   if (table.ended.has(id))
     throw new NodeError("machine_gone", table.ended.get(id)?.reason ?? "the machine has ended");
   const done = admitAndStart(deps, id, spec).finally(() => table.starting.delete(id));
   table.starting.set(id, { spec, done });
   return done;
+}
+
+/** The network may have changed since: it is not what makes a machine another one. */
+function isSameMachine(one: StartSpec, other: StartSpec): boolean {
+  return JSON.stringify({ ...one, network: undefined }) === JSON.stringify({ ...other, network: undefined });
+}
+
+/** A start that is asked for again may bring a newer network. */
+async function catchUp({ network }: StartDeps, id: string, { network: wanted }: StartSpec): Promise<void> {
+  const { machine } = network.networks.all().find((one) => one.machine?.machineId === id) ?? {};
+  if (wanted && machine && wanted.generation > machine.spec.generation)
+    await network.networks.change(id, wanted);
 }
 
 async function admitAndStart(deps: StartDeps, id: string, spec: StartSpec): Promise<Machine> {
@@ -166,6 +185,7 @@ async function letRun(
   if (!hold) await machine.qmp.execute("cont");
   const loadMs = watch();
   if (!hold) await introduce(machine);
+  await deps.network.networks.known(machine.slot, GATEWAY_KNOWS_MS);
   crashPoint("start.handshake");
   unwanted?.throwIfAborted();
   const timings = { queue, disk, load: loadMs, handshake: watch() };
@@ -191,12 +211,16 @@ async function load(
 ): Promise<Loaded> {
   const { config } = deps;
   const watch = stopwatch();
-  const slot = await deps.namespaces.take();
+  const network = spec.network ?? OPEN_NETWORK;
+  const slot = await deps.namespaces.take(network.egress.mode);
   undo.push("slot", () => deps.namespaces.discard(slot));
   const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number };
   await writeEntry(config.dataDir, entry);
   undo.push("journal", () => removeEntry(config.dataDir, id));
   crashPoint("start.journal");
+  // In force before the guest runs: beside the loading, which takes longer.
+  const assigned = deps.network.networks.assign(slot, id, network);
+  assigned.catch(() => {});
   const queue = watch();
 
   const dir = machineDir(config.dataDir, id);
@@ -208,6 +232,7 @@ async function load(
   const { process, qmp } = await launch(deps, undo, { dir, slot, parent, isVerified }).catch((cause) => {
     throw isVerified ? cause : deps.snapshots.unloadable(source, cause);
   });
+  await assigned;
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   return { machine: new Machine({ entry: { ...entry, process }, process, qmp, agent }), queue, disk, watch };
 }
@@ -229,6 +254,9 @@ async function nameWarm(
   warm.agent.moveTo(path.join(dir, "run/agent.sock"));
   const { slot, process, qmp, agent } = warm;
   const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, process };
-  await writeEntry(config.dataDir, entry);
+  await Promise.all([
+    writeEntry(config.dataDir, entry),
+    deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK),
+  ]);
   return { machine: new Machine({ entry, process, qmp, agent }), queue: watch(), disk: 0, watch };
 }

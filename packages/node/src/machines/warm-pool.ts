@@ -151,7 +151,7 @@ export class WarmPool {
     const undo = new UndoStack();
     try {
       const id = `${randomId()}-1`;
-      const slot = await namespaces.take();
+      const slot = await namespaces.take("allow");
       undo.push("slot", () => namespaces.discard(slot));
       const { template, size } = baseline.manifest;
       const spec = { template, size, hostname: "warm", no_sudo: false };

@@ -12,6 +12,7 @@ import { NodeError } from "../node-error.ts";
 import { saveSnapshot } from "../snapshots/save.ts";
 import { statusOf } from "../snapshots/table.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
+import { registerNetworkRoutes } from "./network-routes.ts";
 import { machineId, parse, snapshotId } from "./params.ts";
 import { refusalOf } from "./refusals.ts";
 import { sendStream } from "./send-stream.ts";
@@ -58,6 +59,7 @@ export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
     const machine = deps.table.getRunning(machineId(request.params));
     return writeGuestFile(machine.agent, parse(FilesQuery, request.query), request.raw);
   });
+  registerNetworkRoutes(server, deps);
   registerGuestRoutes(server, deps);
   registerUpgrades(server, deps);
   registerSnapshotRoutes(server, deps);

@@ -9,13 +9,16 @@ import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { removeCgroup } from "../host/cgroup.ts";
 import { makeDevices } from "../host/devices.ts";
+import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
 import { type JailedProcess, startJailed } from "../host/jail.ts";
-import { createNamespace, prepareHostNetwork, readHostNetwork, removeNamespace } from "../host/netns.ts";
+import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { isAlive, killAndWait } from "../host/process.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { run } from "../host/run.ts";
 import { freeSlot, type Slot, slotsOf, takeSlot } from "../host/slots.ts";
 import { tscKhz } from "../host/tsc.ts";
+import { kernelPolicyOf } from "../network/kernel-policy.ts";
+import { rulesetOf } from "../network/ruleset.ts";
 import {
   type Accelerator,
   coldBootArguments,
@@ -127,8 +130,12 @@ async function makeFiles(
   await shareFile(path.join(version, "root.ext4"), path.join(dir, "base.raw"));
 }
 
+/** What is baked reaches nothing. */
+const NOTHING = kernelPolicyOf({ generation: 1, egress: { mode: "deny", allow: [] }, exposed: [] });
+
 async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
-  await prepareHostNetwork();
+  const host = await readHostNetwork();
+  await prepareHostNetwork(host, undefined);
   for (const stale of await slotsOf(owner)) {
     await removeNamespace(stale);
     await freeSlot(stale);
@@ -137,7 +144,7 @@ async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
   undo.push("slot", () => freeSlot(slot));
   await removeNamespace(slot);
   undo.push("namespace", () => removeNamespace(slot));
-  await createNamespace(slot, await readHostNetwork());
+  await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, NOTHING, 1));
   return slot;
 }
 

@@ -1,0 +1,78 @@
+import type { Command } from "commander";
+import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { parseCap, parseOrgCap } from "../args/values.ts";
+import { CliError } from "../cli-error.ts";
+import { withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { renderCap, renderOrgCap } from "../print/egress.ts";
+
+interface CapOptions extends ConnectionOptions {
+  /** True: only shown. */
+  org?: number | "default" | true;
+}
+
+export function capCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+  return clientCommand("cap", [
+    "viv cap 4x7k2m9q0a1b2c3d4e5f6",
+    "viv cap 4x7k2m9q0a1b2c3d4e5f6 10MiB",
+    "viv cap 4x7k2m9q0a1b2c3d4e5f6 none",
+    "viv cap --org",
+    "viv cap --org 100GiB",
+  ])
+    .summary("show or set how much a session, or the organisation, may send in a day")
+    .description(
+      `Show how much a session may send in a day (UTC) and how much it has sent, or set the cap. It takes effect within
+seconds. A session that has reached its cap stays live and sends nothing until 00:00 UTC or a higher cap. Wakes nothing.
+
+With --org, the same of all sessions of the organisation together: over its cap they are paused, and none is created or
+woken, until 00:00 UTC or a higher cap.`,
+    )
+    .argument("[session]", "id of the session")
+    .argument("[bytes]", "the cap: 10MiB, 1.5GiB, 500MB, bytes, or none", parseCap)
+    .option(
+      "--org [bytes]",
+      "the organisation's cap, instead of a session's; default: the operator's",
+      parseOrgCap,
+    )
+    .option("--json", "print the cap as JSON")
+    .action((id: string | undefined, bytes: number | undefined, options: CapOptions) =>
+      run(showEither(context, id, bytes, options)),
+    );
+}
+
+async function showEither(
+  context: Context,
+  id: string | undefined,
+  bytes: number | undefined,
+  options: CapOptions,
+): Promise<number> {
+  if ((id === undefined) === (options.org === undefined)) {
+    throw new CliError("give either the id of a session or --org", { exitCode: EXIT.usage });
+  }
+  return id === undefined ? await showOrgCap(context, options) : await showCap(context, id, bytes, options);
+}
+
+async function showOrgCap({ config, terminal }: Context, options: CapOptions): Promise<number> {
+  const { cap } = (await connect(withOptions(config, options))).org;
+  const { org } = options;
+  const told =
+    typeof org === "boolean" || org === undefined
+      ? await cap.get()
+      : await cap.set(org === "default" ? null : org);
+  terminal.out(options.json ? JSON.stringify(told) : renderOrgCap(told));
+  return EXIT.ok;
+}
+
+async function showCap(
+  { config, terminal }: Context,
+  id: string,
+  bytes: number | undefined,
+  options: ConnectionOptions,
+): Promise<number> {
+  const { cap } = (await connect(withOptions(config, options))).session(id);
+  const told = bytes === undefined ? await cap.get() : await cap.set(bytes);
+  terminal.out(options.json ? JSON.stringify(told) : renderCap(told));
+  return EXIT.ok;
+}

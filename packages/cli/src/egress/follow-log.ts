@@ -1,0 +1,93 @@
+import {
+  type Client,
+  type Egress,
+  type EgressLogEntry,
+  type EgressLogFilter,
+  VivariumError,
+} from "@vivarium/sdk";
+import { takeNewest } from "./take-newest.ts";
+
+/** Lines have no number. This many alike in a row are taken for the same ones. */
+const REMEMBERED = 50;
+
+interface Follow {
+  sessionId: string;
+  filter: EgressLogFilter;
+  /** Lines to begin with. */
+  limit: number;
+  intervalMs: number;
+  signal: AbortSignal;
+}
+
+/**
+ * The newest lines of a log and then each that comes, oldest first, until the session has ended or the signal aborts. A
+ * service that cannot be reached for a while does not end it.
+ */
+export async function* followLog(
+  deps: { client: Client; sleep: (ms: number, signal: AbortSignal) => Promise<void> },
+  { sessionId, filter, limit, intervalMs, signal }: Follow,
+): AsyncGenerator<EgressLogEntry, void, void> {
+  const { egress } = deps.client.session(sessionId);
+  let known: string[] | undefined;
+  while (!signal.aborted) {
+    try {
+      // Asked before the lines are: a session that has ended adds none afterwards that this look could miss.
+      const hasEnded = known !== undefined && (await isGone(deps.client, sessionId, signal));
+      const fresh = known
+        ? await newerThan(egress, filter, known, signal)
+        : await takeNewest(egress, filter, limit, signal);
+      known = [...fresh.map(textOf).reverse(), ...(known ?? [])].slice(0, REMEMBERED);
+      yield* fresh;
+      if (hasEnded) return;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (known === undefined || !isPassing(error)) throw error;
+    }
+    await deps.sleep(intervalMs, signal);
+  }
+}
+
+/** Reads from the newest line back to where the known ones, newest first, begin. */
+async function newerThan(
+  egress: Egress,
+  filter: EgressLogFilter,
+  known: readonly string[],
+  signal: AbortSignal,
+): Promise<EgressLogEntry[]> {
+  const read: EgressLogEntry[] = [];
+  const texts: string[] = [];
+  for await (const entry of egress.log(filter, { signal })) {
+    read.push(entry);
+    texts.push(textOf(entry));
+    if (known.length > 0 && matchesAt(texts, texts.length - known.length, known)) break;
+  }
+  // Old lines are dropped, so that the log may end before the known ones do.
+  const start = texts.findIndex((_, at) => matchesAt(texts, at, known));
+  return read.slice(0, start < 0 || known.length === 0 ? read.length : start).reverse();
+}
+
+/** Whether the known lines stand there, as far as there are any. */
+function matchesAt(texts: readonly string[], at: number, known: readonly string[]): boolean {
+  return at >= 0 && texts.slice(at, at + known.length).every((text, i) => text === known[i]);
+}
+
+function textOf(entry: EgressLogEntry): string {
+  return JSON.stringify(entry);
+}
+
+async function isGone(client: Client, sessionId: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await client.sessions.get(sessionId, { signal });
+    return false;
+  } catch (error) {
+    if (error instanceof VivariumError && error.code === "not_found") return true;
+    throw error;
+  }
+}
+
+/** Without an answer, or with a server's fault, the next look may succeed. */
+function isPassing(error: unknown): boolean {
+  return (
+    error instanceof VivariumError && (error.status === 0 || error.status === 429 || error.status >= 500)
+  );
+}

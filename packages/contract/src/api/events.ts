@@ -1,0 +1,51 @@
+/** What happened in an organisation (wire.md part 2, 12.1): one envelope, whatever carries it. */
+import { z } from "zod";
+import { timestamp } from "./wire-types.ts";
+
+/** What this version tells. Readers pass over types that they do not know. */
+export const EVENT_TYPES = [
+  "session.created",
+  "session.live",
+  "session.paused",
+  "session.resumed",
+  "session.restored",
+  "session.recovered",
+  "session.forked",
+  "session.lifetime_expired",
+  "session.node_lost",
+  "session.failed",
+  "session.destroyed",
+  "session.wake_refused",
+  "session.create_refused",
+  "egress.session_capped",
+  "egress.denied",
+  "preview.exposed",
+  "preview.updated",
+  "preview.unexposed",
+] as const;
+export type EventType = (typeof EVENT_TYPES)[number];
+
+/** Not an event of anybody: it says that a stream cannot go on where its reader asked. */
+export const STREAM_GAP = "stream.gap";
+
+/** `type`, or every type of a group: `session.*`. */
+export const EVENT_TYPE_FILTER_PATTERN = /^[a-z][a-z_]*\.(\*|[a-z0-9_.-]+)$/;
+
+export const Event = z
+  .object({
+    id: z.string(),
+    type: z.string().meta({ description: `one of ${EVENT_TYPES.join(", ")}, or ${STREAM_GAP}` }),
+    created_at: timestamp,
+    org_id: z.string(),
+    project_id: z.string().optional(),
+    session_id: z.string().optional(),
+    data: z.record(z.string(), z.unknown()),
+  })
+  .meta({ id: "Event" });
+export type Event = z.infer<typeof Event>;
+
+/** Oldest first. */
+export const EventList = z
+  .object({ events: z.array(Event), next_cursor: z.string().optional() })
+  .meta({ id: "EventList" });
+export type EventList = z.infer<typeof EventList>;

@@ -1,0 +1,94 @@
+/**
+ * Gateway → node: HTTP/1.1 over a unix socket that only the gateway's user and root can open.
+ *
+ *   GET  /v1/tables          → 200 application/x-ndjson, endless: one GatewayTables a line, whole, the newest at once and
+ *                              again after every change; an empty line every 5 s as a sign of life. The newest
+ *                              connection is the gateway; an older one is closed
+ *   POST /v1/applied         → 204. Every older table's flows, cookies and sockets that this version does not allow are
+ *        Applied               dead. A version that was skipped counts as applied with a later one
+ *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on that port (`host:port`
+ *                              entries). Sent before the DNS answer. 409 when the machine has another generation by now
+ *   POST /v1/wakes  WakeCall → 200 WakeOutcome, after at most 30 s; several calls for one session share one wake
+ *   POST /v1/flows    Flows  → 204: what the gateway did and refused, for the sessions' egress logs; and which sessions'
+ *                              previews were used
+ */
+import { z } from "zod";
+
+export const Applied = z.object({ version: z.int().min(1) });
+export type Applied = z.infer<typeof Applied>;
+
+export const Pin = z.object({
+  machine_id: z.string(),
+  generation: z.int().min(1),
+  port: z.int().min(1).max(65_535),
+  /** The name asked for: with it the pin outlives changes of policy that still allow name and port. */
+  host: z.string().max(253).optional(),
+  addresses: z.array(z.ipv4()).min(1).max(4),
+  ttl_s: z.int().min(30).max(4200),
+});
+export type Pin = z.infer<typeof Pin>;
+
+export const WakeCall = z.object({ session_id: z.string() });
+export type WakeCall = z.infer<typeof WakeCall>;
+
+/** `live`: the tables that say so were sent before this answer. */
+export const WakeOutcome = z.discriminatedUnion("result", [
+  z.object({ result: z.literal("live") }),
+  z.object({
+    result: z.literal("refused"),
+    /** 410: never again; 503: later; 404: there is no such session. */
+    status: z.union([z.literal(404), z.literal(410), z.literal(503)]),
+    retry_after_s: z.int().min(1).optional(),
+  }),
+]);
+export type WakeOutcome = z.infer<typeof WakeOutcome>;
+
+export const EGRESS_VERDICTS = ["allowed", "denied"] as const;
+
+/** Why something was refused, or how it was let through: one word for machines, listed in docs/network.md. */
+export const EGRESS_REASONS = [
+  "name_allowed",
+  "address_allowed",
+  "mode_allow",
+  "name_not_allowed",
+  "no_name",
+  "malformed",
+  "never_address",
+  "host_mismatch",
+  "not_resolved",
+  "not_reachable",
+  "port_not_allowed",
+  "too_many",
+  "capped",
+  "policy_changed",
+] as const;
+export type EgressReason = (typeof EGRESS_REASONS)[number];
+
+/** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
+export const EgressEntry = z.object({
+  machine_id: z.string(),
+  /** When it began, RFC 3339 with milliseconds. */
+  at: z.string(),
+  kind: z.enum(["tcp", "udp", "icmp", "http", "tls", "dns"]),
+  /** The name the guest asked for, where one is known. */
+  host: z.string().max(255).optional(),
+  address: z.string().optional(),
+  port: z.int().optional(),
+  /** Payload bytes of gateway flows, IP bytes of others. */
+  bytes_out: z.int(),
+  bytes_in: z.int(),
+  verdict: z.enum(EGRESS_VERDICTS),
+  reason: z.enum(EGRESS_REASONS),
+  /** How many alike this line stands for; absent: one. */
+  count: z.int().optional(),
+});
+export type EgressEntry = z.infer<typeof EgressEntry>;
+
+export const Flows = z.object({
+  entries: z.array(EgressEntry).max(1000),
+  /** Lines that were lost because too many came at once. */
+  lost: z.int(),
+  /** Sessions whose previews carried bytes since the last call. */
+  active_sessions: z.array(z.string()).max(10_000),
+});
+export type Flows = z.infer<typeof Flows>;

@@ -1,0 +1,31 @@
+/** 32 random bytes in a file outside the database, made once. */
+import { randomBytes } from "node:crypto";
+import { link, readFile, rm } from "node:fs/promises";
+import { randomId } from "@vivarium/kit/id";
+import { writeFileDurably } from "./write-file-durably.ts";
+
+const KEY_BYTES = 32;
+
+/** Of processes that start together the first makes it for all. */
+export async function loadKeyFile(file: string): Promise<Buffer> {
+  const key = (await read(file)) ?? (await make(file));
+  if (key.length === KEY_BYTES) return key;
+  throw new Error(`${file} must hold ${KEY_BYTES} bytes, it has ${key.length}`);
+}
+
+async function read(file: string): Promise<Buffer | null> {
+  return await readFile(file).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return null;
+    throw error;
+  });
+}
+
+async function make(file: string): Promise<Buffer> {
+  const own = `${file}.${randomId()}`;
+  await writeFileDurably(own, randomBytes(KEY_BYTES));
+  await link(own, file).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw error;
+  });
+  await rm(own);
+  return await readFile(file);
+}

@@ -1,0 +1,46 @@
+/** SQL of what sessions were refused in the minute that runs. */
+import type { EgressEntry } from "@vivarium/contract/gateway";
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { EgressDenialTable } from "../db/tables.ts";
+import type { EventOwner } from "../events/append.ts";
+import { storable } from "./log-store.ts";
+
+const thisMinute = sql<Date>`date_trunc('minute', service_now(), 'UTC')`;
+
+/** A minute is that in which the lines came. In one order, so that two reports do not lock each other up. */
+export async function addDenials(db: Queries, entries: readonly EgressEntry[]): Promise<void> {
+  const denied = entries
+    .filter(({ verdict }) => verdict === "denied")
+    .map((entry) => ({
+      session_id: entry.machine_id.split("-", 1)[0] ?? "",
+      host: storable(entry.host ?? ""),
+      address: storable(entry.address ?? ""),
+      port: entry.port ?? 0,
+      reason: entry.reason,
+      count: entry.count ?? 1,
+    }));
+  if (denied.length === 0) return;
+  await sql`insert into egress_denials (session_id, minute, host, address, port, reason, count)
+    select session_id, ${thisMinute}, host, address, port, reason, sum(count)
+    from jsonb_to_recordset(${JSON.stringify(denied)}::jsonb) as denied (
+      session_id text, host text, address text, port integer, reason text, count bigint
+    )
+    where exists (select from sessions where sessions.id = denied.session_id)
+    group by session_id, host, address, port, reason
+    order by session_id, host, address, port, reason
+    on conflict (session_id, minute, host, address, port, reason)
+      do update set count = egress_denials.count + excluded.count`.execute(db);
+}
+
+export type Denial = Omit<EgressDenialTable, "session_id" | "minute"> & EventOwner;
+
+/** Those of minutes that are over, each to one taker; those of one session and minute together, most frequent first. */
+export async function takeDenials(tx: Queries): Promise<(Denial & { minute: Date })[]> {
+  const taken = await sql<Denial & { minute: Date }>`
+    with taken as (delete from egress_denials where minute < ${thisMinute} returning *)
+    select sessions.id, sessions.org_id, sessions.project_id, minute, host, address, port, reason, count
+    from taken join sessions on sessions.id = taken.session_id
+    order by minute, sessions.id, count desc, host, address, port, reason`.execute(tx);
+  return taken.rows;
+}

@@ -1,0 +1,110 @@
+/** SQL of the egress logs of sessions, and of how far the log of a node was read. */
+import { LIMITS } from "@vivarium/contract/api";
+import type { EgressEntry } from "@vivarium/contract/gateway";
+import { type Selectable, sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { EgressLogTable } from "../db/tables.ts";
+
+export type EgressLogRow = Selectable<EgressLogTable>;
+
+export async function readCursor(db: Queries, nodeId: string): Promise<string | undefined> {
+  const row = await db
+    .selectFrom("node_reports")
+    .select("cursor")
+    .where("node_id", "=", nodeId)
+    .executeTakeFirst();
+  return row?.cursor;
+}
+
+/** False when another process read on from the same place: then these lines are written already. */
+export async function moveCursor(
+  db: Queries,
+  nodeId: string,
+  { from, to }: { from: string | undefined; to: string },
+): Promise<boolean> {
+  const moved =
+    from === undefined
+      ? await sql`insert into node_reports (node_id, cursor) values (${nodeId}, ${to})
+          on conflict do nothing returning 1`.execute(db)
+      : await sql`update node_reports set cursor = ${to}
+          where node_id = ${nodeId} and cursor = ${from} returning 1`.execute(db);
+  return moved.rows.length > 0;
+}
+
+/** Lines of sessions that are forgotten by now are nobody's. */
+export async function insertLines(db: Queries, entries: readonly EgressEntry[]): Promise<void> {
+  if (entries.length === 0) return;
+  const lines = entries.map((entry) => ({
+    session_id: entry.machine_id.split("-", 1)[0] ?? "",
+    at: instant(entry.at),
+    kind: entry.kind,
+    host: entry.host === undefined ? null : storable(entry.host),
+    address: entry.address === undefined ? null : storable(entry.address),
+    port: entry.port ?? null,
+    decision: entry.verdict,
+    reason: entry.reason,
+    bytes_out: entry.bytes_out,
+    bytes_in: entry.bytes_in,
+    count: entry.count ?? 1,
+  }));
+  await sql`insert into egress_log
+      (session_id, at, kind, host, address, port, decision, reason, bytes_out, bytes_in, count)
+    select line.session_id, line.at, line.kind, line.host, line.address, line.port, line.decision, line.reason,
+      line.bytes_out, line.bytes_in, line.count
+    from jsonb_to_recordset(${JSON.stringify(lines)}::jsonb) as line (
+      session_id text, at timestamptz, kind text, host text, address text, port integer, decision text,
+      reason text, bytes_out bigint, bytes_in bigint, count bigint
+    )
+    where exists (select from sessions where sessions.id = line.session_id)`.execute(db);
+  await trim(db, [...new Set(lines.map(({ session_id }) => session_id))]);
+}
+
+/** Each session keeps its newest lines. */
+async function trim(db: Queries, sessionIds: string[]): Promise<void> {
+  await sql`delete from egress_log using (
+      select id, (
+        select seq from egress_log where session_id = id order by seq desc
+        offset ${LIMITS.egressLogLines} limit 1
+      ) as last
+      from unnest(${sessionIds}::text[]) as given (id)
+    ) as full_log
+    where egress_log.session_id = full_log.id and egress_log.seq <= full_log.last`.execute(db);
+}
+
+export interface LogFilter {
+  sessionId: string;
+  decision?: string;
+  host?: string;
+  since?: Date;
+  /** Lines older than this one. */
+  before?: number;
+  limit: number;
+}
+
+/** Newest first. */
+export async function listLines(db: Queries, filter: LogFilter): Promise<EgressLogRow[]> {
+  let query = db.selectFrom("egress_log").selectAll().where("session_id", "=", filter.sessionId);
+  if (filter.decision !== undefined) query = query.where("decision", "=", filter.decision);
+  if (filter.host !== undefined) query = query.where("host", "=", filter.host);
+  if (filter.since) query = query.where("at", ">=", filter.since);
+  if (filter.before !== undefined) query = query.where("seq", "<", filter.before);
+  return await query.orderBy("seq", "desc").limit(filter.limit).execute();
+}
+
+export async function deleteOldLines(db: Queries): Promise<void> {
+  const seconds = LIMITS.egressLogRetentionMs / 1000;
+  await db
+    .deleteFrom("egress_log")
+    .where("at", "<", sql<Date>`service_now() - make_interval(secs => ${seconds})`)
+    .execute();
+}
+
+/** A guest chooses the names it asks for; what a text column refuses must not hold up the log. */
+export function storable(text: string): string {
+  return text.toWellFormed().replaceAll("\0", "\ufffd").slice(0, 255);
+}
+
+function instant(text: string): string {
+  const at = new Date(text);
+  return (Number.isNaN(at.getTime()) ? new Date() : at).toISOString();
+}

@@ -1,0 +1,86 @@
+/** SQL of what sessions wish on the network, and of what their machines confirmed. */
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { ExposedPort } from "../db/tables.ts";
+import { NETWORK_STANDS } from "../operations/operation.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import type { StoredPolicy } from "./policy.ts";
+
+export interface NetworkChange {
+  egress?: StoredPolicy;
+  limitBytes?: number | null;
+  exposed?: ExposedPort[];
+}
+
+/** Writes a wish decided on the row as it was read; undefined when the row has another by now, or is being moved. */
+export async function saveWish(
+  db: Queries,
+  session: Pick<SessionRow, "id" | "state" | "network_generation">,
+  { egress, limitBytes, exposed }: NetworkChange,
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({
+      network_generation: sql<number>`network_generation + 1`,
+      ...(egress && { egress: JSON.stringify(egress) }),
+      ...(limitBytes !== undefined && { egress_limit_bytes: limitBytes }),
+      ...(exposed && { exposed: exposed.length > 0 ? JSON.stringify(exposed) : null }),
+    })
+    .where("id", "=", session.id)
+    .where("state", "=", session.state)
+    .where("network_generation", "=", session.network_generation)
+    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_STANDS])]))
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+/** The machine that the session has has this generation in force. */
+export async function saveApplied(
+  db: Queries,
+  { id, incarnation, network_generation: generation }: SessionRow,
+): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ network_applied: sql<number>`greatest(network_applied, ${generation})` })
+    .where("id", "=", id)
+    .where("incarnation", "=", incarnation)
+    .execute();
+}
+
+/** Live sessions whose machine does not have their wish yet, or has a limit that time or a cap may change. */
+export async function listToKeep(db: Queries): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("state", "=", "live")
+    .where((eb) =>
+      eb.or([
+        eb("network_applied", "<", eb.ref("network_generation")),
+        eb("egress_cap_bytes", "is not", null),
+        eb("egress_limit_bytes", "is not", null),
+      ]),
+    )
+    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_STANDS])]))
+    .execute();
+  return rows as SessionRow[];
+}
+
+/** Control-plane state: no machine is asked, and no wish changes before the sweep. */
+export async function saveCap(
+  db: Queries,
+  session: SessionRow,
+  { capBytes, wakeOnHttp }: { capBytes: number | null; wakeOnHttp?: boolean },
+): Promise<SessionRow | undefined> {
+  const row = await db
+    .updateTable("sessions")
+    .set({
+      egress_cap_bytes: capBytes,
+      ...(wakeOnHttp !== undefined && { wake_on_http: wakeOnHttp }),
+    })
+    .where("id", "=", session.id)
+    .where("state", "in", ["live", "paused"])
+    .returningAll()
+    .executeTakeFirst();
+  return row as SessionRow | undefined;
+}

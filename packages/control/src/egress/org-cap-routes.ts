@@ -1,0 +1,35 @@
+import { OrgEgressCap, OrgEgressCapPut } from "@vivarium/contract/api";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import { getOrgCap, type OrgCapDeps, setOrgCap } from "./org-cap.ts";
+
+const tags = ["Egress"];
+
+export function addOrgCapRoutes(server: Server, deps: OrgCapDeps): void {
+  server.get(
+    "/v1/org/egress-cap",
+    {
+      schema: {
+        operationId: "getOrgEgressCap",
+        summary: "Read the organisation's daily egress cap and what its sessions sent today",
+        tags,
+        response: { 200: OrgEgressCap, ...errorAnswers() },
+      },
+    },
+    async (request) => await getOrgCap(deps, principalOf(request)),
+  );
+  server.put(
+    "/v1/org/egress-cap",
+    {
+      schema: {
+        operationId: "setOrgEgressCap",
+        summary: "Set the organisation's daily egress cap; over it, its sessions are paused and none starts",
+        tags,
+        body: OrgEgressCapPut,
+        response: { 200: OrgEgressCap, ...errorAnswers("forbidden") },
+      },
+    },
+    async (request) => await setOrgCap(deps, principalOf(request), request.body.cap_bytes),
+  );
+}

@@ -1,0 +1,19 @@
+/** A policy as it is stored: entries normalised, each once. Nothing of it is kept when one is refused. */
+import type { EgressPolicy } from "@vivarium/contract/api";
+import { invalidField } from "../http/validation.ts";
+import { type OwnHosts, parseEntry } from "./entry.ts";
+
+export interface StoredPolicy {
+  mode: EgressPolicy["mode"];
+  allow: string[];
+}
+
+/** `field` is what the caller's body calls the list. */
+export function normalPolicy({ mode, allow = [] }: EgressPolicy, own: OwnHosts, field: string): StoredPolicy {
+  const entries = allow.map((text, index) => {
+    const parsed = parseEntry(text, own);
+    if ("reason" in parsed) throw invalidField(`${field}[${index}]`, parsed.reason, text);
+    return parsed.entry;
+  });
+  return { mode, allow: [...new Set(entries)] };
+}

@@ -1,0 +1,56 @@
+/** A session's egress log, newest first; also of a session that has ended. */
+import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS } from "@vivarium/contract/api";
+import { z } from "zod";
+import type { Scope } from "../access/principal.ts";
+import { CheckpointQuery } from "../checkpoints/list.ts";
+import type { Queries } from "../db/pool.ts";
+import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { getAnySession } from "../sessions/get.ts";
+import { type EgressLogRow, listLines } from "./log-store.ts";
+
+export const EgressLogQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
+  decision: z.enum(EGRESS_DECISIONS).optional(),
+  host: z.string({ error: "must be given once" }).max(255).optional(),
+  since: z.iso
+    .datetime({ offset: true, error: "must be an RFC 3339 timestamp, given once" })
+    .transform((text) => new Date(text))
+    .optional(),
+});
+
+const SEQ_PATTERN = /^[1-9][0-9]{0,15}$/;
+
+export async function readLog(
+  db: Queries,
+  scope: Scope,
+  sessionId: string,
+  query: z.output<typeof EgressLogQuery>,
+): Promise<{ entries: EgressLogEntry[]; nextCursor?: string }> {
+  const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
+  const before = query.cursor === undefined ? undefined : Number(decodeCursor(query.cursor, SEQ_PATTERN).id);
+  await getAnySession(db, scope, sessionId);
+  const { decision, since } = query;
+  const host = query.host?.toLowerCase();
+  // One row more than asked for tells whether another page follows.
+  const rows = await listLines(db, { sessionId, decision, host, since, before, limit: limit + 1 });
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  const entries = page.map(toEntry);
+  return rows.length > limit && last
+    ? { entries, nextCursor: encodeCursor({ at: last.at, id: String(last.seq) }) }
+    : { entries };
+}
+
+function toEntry(row: EgressLogRow): EgressLogEntry {
+  return {
+    at: row.at.toISOString(),
+    kind: row.kind as EgressLogEntry["kind"],
+    ...(row.host !== null && { host: row.host }),
+    ...(row.address !== null && { address: row.address }),
+    ...(row.port !== null && { port: row.port }),
+    decision: row.decision as EgressLogEntry["decision"],
+    reason: row.reason,
+    bytes_out: row.bytes_out,
+    bytes_in: row.bytes_in,
+    count: row.count,
+  };
+}

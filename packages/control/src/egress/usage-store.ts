@@ -1,0 +1,104 @@
+/** SQL of what left and entered per session, UTC day and machine. Days are those of `service_now()`. */
+import type { MachineCounters } from "@vivarium/contract/node";
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import { TODAY } from "../db/today.ts";
+import type { EventOwner } from "../events/append.ts";
+import type { DayUsage } from "./limit.ts";
+
+/**
+ * Writes the counters down. A day begins where the last day on which the machine was seen ended; what is less than is
+ * known already, because it was read before, changes nothing.
+ */
+export async function saveCounters(db: Queries, counters: readonly MachineCounters[]): Promise<void> {
+  if (counters.length === 0) return;
+  await sql`insert into egress_usage
+      (session_id, day, machine_id, egress_start, egress_last, ingress_start, ingress_last)
+    select sessions.id, ${TODAY}, seen.machine_id,
+      coalesce(earlier.egress_last, 0), greatest(seen.egress, earlier.egress_last),
+      coalesce(earlier.ingress_last, 0), greatest(seen.ingress, earlier.ingress_last)
+    from unnest(
+      ${counters.map(({ machine_id }) => machine_id)}::text[],
+      ${counters.map(({ egress_bytes }) => egress_bytes)}::bigint[],
+      ${counters.map(({ ingress_bytes }) => ingress_bytes)}::bigint[]
+    ) as seen (machine_id, egress, ingress)
+    join sessions on sessions.id = split_part(seen.machine_id, '-', 1)
+    left join lateral (
+      select egress_last, ingress_last from egress_usage
+      where egress_usage.machine_id = seen.machine_id and day < ${TODAY}
+      order by day desc limit 1
+    ) as earlier on true
+    on conflict (session_id, day, machine_id) do update set
+      egress_last = greatest(egress_usage.egress_last, excluded.egress_last),
+      ingress_last = greatest(egress_usage.ingress_last, excluded.ingress_last)`.execute(db);
+}
+
+export async function todayUsage(db: Queries, sessionId: string): Promise<{ date: string; bytes: number }> {
+  const found = await sql<{ date: string; bytes: number }>`
+    select ${TODAY} as date, coalesce(sum(egress_last - egress_start), 0)::bigint as bytes
+    from egress_usage where session_id = ${sessionId} and day = ${TODAY}`.execute(db);
+  return found.rows[0] ?? { date: "", bytes: 0 };
+}
+
+/**
+ * A kernel cuts when the next packet would pass the cap, and that may be a bundle of 64 KiB. What it says counts only
+ * when so much was sent: right after midnight, or after the cap was raised, it still cuts by what it was told before.
+ */
+const CLOSE_TO_CAP = sql`greatest(egress_cap_bytes - 65536, egress_cap_bytes / 2)`;
+
+/** For the limit of one machine. One that was not seen on this day begins it where it ended its last. */
+export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
+  const found = await sql<DayUsage>`select
+      coalesce(
+        (select egress_start from egress_usage where machine_id = ${machineId} and day = ${TODAY}),
+        (select egress_last from egress_usage where machine_id = ${machineId} and day < ${TODAY}
+          order by day desc limit 1),
+        0
+      )::bigint as "machineStart",
+      (select coalesce(sum(egress_last - egress_start), 0) from egress_usage
+        where session_id = ${sessionId} and day = ${TODAY} and machine_id <> ${machineId})::bigint as others,
+      exists (
+        select from sessions where id = ${sessionId} and egress_capped_on = ${TODAY} and (
+          select sum(egress_last - egress_start) from egress_usage
+          where session_id = ${sessionId} and day = ${TODAY}
+        ) > ${CLOSE_TO_CAP}
+      ) as "isReached"`.execute(db);
+  return found.rows[0] ?? { machineStart: 0, others: 0, isReached: false };
+}
+
+/** A session that reached its cap on this day, for the first time. */
+interface Capped extends EventOwner {
+  cap_bytes: number;
+  today_bytes: number;
+}
+
+/**
+ * Sessions that sent as much as they may today, by the sum or because their kernel says so before it does, and that
+ * were not told of on this day.
+ */
+export async function listNewlyCapped(db: Queries, cut: readonly string[]): Promise<string[]> {
+  const found = await sql<{ id: string }>`
+    select id from sessions left join (
+      select session_id, sum(egress_last - egress_start) as bytes
+      from egress_usage where day = ${TODAY} group by session_id
+    ) as used on used.session_id = sessions.id
+    where state <> 'destroyed' and egress_cap_bytes is not null
+      and egress_capped_on is distinct from ${TODAY}
+      and (used.bytes >= egress_cap_bytes or (used.bytes > ${CLOSE_TO_CAP} and id = any(${[...cut]}::text[])))`.execute(
+    db,
+  );
+  return found.rows.map(({ id }) => id);
+}
+
+/** Those that nobody else marked meanwhile. */
+export async function markCapped(tx: Queries, ids: readonly string[]): Promise<Capped[]> {
+  const marked = await sql<Capped>`
+    update sessions set egress_capped_on = ${TODAY}
+    where id = any(${[...ids]}::text[]) and state <> 'destroyed' and egress_cap_bytes is not null
+      and egress_capped_on is distinct from ${TODAY}
+    returning id, org_id, project_id, egress_cap_bytes as cap_bytes, (
+      select coalesce(sum(egress_last - egress_start), 0)::bigint from egress_usage
+      where session_id = sessions.id and day = ${TODAY}
+    ) as today_bytes`.execute(tx);
+  return marked.rows;
+}

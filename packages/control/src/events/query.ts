@@ -1,0 +1,40 @@
+/** What a reader asks for (wire.md part 2, 12.1). */
+import { EVENT_TYPE_FILTER_PATTERN } from "@vivarium/contract/api";
+import { z } from "zod";
+import type { Scope } from "../access/principal.ts";
+import { CheckpointQuery } from "../checkpoints/list.ts";
+import { invalidField } from "../http/validation.ts";
+import type { EventFilter } from "./store.ts";
+
+const ONCE = { error: "must be given once" };
+const TYPE_CHARS = 64;
+const TYPES = 64;
+
+export const EventQuery = CheckpointQuery.extend({
+  types: z.string(ONCE).optional(),
+  after: z.string(ONCE).optional(),
+});
+export type EventQuery = z.output<typeof EventQuery>;
+
+/** A type that nothing ever has is not refused: which there are grows with the service. */
+export function filterOf(scope: Scope, { types, session_id: sessionId }: EventQuery): EventFilter {
+  return { scope, types: types === undefined ? undefined : parseTypes(types), sessionId };
+}
+
+function parseTypes(text: string): { exact: string[]; groups: string[] } {
+  const names = text.split(",");
+  if (names.length > TYPES) throw invalidField("types", `must name at most ${TYPES} types`);
+  for (const name of names) {
+    if (name.length > TYPE_CHARS || !EVENT_TYPE_FILTER_PATTERN.test(name))
+      throw invalidField(
+        "types",
+        "must be event types such as session.paused or session.*, with commas",
+        name,
+      );
+  }
+  const groups = names.filter((name) => name.endsWith(".*"));
+  return {
+    exact: names.filter((name) => !name.endsWith(".*")),
+    groups: groups.map((name) => name.slice(0, -1)),
+  };
+}

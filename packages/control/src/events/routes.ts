@@ -1,0 +1,62 @@
+import { EventList } from "@vivarium/contract/api";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Authenticator } from "../access/authenticate.ts";
+import { scopeOf } from "../access/principal.ts";
+import { authenticate, principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import { clientGone, EventStream } from "../http/sse.ts";
+import { untilCredentialEnds } from "./credential.ts";
+import { type FollowDeps, followEvents } from "./follow.ts";
+import { listPage } from "./list.ts";
+import { EventQuery, filterOf } from "./query.ts";
+import { startAfter, startNow } from "./start.ts";
+import type { EventFilter } from "./store.ts";
+
+type EventRouteDeps = FollowDeps & { authenticator: Authenticator };
+
+export function addEventRoutes(server: Server, deps: EventRouteDeps): void {
+  server.get(
+    "/v1/events",
+    {
+      schema: {
+        operationId: "listEvents",
+        summary:
+          "Follow what happens in the organisation, as server-sent events; with `Accept: application/json` read what is kept, oldest first",
+        tags: ["Events"],
+        querystring: EventQuery,
+        response: { 200: EventList, ...errorAnswers() },
+      },
+    },
+    async (request, reply) => {
+      const filter = filterOf(scopeOf(principalOf(request)), request.query);
+      // Who changed something, in whatever process, and then reads finds it told.
+      await deps.eventFeed.look();
+      if (!wantsJson(request)) return await stream(deps, filter, request, reply);
+      const { events, nextCursor } = await listPage(deps, filter, request.query);
+      return { events, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
+    },
+  );
+}
+
+function wantsJson({ headers: { accept = "" } }: FastifyRequest): boolean {
+  return /\bapplication\/json\b/i.test(accept) && !/\btext\/event-stream\b/i.test(accept);
+}
+
+async function stream(
+  deps: EventRouteDeps,
+  filter: EventFilter,
+  request: FastifyRequest<{ Querystring: EventQuery }>,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  // A client that reconnects by itself repeats its URL: the header is the later one.
+  const lastId = [request.headers["last-event-id"]].flat()[0] || request.query.after;
+  const start = lastId === undefined ? await startNow(deps, filter) : await startAfter(deps, filter, lastId);
+  const credential = untilCredentialEnds(() => authenticate(deps, request));
+  const over = AbortSignal.any([clientGone(reply), credential.signal, deps.eventFeed.closing]);
+  // Nothing else is ever asked on a connection that ends with its stream.
+  reply.header("connection", "close");
+  const following = followEvents(deps, { filter, start, over }, new EventStream(reply));
+  await deps.eventFeed.keep(following).finally(credential.stop);
+  return reply;
+}

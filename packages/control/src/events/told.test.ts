@@ -1,0 +1,236 @@
+import type { EgressEntry } from "@vivarium/contract/gateway";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+import { TestClock } from "../test-clock.test-support.ts";
+
+const MINUTE_MS = 60_000;
+let control: Control;
+let clock: TestClock;
+beforeAll(async () => {
+  control = await startControl();
+  clock = await TestClock.install(control.sql);
+});
+afterAll(() => control.close());
+afterEach(async () => {
+  control.node.onStart = () => undefined;
+  control.node.report = { ...control.node.report, counters: [], entries: [] };
+  await control.destroyAll();
+});
+
+interface Told {
+  type: string;
+  session_id?: string;
+  project_id?: string;
+  data: Record<string, unknown>;
+}
+
+async function told(query: string): Promise<Told[]> {
+  const answer = await control.ask(`GET /v1/events?limit=200&${query}`, {
+    headers: { accept: "application/json" },
+  });
+  return answer.body.events;
+}
+const of = (id: string, types = "*") => told(`session_id=${id}${types === "*" ? "" : `&types=${types}`}`);
+const post = (id: string, path: string, body: object = {}) =>
+  control.ask(`POST /v1/sessions/${id}/${path}`, { body });
+
+test("a session's life is told in its order", async () => {
+  const id = await control.createLive();
+  const { body: checkpoint } = await post(id, "checkpoints");
+  await post(id, "pause");
+  await post(id, "resume");
+  await post(id, "restore", { checkpoint_id: checkpoint.checkpoint_id });
+  await control.ask(`DELETE /v1/sessions/${id}`);
+  expect((await of(id)).map(({ type, data }) => [type, data])).toEqual([
+    ["session.created", { state: "creating" }],
+    ["session.live", { state: "live" }],
+    ["session.paused", { state: "paused", reason: "pause" }],
+    ["session.resumed", { state: "live", reason: "resume" }],
+    ["session.restored", { state: "live", reason: "restore", restored_from: checkpoint.checkpoint_id }],
+    ["session.destroyed", { end_reason: "client_destroy" }],
+  ]);
+});
+
+test("a fork is told of the parent with its children, and each child is created and live", async () => {
+  const id = await control.createLive();
+  const { children } = (await post(id, "fork", { count: 2 })).body;
+  expect((await of(id, "session.forked")).map(({ data }) => data)).toEqual([{ state: "live", children }]);
+  for (const child of children)
+    expect((await of(child)).map(({ type }) => type)).toEqual(["session.created", "session.live"]);
+});
+
+test("a start from a checkpoint names it", async () => {
+  const id = await control.createLive();
+  const { body: checkpoint } = await post(id, "checkpoints");
+  const started = (
+    await control.ask(`POST /v1/checkpoints/${checkpoint.checkpoint_id}/sessions`, { body: {} })
+  ).body;
+  expect((await of(started.session_id, "session.created"))[0]?.data).toMatchObject({
+    checkpoint_id: checkpoint.checkpoint_id,
+  });
+});
+
+test("a create that is rolled back is told by nobody", async () => {
+  const before = await told("types=session.created");
+  const refused = await control.ask("POST /v1/sessions", { body: { template: "nowhere" } });
+  expect(refused.status).toBeGreaterThanOrEqual(400);
+  expect(await told("types=session.created")).toEqual(before);
+});
+
+test("a machine that cannot be had is told with its reason", async () => {
+  control.node.onStart = () => {
+    throw new Refusal("template_unavailable", "no baseline");
+  };
+  const id = await control.create();
+  await control.until(id, "failed");
+  const [failed] = await of(id, "session.failed");
+  expect(failed?.data).toEqual({ status_reason: expect.stringContaining("baseline") });
+});
+
+test("previews are told when they come, change and go, and never with a token", async () => {
+  const id = await control.createLive();
+  const { body: exposed } = await post(id, "expose", { port: 8000, auth: "bearer" });
+  await post(id, "expose", { port: 8000, auth: "bearer" });
+  await post(id, "expose", { port: 8000, visibility: "public" });
+  await post(id, "unexpose", { port: 8000 });
+  await post(id, "unexpose", { port: 8000 });
+  const events = await of(id, "preview.*");
+  expect(events.map(({ type, data }) => [type, data])).toEqual([
+    ["preview.exposed", { port: 8000, visibility: "token", auth: "bearer" }],
+    ["preview.updated", { port: 8000, visibility: "public", auth: "none" }],
+    ["preview.unexposed", { port: 8000, visibility: "public", auth: "none" }],
+  ]);
+  const { rows } = await control.sql.query("select string_agg(events::text, ' ') as text from events");
+  expect(exposed.ingress_token.length + exposed.auth_token.length).toBeGreaterThan(60);
+  for (const secret of [exposed.ingress_token, exposed.auth_token])
+    expect(rows[0].text).not.toContain(secret);
+});
+
+function count(id: string, bytes: number): void {
+  const counter = {
+    machine_id: `${id}-1`,
+    egress_bytes: bytes,
+    ingress_bytes: 0,
+    dropped_packets: 0,
+    is_capped: false,
+  };
+  control.node.report = { ...control.node.report, counters: [counter] };
+}
+
+test("reaching the cap is told once a day, with the day's figures", async () => {
+  const id = await control.createLive({ egress_cap_bytes: 1000 });
+  count(id, 900);
+  await eventually(async () =>
+    expect((await control.ask(`GET /v1/sessions/${id}/egress-cap`)).body.today_bytes).toBe(900),
+  );
+  expect(await of(id, "egress.session_capped")).toEqual([]);
+  count(id, 1200);
+  const capped = () => of(id, "egress.session_capped");
+  await eventually(async () => expect(await capped()).toHaveLength(1));
+  expect((await capped())[0]).toMatchObject({ data: { cap_bytes: 1000, today_bytes: 1200 } });
+  count(id, 1300);
+  await eventually(async () =>
+    expect((await control.ask(`GET /v1/sessions/${id}/egress-cap`)).body.today_bytes).toBe(1300),
+  );
+  expect(await capped()).toHaveLength(1);
+  await clock.advance(86_400_000);
+  count(id, 1400);
+  await eventually(async () =>
+    expect((await control.ask(`GET /v1/sessions/${id}/egress-cap`)).body.today_bytes).toBe(100),
+  );
+  count(id, 2600);
+  await eventually(async () => expect(await capped()).toHaveLength(2));
+});
+
+let cursor = 0;
+async function report(id: string, entries: Partial<EgressEntry>[]): Promise<void> {
+  cursor += 1;
+  const whole = entries.map((entry) => ({
+    machine_id: `${id}-1`,
+    at: "2027-03-01T09:30:00.125Z",
+    kind: "tls" as const,
+    host: "api.example.com",
+    port: 443,
+    bytes_out: 0,
+    bytes_in: 0,
+    verdict: "denied" as const,
+    reason: "name_not_allowed" as const,
+    ...entry,
+  }));
+  control.node.report = { ...control.node.report, entries: whole, cursor: `t${cursor}` };
+  await eventually(async () => {
+    const { rows } = await control.sql.query("select cursor from node_reports");
+    expect(rows[0]?.cursor).toBe(`t${cursor}`);
+  });
+}
+
+test("what is denied is told once its minute is over, each place with its count", async () => {
+  const id = await control.createLive();
+  await report(id, [
+    {},
+    { count: 2 },
+    { host: undefined, address: "8.8.4.4", port: 22, reason: "port_not_allowed" },
+  ]);
+  await report(id, [{ count: 4 }, { host: "ok.example.com", verdict: "allowed", reason: "name_allowed" }]);
+  expect(await of(id, "egress.denied")).toEqual([]);
+  await clock.advance(MINUTE_MS);
+  await eventually(async () => expect(await of(id, "egress.denied")).toHaveLength(2));
+  expect((await of(id, "egress.denied")).map(({ data }) => data)).toEqual([
+    { host: "api.example.com", port: 443, reason: "name_not_allowed", count: 7 },
+    { address: "8.8.4.4", port: 22, reason: "port_not_allowed", count: 1 },
+  ]);
+  await clock.advance(MINUTE_MS);
+  await report(id, [{}]);
+  expect(await of(id, "egress.denied")).toHaveLength(2);
+});
+
+test("a guest that tries countless places is told in few events, and nothing is left out of their counts", async () => {
+  const id = await control.createLive();
+  await report(
+    id,
+    Array.from({ length: 300 }, (_, index) => ({ host: `h${index}.example.com\0` })),
+  );
+  await clock.advance(MINUTE_MS);
+  await eventually(async () => expect((await of(id, "egress.denied")).length).toBeGreaterThan(0));
+  const events = await of(id, "egress.denied");
+  expect(events).toHaveLength(21);
+  expect(events.at(-1)?.data).toEqual({ reason: "name_not_allowed", count: 280 });
+  expect(events.reduce((sum, { data }) => sum + Number(data.count), 0)).toBe(300);
+});
+
+test("a wake that is refused for want of room is told once a minute, to the whole organisation", async () => {
+  const id = await control.createLive();
+  await post(id, "pause");
+  control.node.onStart = () => {
+    throw new Refusal("disk_pressure", "too little disk");
+  };
+  const refusals = () => of(id, "session.wake_refused");
+  for (let attempt = 0; attempt < 2; attempt++)
+    expect((await post(id, "resume")).body.code).toBe("node_disk_pressure");
+  expect((await refusals()).map(({ data }) => data)).toEqual([
+    { code: "node_disk_pressure", reason: expect.any(String), retry_after: expect.any(Number), op: "resume" },
+  ]);
+  await clock.advance(MINUTE_MS + 1);
+  await post(id, "resume");
+  expect(await refusals()).toHaveLength(2);
+});
+
+test("a create that is refused for want of room is told without a session, and a wrong one is not", async () => {
+  await control.sql.query("update orgs set concurrent_sessions = 1");
+  const id = await control.createLive();
+  const refusals = async () =>
+    (await told("types=session.create_refused")).map(({ data: { code, op } }) => [code, op]);
+  const before = await refusals();
+  await control.ask("POST /v1/sessions", { body: { size: "huge" } });
+  expect(await refusals()).toEqual(before);
+  await control.ask("POST /v1/sessions", { body: {} });
+  await post(id, "fork", { count: 1 });
+  await control.ask("POST /v1/sessions/exec", { body: { language: "python", code: "1" } });
+  await control.sql.query("update orgs set concurrent_sessions = 10");
+  expect((await refusals()).slice(before.length)).toEqual(
+    ["create", "fork", "run"].map((op) => ["account_concurrency_exceeded", op]),
+  );
+  const [last] = (await told("types=session.create_refused")).slice(-1);
+  expect(last).not.toHaveProperty("session_id");
+});

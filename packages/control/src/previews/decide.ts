@@ -1,0 +1,67 @@
+/** What a call of expose does to a route (wire.md part 2, 4.2). Pure: settings in, decision out. */
+import type { ExposeResult, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
+
+export interface RouteSettings {
+  visibility: PreviewVisibility;
+  auth: PreviewAuth;
+  loginUrl: string | null;
+}
+
+export interface StoredRoute extends RouteSettings {
+  /** False: the call that minted its bearer token was not answered, so that nobody has it. */
+  isBearerTold: boolean;
+}
+
+/** `keep` also where there is none to keep. */
+export type Credential = "keep" | "mint" | "drop";
+
+export interface Decision {
+  result: ExposeResult;
+  token: Credential;
+  bearer: Credential;
+  /** A gate or a credential changes: cookies and sockets that were admitted before are dead. */
+  isNewVersion: boolean;
+}
+
+export function decideExpose(
+  stored: StoredRoute | undefined,
+  asked: RouteSettings,
+  { rotate }: { rotate: boolean },
+): Decision {
+  if (!stored) {
+    return {
+      result: "created",
+      token: mintIf(asked.visibility === "token"),
+      bearer: mintIf(asked.auth === "bearer"),
+      isNewVersion: true,
+    };
+  }
+  const token = decideToken(stored, asked, rotate);
+  const bearer = decideBearer(stored, asked, rotate);
+  const isSame =
+    stored.visibility === asked.visibility &&
+    stored.auth === asked.auth &&
+    stored.loginUrl === asked.loginUrl &&
+    bearer === "keep";
+  const isNewVersion =
+    token !== "keep" ||
+    bearer !== "keep" ||
+    stored.visibility !== asked.visibility ||
+    stored.auth !== asked.auth;
+  return { result: isSame && !rotate ? "unchanged" : "updated", token, bearer, isNewVersion };
+}
+
+function decideToken(stored: StoredRoute, asked: RouteSettings, rotate: boolean): Credential {
+  if (asked.visibility === "public") return stored.visibility === "public" ? "keep" : "drop";
+  const isBearerOff = stored.auth === "bearer" && asked.auth === "none";
+  return mintIf(rotate || stored.visibility === "public" || isBearerOff);
+}
+
+function decideBearer(stored: StoredRoute, asked: RouteSettings, rotate: boolean): Credential {
+  if (asked.auth === "none") return stored.auth === "none" ? "keep" : "drop";
+  return mintIf(rotate || stored.auth === "none" || !stored.isBearerTold);
+}
+
+function mintIf(isNew: boolean): Credential {
+  return isNew ? "mint" : "keep";
+}

@@ -1,0 +1,123 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { Refusal } from "../scripted-node.test-support.ts";
+import { TestClock } from "../test-clock.test-support.ts";
+
+let control: Control;
+let clock: TestClock;
+beforeAll(async () => {
+  control = await startControl();
+  clock = await TestClock.install(control.sql);
+});
+afterAll(() => control.close());
+beforeEach(() => {
+  control.node.onPreviews = () => {};
+});
+afterEach(() => control.destroyAll());
+
+const expose = (id: string, body: object = {}) =>
+  control.ask(`POST /v1/sessions/${id}/expose`, { body: { port: 3000, ...body } });
+const stateOf = (id: string) => control.node.previews.routes.find((route) => route.session_id === id)?.state;
+const untilState = (id: string, state: string | undefined) =>
+  eventually(() => expect(stateOf(id)).toBe(state));
+
+async function exposed(settings: object = {}): Promise<string> {
+  const id = await control.createLive(settings);
+  await expose(id);
+  expect(stateOf(id)).toBe("live");
+  return id;
+}
+
+test("pause and resume move the route with the session", async () => {
+  const id = await exposed();
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await untilState(id, "paused");
+  await control.ask(`POST /v1/sessions/${id}/resume`);
+  await untilState(id, "live");
+});
+
+test("a session whose machine is lost can never be woken", async () => {
+  const id = await exposed();
+  control.node.machines.delete(`${id}-1`);
+  await untilState(id, "gone");
+});
+
+test("a session whose lifetime is over can never be woken", async () => {
+  const id = await exposed({ max_lifetime_ms: 3_600_000 });
+  await clock.advance(3_600_001);
+  await untilState(id, "gone");
+  expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("lifetime_expired");
+});
+
+test("routes and their credentials die with the session", async () => {
+  const id = await exposed();
+  await control.ask(`DELETE /v1/sessions/${id}`);
+  await untilState(id, undefined);
+  await eventually(async () => {
+    const { rowCount } = await control.sql.query("select from preview_routes where session_id = $1", [id]);
+    expect(rowCount).toBe(0);
+  });
+});
+
+test("wake_on_http reaches the gateway", async () => {
+  const id = await exposed();
+  await control.ask(`PATCH /v1/sessions/${id}`, { body: { egress_cap_bytes: 0, wake_on_http: false } });
+  await eventually(() =>
+    expect(control.node.previews.routes.find((route) => route.session_id === id)?.wake_on_http).toBe(false),
+  );
+});
+
+test("a node that restarted is told all routes again", async () => {
+  const id = await exposed();
+  const { version } = control.node.previews;
+  control.node.forgetPreviews();
+  await untilState(id, "live");
+  expect(control.node.previews.version).toBeGreaterThan(version);
+});
+
+test("a node that knows a later table is overtaken", async () => {
+  const id = await exposed();
+  const { version } = control.node.previews;
+  control.node.previews = { version: version + 1000, routes: [] };
+  expect((await expose(id, { rotate: true })).status).toBe(200);
+  expect(control.node.previews.version).toBeGreaterThan(version + 1000);
+  expect(stateOf(id)).toBe("live");
+});
+
+test("a table that the node could not confirm is told again", async () => {
+  const id = await exposed();
+  let refusals = 0;
+  control.node.onPreviews = () => {
+    refusals += 1;
+    if (refusals <= 3) throw new Refusal("network_unconfirmed");
+  };
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await untilState(id, "paused");
+  expect(refusals).toBe(4);
+});
+
+test("what is as the node has it is not told again", async () => {
+  const id = await exposed();
+  const { version } = control.node.previews;
+  const other = await control.createLive();
+  await control.ask(`POST /v1/sessions/${other}/pause`);
+  await expose(id);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(control.node.previews.version).toBe(version);
+});
+
+test("changes that come together are told in few tables, and each is in force when its call answers", async () => {
+  const id = await control.createLive();
+  let tables = 0;
+  control.node.onPreviews = () => {
+    tables += 1;
+  };
+  const ports = Array.from({ length: 20 }, (_, index) => index + 1);
+  await Promise.all(
+    ports.map(async (port) => {
+      expect((await expose(id, { port })).status).toBe(200);
+      expect(control.node.previews.routes.map((route) => route.port)).toContain(port);
+    }),
+  );
+  expect(tables).toBeLessThan(ports.length);
+});

@@ -1,0 +1,50 @@
+import { Exposed, ExposeRequest, Unexposed, UnexposeRequest } from "@vivarium/contract/api";
+import { scopeOf } from "../access/principal.ts";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import { SessionParams } from "../sessions/routes.ts";
+import { type ExposeDeps, exposePort } from "./expose.ts";
+import { unexposePort } from "./unexpose.ts";
+
+const tags = ["Previews"];
+const params = SessionParams;
+const REFUSALS = ["not_found", "conflict", "session_not_live", "session_ended"] as const;
+
+export function addPreviewRoutes(server: Server, deps: ExposeDeps): void {
+  server.post(
+    "/v1/sessions/:id/expose",
+    {
+      schema: {
+        operationId: "exposePort",
+        summary:
+          "Make a guest port reachable under a URL, or change how; it wakes a paused session if it has to",
+        tags,
+        params,
+        body: ExposeRequest,
+        response: { 200: Exposed, ...errorAnswers(...REFUSALS, "rate_limited") },
+      },
+    },
+    async (request) => {
+      const input = { id: request.params.id, body: request.body };
+      return await exposePort(deps, scopeOf(principalOf(request)), input);
+    },
+  );
+  server.post(
+    "/v1/sessions/:id/unexpose",
+    {
+      schema: {
+        operationId: "unexposePort",
+        summary: "Close a port; URL, cookies and open connections are dead when the call answers",
+        tags,
+        params,
+        body: UnexposeRequest,
+        response: { 200: Unexposed, ...errorAnswers(...REFUSALS) },
+      },
+    },
+    async (request) => {
+      const input = { id: request.params.id, port: request.body.port };
+      return { ok: await unexposePort(deps, scopeOf(principalOf(request)), input) };
+    },
+  );
+}

@@ -1,0 +1,128 @@
+/** SQL of exposed ports. */
+import { type Selectable, sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { ExposedPort, PreviewRouteTable } from "../db/tables.ts";
+import type { SessionRow } from "../sessions/store.ts";
+
+export type RouteRow = Selectable<PreviewRouteTable>;
+
+export async function findRoute(db: Queries, sessionId: string, port: number): Promise<RouteRow | undefined> {
+  return await db
+    .selectFrom("preview_routes")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .where("port", "=", port)
+    .executeTakeFirst();
+}
+
+export async function countRoutes(db: Queries, sessionId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom("preview_routes")
+    .select(sql<number>`count(*)::int`.as("count"))
+    .where("session_id", "=", sessionId)
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
+/** The session's row, held until the transaction ends: routes of a session change one after the other. */
+export async function lockSession(tx: Queries, id: string): Promise<SessionRow | undefined> {
+  const row = await tx.selectFrom("sessions").selectAll().where("id", "=", id).forUpdate().executeTakeFirst();
+  return row as SessionRow | undefined;
+}
+
+export async function putRoute(db: Queries, route: RouteRow): Promise<void> {
+  const { session_id: _sessionId, port: _port, ...settings } = route;
+  await db
+    .insertInto("preview_routes")
+    .values(route)
+    .onConflict((conflict) => conflict.columns(["session_id", "port"]).doUpdateSet(settings))
+    .execute();
+}
+
+/** The route that was there. */
+export async function deleteRoute(
+  db: Queries,
+  sessionId: string,
+  port: number,
+): Promise<RouteRow | undefined> {
+  return await db
+    .deleteFrom("preview_routes")
+    .where("session_id", "=", sessionId)
+    .where("port", "=", port)
+    .returningAll()
+    .executeTakeFirst();
+}
+
+/** What of a route everybody in the organisation may know. */
+export function shownOf({ port, visibility, auth }: ExposedPort): {
+  port: number;
+  visibility: ExposedPort["visibility"];
+  auth: ExposedPort["auth"];
+} {
+  return { port, visibility, auth };
+}
+
+/** Its bearer token has been told, unless another was minted meanwhile. */
+export async function markTold(db: Queries, { session_id, port, version }: RouteRow): Promise<void> {
+  await db
+    .updateTable("preview_routes")
+    .set({ is_bearer_told: true })
+    .where("session_id", "=", session_id)
+    .where("port", "=", port)
+    .where("version", "=", version)
+    .execute();
+}
+
+/** What of the session's routes its row repeats. */
+export async function listExposed(db: Queries, sessionId: string): Promise<ExposedPort[]> {
+  return await db
+    .selectFrom("preview_routes")
+    .select(["port", "visibility", "auth"])
+    .where("session_id", "=", sessionId)
+    .orderBy("port")
+    .execute();
+}
+
+export type RouteOfSession = RouteRow & Pick<SessionRow, "org_id" | "state" | "wake_on_http">;
+
+/** All routes of sessions that have not ended. */
+export async function listRoutes(db: Queries): Promise<RouteOfSession[]> {
+  const rows = await db
+    .selectFrom("preview_routes")
+    .innerJoin("sessions", "sessions.id", "preview_routes.session_id")
+    .selectAll("preview_routes")
+    .select(["sessions.org_id", "sessions.state", "sessions.wake_on_http"])
+    .where("sessions.state", "<>", "destroyed")
+    .orderBy("session_id")
+    .orderBy("port")
+    .execute();
+  return rows as RouteOfSession[];
+}
+
+/** Credentials end with their session. */
+export async function deleteRoutesOfEnded(db: Queries): Promise<void> {
+  await sql`delete from preview_routes using sessions
+    where sessions.id = preview_routes.session_id and sessions.state = 'destroyed'`.execute(db);
+}
+
+export async function nextRouteVersion(db: Queries): Promise<number> {
+  return await next(db, "preview_versions");
+}
+
+export async function nextTableVersion(db: Queries): Promise<number> {
+  return await next(db, "preview_table_versions");
+}
+
+/** A node knows a later table than this database ever made: ours go on from there. */
+export async function skipTableVersions(db: Queries, known: number): Promise<void> {
+  await sql`select setval('preview_table_versions', greatest(${known}, nextval('preview_table_versions')))`.execute(
+    db,
+  );
+}
+
+async function next(db: Queries, sequence: "preview_versions" | "preview_table_versions"): Promise<number> {
+  const found = await sql<{ version: number }>`select nextval(${sequence}::regclass) as version`.execute(db);
+  const version = found.rows[0]?.version;
+  if (version === undefined) throw new Error("the database gave no next version");
+  return version;
+}

@@ -1,0 +1,44 @@
+/** Closes a port: what was open through it is dead when the call answers. Wakes nothing. */
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { applyForCaller } from "../egress/apply.ts";
+import { wishExposed } from "../egress/prepare.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
+import { isNetworkStanding } from "../operations/operation.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
+import { getSession } from "../sessions/get.ts";
+import { notUsable } from "../sessions/not-usable.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { type ExposeDeps, ensurePushed } from "./expose.ts";
+import { deleteRoute, findRoute, listExposed, lockSession, shownOf } from "./store.ts";
+
+/** Whether the port was exposed. */
+export async function unexposePort(
+  deps: ExposeDeps,
+  scope: Scope,
+  { id, port }: { id: string; port: number },
+): Promise<boolean> {
+  const outcome = await whenFree(deps, id, async () => {
+    const session = await getSession(deps.db, scope, id);
+    if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
+    if (!(await findRoute(deps.db, session.id, port))) return { session, isRemoved: false };
+    if (isNetworkStanding(session.op)) return BUSY;
+    return await deps.db.transaction().execute((tx) => remove(tx, session, port));
+  });
+  // Visitors first. A call that is repeated because its answer was lost finds nothing to remove, and asks all the same.
+  await ensurePushed(deps);
+  const { session, isRemoved } = outcome;
+  if (isRemoved && session.state === "live") await applyForCaller(deps, session);
+  return isRemoved;
+}
+
+async function remove(tx: Queries, { id, state, incarnation }: SessionRow, port: number) {
+  const session = await lockSession(tx, id);
+  if (session?.state !== state || session.incarnation !== incarnation) return BUSY;
+  if (isNetworkStanding(session.op)) return BUSY;
+  const removed = await deleteRoute(tx, id, port);
+  if (!removed) return { session, isRemoved: false };
+  const wish = await wishExposed(tx, session, await listExposed(tx, id));
+  await appendEvent(tx, eventOf(wish, "preview.unexposed", shownOf(removed)));
+  return { session: wish, isRemoved: true };
+}

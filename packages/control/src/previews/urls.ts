@@ -1,0 +1,26 @@
+/** Where previews are reached (wire.md part 2, 4.1). */
+export interface PreviewSite {
+  isSecure: boolean;
+  /** `localhost` on a local installation. */
+  domain: string;
+  /** The port that visitors use. */
+  port: number;
+}
+
+export interface PreviewUrls {
+  previewSite: PreviewSite;
+}
+
+/** Without a token: as it may be shown. */
+export function previewUrl(
+  { isSecure, domain, port: at }: PreviewSite,
+  sessionId: string,
+  port: number,
+): string {
+  const isUsual = at === (isSecure ? 443 : 80);
+  return `${isSecure ? "https" : "http"}://${port}-${sessionId}.${domain}${isUsual ? "" : `:${at}`}`;
+}
+
+export function withToken(url: string, token: string): string {
+  return `${url}/?t=${token}`;
+}

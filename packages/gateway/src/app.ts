@@ -1,0 +1,85 @@
+/** The only place of the gateway that constructs things. */
+import type { Log } from "@vivarium/kit/log";
+import type { GatewayConfig } from "./config.ts";
+import { listenTcp, listenUdp } from "./dns/listen.ts";
+import { NameBrake } from "./dns/name-brake.ts";
+import { Resolver } from "./dns/resolver.ts";
+import { listenHttp } from "./egress/http-front.ts";
+import { OpenFlows } from "./egress/open-flows.ts";
+import { Slots } from "./egress/slots.ts";
+import { listenTls } from "./egress/tls-front.ts";
+import { EgressLog } from "./flows/egress-log.ts";
+import { reportFlows } from "./flows/report-flows.ts";
+import { keepPreviews } from "./previews/keep-previews.ts";
+import { CurrentTables } from "./tables/current-tables.ts";
+import { followTables } from "./tables/follow-tables.ts";
+import { NodeClient } from "./tables/node-client.ts";
+import { PerMachine } from "./tables/per-machine.ts";
+import { Wakes } from "./tables/wakes.ts";
+
+export interface GatewayApp {
+  reloadCertificate(): void;
+  close(): Promise<void>;
+}
+
+export async function startApp(config: GatewayConfig, log: Log): Promise<GatewayApp> {
+  const node = new NodeClient(config.nodeSocket);
+  const tables = new CurrentTables();
+  const egressLog = new EgressLog();
+  const egress = startEgress({ node, tables, egressLog, log });
+  const wakes = new Wakes({ node, log });
+  const previews = await keepPreviews({
+    config: config.previews,
+    tables,
+    wake: (sessionId) => wakes.wake(sessionId),
+    onActive: (sessionId) => egressLog.active(sessionId),
+    log,
+  });
+  const settled = () => Promise.all([egress.settled(), previews.settled()]);
+  const stopping = new AbortController();
+  const background = [
+    followTables({ node, tables, settled, log }, stopping.signal),
+    reportFlows({ node, egressLog, log }, stopping.signal),
+  ];
+  return {
+    reloadCertificate: () => previews.reloadCertificate(),
+    async close() {
+      egress.close();
+      await previews.close();
+      stopping.abort();
+      await Promise.all(background);
+      node.close();
+    },
+  };
+}
+
+export interface EgressParts {
+  node: NodeClient;
+  tables: CurrentTables;
+  egressLog: EgressLog;
+  log: Log;
+  /** Where what a guest sent to a port goes; the port itself but in tests. */
+  dialledPort?: (port: number) => number;
+}
+
+export function startEgress({ node, tables, egressLog, log, dialledPort = (port) => port }: EgressParts) {
+  const resolver = new Resolver({ tables, log });
+  const brakes = new PerMachine(tables, () => new NameBrake());
+  const flows = new OpenFlows({ tables, egressLog });
+  const dns = { tables, resolver, node, brakes, egressLog, log };
+  const front = { tables, resolver, dialledPort, flows, log };
+  const openers = [
+    (address: string) => listenUdp(dns, address),
+    (address: string) => listenTcp(dns, address),
+    (address: string) => listenHttp(front, address),
+    (address: string) => listenTls(front, address),
+  ];
+  const slots = new Slots({ tables, openers, log });
+  return {
+    settled: () => slots.settled(),
+    close() {
+      slots.close();
+      flows.close();
+    },
+  };
+}

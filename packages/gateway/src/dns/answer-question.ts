@@ -1,0 +1,114 @@
+/** Decides what a machine is told about a name (docs/network.md has the table). */
+import type { EgressReason } from "@vivarium/contract/gateway";
+import type { Log } from "@vivarium/kit/log";
+import { normaliseName } from "../egress/names.ts";
+import { portsFor, WEB_PORTS } from "../egress/rules.ts";
+import type { CurrentTables, Place } from "../tables/current-tables.ts";
+import type { NodeClient } from "../tables/node-client.ts";
+import type { PerMachine } from "../tables/per-machine.ts";
+import type { NameBrake } from "./name-brake.ts";
+import { pinAddresses } from "./pin-addresses.ts";
+import { type Question, TYPE } from "./question.ts";
+import { readAll } from "./read-addresses.ts";
+import { RCODE, writeAddresses, writeReply } from "./reply.ts";
+import type { Resolver } from "./resolver.ts";
+
+export interface AnswerDeps {
+  tables: CurrentTables;
+  resolver: Resolver;
+  node: NodeClient;
+  brakes: PerMachine<NameBrake>;
+  log: Log;
+}
+
+export interface Answer {
+  reply: Buffer;
+  isAllowed: boolean;
+  reason: EgressReason;
+  address?: string;
+}
+
+/** Names of metadata services; their address is never reachable, and these tell so at once. */
+const METADATA_NAMES = new Set([
+  "metadata",
+  "metadata.google.internal",
+  "metadata.goog",
+  "metadata.azure.internal",
+  "metadata.tencentyun.com",
+  "instance-data",
+  "instance-data.ec2.internal",
+]);
+
+export async function answerQuestion(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+  if (METADATA_NAMES.has(question.name)) return refuse(question, RCODE.noSuchName, "never_address");
+  return place.rules.mode === "deny"
+    ? answerDenying(deps, place, question)
+    : answerAllowing(deps, place, question);
+}
+
+/** Nothing about a name outside the policy leaves the host. */
+async function answerDenying(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+  const name = normaliseName(question.name);
+  const ports = name === null ? new Set<number>() : portsFor(place.rules, name);
+  if (name === null || ports.size === 0) return refuse(question, RCODE.refused, "name_not_allowed");
+  if (question.type !== TYPE.A) return noData(question, "name_allowed");
+  const pinned = [...ports].filter((port) => !WEB_PORTS.includes(port));
+  return answerAddresses(deps, place, question, { name, pinned, reason: "name_allowed" });
+}
+
+async function answerAllowing(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+  const { name, type } = question;
+  if (type === TYPE.AXFR || type === TYPE.IXFR) return refuse(question, RCODE.refused, "name_not_allowed");
+  const hasNothing = type === TYPE.AAAA || type === TYPE.HTTPS || type === TYPE.SVCB || type === TYPE.ANY;
+  if (hasNothing) return noData(question, "mode_allow");
+  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many");
+  if (type !== TYPE.A) return passOn(deps, place, question);
+  return answerAddresses(deps, place, question, { name, pinned: [], reason: "mode_allow" });
+}
+
+async function answerAddresses(
+  deps: AnswerDeps,
+  place: Place,
+  question: Question,
+  wish: { name: string; pinned: number[]; reason: EgressReason },
+): Promise<Answer> {
+  const resolution = await deps.resolver.resolve(place.machineId, wish.name);
+  if (resolution.result === "failed") return refuse(question, RCODE.serverFailure, "not_resolved");
+  if (resolution.result === "none") return refuse(question, resolution.rcode, "not_resolved");
+  if (resolution.result === "never") {
+    return { ...refuse(question, RCODE.noSuchName, "never_address"), address: resolution.addresses[0] };
+  }
+  const { addresses, ttlS } = resolution;
+  if (!(await pinAddresses(deps, place, { host: wish.name, ports: wish.pinned, addresses, ttlS }))) {
+    return refuse(question, RCODE.serverFailure, "policy_changed");
+  }
+  const reply = writeAddresses(question, addresses, ttlS);
+  return { reply, isAllowed: true, reason: wish.reason, address: addresses[0] };
+}
+
+/** Types that say nothing of where to connect to are the name server's business, as long as no address in them lies. */
+async function passOn(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+  try {
+    const answer = await deps.resolver.ask(place.machineId, question.raw);
+    const { addresses, hasServiceBindings } = readAll(answer);
+    if (hasServiceBindings) return noData(question, "mode_allow");
+    const hidden = addresses.find((address) => deps.tables.isNever(address));
+    if (hidden !== undefined) {
+      return { ...refuse(question, RCODE.noSuchName, "never_address"), address: hidden };
+    }
+    const reply = Buffer.from(answer);
+    reply.writeUInt16BE(question.id, 0);
+    return { reply, isAllowed: true, reason: "mode_allow" };
+  } catch (error) {
+    deps.log.debug({ err: error }, "a question could not be passed on");
+    return refuse(question, RCODE.serverFailure, "not_resolved");
+  }
+}
+
+function noData(question: Question, reason: EgressReason): Answer {
+  return { reply: writeReply(question, RCODE.noError), isAllowed: true, reason };
+}
+
+function refuse(question: Question, rcode: number, reason: EgressReason): Answer {
+  return { reply: writeReply(question, rcode), isAllowed: false, reason };
+}

@@ -1,0 +1,116 @@
+/**
+ * Asks a name server one question. Id and source port are random for each question, and only an answer from the asked
+ * address, with that id and that very question, is one.
+ */
+import { randomInt } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { connect } from "node:net";
+
+const ATTEMPTS = 3;
+const ATTEMPT_MS = 1_400;
+const HEADER_BYTES = 12;
+const MAX_ANSWER_BYTES = 65_535;
+const DNS_PORT = 53;
+/** EDNS: answers up to 1232 bytes over UDP. */
+const EDNS = Buffer.from([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
+
+/** The first answer that is neither late nor a server's failure; rejects after 4.2 s or when all failed. */
+export async function askUpstream(resolvers: readonly string[], question: Buffer): Promise<Buffer> {
+  if (resolvers.length === 0) throw new Error("no name server is known");
+  let failure: unknown;
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    const resolver = resolvers[attempt % resolvers.length] ?? "";
+    try {
+      return await askOnce(splitAddress(resolver), question);
+    } catch (error) {
+      failure = error;
+    }
+  }
+  throw new Error("no name server gave an answer", { cause: failure });
+}
+
+interface Server {
+  address: string;
+  port: number;
+}
+
+function splitAddress(resolver: string): Server {
+  const [address = "", port] = resolver.split(":");
+  return { address, port: port === undefined ? DNS_PORT : Number(port) };
+}
+
+async function askOnce(server: Server, question: Buffer): Promise<Buffer> {
+  const message = writeMessage(question);
+  const signal = AbortSignal.timeout(ATTEMPT_MS);
+  const answer = await askOverUdp(server, message, signal);
+  const whole = isTruncated(answer) ? await askOverTcp(server, message, signal) : answer;
+  const rcode = whole.readUInt16BE(2) & 0xf;
+  if (rcode === 0 || rcode === 3) return whole;
+  throw new Error(`the name server answered with code ${rcode}`);
+}
+
+function writeMessage(question: Buffer): Buffer {
+  const header = Buffer.from([0, 0, 0x01, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
+  header.writeUInt16BE(randomInt(0x1_0000), 0);
+  return Buffer.concat([header, question, EDNS]);
+}
+
+function askOverUdp({ address, port }: Server, message: Buffer, signal: AbortSignal): Promise<Buffer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+  const socket = createSocket("udp4");
+  const onAbort = () => reject(new Error("the name server did not answer in time"));
+  signal.addEventListener("abort", onAbort, { once: true });
+  socket.on("error", reject);
+  socket.on("message", (answer) => {
+    if (isAnswerTo(message, answer)) resolve(answer);
+  });
+  // Connected, so that the kernel takes answers from this server alone and tells when nobody listens there.
+  socket.connect(port, address, () => {
+    socket.send(message, (error) => {
+      if (error) reject(error);
+    });
+  });
+  return promise.finally(() => {
+    signal.removeEventListener("abort", onAbort);
+    socket.close();
+  });
+}
+
+function askOverTcp({ address, port }: Server, message: Buffer, signal: AbortSignal): Promise<Buffer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+  const socket = connect({ host: address, port, signal });
+  const length = Buffer.alloc(2);
+  length.writeUInt16BE(message.length);
+  let received = Buffer.alloc(0);
+  socket.on("error", reject);
+  socket.on("close", () => reject(new Error("the name server closed the connection")));
+  socket.on("data", (chunk) => {
+    received = Buffer.concat([received, chunk]);
+    if (received.length < 2 || received.length > MAX_ANSWER_BYTES + 2) return;
+    const end = 2 + received.readUInt16BE(0);
+    if (received.length < end) return;
+    const answer = received.subarray(2, end);
+    if (isAnswerTo(message, answer)) resolve(answer);
+    else reject(new Error("the name server answered something else"));
+  });
+  socket.end(Buffer.concat([length, message]));
+  return promise.finally(() => socket.destroy());
+}
+
+function isTruncated(answer: Buffer): boolean {
+  return (answer.readUInt16BE(2) & 0x0200) !== 0;
+}
+
+function isAnswerTo(message: Buffer, answer: Buffer): boolean {
+  const end = message.length - EDNS.length;
+  if (answer.length < end || answer.readUInt16BE(0) !== message.readUInt16BE(0)) return false;
+  const isResponse = (answer.readUInt16BE(2) & 0xf800) === 0x8000;
+  const sameQuestion =
+    answer.readUInt16BE(4) === 1 &&
+    lower(answer.subarray(HEADER_BYTES, end)) === lower(message.subarray(HEADER_BYTES, end));
+  return isResponse && sameQuestion;
+}
+
+function lower(section: Buffer): string {
+  return section.toString("latin1").toLowerCase();
+}

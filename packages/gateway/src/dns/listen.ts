@@ -1,0 +1,145 @@
+/** DNS for one slot: whoever reaches this address is that slot's machine, and nobody else. */
+import { createSocket, type RemoteInfo } from "node:dgram";
+import { once } from "node:events";
+import { createServer, type Socket } from "node:net";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import type { Listener } from "../egress/slots.ts";
+import type { EgressLog } from "../flows/egress-log.ts";
+import type { Place } from "../tables/current-tables.ts";
+import { type Answer, type AnswerDeps, answerQuestion } from "./answer-question.ts";
+import { type Question, readQuestion } from "./question.ts";
+import { fitUdp, RCODE, writeReply } from "./reply.ts";
+
+export type DnsDeps = AnswerDeps & { egressLog: EgressLog };
+
+const MAX_UDP_BYTES = 512;
+const MAX_TCP_BYTES = 4096;
+const MAX_CONNECTIONS = 32;
+/** For a whole question, and between questions. */
+const TCP_IDLE_MS = 5_000;
+
+export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Listener> {
+  const socket = createSocket("udp4");
+  const answer = async (message: Buffer, peer: RemoteInfo) => {
+    const read = message.length <= MAX_UDP_BYTES ? readQuestion(message) : null;
+    const reply = await answerAt(deps, hostAddress, message, read);
+    // A socket that is closed by now belongs to a slot that is gone.
+    if (read && reply && isOpen) socket.send(fitUdp(read, reply), peer.port, peer.address, () => {});
+  };
+  let isOpen = true;
+  socket.on("message", (message, peer) => {
+    answer(message, peer).catch((error: unknown) => deps.log.error({ err: error }, "a question broke"));
+  });
+  socket.bind({ address: hostAddress, port: GATEWAY_PORTS.dns, exclusive: true });
+  try {
+    await once(socket, "listening");
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+  socket.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "DNS socket"));
+  return {
+    close() {
+      isOpen = false;
+      socket.close();
+    },
+  };
+}
+
+export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Listener> {
+  const connections = new Set<Socket>();
+  // An asker may end its side once it has asked.
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on("error", () => {});
+    if (connections.size >= MAX_CONNECTIONS) {
+      socket.resetAndDestroy();
+      return;
+    }
+    connections.add(socket);
+    socket.on("close", () => connections.delete(socket));
+    void serveConnection(deps, hostAddress, socket);
+  });
+  server.listen({ host: hostAddress, port: GATEWAY_PORTS.dns, exclusive: true });
+  await once(server, "listening");
+  server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "DNS server"));
+  return {
+    close() {
+      server.close();
+      for (const socket of connections) socket.destroy();
+    },
+  };
+}
+
+/** One question after the other, until one is none. */
+async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socket): Promise<void> {
+  socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
+  try {
+    for await (const message of readMessages(socket)) {
+      const reply = await answerAt(deps, hostAddress, message, readQuestion(message));
+      if (!reply) break;
+      const length = Buffer.alloc(2);
+      length.writeUInt16BE(reply.length);
+      socket.write(Buffer.concat([length, reply]));
+    }
+  } catch {
+    // The guest's end broke; there is nobody to tell.
+  }
+  socket.destroySoon();
+}
+
+async function* readMessages(socket: Socket): AsyncGenerator<Buffer> {
+  let received = Buffer.alloc(0);
+  for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    received = Buffer.concat([received, chunk]);
+    while (received.length >= 2) {
+      const length = received.readUInt16BE(0);
+      if (length > MAX_TCP_BYTES) return;
+      if (received.length < 2 + length) break;
+      yield received.subarray(2, 2 + length);
+      received = received.subarray(2 + length);
+    }
+  }
+}
+
+/** Undefined: there is nothing to say to such a message. */
+async function answerAt(
+  deps: DnsDeps,
+  hostAddress: string,
+  message: Buffer,
+  question: Question | null,
+): Promise<Buffer | undefined> {
+  const place = deps.tables.placeAt(hostAddress);
+  if (!place) return question ? writeReply(question, RCODE.refused) : undefined;
+  const at = new Date().toISOString();
+  const answer = question ? await answerQuestion(deps, place, question) : null;
+  logQuestion(deps, place, { at, message, question, answer });
+  // What was decided under another policy or for another machine is not said any more.
+  if (question && !isUnchanged(place, deps.tables.placeAt(hostAddress))) {
+    return writeReply(question, RCODE.serverFailure);
+  }
+  return answer?.reply;
+}
+
+function isUnchanged(before: Place, now: Place | undefined): boolean {
+  return before.machineId === now?.machineId && before.generation === now.generation;
+}
+
+function logQuestion(
+  { egressLog }: DnsDeps,
+  { machineId }: Place,
+  told: { at: string; message: Buffer; question: Question | null; answer: Answer | null },
+): void {
+  const { at, message, question, answer } = told;
+  egressLog.add({
+    machine_id: machineId,
+    at,
+    kind: "dns",
+    ...(question && { host: question.name }),
+    ...(answer?.address !== undefined && { address: answer.address }),
+    port: 53,
+    bytes_out: message.length,
+    bytes_in: answer?.reply.length ?? 0,
+    verdict: answer?.isAllowed ? "allowed" : "denied",
+    reason: answer?.reason ?? "malformed",
+  });
+}

@@ -1,0 +1,22 @@
+import { BlockList, isIPv4 } from "node:net";
+
+/** Never dialled, whatever the tables say: this network, link-local with the metadata address, multicast, reserved. */
+const NOWHERE = ["0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
+
+export type IsNever = (address: string) => boolean;
+
+/** Answers whether an address lies in one of the ranges; whatever is no IPv4 address counts as inside. */
+export function compileRanges(ranges: readonly string[]): IsNever {
+  const list = new BlockList();
+  for (const range of [...NOWHERE, ...ranges]) addRange(list, range);
+  return (address) => !isIPv4(address) || list.check(address, "ipv4");
+}
+
+function addRange(list: BlockList, range: string): void {
+  const [network = "", bits = "32", ...rest] = range.split("/");
+  const prefix = Number(bits);
+  if (rest.length > 0 || !isIPv4(network) || !/^\d{1,2}$/.test(bits) || prefix > 32) {
+    throw new Error(`"${range}" is no range that nothing dials; expected IPv4/prefix, such as 10.0.0.0/8`);
+  }
+  list.addSubnet(network, prefix, "ipv4");
+}

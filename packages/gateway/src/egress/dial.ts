@@ -1,0 +1,74 @@
+/** Connections to the outside for a guest: only to what the gateway itself resolved and found reachable. */
+import { once } from "node:events";
+import { connect, isIPv4, type Socket } from "node:net";
+import type { EgressReason } from "@vivarium/contract/gateway";
+import type { Resolver } from "../dns/resolver.ts";
+import type { CurrentTables } from "../tables/current-tables.ts";
+import type { Flow } from "./flow.ts";
+
+const CONNECT_MS = 5_000;
+const DEAD_PEER_MS = 60_000;
+
+export interface DialDeps {
+  tables: CurrentTables;
+  resolver: Resolver;
+  /** The port to dial for what a guest sent to this port. */
+  dialledPort: (port: number) => number;
+}
+
+export class DialRefused extends Error {
+  readonly reason: EgressReason;
+
+  constructor(reason: EgressReason) {
+    super(`not dialled: ${reason}`);
+    this.reason = reason;
+  }
+}
+
+/** Connects to one of the addresses of the flow's host. Rejects with DialRefused. */
+export async function dial(deps: DialDeps, flow: Flow): Promise<Socket> {
+  const host = flow.admittedHost;
+  if (host === undefined) throw new DialRefused("name_not_allowed");
+  const addresses = await findAddresses(deps, flow, host);
+  for (const address of addresses) {
+    const socket = await tryAddress(deps, flow, address);
+    if (socket) return socket;
+  }
+  throw new DialRefused("not_reachable");
+}
+
+async function findAddresses({ tables, resolver }: DialDeps, flow: Flow, host: string): Promise<string[]> {
+  if (isIPv4(host)) {
+    if (tables.isNever(host)) throw new DialRefused("never_address");
+    return [host];
+  }
+  const resolution = await resolver.resolve(flow.machineId, host);
+  if (resolution.result === "never") throw new DialRefused("never_address");
+  if (resolution.result !== "found") throw new DialRefused("not_resolved");
+  return resolution.addresses;
+}
+
+/** The very string that is judged is the one that is dialled, with nothing awaited in between. */
+async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<Socket | undefined> {
+  if (!flow.isOpen) throw new DialRefused("policy_changed");
+  if (deps.tables.isNever(address)) throw new DialRefused("never_address");
+  const socket = connect({
+    host: address,
+    port: deps.dialledPort(flow.port),
+    allowHalfOpen: true,
+    noDelay: true,
+  });
+  flow.addUpstream(socket, address);
+  try {
+    await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_MS) });
+  } catch {
+    socket.destroy();
+    return undefined;
+  }
+  socket.setKeepAlive(true, DEAD_PEER_MS);
+  // The flow's end tells; whoever uses the socket listens for more.
+  socket.on("error", () => {});
+  if (flow.isOpen) return socket;
+  socket.destroy();
+  throw new DialRefused("policy_changed");
+}

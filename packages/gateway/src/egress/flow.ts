@@ -1,0 +1,133 @@
+/** One connection of a guest to the gateway, from its accept to its line in the egress log. */
+import type { Socket } from "node:net";
+import type { EgressReason } from "@vivarium/contract/gateway";
+import type { EgressLog } from "../flows/egress-log.ts";
+import type { CurrentTables, Place } from "../tables/current-tables.ts";
+import { judge } from "./rules.ts";
+
+export interface FlowInput {
+  guest: Socket;
+  place: Place;
+  kind: "http" | "tls";
+  /** What the guest wanted to reach: 80 or 443. */
+  port: number;
+}
+
+export class Flow {
+  readonly guest: Socket;
+  readonly port: number;
+  readonly #tables: CurrentTables;
+  readonly #egressLog: EgressLog;
+  readonly #place: Place;
+  readonly #kind: "http" | "tls";
+  readonly #at = new Date().toISOString();
+  readonly #upstreams = new Set<Socket>();
+  #answering = 0;
+  #host: string | undefined;
+  #address: string | undefined;
+  /** Set when the host was let through; until then nothing may be dialled. */
+  #admitted: EgressReason | undefined;
+  #refused: EgressReason | undefined;
+
+  constructor(
+    deps: { tables: CurrentTables; egressLog: EgressLog },
+    { guest, place, kind, port }: FlowInput,
+  ) {
+    this.#tables = deps.tables;
+    this.#egressLog = deps.egressLog;
+    this.guest = guest;
+    this.port = port;
+    this.#place = place;
+    this.#kind = kind;
+    guest.once("close", () => this.#end());
+  }
+
+  get machineId(): string {
+    return this.#place.machineId;
+  }
+
+  /** The host that this connection is for, once one was let through. */
+  get admittedHost(): string | undefined {
+    return this.#admitted === undefined ? undefined : this.#host;
+  }
+
+  get isOpen(): boolean {
+    return !this.guest.destroyed && this.#refused === undefined;
+  }
+
+  /** Whether a response to the guest is under way, which nothing else may be written into. */
+  get isAnswering(): boolean {
+    return this.#answering > 0;
+  }
+
+  answering(response: { once(event: "close", listener: () => void): unknown }): void {
+    this.#answering += 1;
+    response.once("close", () => {
+      this.#answering -= 1;
+    });
+  }
+
+  /** Asks the tables of now. True: the flow is for this host from here on, and dies when that is no longer allowed. */
+  admits(host: string): boolean {
+    const place = this.#tables.placeAt(this.#place.hostAddress);
+    if (place?.machineId !== this.machineId) return this.#deny("policy_changed", host);
+    const { isAllowed, reason } = judge(place.rules, host, this.port);
+    if (!isAllowed) return this.#deny(reason, host);
+    this.#host = host;
+    this.#admitted = reason;
+    return true;
+  }
+
+  /** From here on the flow's end is this socket's end. */
+  addUpstream(socket: Socket, address: string): void {
+    this.#address = address;
+    this.#upstreams.add(socket);
+    socket.once("close", () => this.#upstreams.delete(socket));
+  }
+
+  /** Notes why the flow is at its end, without cutting it: the guest is still to be told. The first reason stays. */
+  deny(reason: EgressReason, host?: string): void {
+    this.#deny(reason, host);
+  }
+
+  /** Ends it at once, on both sides. */
+  cut(reason: EgressReason): void {
+    this.#deny(reason);
+    for (const upstream of this.#upstreams) upstream.destroy();
+    this.guest.resetAndDestroy();
+  }
+
+  /** Cuts the flow when the tables of now do not allow it. */
+  judgeAgain(): void {
+    const place = this.#tables.placeAt(this.#place.hostAddress);
+    const isSame = place?.machineId === this.machineId;
+    const isStillAllowed =
+      this.#admitted === undefined ||
+      this.#host === undefined ||
+      (place !== undefined && judge(place.rules, this.#host, this.port).isAllowed);
+    const isReachable = this.#address === undefined || !this.#tables.isNever(this.#address);
+    if (!isSame || !isStillAllowed || !isReachable) this.cut("policy_changed");
+  }
+
+  #deny(reason: EgressReason, host?: string): false {
+    this.#refused ??= reason;
+    this.#host ??= host;
+    return false;
+  }
+
+  #end(): void {
+    for (const upstream of this.#upstreams) upstream.destroy();
+    this.#egressLog.add({
+      machine_id: this.machineId,
+      at: this.#at,
+      kind: this.#kind,
+      ...(this.#host !== undefined && { host: this.#host }),
+      ...(this.#address !== undefined && { address: this.#address }),
+      port: this.port,
+      bytes_out: this.guest.bytesRead,
+      bytes_in: this.guest.bytesWritten,
+      verdict: this.#refused === undefined && this.#admitted !== undefined ? "allowed" : "denied",
+      reason: this.#refused ?? this.#admitted ?? "no_name",
+    });
+  }
+}

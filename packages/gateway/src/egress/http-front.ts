@@ -1,0 +1,135 @@
+/**
+ * HTTP/1 for one slot: every request is read whole by a strict parser, judged by its Host and written anew, so that
+ * gateway and server cannot end it at two places. A connection is for one host.
+ */
+import { once } from "node:events";
+import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { type EgressReason, GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { dial } from "./dial.ts";
+import type { Flow } from "./flow.ts";
+import { forwardRequest } from "./forward-request.ts";
+import { forwardUpgrade } from "./forward-upgrade.ts";
+import { readHead } from "./http-request.ts";
+import { closeWith, respondWith } from "./refuse-request.ts";
+import type { Listener } from "./slots.ts";
+import type { FrontDeps } from "./tls-front.ts";
+
+const OPTIONS = {
+  insecureHTTPParser: false,
+  maxHeaderSize: 16 * 1024,
+  /** Ours to check: node would answer before anything is logged. */
+  requireHostHeader: false,
+  keepAliveTimeout: 75_000,
+  headersTimeout: 15_000,
+  /** An upload may take its time. */
+  requestTimeout: 0,
+  connectionsCheckingInterval: 5_000,
+  noDelay: true,
+};
+const IDLE_MS = 60 * 60 * 1000;
+
+/** A guest's connection, and its connections to the one host that it is for. */
+export interface HttpConnection {
+  flow: Flow;
+  agent: Agent;
+}
+
+/** A request that may go on. */
+export interface AdmittedRequest {
+  connection: HttpConnection;
+  request: IncomingMessage;
+  path: string;
+  headers: string[];
+}
+
+export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<Listener> {
+  const server = createServer(OPTIONS);
+  server.timeout = IDLE_MS;
+  // Bounded by their bytes; a parser that leaves some out would judge another request than it is.
+  server.maxHeadersCount = 0;
+  serveConnections(deps, server, hostAddress);
+  server.listen({ host: hostAddress, port: GATEWAY_PORTS.http, exclusive: true });
+  await once(server, "listening");
+  server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "HTTP server"));
+  return { close: () => void server.close() };
+}
+
+function serveConnections(deps: FrontDeps, server: Server, hostAddress: string): void {
+  const connections = new WeakMap<Duplex, HttpConnection>();
+  server.on("connection", (guest) => {
+    guest.on("error", () => {});
+    const flow = deps.flows.accept(guest, hostAddress, "http");
+    if (!flow) return;
+    const agent = new FlowAgent(deps, flow);
+    connections.set(guest, { flow, agent });
+    guest.once("close", () => agent.destroy());
+  });
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
+    const connection = connections.get(request.socket);
+    // What follows a request that was refused is not looked at: the connection is about to close.
+    if (!connection?.flow.isOpen) return;
+    const admitted = admit(connection, request);
+    if ("refused" in admitted) respondWith(response, connection.flow, admitted);
+    else forwardRequest(admitted, response);
+  };
+  server.on("request", serve).on("checkContinue", serve);
+  server.on("connect", (request, socket) => {
+    const flow = connections.get(socket)?.flow;
+    if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });
+    else request.destroy();
+  });
+  server.on("upgrade", (request, socket, head) => {
+    const connection = connections.get(socket);
+    if (!connection?.flow.isOpen) return void socket.destroy();
+    const admitted = admit(connection, request);
+    if ("refused" in admitted) closeWith(connection.flow, admitted);
+    else forwardUpgrade(admitted, head);
+  });
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    const flow = connections.get(socket)?.flow;
+    if (!flow || error.code === "ECONNRESET") return void socket.destroy();
+    closeWith(flow, { refused: "malformed", why: "the request cannot be read" });
+  });
+}
+
+/** By the tables of now, for each request anew. */
+function admit(
+  connection: HttpConnection,
+  request: IncomingMessage,
+): AdmittedRequest | { refused: EgressReason; why: string; status?: number } {
+  const { method = "", url = "", httpVersion, rawHeaders } = request;
+  const head = readHead({ method, url, httpVersion, rawHeaders });
+  if ("refused" in head) return head;
+  const bound = connection.flow.admittedHost;
+  if (bound !== undefined && bound !== head.host) {
+    return { refused: "host_mismatch", why: `this connection is for ${bound}` };
+  }
+  if (!connection.flow.admits(head.host)) {
+    const why = `${head.host} is not in the egress policy of this session`;
+    return { refused: "name_not_allowed", why, status: 403 };
+  }
+  return { connection, request, path: head.path, headers: head.headers };
+}
+
+/** Dials what the flow may reach; its connections serve no other flow. */
+class FlowAgent extends Agent {
+  readonly #deps: FrontDeps;
+  readonly #flow: Flow;
+
+  constructor(deps: FrontDeps, flow: Flow) {
+    super({ keepAlive: true, maxSockets: 1 });
+    this.#deps = deps;
+    this.#flow = flow;
+  }
+
+  override createConnection(
+    _options: unknown,
+    callback?: (error: Error | null, socket: Duplex) => void,
+  ): undefined {
+    dial(this.#deps, this.#flow).then(
+      (socket) => callback?.(null, socket),
+      (error: Error) => callback?.(error, undefined as unknown as Duplex),
+    );
+  }
+}

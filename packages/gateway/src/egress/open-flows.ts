@@ -1,0 +1,55 @@
+import type { Socket } from "node:net";
+import type { EgressLog } from "../flows/egress-log.ts";
+import type { CurrentTables } from "../tables/current-tables.ts";
+import { Flow } from "./flow.ts";
+import { PORT_OF } from "./web-ports.ts";
+
+/** Connections one machine may have open through the gateway. */
+const MAX_FLOWS = 512;
+
+/** All connections of guests, so that a change of tables reaches those that are open. */
+export class OpenFlows {
+  readonly #deps: { tables: CurrentTables; egressLog: EgressLog };
+  readonly #byMachine = new Map<string, Set<Flow>>();
+
+  constructor(deps: { tables: CurrentTables; egressLog: EgressLog }) {
+    this.#deps = deps;
+    deps.tables.subscribe(() => this.#judgeAgain());
+  }
+
+  /** Undefined: the connection is nobody's, or one too many, and closed. */
+  accept(guest: Socket, hostAddress: string, kind: "http" | "tls"): Flow | undefined {
+    const place = this.#deps.tables.placeAt(hostAddress);
+    if (!place) {
+      guest.resetAndDestroy();
+      return undefined;
+    }
+    const flow = new Flow(this.#deps, { guest, place, kind, port: PORT_OF[kind] });
+    const flows = this.#byMachine.get(place.machineId) ?? new Set();
+    if (flows.size >= MAX_FLOWS) {
+      flow.cut("too_many");
+      return undefined;
+    }
+    this.#byMachine.set(place.machineId, flows.add(flow));
+    guest.once("close", () => this.#remove(place.machineId, flow));
+    return flow;
+  }
+
+  close(): void {
+    for (const flow of this.#all()) flow.guest.destroy();
+  }
+
+  #judgeAgain(): void {
+    for (const flow of this.#all()) flow.judgeAgain();
+  }
+
+  #all(): Flow[] {
+    return [...this.#byMachine.values()].flatMap((flows) => [...flows]);
+  }
+
+  #remove(machineId: string, flow: Flow): void {
+    const flows = this.#byMachine.get(machineId);
+    flows?.delete(flow);
+    if (flows?.size === 0) this.#byMachine.delete(machineId);
+  }
+}

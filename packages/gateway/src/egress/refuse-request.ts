@@ -1,0 +1,59 @@
+import { type ServerResponse, STATUS_CODES } from "node:http";
+import type { EgressReason } from "@vivarium/contract/gateway";
+import { DialRefused } from "./dial.ts";
+import type { Flow } from "./flow.ts";
+
+export interface Refusal {
+  refused: EgressReason;
+  why: string;
+  /** Default 400. */
+  status?: number;
+}
+
+/** Tells the guest in words, and closes its connection. */
+export function respondWith(response: ServerResponse, flow: Flow, refusal: Refusal): void {
+  flow.deny(refusal.refused);
+  if (response.headersSent) {
+    flow.cut(refusal.refused);
+    return;
+  }
+  const body = bodyOf(refusal);
+  response.writeHead(refusal.status ?? 400, headersOf(body));
+  response.end(body);
+}
+
+/** The same where no response can be had: written as bytes, unless another response is under way. */
+export function closeWith(flow: Flow, refusal: Refusal): void {
+  flow.deny(refusal.refused);
+  if (flow.isAnswering || !flow.guest.writable) {
+    flow.cut(refusal.refused);
+    return;
+  }
+  const body = bodyOf(refusal);
+  const status = refusal.status ?? 400;
+  const lines = Object.entries(headersOf(body)).map(([name, value]) => `${name}: ${value}\r\n`);
+  flow.guest.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`);
+  flow.guest.destroySoon();
+}
+
+/** What became of a request that could not be brought to its server. */
+export function refusalOf(error: Error): Refusal {
+  const reason = error instanceof DialRefused ? error.reason : "not_reachable";
+  if (reason === "never_address") {
+    return { refused: reason, status: 403, why: "this name leads to an address that no session may reach" };
+  }
+  if (reason === "not_resolved") return { refused: reason, status: 502, why: "this name has no address" };
+  return { refused: reason, status: 502, why: "the server cannot be reached or does not speak HTTP" };
+}
+
+function headersOf(body: string): Record<string, string | number> {
+  return {
+    "content-type": "text/plain; charset=utf-8",
+    "content-length": Buffer.byteLength(body),
+    connection: "close",
+  };
+}
+
+function bodyOf({ why }: Refusal): string {
+  return `Refused by the sandbox's gateway: ${why}.\n`;
+}

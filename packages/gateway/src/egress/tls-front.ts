@@ -1,0 +1,69 @@
+/** TLS for one slot: the server name decides, the bytes pass as they are. */
+import { once } from "node:events";
+import { createServer, type Socket } from "node:net";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import type { Log } from "@vivarium/kit/log";
+import { readHello } from "./client-hello.ts";
+import { type DialDeps, DialRefused, dial } from "./dial.ts";
+import type { Flow } from "./flow.ts";
+import type { OpenFlows } from "./open-flows.ts";
+import type { Listener } from "./slots.ts";
+import { splice } from "./splice.ts";
+
+const HELLO_MS = 5_000;
+
+export type FrontDeps = DialDeps & { flows: OpenFlows; log: Log };
+
+export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<Listener> {
+  const server = createServer({ allowHalfOpen: true }, (guest) => {
+    guest.on("error", () => {});
+    const flow = deps.flows.accept(guest, hostAddress, "tls");
+    if (!flow) return;
+    serve(deps, flow).catch((error: unknown) => {
+      if (!(error instanceof DialRefused)) deps.log.error({ err: error }, "a TLS flow broke");
+      flow.cut(error instanceof DialRefused ? error.reason : "not_reachable");
+    });
+  });
+  server.listen({ host: hostAddress, port: GATEWAY_PORTS.tls, exclusive: true });
+  await once(server, "listening");
+  server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "TLS server"));
+  return { close: () => void server.close() };
+}
+
+async function serve(deps: FrontDeps, flow: Flow): Promise<void> {
+  const hello = await readName(flow.guest);
+  if ("reason" in hello) {
+    flow.cut(hello.reason);
+    return;
+  }
+  if (!flow.admits(hello.name)) {
+    flow.cut("name_not_allowed");
+    return;
+  }
+  const upstream = await dial(deps, flow);
+  upstream.write(hello.received);
+  splice(flow.guest, upstream);
+}
+
+type Named = { name: string; received: Buffer };
+
+/** Leaves the socket paused. Never rejects: a guest that says nothing in time has no name. */
+function readName(guest: Socket): Promise<Named | { reason: "no_name" | "malformed" }> {
+  let received = Buffer.alloc(0);
+  const { promise, resolve } = Promise.withResolvers<Named | { reason: "no_name" | "malformed" }>();
+  const onGone = () => resolve({ reason: received.length === 0 ? "no_name" : "malformed" });
+  const onData = (chunk: Buffer) => {
+    received = Buffer.concat([received, chunk]);
+    const hello = readHello(received);
+    if (hello.state === "refused") resolve({ reason: hello.reason });
+    if (hello.state !== "named") return;
+    guest.pause();
+    resolve({ name: hello.name, received });
+  };
+  const late = setTimeout(onGone, HELLO_MS);
+  guest.on("data", onData).once("end", onGone).once("close", onGone);
+  return promise.finally(() => {
+    clearTimeout(late);
+    guest.off("data", onData).off("end", onGone).off("close", onGone);
+  });
+}

@@ -1,0 +1,58 @@
+import { EgressEntry, Flows } from "@vivarium/contract/gateway";
+import { describe, expect, test } from "vitest";
+import { EgressLog } from "./egress-log.ts";
+
+const entry = (overrides: Partial<EgressEntry> = {}): EgressEntry => ({
+  ...{ machine_id: "mch_1", at: "2026-01-01T00:00:00.000Z", kind: "tls", host: "a.example", port: 443 },
+  ...{ bytes_out: 10, bytes_in: 20, verdict: "denied", reason: "name_not_allowed" },
+  ...overrides,
+});
+
+describe("lines of the egress log", () => {
+  test("that are alike become one, refusals and questions; a flow that was let through has its own", () => {
+    const log = new EgressLog();
+    for (let at = 0; at < 3; at += 1) log.add(entry());
+    log.add(entry({ host: "b.example" }));
+    for (let at = 0; at < 2; at += 1)
+      log.add(entry({ kind: "dns", verdict: "allowed", reason: "name_allowed" }));
+    for (let at = 0; at < 2; at += 1) log.add(entry({ verdict: "allowed", reason: "name_allowed" }));
+    const { entries } = log.take() ?? { entries: [] };
+    expect(entries).toMatchObject([
+      { count: 3, bytes_out: 30, bytes_in: 60 },
+      { host: "b.example" },
+      { kind: "dns", count: 2 },
+      { verdict: "allowed" },
+      { verdict: "allowed" },
+    ]);
+    expect(entries[1]).not.toHaveProperty("count");
+    expect(() => entries.map((line) => EgressEntry.parse(line))).not.toThrow();
+    expect(log.take()).toBeUndefined();
+  });
+
+  test("of one machine that is flooded are bounded and counted, and cost another none", () => {
+    const log = new EgressLog();
+    for (let at = 0; at < 10_000; at += 1) log.add(entry({ host: `n${at}.example` }));
+    log.add(entry({ machine_id: "mch_2" }));
+    const flows = log.take();
+    expect(flows?.entries).toHaveLength(201);
+    expect(flows?.lost).toBe(9_800);
+    expect(flows?.entries.at(-1)).toMatchObject({ machine_id: "mch_2" });
+    expect(() => Flows.parse(flows)).not.toThrow();
+    for (let at = 0; at < 300; at += 1) log.add(entry({ host: `n${at}.example` }));
+    expect(log.take()?.entries).toHaveLength(200);
+  });
+
+  test("come in calls of a thousand, and back where a call failed", () => {
+    const log = new EgressLog();
+    for (let at = 0; at < 1_500; at += 1)
+      log.add(entry({ machine_id: `mch_${at % 10}`, host: `n${at}.example` }));
+    log.active("ses_1");
+    const first = log.take();
+    expect(first?.entries).toHaveLength(1000);
+    expect(log.take()?.entries).toHaveLength(500);
+    if (first) log.giveBack(first);
+    const again = log.take();
+    expect(again?.entries).toEqual(first?.entries);
+    expect(again?.active_sessions).toEqual(["ses_1"]);
+  });
+});

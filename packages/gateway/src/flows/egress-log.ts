@@ -1,0 +1,79 @@
+/**
+ * What was let through and refused, on its way to the node: gathered for a second, alike lines as one, bounded for each
+ * machine, so that one that is flooded costs nobody else a line.
+ */
+import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
+
+const MAX_LINES = 1000;
+const MAX_LINES_PER_MACHINE = 200;
+/** Lines kept while the node is away. */
+const MAX_HELD = 20_000;
+const MAX_SESSIONS = 10_000;
+
+export class EgressLog {
+  #lines = new Map<string, EgressEntry>();
+  #linesOf = new Map<string, number>();
+  #unique = 0;
+  #lost = 0;
+  #sessions = new Set<string>();
+
+  /** Refusals and DNS questions that are alike become one line; a flow that was let through has its own. */
+  add(entry: EgressEntry): void {
+    const key = this.#keyOf(entry);
+    const alike = this.#lines.get(key);
+    if (alike) {
+      alike.count = (alike.count ?? 1) + (entry.count ?? 1);
+      alike.bytes_out += entry.bytes_out;
+      alike.bytes_in += entry.bytes_in;
+      return;
+    }
+    const lines = this.#linesOf.get(entry.machine_id) ?? 0;
+    if (lines >= MAX_LINES_PER_MACHINE || this.#lines.size >= MAX_HELD) {
+      this.#lost += 1;
+      return;
+    }
+    this.#linesOf.set(entry.machine_id, lines + 1);
+    this.#lines.set(key, { ...entry });
+  }
+
+  /** This session's preview carried bytes. */
+  active(sessionId: string): void {
+    if (this.#sessions.size < MAX_SESSIONS) this.#sessions.add(sessionId);
+  }
+
+  /** The oldest lines, at most as many as one call takes; undefined where there is nothing to tell. */
+  take(): Flows | undefined {
+    const taken = [...this.#lines].slice(0, MAX_LINES);
+    if (taken.length === 0 && this.#lost === 0 && this.#sessions.size === 0) return undefined;
+    for (const [key, { machine_id }] of taken) {
+      this.#lines.delete(key);
+      const left = (this.#linesOf.get(machine_id) ?? 1) - 1;
+      if (left === 0) this.#linesOf.delete(machine_id);
+      else this.#linesOf.set(machine_id, left);
+    }
+    const flows = {
+      entries: taken.map(([, entry]) => entry),
+      lost: this.#lost,
+      active_sessions: [...this.#sessions],
+    };
+    this.#lost = 0;
+    this.#sessions = new Set();
+    return flows;
+  }
+
+  /** Takes back what could not be told. */
+  giveBack(flows: Flows): void {
+    this.#lost += flows.lost;
+    for (const entry of flows.entries) this.add(entry);
+    for (const sessionId of flows.active_sessions) this.active(sessionId);
+  }
+
+  #keyOf(entry: EgressEntry): string {
+    if (entry.verdict === "allowed" && entry.kind !== "dns") {
+      this.#unique += 1;
+      return `flow ${this.#unique}`;
+    }
+    const { machine_id, kind, host, address, port, verdict, reason } = entry;
+    return JSON.stringify([machine_id, kind, host, address, port, verdict, reason]);
+  }
+}

@@ -1,0 +1,42 @@
+import type { Flows } from "@vivarium/contract/gateway";
+import { sleep } from "@vivarium/kit/clock";
+import type { Log } from "@vivarium/kit/log";
+import type { NodeClient } from "../tables/node-client.ts";
+import type { EgressLog } from "./egress-log.ts";
+
+const EVERY_MS = 1_000;
+
+export interface ReportDeps {
+  node: NodeClient;
+  egressLog: EgressLog;
+  log: Log;
+}
+
+/** Tells the node each second what happened, until the signal aborts; then once more. */
+export async function reportFlows(deps: ReportDeps, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await sleep(EVERY_MS, signal);
+    await reportOnce(deps);
+  }
+}
+
+async function reportOnce(deps: ReportDeps): Promise<void> {
+  for (let flows = deps.egressLog.take(); flows !== undefined; flows = deps.egressLog.take()) {
+    if (await isTold(deps, flows)) continue;
+    deps.egressLog.giveBack(flows);
+    return;
+  }
+}
+
+async function isTold({ node, log }: ReportDeps, flows: Flows): Promise<boolean> {
+  try {
+    const { status } = await node.post("/v1/flows", flows);
+    if (status === 204) return true;
+    // A report that the node refuses once it would refuse for ever.
+    log.error({ status, lines: flows.entries.length }, "the node refused lines of the egress log");
+    return status < 500;
+  } catch (error) {
+    log.debug({ err: error }, "lines of the egress log wait for the node");
+    return false;
+  }
+}

@@ -1,0 +1,111 @@
+/** One visitor's request, from the parser to its end: gate, wake, place, guest. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Flow, Flows } from "./flows.ts";
+import { judge, type Verdict } from "./gate.ts";
+import type { Site } from "./host.ts";
+import { isMalformed } from "./hygiene.ts";
+import { routeKey } from "./lookup.ts";
+import { BUSY, FOREIGN_ORIGIN, NOT_FOUND, type Page, sendPage, UNAUTHORIZED, UNAVAILABLE } from "./pages.ts";
+import { pass } from "./pass.ts";
+import type { Places } from "./places.ts";
+import { reachMachine } from "./reach-machine.ts";
+import type { TablesInForce } from "./start.ts";
+import type { IsTrustedProxy } from "./trusted-proxies.ts";
+import { readVisit, type Visit } from "./visit.ts";
+import type { Wakes } from "./wakes.ts";
+
+export interface Ingress {
+  site: Site;
+  holdMs: number;
+  tables: TablesInForce;
+  wakes: Wakes;
+  flows: Flows;
+  places: Places;
+  isTrustedProxy: IsTrustedProxy;
+  onActive: (sessionId: string) => void;
+}
+
+/** A session that is paused again and again under its visitors is not followed for ever. */
+const MAX_MACHINES = 3;
+
+type Admitted = Extract<Verdict, { is: "admitted" }>;
+
+export async function answer(
+  ingress: Ingress,
+  request: IncomingMessage,
+  response: ServerResponse,
+  upgrade?: { head: Buffer },
+): Promise<void> {
+  if (isMalformed(request, upgrade)) {
+    response.writeHead(400, { Connection: "close", "Content-Length": 0 }).end();
+    return;
+  }
+  const visit = readVisit(ingress.site, request, upgrade !== undefined);
+  if (visit === undefined) return sendPage(response, undefined, NOT_FOUND);
+  const verdict = judge(ingress.site, ingress.tables.current(), visit, Date.now());
+  switch (verdict.is) {
+    case "hidden":
+      return sendPage(response, visit, NOT_FOUND);
+    case "unauthorized":
+      return sendPage(response, visit, UNAUTHORIZED);
+    case "foreign_origin":
+      return sendPage(response, visit, FOREIGN_ORIGIN);
+    case "login":
+      return redirect(response, verdict.location);
+    case "entering":
+      return redirect(response, verdict.location, verdict.setCookie);
+    case "admitted":
+      return await serve(ingress, visit, verdict, request, response);
+  }
+}
+
+function redirect(response: ServerResponse, location: string, setCookie?: string): void {
+  response.writeHead(302, {
+    Location: location,
+    ...(setCookie === undefined ? {} : { "Set-Cookie": setCookie }),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Content-Length": 0,
+  });
+  response.end();
+}
+
+async function serve(
+  ingress: Ingress,
+  visit: Visit,
+  verdict: Admitted,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const { route } = verdict;
+  const flow = ingress.flows.open(route, request.socket, () => !visit.isUpgrade && !request.complete);
+  if (flow === undefined) return sendPage(response, visit, BUSY);
+  const { isTrustedProxy } = ingress;
+  const { secure } = ingress.site;
+  const { setCookie } = verdict;
+  try {
+    for (let machines = 0; machines < MAX_MACHINES; machines++) {
+      const machine = await reachMachine(ingress, route, flow);
+      if ("status" in machine) return sendUnlessGone(response, visit, flow, machine);
+      const place = await ingress.places.take(routeKey(route.session_id, route.port));
+      if (!place) return sendUnlessGone(response, visit, flow, BUSY);
+      try {
+        if (flow.visitor.destroyed) return;
+        ingress.onActive(route.session_id);
+        const { address, machineId } = machine;
+        flow.machineId = machineId;
+        const passage = { visit, route, request, response, flow, address, secure, isTrustedProxy, setCookie };
+        if ((await pass(passage)) === "over") return;
+      } finally {
+        place();
+      }
+    }
+    sendUnlessGone(response, visit, flow, UNAVAILABLE);
+  } finally {
+    ingress.flows.done(flow);
+  }
+}
+
+function sendUnlessGone(response: ServerResponse, visit: Visit, flow: Flow, page: Page): void {
+  if (!flow.visitor.destroyed) sendPage(response, visit, page);
+}

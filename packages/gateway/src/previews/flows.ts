@@ -1,0 +1,169 @@
+/**
+ * The requests and WebSockets that are under way, each with the version of the route that let it in. When that version
+ * goes, or the machine it talks to, so does the flow.
+ */
+import type { ClientRequest } from "node:http";
+import type { Socket } from "node:net";
+import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
+import { backendOf, routeKey, routeOf } from "./lookup.ts";
+
+/** With the guest, and waiting for a wake or a place. */
+const MAX_FLOWS_OF_A_ROUTE = 256 + 2_000;
+const LOOK_EVERY_MS = 1_000;
+/** A guest under emulation can be slow to take a connection. */
+const CONNECT_LIMIT_MS = 10_000;
+/** Programs that let a client wait for news do so for minutes. */
+const ANSWER_LIMIT_MS = 10 * 60_000;
+/** How long a side that owes us something, a body or the reading of one, may do nothing. Silence alone is no debt. */
+const UPLOAD_LIMIT_MS = 60_000;
+const READING_LIMIT_MS = 5 * 60_000;
+
+export type Phase = "waiting" | "connecting" | "asking" | "passing";
+
+export class Flow {
+  readonly sessionId: string;
+  readonly port: number;
+  readonly version: number;
+  readonly visitor: Socket;
+  /** Whether bytes of the request are still to come. */
+  readonly owesBody: () => boolean;
+  machineId?: string;
+  phase: Phase = "waiting";
+  guest?: ClientRequest;
+  guestSocket?: Socket;
+  /** Called instead of cutting off when the guest was too slow to begin an answer. */
+  onSlowGuest: () => void = () => undefined;
+  /** Called instead of cutting off when the machine went before it began to answer. */
+  onMachineGone: () => void = () => undefined;
+  isCut = false;
+  #progress = -1;
+  #since = Date.now();
+
+  constructor(route: PreviewRoute, visitor: Socket, owesBody: () => boolean) {
+    this.sessionId = route.session_id;
+    this.port = route.port;
+    this.version = route.version;
+    this.visitor = visitor;
+    this.owesBody = owesBody;
+  }
+
+  enter(phase: Phase): void {
+    this.phase = phase;
+    this.#since = Date.now();
+  }
+
+  cut(): void {
+    this.isCut = true;
+    this.visitor.destroy();
+    this.guest?.destroy();
+    this.guestSocket?.destroy();
+  }
+
+  /** Its session was paused, or has another machine by now. What was answered already cannot be gone on with. */
+  leaveMachine(): boolean {
+    if (this.phase === "passing") return false;
+    this.enter("waiting");
+    this.machineId = undefined;
+    this.guest?.destroy();
+    this.guestSocket?.destroy();
+    this.guest = undefined;
+    this.guestSocket = undefined;
+    this.onMachineGone();
+    return true;
+  }
+
+  /** Whether bytes moved since it was asked last. */
+  hasMoved(): boolean {
+    const progress = moved(this.visitor) + moved(this.guestSocket);
+    const isMoving = progress !== this.#progress;
+    if (isMoving) this.#since = Date.now();
+    this.#progress = progress;
+    return isMoving;
+  }
+
+  /** Ends what does not go on; silence between two that owe each other nothing is left alone. */
+  enforceLimits(now = Date.now()): void {
+    const still = now - this.#since;
+    if (this.phase === "waiting") return;
+    const isStuck = this.visitor.writableNeedDrain || this.guestSocket?.writableNeedDrain === true;
+    if (this.phase === "connecting" && still > CONNECT_LIMIT_MS) this.onSlowGuest();
+    else if (isStuck && still > READING_LIMIT_MS) this.cut();
+    else if (!isStuck && this.owesBody() && still > UPLOAD_LIMIT_MS) this.cut();
+    else if (this.phase === "asking" && still > ANSWER_LIMIT_MS) this.onSlowGuest();
+  }
+}
+
+export class Flows {
+  readonly #flows = new Set<Flow>();
+  readonly #perRoute = new Map<string, number>();
+  readonly #closing = new Set<Promise<void>>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(onActive: (sessionId: string) => void) {
+    this.#timer = setInterval(() => {
+      for (const flow of this.#flows) {
+        if (flow.hasMoved() && flow.phase !== "waiting") onActive(flow.sessionId);
+        flow.enforceLimits();
+      }
+    }, LOOK_EVERY_MS).unref();
+  }
+
+  /** Undefined when the route has more visitors than it may. */
+  open(route: PreviewRoute, visitor: Socket, owesBody: () => boolean): Flow | undefined {
+    const key = routeKey(route.session_id, route.port);
+    const open = this.#perRoute.get(key) ?? 0;
+    if (open >= MAX_FLOWS_OF_A_ROUTE) return undefined;
+    this.#perRoute.set(key, open + 1);
+    const flow = new Flow(route, visitor, owesBody);
+    this.#flows.add(flow);
+    return flow;
+  }
+
+  done(flow: Flow): void {
+    if (!this.#flows.delete(flow)) return;
+    const key = routeKey(flow.sessionId, flow.port);
+    const open = (this.#perRoute.get(key) ?? 1) - 1;
+    if (open === 0) this.#perRoute.delete(key);
+    else this.#perRoute.set(key, open);
+  }
+
+  /** Cuts off whatever these tables would not let in as it is. */
+  enforce(tables: GatewayTables): void {
+    for (const flow of this.#flows) {
+      const standing = standingOf(tables, flow);
+      if (standing === "over" || (standing === "moved" && !flow.leaveMachine())) this.#cut(flow);
+    }
+  }
+
+  cutAll(): void {
+    clearInterval(this.#timer);
+    for (const flow of this.#flows) this.#cut(flow);
+  }
+
+  async settled(): Promise<void> {
+    while (this.#closing.size > 0) await Promise.all(this.#closing);
+  }
+
+  #cut(flow: Flow): void {
+    if (!flow.visitor.closed) {
+      const closed = new Promise<void>((resolve) => flow.visitor.once("close", () => resolve()));
+      this.#closing.add(closed);
+      void closed.then(() => this.#closing.delete(closed));
+    }
+    flow.cut();
+  }
+}
+
+/** `moved`: the visitor is let in as before, but what answers is gone or another. */
+function standingOf(tables: GatewayTables, flow: Flow): "good" | "moved" | "over" {
+  const route = routeOf(tables, flow);
+  if (route?.version !== flow.version) return "over";
+  if (flow.machineId === undefined) return "good";
+  const isThere = route.state === "live" && backendOf(tables, flow.sessionId)?.machineId === flow.machineId;
+  return isThere ? "good" : "moved";
+}
+
+/** Bytes that came in and that really left: what only lies in a buffer is no progress. */
+function moved(socket: Socket | undefined): number {
+  return socket === undefined ? 0 : socket.bytesRead + socket.bytesWritten - socket.writableLength;
+}

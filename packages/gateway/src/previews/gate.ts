@@ -1,0 +1,90 @@
+/** Who is let in to a preview: the whole gate of wire.md 4.3, decided by the tables alone. */
+import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
+import { hasGateCookie, mintGateCookie } from "./gate-cookie.ts";
+import { hostOfUrl, type Site } from "./host.ts";
+import { routeOf } from "./lookup.ts";
+import { matchesHash } from "./secrets.ts";
+import { tokensIn, withoutTokens } from "./url-token.ts";
+import { isNavigation, type Visit, valuesOf } from "./visit.ts";
+
+export type Verdict =
+  /** No word about what is there: the plain 404 page. */
+  | { is: "hidden" }
+  | { is: "unauthorized" }
+  | { is: "login"; location: string }
+  /** The token was good: the browser comes again without it, with the cookie. */
+  | { is: "entering"; location: string; setCookie: string }
+  | { is: "foreign_origin" }
+  | { is: "admitted"; route: PreviewRoute; setCookie?: string };
+
+type Admission = "none" | "public" | "url" | "header" | "cookie";
+
+/** Stands in for a route that does not exist, so that the same work is done for it. */
+const NO_ROUTE: Pick<PreviewRoute, "version" | "cookie_key" | "visibility" | "token_sha256"> = {
+  version: 1,
+  cookie_key: "00".repeat(32),
+  visibility: "token",
+  token_sha256: undefined,
+};
+
+export const TOKEN_HEADER = "vivarium-preview-token";
+
+export function judge(site: Site, tables: GatewayTables | undefined, visit: Visit, nowMs: number): Verdict {
+  const found = tables && routeOf(tables, visit.host);
+  const admission = admissionOf(site, found ?? NO_ROUTE, visit, nowMs);
+  if (found === undefined) return { is: "hidden" };
+  const hasBearer = found.bearer_sha256 === undefined || presentsBearer(found.bearer_sha256, visit);
+  if (!hasBearer || admission === "none") return refused(found, visit, hasBearer);
+  if (admission !== "url") {
+    if (admission !== "cookie" || comesFromOwnPages(site, visit)) return { is: "admitted", route: found };
+    return visit.isUpgrade ? { is: "foreign_origin" } : { is: "hidden" };
+  }
+  const setCookie = mintGateCookie({ route: found, hostName: visit.host.name }, site.secure, nowMs);
+  if (!isNavigation(visit) || !["GET", "HEAD"].includes(visit.method)) {
+    return { is: "admitted", route: found, setCookie };
+  }
+  // Absolute, because a path that begins with `//` would name another host.
+  return { is: "entering", location: visit.host.origin + withoutTokens(visit.url), setCookie };
+}
+
+function refused(route: PreviewRoute, visit: Visit, hasBearer: boolean): Verdict {
+  if (route.login_url !== undefined && isNavigation(visit)) {
+    return { is: "login", location: route.login_url };
+  }
+  return { is: hasBearer ? "hidden" : "unauthorized" };
+}
+
+function admissionOf(site: Site, route: typeof NO_ROUTE, visit: Visit, nowMs: number): Admission {
+  const byUrl = tokensIn(visit.url).map((token) => matchesHash(token, route.token_sha256));
+  const byHeader = valuesOf(visit, TOKEN_HEADER)
+    .slice(0, 1)
+    .map((token) => matchesHash(token, route.token_sha256));
+  const subject = { route, hostName: visit.host.name };
+  const byCookie = hasGateCookie(subject, valuesOf(visit, "cookie").join("; "), site.secure, nowMs);
+  if (route.visibility === "public") return "public";
+  if (byUrl.includes(true)) return "url";
+  if (byHeader.includes(true)) return "header";
+  return byCookie ? "cookie" : "none";
+}
+
+function presentsBearer(sha256: string, visit: Visit): boolean {
+  const values = valuesOf(visit, "authorization");
+  const [, token = ""] = /^Bearer (\S+)$/.exec(values[0] ?? "") ?? [];
+  return matchesHash(token, sha256) && values.length === 1;
+}
+
+/**
+ * A browser sends the cookie whoever's page asks, and all previews of a node are one site to it. So the cookie is not
+ * enough where a page of another session, or of nobody here, makes the request; a WebSocket must come from this very
+ * preview. Opening a link to the preview stays possible from everywhere.
+ */
+function comesFromOwnPages(site: Site, visit: Visit): boolean {
+  const [origin] = valuesOf(visit, "origin");
+  if (visit.isUpgrade) return origin === visit.host.origin;
+  const isLink = isNavigation(visit) && ["GET", "HEAD"].includes(visit.method);
+  if (isLink) return true;
+  const fetchSite = valuesOf(visit, "sec-fetch-site")[0];
+  const isForeign = fetchSite === "cross-site" || fetchSite === "same-site";
+  if (origin === undefined && !isForeign) return true;
+  return hostOfUrl(site, origin ?? valuesOf(visit, "referer")[0])?.sessionId === visit.host.sessionId;
+}

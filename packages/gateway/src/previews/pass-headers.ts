@@ -1,0 +1,125 @@
+/**
+ * What of the headers crosses between visitor and guest. Of a request: neither the credentials of the gate nor what only
+ * concerns a hop, and nothing that claims to come from a proxy but what this one says and has from one it trusts. Of an answer: nothing that
+ * reaches beyond its own host.
+ */
+import type { PreviewRoute } from "@vivarium/contract/gateway";
+import { TOKEN_HEADER } from "./gate.ts";
+import { isGateCookieName, withoutGateCookies } from "./gate-cookie.ts";
+import { type IsTrustedProxy, visitorAddress, visitorScheme } from "./trusted-proxies.ts";
+import { withoutTokens } from "./url-token.ts";
+import { headerPairs, type Visit, valuesOf } from "./visit.ts";
+
+const OF_ONE_HOP = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "http2-settings", TOKEN_HEADER]);
+/**
+ * Alt-Svc would lead browsers around the gate, pins would outlast the preview, Service-Worker-Allowed would let a script
+ * rule paths above its own.
+ */
+const NOT_FOR_VISITORS = new Set([
+  "alt-svc",
+  "public-key-pins",
+  "public-key-pins-report-only",
+  "service-worker-allowed",
+  "set-cookie2",
+]);
+const BODYLESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+
+interface Origin {
+  route: PreviewRoute;
+  secure: boolean;
+  /** Who is connected. */
+  peer: string;
+  isTrustedProxy: IsTrustedProxy;
+}
+
+export function pathForGuest(visit: Visit, route: PreviewRoute): string {
+  return route.visibility === "token" ? withoutTokens(visit.url) : visit.url;
+}
+
+/** In the flat form that keeps repeated headers. */
+export function headersForGuest(visit: Visit, origin: Origin): string[] {
+  const named = namedByConnection(visit.headers);
+  const kept = visit.headers.flatMap(([name, value]): [string, string][] => {
+    if (OF_ONE_HOP.has(name) || NOT_FOR_GUESTS.has(name) || named.has(name)) return [];
+    if (name.startsWith("x-forwarded-")) return [];
+    if (name === "authorization" && origin.route.bearer_sha256 !== undefined) return [];
+    if (name === "referer") return [[name, withoutTokens(value)]];
+    if (name !== "cookie") return [[name, value]];
+    const others = withoutGateCookies(value);
+    return others === undefined ? [] : [[name, others]];
+  });
+  return [...kept, ...forwarded(visit, origin), ...framing(visit)].flat();
+}
+
+export function headersForVisitor(rawHeaders: readonly string[]): [name: string, value: string][] {
+  const pairs = headerPairs(rawHeaders);
+  const named = namedByConnection(pairs);
+  return pairs.flatMap(([name, value]): [string, string][] => {
+    const key = name.toLowerCase();
+    if (OF_ONE_HOP.has(key) || NOT_FOR_VISITORS.has(key) || named.has(key)) return [];
+    if (key === "set-cookie") return isOwnCookie(value) ? [[name, value]] : [];
+    if (key !== "clear-site-data") return [[name, value]];
+    const rest = clearable(value);
+    return rest === "" ? [] : [[name, rest]];
+  });
+}
+
+function forwarded(visit: Visit, { secure, peer, isTrustedProxy }: Origin): [string, string][] {
+  const [host = ""] = valuesOf(visit, "host");
+  const scheme = visitorScheme(visit, peer, isTrustedProxy) ?? (secure ? "https" : "http");
+  return [
+    ["x-forwarded-for", visitorAddress(visit, peer, isTrustedProxy)],
+    ["x-forwarded-proto", scheme],
+    ["x-forwarded-host", host],
+    ["x-forwarded-port", /:([0-9]+)$/.exec(host)?.[1] ?? (scheme === "https" ? "443" : "80")],
+  ];
+}
+
+function framing(visit: Visit): [string, string][] {
+  if (visit.isUpgrade) {
+    return [
+      ["connection", "Upgrade"],
+      ["upgrade", "websocket"],
+    ];
+  }
+  const close: [string, string] = ["connection", "close"];
+  if (valuesOf(visit, "transfer-encoding").length > 0) return [close, ["transfer-encoding", "chunked"]];
+  const isSilent = valuesOf(visit, "content-length").length === 0 && !BODYLESS.has(visit.method);
+  return isSilent ? [close, ["content-length", "0"]] : [close];
+}
+
+/** A message's length is never up to its Connection header; everything else it names ends here. */
+function namedByConnection(headers: readonly [string, string][]): Set<string> {
+  const names = headers
+    .filter(([name]) => name.toLowerCase() === "connection")
+    .flatMap(([, value]) => value.toLowerCase().split(","))
+    .map((name) => name.trim());
+  return new Set(names.filter((name) => name !== "content-length" && name !== "host"));
+}
+
+/** Set for this host alone, under a name, and not one of the gate's. */
+function isOwnCookie(value: string): boolean {
+  const [pair = "", ...attributes] = value.split(";");
+  const end = pair.indexOf("=");
+  const name = end === -1 ? "" : pair.slice(0, end).trim();
+  const hasDomain = attributes.some((attribute) => /^\s*domain\s*(=|$)/i.test(attribute));
+  return name !== "" && !isGateCookieName(name) && !hasDomain;
+}
+
+/** Clearing cookies clears those of every preview beside this one; the rest stays within the origin. */
+function clearable(value: string): string {
+  const kinds = value.split(",").map((kind) => kind.trim().toLowerCase());
+  const own = kinds.flatMap((kind) => (kind === '"*"' ? ['"cache"', '"storage"'] : [kind]));
+  return [...new Set(own.filter((kind) => kind !== '"cookies"'))].join(", ");
+}

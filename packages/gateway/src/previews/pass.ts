@@ -1,0 +1,190 @@
+/**
+ * Hands one admitted request to the guest and its answer to the visitor, each side only as fast as the other reads.
+ *
+ * On `node:http` itself: the proxy libraries looked at (httpxy, http-proxy, reply-from) pool connections to the backend,
+ * extend forwarding headers instead of replacing them, pass an upgrade's answer unread, and would still need every rule
+ * of `pass-headers.ts` around them. Each request has a connection of its own, so nothing one visitor left in it can
+ * reach another.
+ */
+import {
+  type ClientRequest,
+  request as httpRequest,
+  type IncomingMessage,
+  type ServerResponse,
+} from "node:http";
+import { connect, type Socket } from "node:net";
+import type { PreviewRoute } from "@vivarium/contract/gateway";
+import type { Flow } from "./flows.ts";
+import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage, UNAVAILABLE } from "./pages.ts";
+import { headersForGuest, headersForVisitor, pathForGuest } from "./pass-headers.ts";
+import { passUpgrade } from "./pass-upgrade.ts";
+import { pour } from "./pour.ts";
+import type { IsTrustedProxy } from "./trusted-proxies.ts";
+import type { Visit } from "./visit.ts";
+
+/** Of a guest's answer, all headers together. */
+const MAX_ANSWER_HEADER_BYTES = 64 * 1024;
+const MAX_INTERIM_ANSWERS = 16;
+const GUEST_CONNECTION = {
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: 30_000,
+  highWaterMark: 16 * 1024,
+};
+const LINGER_MS = 2_000;
+
+export interface Passage {
+  visit: Visit;
+  route: PreviewRoute;
+  request: IncomingMessage;
+  response: ServerResponse;
+  flow: Flow;
+  address: string;
+  secure: boolean;
+  isTrustedProxy: IsTrustedProxy;
+  setCookie?: string;
+}
+
+/**
+ * Resolves when neither side has anything more to do with it; to `machine_gone` when the guest's machine went before it
+ * answered, and the request may be asked again.
+ */
+export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
+  const { flow, request, response } = passage;
+  flow.enter("connecting");
+  const guest = ask(passage);
+  flow.guest = guest;
+  const fail = (page: Page) => {
+    if (response.headersSent) flow.visitor.destroy();
+    else sendPage(response, passage.visit, page);
+    guest.destroy();
+  };
+  const gone = Promise.withResolvers<"machine_gone">();
+  flow.onMachineGone = () => {
+    if (isRepeatable(passage)) gone.resolve("machine_gone");
+    else fail(UNAVAILABLE);
+  };
+  flow.onSlowGuest = () => fail(flow.phase === "connecting" ? nothingListens(passage.route.port) : NO_ANSWER);
+  guest.once("socket", (socket) => {
+    flow.guestSocket = socket;
+    socket.once("connect", () => flow.enter("asking"));
+  });
+  guest.on("error", () => {
+    // The end of what a machine that is gone was asked.
+    if (flow.guest !== guest) return;
+    if (flow.phase === "connecting") fail(nothingListens(passage.route.port));
+    else if (flow.phase === "asking") fail(badAnswer(passage.route.port));
+  });
+  countInterim(guest, () => fail(badAnswer(passage.route.port)));
+  guest.once("response", (answer) => {
+    // A 101 that grants no upgrade: Node takes it for an answer.
+    if ((answer.statusCode ?? 0) < 200) return fail(badAnswer(passage.route.port));
+    flow.enter("passing");
+    passAnswer(passage, answer, () => fail(badAnswer(passage.route.port)));
+  });
+  guest.once("upgrade", (answer, socket: Socket, head) => {
+    if (!passage.visit.isUpgrade || answer.headers.upgrade?.toLowerCase() !== "websocket") {
+      socket.destroy();
+      return fail(badAnswer(passage.route.port));
+    }
+    flow.enter("passing");
+    response.detachSocket(flow.visitor);
+    passUpgrade({ answer, head, guest: socket, visitor: flow.visitor, setCookie: passage.setCookie });
+  });
+  if (passage.visit.isUpgrade) guest.end();
+  else passBody(request, response, guest);
+  if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
+  if (passage.visit.isUpgrade && flow.phase === "passing") {
+    await closed(flow.guestSocket);
+    return "over";
+  }
+  guest.destroy();
+  if (flow.owesBody()) leaveUnread(request, flow.visitor);
+  return "over";
+}
+
+/** Asked twice it is the same as once (RFC 9110 9.2.2), and all of it is still here. */
+function isRepeatable({ request }: Passage): boolean {
+  const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
+  return ["GET", "HEAD"].includes(request.method ?? "") && length === "0" && coding === undefined;
+}
+
+function ask({ visit, route, request, address, secure, isTrustedProxy, flow }: Passage): ClientRequest {
+  const peer = flow.visitor.remoteAddress ?? "";
+  const guest = httpRequest({
+    method: request.method,
+    path: pathForGuest(visit, route),
+    headers: headersForGuest(visit, { route, secure, peer, isTrustedProxy }),
+    maxHeaderSize: MAX_ANSWER_HEADER_BYTES,
+    insecureHTTPParser: false,
+    createConnection: () => connect({ host: address, port: route.port, ...GUEST_CONNECTION }),
+  });
+  // Their size is the limit; past a number of them Node would drop the rest in silence.
+  guest.maxHeadersCount = 0;
+  return guest;
+}
+
+function passBody(request: IncomingMessage, response: ServerResponse, guest: ClientRequest): void {
+  if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
+  request.once("error", () => guest.destroy());
+  // Asked a second time.
+  if (request.readableEnded) guest.end();
+  else pour(request, guest);
+}
+
+function passAnswer(
+  { response, flow, setCookie }: Passage,
+  answer: IncomingMessage,
+  onBadHead: () => void,
+): void {
+  answer.on("error", () => flow.visitor.destroy());
+  answer.once("close", () => {
+    if (!answer.complete) flow.visitor.destroy();
+  });
+  const headers = headersForVisitor(answer.rawHeaders);
+  if (setCookie !== undefined) headers.push(["Set-Cookie", setCookie]);
+  try {
+    response.writeHead(answer.statusCode ?? 502, answer.statusMessage, headers.flat());
+    response.flushHeaders();
+  } catch {
+    // A status or a character that Node would not send.
+    onBadHead();
+    return;
+  }
+  pour(answer, response);
+}
+
+/** Interim answers are not passed on, and a guest that sends nothing else is not listened to for ever. */
+function countInterim(guest: ClientRequest, onTooMany: () => void): void {
+  let interim = 0;
+  const count = () => {
+    interim++;
+    if (interim > MAX_INTERIM_ANSWERS) onTooMany();
+  };
+  guest.on("information", count);
+}
+
+/** The answer was sent or the visitor left. */
+function over({ flow, response, visit }: Passage): Promise<"over"> {
+  return new Promise((resolve) => {
+    const isOver = () => resolve("over");
+    response.once("finish", isOver);
+    response.once("close", isOver);
+    // A granted upgrade has no answer any more; other connections go on to their next request.
+    if (visit.isUpgrade) flow.visitor.once("close", isOver);
+    if (response.writableFinished || flow.visitor.closed) isOver();
+  });
+}
+
+async function closed(socket: Socket | undefined): Promise<void> {
+  if (socket === undefined || socket.closed) return;
+  await new Promise<void>((resolve) => socket.once("close", () => resolve()));
+}
+
+/** Whoever still sends a body after the answer gets a moment to read that answer. */
+function leaveUnread(request: IncomingMessage, visitor: Socket): void {
+  request.removeAllListeners("data").resume();
+  request.socket.resume();
+  visitor.end();
+  setTimeout(() => visitor.destroy(), LINGER_MS).unref();
+}

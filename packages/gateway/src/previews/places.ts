@@ -1,0 +1,43 @@
+/** How many requests of one route are with the guest at the same time; whoever comes later waits in line for a while. */
+const PLACES = 256;
+const WAIT_MS = 10_000;
+
+interface Line {
+  taken: number;
+  waiting: Set<() => void>;
+}
+
+export class Places {
+  readonly #lines = new Map<string, Line>();
+
+  /** Answers with what gives the place back; undefined when none became free in time. */
+  async take(key: string): Promise<(() => void) | undefined> {
+    const line = this.#lines.get(key) ?? { taken: 0, waiting: new Set() };
+    this.#lines.set(key, line);
+    if (line.taken >= PLACES) {
+      if (!(await isNext(line))) return undefined;
+    } else line.taken++;
+    return () => this.#giveBack(key, line);
+  }
+
+  /** A place that is given back goes to the next in line without becoming free in between. */
+  #giveBack(key: string, line: Line): void {
+    const [next] = line.waiting;
+    if (next) next();
+    else line.taken--;
+    if (line.taken === 0) this.#lines.delete(key);
+  }
+}
+
+function isNext(line: Line): Promise<boolean> {
+  return new Promise((resolve) => {
+    const leave = (isTaken: boolean) => {
+      clearTimeout(timer);
+      line.waiting.delete(next);
+      resolve(isTaken);
+    };
+    const next = () => leave(true);
+    const timer = setTimeout(() => leave(false), WAIT_MS);
+    line.waiting.add(next);
+  });
+}

@@ -1,0 +1,76 @@
+/** Finds the machine behind a route, waking the session where that is wanted; or the page that says why there is none. */
+import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
+import { sleep } from "@vivarium/kit/clock";
+import type { Flow } from "./flows.ts";
+import { type Backend, backendOf, routeOf } from "./lookup.ts";
+import { GONE, NOT_FOUND, notWoken, type Page, UNAVAILABLE, WAKING } from "./pages.ts";
+import type { TablesInForce } from "./start.ts";
+import type { Wakes } from "./wakes.ts";
+
+/** Tables and outcomes of wakes come on two connections; how long the tables may be behind. */
+const TABLES_LAG_MS = 3_000;
+const RETRY_AFTER_S = 5;
+
+interface Dependencies {
+  tables: TablesInForce;
+  wakes: Wakes;
+  holdMs: number;
+}
+
+export async function reachMachine(
+  { tables, wakes, holdMs }: Dependencies,
+  admitted: PreviewRoute,
+  flow: Flow,
+): Promise<Backend | Page> {
+  const deadline = Date.now() + holdMs;
+  /** Until then the tables may still be on their way. */
+  let patientUntil = 0;
+  while (Date.now() < deadline && !flow.visitor.destroyed) {
+    const found = look(tables.current(), admitted);
+    if (typeof found === "object") return found;
+    const isPatient = Date.now() < patientUntil;
+    if (found === "absent" && !isPatient && patientUntil > 0) return UNAVAILABLE;
+    if (found === "asleep" && !isPatient) {
+      const outcome = await orLate(wakes.request(admitted.session_id), deadline);
+      if (outcome === "late") return WAKING;
+      if (outcome.result === "refused") return refusal(outcome);
+      patientUntil = Date.now() + TABLES_LAG_MS;
+    } else {
+      if (patientUntil === 0) patientUntil = Date.now() + TABLES_LAG_MS;
+      await nextTables(tables, Math.min(patientUntil, deadline));
+    }
+  }
+  return WAKING;
+}
+
+/** The gate is not asked again: it decided about this version of the route and no other. */
+function look(
+  tables: GatewayTables | undefined,
+  { session_id, port, version }: PreviewRoute,
+): Backend | Page | "asleep" | "absent" {
+  const route = tables && routeOf(tables, { sessionId: session_id, port });
+  if (tables === undefined || route?.version !== version) return NOT_FOUND;
+  if (route.state === "gone") return GONE;
+  if (route.state === "unavailable") return UNAVAILABLE;
+  if (route.state === "paused") return route.wake_on_http ? "asleep" : NOT_FOUND;
+  return backendOf(tables, session_id) ?? "absent";
+}
+
+function refusal(outcome: Extract<WakeOutcome, { result: "refused" }>): Page {
+  if (outcome.status === 404) return NOT_FOUND;
+  return outcome.status === 410 ? GONE : notWoken(outcome.retry_after_s ?? RETRY_AFTER_S);
+}
+
+async function orLate<Outcome>(outcome: Promise<Outcome>, deadline: number): Promise<Outcome | "late"> {
+  const over = new AbortController();
+  const late = sleep(Math.max(0, deadline - Date.now()), over.signal).then(() => "late" as const);
+  return await Promise.race([outcome, late]).finally(() => over.abort());
+}
+
+/** The next tables, or the end of the time that they may take. */
+async function nextTables(tables: TablesInForce, deadline: number): Promise<void> {
+  const over = new AbortController();
+  const end = tables.subscribe(() => over.abort());
+  await sleep(Math.max(0, deadline - Date.now()), over.signal);
+  end();
+}

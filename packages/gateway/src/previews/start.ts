@@ -1,0 +1,146 @@
+/**
+ * Previews: visitors come in, and only where a port was exposed (wire.md 4). The gate decides by the tables alone;
+ * nothing is asked of anybody else but a wake, and that only once a request is admitted.
+ */
+import { existsSync } from "node:fs";
+import type { Server } from "node:http";
+import { Server as TlsServer } from "node:tls";
+import type { GatewayTables, WakeOutcome } from "@vivarium/contract/gateway";
+import type { Log } from "@vivarium/kit/log";
+import { keepCertificate } from "./acme/keep.ts";
+import type { AcmeConfig } from "./acme/order.ts";
+import { answer, type Ingress } from "./answer.ts";
+import { type CertificateFiles, type Pair, readPair, watchPair } from "./certificate.ts";
+import { Flows } from "./flows.ts";
+import { createListener, listen } from "./listener.ts";
+import { Places } from "./places.ts";
+import { compileProxies } from "./trusted-proxies.ts";
+import { Wakes } from "./wakes.ts";
+
+export interface PreviewsConfig {
+  /** Where visitors are listened for. Port 0: any free one. */
+  listen: { host: string; port: number };
+  /** Hosts are `{port}-{session_id}.<nodeDomain>`, in lower case: `localhost`, `previews.example.net`. */
+  nodeDomain: string;
+  /** Visitors come by https: with `tls` always, without it through a proxy of the operator that ends TLS. */
+  secure: boolean;
+  /** The port in preview URLs, where it is not the one listened on. */
+  publicPort?: number;
+  /** Addresses and ranges of the operator's proxies, which tell who visits. None: whoever connects is the visitor. */
+  trustedProxies?: string[];
+  /**
+   * PEM files, read again when they change. With `acme` they are made and renewed there; until the first is made no
+   * visitor gets through.
+   */
+  tls?: CertificateFiles & { acme?: AcmeConfig };
+  /** How long a request waits for its session to wake. Default 30 s. */
+  holdMs?: number;
+}
+
+/** What previews need of the table link. */
+export interface TablesInForce {
+  /** Undefined until the node has sent some: then nobody is let in. */
+  current(): GatewayTables | undefined;
+  /**
+   * The listener is called after `current()` changed. When it returns, what ran under an older version of a route has
+   * been cut off; tables count as applied only after that. Returns the end of the subscription.
+   */
+  subscribe(listener: () => void): () => void;
+}
+
+export interface PreviewsDependencies {
+  config: PreviewsConfig;
+  tables: TablesInForce;
+  wake: (sessionId: string) => Promise<WakeOutcome>;
+  log: Log;
+  /** Bytes of the session's previews moved; called at most once a second per connection. */
+  onActive: (sessionId: string) => void;
+}
+
+export interface Previews {
+  /** Where it listens: `http://127.0.0.1:8080`. */
+  url(): string;
+  /** Resolves once every connection cut off by tables up to now is closed; await it before POST /v1/applied. */
+  settled(): Promise<void>;
+  /** Reads certificate and key again, as on SIGHUP. Files that do not fit are logged and the old pair stays. */
+  reloadCertificate(): void;
+  close(): Promise<void>;
+}
+
+const HOLD_MS = 30_000;
+
+export async function startPreviews(deps: PreviewsDependencies): Promise<Previews> {
+  const { config, tables, log } = deps;
+  const flows = new Flows(deps.onActive);
+  const ingress: Ingress = {
+    // Until the port is known no Host can be right, and nobody is listened to either.
+    site: { nodeDomain: config.nodeDomain, secure: config.secure, publicPort: config.publicPort ?? 0 },
+    holdMs: config.holdMs ?? HOLD_MS,
+    tables,
+    wakes: new Wakes(deps.wake),
+    flows,
+    places: new Places(),
+    isTrustedProxy: compileProxies(config.trustedProxies ?? []),
+    onActive: deps.onActive,
+  };
+  const server = createListener(credentialsFor(config.tls), (request, response, upgrade) =>
+    answer(ingress, request, response, upgrade),
+  );
+  const { address, family, port } = await listen(server, config.listen);
+  ingress.site.publicPort = config.publicPort ?? port;
+  const unsubscribe = tables.subscribe(() => {
+    const now = tables.current();
+    if (now) flows.enforce(now);
+  });
+  const reload = () => reloadPair(server, config.tls, log);
+  const unwatch = config.tls ? watchPair(config.tls, reload) : () => undefined;
+  const stopKeeping = keepPair({ log }, config);
+  const at = family === "IPv6" ? `[${address}]` : address;
+  return {
+    url: () => `${config.tls ? "https" : "http"}://${at}:${port}`,
+    settled: () => flows.settled(),
+    reloadCertificate: reload,
+    close: async () => {
+      unsubscribe();
+      unwatch();
+      stopKeeping();
+      flows.cutAll();
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** What the operator gave must be right from the start; what is made here may still be missing. */
+function credentialsFor(tls: PreviewsConfig["tls"]): Pair | "none yet" | undefined {
+  if (tls === undefined) return undefined;
+  return tls.acme && !canRead(tls) ? "none yet" : readPair(tls);
+}
+
+function canRead(files: CertificateFiles): boolean {
+  try {
+    return readPair(files) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function keepPair({ log }: { log: Log }, { tls, nodeDomain }: PreviewsConfig): () => void {
+  return tls?.acme ? keepCertificate({ log }, { acme: tls.acme, files: tls, nodeDomain }) : () => undefined;
+}
+
+function reloadPair(server: Server, files: PreviewsConfig["tls"], log: Log): void {
+  if (files === undefined || !(server instanceof TlsServer)) return;
+  // What is still being made is no mistake of anybody's.
+  if (files.acme && !existsSync(files.certFile)) return;
+  try {
+    server.setSecureContext({ ...readPair(files), minVersion: "TLSv1.2" });
+    log.info({ file: files.certFile }, "previews use the certificate that was read again");
+  } catch (error) {
+    log.error(
+      { err: error, file: files.certFile },
+      "certificate and key of previews cannot be used; expected a PEM certificate and its key. The old ones stay",
+    );
+  }
+}

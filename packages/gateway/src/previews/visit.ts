@@ -1,0 +1,42 @@
+/** What a visitor asks: the request as far as the gate and the pages look at it. */
+import type { IncomingMessage } from "node:http";
+import { type PreviewHost, parseHost, type Site } from "./host.ts";
+
+export interface Visit {
+  host: PreviewHost;
+  method: string;
+  url: string;
+  /** Names in lower case, in order, each as often as it was sent. */
+  headers: [name: string, value: string][];
+  isUpgrade: boolean;
+}
+
+export function readVisit(site: Site, request: IncomingMessage, isUpgrade: boolean): Visit | undefined {
+  const headers = headerPairs(request.rawHeaders).map(([name, value]): [string, string] => [
+    name.toLowerCase(),
+    value,
+  ]);
+  const hosts = headers.filter(([name]) => name === "host");
+  const host = hosts.length === 1 ? parseHost(site, hosts[0]?.[1]) : undefined;
+  if (host === undefined) return undefined;
+  return { host, method: request.method ?? "", url: request.url ?? "", headers, isUpgrade };
+}
+
+export function headerPairs(raw: readonly string[]): [name: string, value: string][] {
+  const pairs: [string, string][] = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) pairs.push([raw[i] as string, raw[i + 1] as string]);
+  return pairs;
+}
+
+export function valuesOf(visit: Pick<Visit, "headers">, name: string): string[] {
+  return visit.headers.filter((header) => header[0] === name).map((header) => header[1]);
+}
+
+/** A person at a browser who is going to look at the answer (wire.md 4.3). */
+export function isNavigation(visit: Pick<Visit, "headers" | "method" | "isUpgrade">): boolean {
+  if (visit.isUpgrade) return false;
+  if (visit.headers.some(([name]) => name.startsWith("sec-fetch-"))) {
+    return valuesOf(visit, "sec-fetch-mode").includes("navigate");
+  }
+  return visit.method === "GET" && valuesOf(visit, "accept").some((value) => value.includes("text/html"));
+}

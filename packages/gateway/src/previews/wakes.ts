@@ -1,0 +1,29 @@
+/** One wake per session however many visitors wait, and a rest after a refusal, so that refusals cause no storm. */
+import type { WakeOutcome } from "@vivarium/contract/gateway";
+
+const REST_MS = 2_000;
+/** The tables that show a machine come about with the news of its wake. */
+const LIVE_REST_MS = 200;
+const NOT_REACHED: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
+
+export class Wakes {
+  readonly #wake: (sessionId: string) => Promise<WakeOutcome>;
+  readonly #known = new Map<string, Promise<WakeOutcome>>();
+
+  constructor(wake: (sessionId: string) => Promise<WakeOutcome>) {
+    this.#wake = wake;
+  }
+
+  /** Never rejects. A refusal is everybody's who asks until two seconds after it came. */
+  request(sessionId: string): Promise<WakeOutcome> {
+    const known = this.#known.get(sessionId);
+    if (known) return known;
+    const outcome = this.#wake(sessionId).catch(() => NOT_REACHED);
+    void outcome.then(({ result }) => {
+      const restMs = result === "refused" ? REST_MS : LIVE_REST_MS;
+      setTimeout(() => this.#known.delete(sessionId), restMs).unref();
+    });
+    this.#known.set(sessionId, outcome);
+    return outcome;
+  }
+}

@@ -1,0 +1,120 @@
+/**
+ * The link to the node: an endless stream of tables, the newest of which is put in force and then confirmed. While the
+ * node is away, the last tables stay in force.
+ */
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { GatewayTables } from "@vivarium/contract/gateway";
+import { sleep } from "@vivarium/kit/clock";
+import type { Log } from "@vivarium/kit/log";
+import type { CurrentTables } from "./current-tables.ts";
+import type { NodeClient } from "./node-client.ts";
+import { readLines } from "./read-lines.ts";
+
+/** The node sends a sign of life every 5 s. */
+const SILENCE_MS = 15_000;
+const RECONNECT_MS = 200;
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+
+export interface FollowDeps {
+  node: NodeClient;
+  tables: CurrentTables;
+  /** Resolves once nothing runs any more that the tables in force do not allow. */
+  settled: () => Promise<unknown>;
+  log: Log;
+}
+
+/** Until the signal aborts. */
+export async function followTables(deps: FollowDeps, signal: AbortSignal): Promise<void> {
+  let isKnownAway = false;
+  while (!signal.aborted) {
+    try {
+      await followOnce(deps, signal, () => {
+        isKnownAway = false;
+      });
+    } catch (error) {
+      if (!signal.aborted && !isKnownAway) deps.log.warn({ err: error }, "the node does not send tables");
+      isKnownAway = true;
+    }
+    await sleep(RECONNECT_MS, signal);
+  }
+}
+
+async function followOnce(deps: FollowDeps, signal: AbortSignal, onConnected: () => void): Promise<void> {
+  const stream = await openStream(deps.node.socketPath, signal);
+  onConnected();
+  const applier = new Applier(deps, (error) => stream.destroy(error));
+  try {
+    for await (const line of readLines(stream, MAX_LINE_BYTES)) {
+      if (line.trim() !== "") applier.offer(line);
+    }
+    throw new Error("the node ended the stream of tables");
+  } finally {
+    stream.destroy();
+    await applier.idle();
+  }
+}
+
+async function openStream(socketPath: string, signal: AbortSignal): Promise<IncomingMessage> {
+  const call = request({ socketPath, path: "/v1/tables", signal, agent: false });
+  call.setTimeout(SILENCE_MS, () =>
+    call.destroy(new Error(`the node was silent for ${SILENCE_MS / 1000} s`)),
+  );
+  call.end();
+  const [response] = (await once(call, "response")) as [IncomingMessage];
+  if (response.statusCode === 200) return response;
+  call.destroy();
+  throw new Error(`the node answered ${response.statusCode} instead of tables`);
+}
+
+/** Applies one table after the other; those that were overtaken while it worked are left out. */
+class Applier {
+  readonly #deps: FollowDeps;
+  readonly #onUnconfirmed: (error: Error) => void;
+  #next: string | undefined;
+  #work: Promise<void> | undefined;
+
+  /** A node that has missed a confirmation waits for it: it is to send its tables anew. */
+  constructor(deps: FollowDeps, onUnconfirmed: (error: Error) => void) {
+    this.#deps = deps;
+    this.#onUnconfirmed = onUnconfirmed;
+  }
+
+  offer(line: string): void {
+    this.#next = line;
+    this.#work ??= this.#drain().finally(() => {
+      this.#work = undefined;
+    });
+  }
+
+  async idle(): Promise<void> {
+    await this.#work;
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#next !== undefined) {
+      const line = this.#next;
+      this.#next = undefined;
+      const version = await putInForce(this.#deps, line);
+      if (version !== undefined) await confirm(this.#deps, version).catch(this.#onUnconfirmed);
+    }
+  }
+}
+
+/** The version; undefined where the former tables are still in force. */
+async function putInForce({ tables, settled, log }: FollowDeps, line: string): Promise<number | undefined> {
+  try {
+    const sent = GatewayTables.parse(JSON.parse(line));
+    tables.replace(sent);
+    await settled();
+    return sent.version;
+  } catch (error) {
+    log.error({ err: error }, "tables are not in force and not confirmed");
+    return undefined;
+  }
+}
+
+async function confirm({ node }: FollowDeps, version: number): Promise<void> {
+  const { status } = await node.post("/v1/applied", { version });
+  if (status !== 204) throw new Error(`the node answered ${status} to the confirmation of ${version}`);
+}

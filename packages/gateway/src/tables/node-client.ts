@@ -1,0 +1,51 @@
+/** Calls to the node over its unix socket for the gateway (contract/gateway/calls.ts). */
+import { Agent, request } from "node:http";
+import { text } from "node:stream/consumers";
+
+const CALL_MS = 5_000;
+
+export interface NodeAnswer {
+  status: number;
+  /** Parsed JSON, where there is some. */
+  body: unknown;
+}
+
+export class NodeClient {
+  readonly socketPath: string;
+  readonly #agent = new Agent({ keepAlive: true });
+
+  constructor(socketPath: string) {
+    this.socketPath = socketPath;
+  }
+
+  /** Rejects when the node cannot be reached or does not answer in time; every status is an answer. */
+  post(path: string, body: unknown, timeoutMs = CALL_MS): Promise<NodeAnswer> {
+    const payload = JSON.stringify(body);
+    const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(payload) };
+    const signal = AbortSignal.timeout(timeoutMs);
+    return new Promise((resolve, reject) => {
+      const call = request(
+        { socketPath: this.socketPath, path, method: "POST", headers, agent: this.#agent, signal },
+        (response) => {
+          text(response).then((answer) => {
+            resolve({ status: response.statusCode ?? 0, body: parse(answer) });
+          }, reject);
+        },
+      );
+      call.on("error", reject);
+      call.end(payload);
+    });
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+function parse(answer: string): unknown {
+  try {
+    return JSON.parse(answer);
+  } catch {
+    return undefined;
+  }
+}

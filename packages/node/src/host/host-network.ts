@@ -1,0 +1,116 @@
+/**
+ * What is this host's own in the network: the one nft table of Vivarium, shared by all services on this host, and the
+ * addresses that no guest may reach.
+ */
+import { readFile, writeFile } from "node:fs/promises";
+import { networkInterfaces } from "node:os";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { run } from "./run.ts";
+
+const SLOT_NETWORK = "10.220.0.0/16";
+const FALLBACK_RESOLVER = "9.9.9.9";
+const ROOT_UID = 0;
+
+/** Never reachable from a guest: private, loopback, link-local and metadata, shared, multicast, reserved. */
+const NEVER = [
+  "0.0.0.0/8",
+  "10.0.0.0/8",
+  "100.64.0.0/10",
+  "127.0.0.0/8",
+  "168.63.129.16/32",
+  "169.254.0.0/16",
+  "172.16.0.0/12",
+  "192.0.0.0/24",
+  "192.168.0.0/16",
+  "198.18.0.0/15",
+  "224.0.0.0/3",
+];
+
+/** What namespaces and gateway need to know about the host. */
+export interface HostNetwork {
+  resolvers: string[];
+  never: string[];
+}
+
+export async function readHostNetwork(wanted: string[] = []): Promise<HostNetwork> {
+  const own = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter((address) => address.family === "IPv4")
+    .map((address) => address.address)
+    .filter((address) => !address.startsWith("127.") && !address.startsWith("10.220."));
+  const resolvers = wanted.length > 0 ? wanted : await findResolvers();
+  return { resolvers, never: [...NEVER, ...own.map((address) => `${address}/32`)] };
+}
+
+/** The gateway asks from this host, so a name server on loopback is as good as any. */
+async function findResolvers(): Promise<string[]> {
+  const text = await readFile("/etc/resolv.conf", "utf8").catch(() => "");
+  const found = [...text.matchAll(/^\s*nameserver\s+(\d+\.\d+\.\d+\.\d+)\s*$/gm)];
+  const addresses = found.map(([, address]) => address as string);
+  return addresses.length > 0 ? addresses : [FALLBACK_RESOLVER];
+}
+
+/** Forwarding and NAT of the host itself; applied once per start, safe to repeat and beside other services. */
+export async function prepareHostNetwork(host: HostNetwork, gatewayUid: number | undefined): Promise<void> {
+  await writeFile("/proc/sys/net/ipv4/ip_forward", "1");
+  await run("nft", ["-f", "-"], { input: hostTable(host, gatewayUid) });
+}
+
+/**
+ * Sets are added to, so that a service that starts takes nothing from another; chains are written anew. An address of
+ * the gateway's is reached over one link only, that of its slot: whoever arrives there is that machine.
+ */
+export function hostTable({ never, resolvers }: HostNetwork, gatewayUid: number | undefined): string {
+  const { dns, http, tls } = GATEWAY_PORTS;
+  const asked = resolvers.map((resolver) => {
+    const [address, port = "53"] = resolver.split(":");
+    return `${address} . ${port}`;
+  });
+  const uids = gatewayUid === undefined ? [ROOT_UID] : [ROOT_UID, gatewayUid];
+  return `
+table inet vivarium {
+  set callers { typeof meta skuid; elements = { ${uids.join(", ")} } }
+  set gateways { typeof meta skuid; ${gatewayUid === undefined ? "" : `elements = { ${gatewayUid} }`} }
+  set resolvers { type ipv4_addr . inet_service; elements = { ${asked.join(", ")} } }
+  set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
+  chain sources { type filter hook prerouting priority raw; policy accept; }
+  chain input { type filter hook input priority filter - 5; policy accept; }
+  chain forward { type filter hook forward priority filter - 5; policy accept; }
+  chain output { type filter hook output priority filter - 5; policy accept; }
+  chain postrouting { type nat hook postrouting priority srcnat; policy accept; }
+}
+flush chain inet vivarium sources
+flush chain inet vivarium input
+flush chain inet vivarium forward
+flush chain inet vivarium output
+flush chain inet vivarium postrouting
+table inet vivarium {
+  chain sources {
+    iifname "viv*" meta nfproto != ipv4 drop
+    iifname "viv*" fib saddr . iif oif missing drop
+  }
+  chain input {
+    iifname "viv*" ct direction reply ct state established,related accept
+    iifname "viv*" meta l4proto tcp fib daddr . iif type local tcp dport { ${dns}, ${http}, ${tls} } accept
+    iifname "viv*" meta l4proto udp fib daddr . iif type local udp dport ${dns} accept
+    iifname "viv*" drop
+  }
+  chain forward {
+    iifname "viv*" oifname "viv*" drop
+    iifname "viv*" ct state invalid drop
+    oifname "viv*" ct direction original drop
+    iifname "viv*" ip daddr @never4 drop
+  }
+  chain output {
+    oifname "viv*" ct direction original meta skuid != @callers drop
+    meta skuid @gateways ct direction reply accept
+    meta skuid @gateways oifname "viv*" accept
+    meta skuid @gateways ip daddr . th dport @resolvers accept
+    meta skuid @gateways ip daddr @never4 reject with icmp type admin-prohibited
+  }
+  chain postrouting {
+    ip saddr ${SLOT_NETWORK} oifname != "viv*" masquerade
+  }
+}
+`;
+}

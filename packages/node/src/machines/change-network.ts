@@ -1,0 +1,14 @@
+import type { NetworkSpec } from "@vivarium/contract/node";
+import type { NodeNetwork } from "../network/node-network.ts";
+import type { MachineTable } from "./table.ts";
+
+/** A machine that is being started gets it once it is there; one that is held, before it goes on. */
+export async function changeNetwork(
+  { table, network }: { table: MachineTable; network: NodeNetwork },
+  id: string,
+  spec: NetworkSpec,
+): Promise<void> {
+  await table.starting.get(id)?.done.catch(() => {});
+  table.get(id);
+  await network.networks.change(id, spec);
+}

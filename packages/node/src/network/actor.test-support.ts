@@ -1,0 +1,142 @@
+/**
+ * A process inside a network namespace that listens, dials and sends as a test says: one JSON command a line on standard
+ * input, one answer a line. Servers echo and keep a log of what reached them.
+ */
+import { createSocket } from "node:dgram";
+import { connect, createServer, type Socket } from "node:net";
+import { createInterface } from "node:readline";
+
+type Command = {
+  id: number;
+  op: string;
+  host: string;
+  port: number;
+  from?: string;
+  text: string;
+  conn: number;
+  ms: number;
+};
+
+const sockets = new Map<number, Socket>();
+const received: { kind: string; port: number; host: string; from: string; text: string }[] = [];
+let lastConnection = 0;
+
+const operations: Record<string, (command: Command) => Promise<unknown>> = {
+  listen: ({ host, port }) =>
+    new Promise((resolve, reject) => {
+      const server = createServer((socket) => {
+        const from = socket.remoteAddress ?? "";
+        received.push({ kind: "tcp", host, port, from, text: "" });
+        socket.on("error", () => {});
+        socket.on("data", (bytes) => {
+          received.push({ kind: "tcp", host, port, from, text: bytes.toString().slice(0, 100) });
+          socket.write(bytes);
+        });
+      });
+      server.once("error", reject);
+      server.listen(port, host, () => resolve(true));
+    }),
+  listenUdp: ({ host, port }) =>
+    new Promise((resolve, reject) => {
+      const socket = createSocket("udp4");
+      socket.on("message", (bytes, from) => {
+        received.push({ kind: "udp", host, port, from: from.address, text: bytes.toString().slice(0, 100) });
+        socket.send(bytes, from.port, from.address);
+      });
+      socket.once("error", reject);
+      socket.bind(port, host, () => resolve(true));
+    }),
+  /** The number of the connection, or why there is none. */
+  dial: ({ host, port, from, ms }) =>
+    new Promise((resolve) => {
+      const socket = connect({ host, port, ...(from && { localAddress: from }) });
+      const conn = ++lastConnection;
+      const timer = setTimeout(() => {
+        socket.destroy();
+        resolve("silence");
+      }, ms);
+      socket.on("error", (error: NodeJS.ErrnoException) => {
+        clearTimeout(timer);
+        resolve(error.code);
+      });
+      socket.once("connect", () => {
+        clearTimeout(timer);
+        sockets.set(conn, socket);
+        resolve(conn);
+      });
+    }),
+  /** Many connections at once, closed when all had their time; how many of them were made, by what came of them. */
+  dialMany: ({ host, port, conn: count, ms }) =>
+    new Promise((resolve) => {
+      const outcomes: Record<string, number> = {};
+      const tell = (what: string) => {
+        outcomes[what] = (outcomes[what] ?? 0) + 1;
+      };
+      const dialled = Array.from({ length: count }, () => {
+        const socket = connect({ host, port });
+        socket.on("error", (error: NodeJS.ErrnoException) => tell(error.code ?? "error"));
+        socket.once("connect", () => tell("connected"));
+        return socket;
+      });
+      // The time runs from when all are under way.
+      setImmediate(
+        setTimeout,
+        () => {
+          for (const socket of dialled) socket.resetAndDestroy();
+          resolve(outcomes);
+        },
+        ms,
+      );
+    }),
+  /** What came back, "silence" or "closed". */
+  say: ({ conn, text, ms }) =>
+    new Promise((resolve) => {
+      const socket = sockets.get(conn);
+      if (!socket || socket.destroyed) return resolve("closed");
+      const done = (what: string) => {
+        clearTimeout(timer);
+        socket.off("data", onData).off("close", onClose);
+        resolve(what);
+      };
+      const onData = (bytes: Buffer) => done(bytes.toString());
+      const onClose = () => done("closed");
+      const timer = setTimeout(() => done("silence"), ms);
+      socket.on("data", onData).on("close", onClose);
+      socket.write(text);
+    }),
+  udp: ({ host, port, text, from, ms }) =>
+    new Promise((resolve) => {
+      const socket = createSocket("udp4");
+      const done = (what: string) => {
+        clearTimeout(timer);
+        socket.close();
+        resolve(what);
+      };
+      const timer = setTimeout(() => done("silence"), ms);
+      socket.on("error", (error: NodeJS.ErrnoException) => done(error.code ?? "error"));
+      socket.on("message", (bytes) => done(bytes.toString()));
+      socket.bind(0, from, () => socket.send(text, port, host, (error) => error && done(String(error))));
+    }),
+  /** Many datagrams from one socket; nothing is waited for. */
+  flood: ({ host, port, text, ms: count }) =>
+    new Promise((resolve) => {
+      const socket = createSocket("udp4");
+      let sent = 0;
+      const one = () => {
+        if (sent++ === count) return socket.close(() => resolve(true));
+        socket.send(text, port, host, one);
+      };
+      one();
+    }),
+  log: async () => received.splice(0),
+};
+
+createInterface({ input: process.stdin })
+  .on("line", async (line) => {
+    const command = JSON.parse(line) as Command;
+    const result = await operations[command.op]?.(command).catch(
+      (error: Error) => `failed: ${error.message}`,
+    );
+    process.stdout.write(`${JSON.stringify({ id: command.id, result })}\n`);
+  })
+  .on("close", () => process.exit(0));

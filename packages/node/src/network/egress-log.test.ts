@@ -1,0 +1,65 @@
+import type { EgressEntry } from "@vivarium/contract/gateway";
+import { expect, it } from "vitest";
+import { EgressLog } from "./egress-log.ts";
+
+const entry = (port: number): EgressEntry => ({
+  machine_id: "aaaaaaaaaaaaaaaaaaaaa-1",
+  at: "2026-01-01T00:00:00.000Z",
+  kind: "tcp",
+  port,
+  bytes_out: 0,
+  bytes_in: 0,
+  verdict: "allowed",
+  reason: "mode_allow",
+});
+const entries = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => entry(from + i));
+const ports = (page: { entries: EgressEntry[] }) => page.entries.map(({ port }) => port);
+
+it("tells lines after the cursor, and the same again to who comes with the same cursor", () => {
+  const log = new EgressLog();
+  log.add(entries(1, 4));
+  const first = log.pageAfter(undefined);
+  expect(ports(first)).toEqual([1, 2, 3]);
+  log.add(entries(4, 6));
+  expect(ports(log.pageAfter(first.cursor))).toEqual([4, 5]);
+  const again = log.pageAfter(first.cursor);
+  expect(ports(again)).toEqual([4, 5]);
+  expect(log.pageAfter(again.cursor)).toMatchObject({ entries: [], lost: 0 });
+});
+
+it("tells at most 5,000 lines at once", () => {
+  const log = new EgressLog();
+  log.add(entries(0, 5_003));
+  const first = log.pageAfter(undefined);
+  expect(first.entries).toHaveLength(5_000);
+  expect(ports(log.pageAfter(first.cursor))).toEqual([5_000, 5_001, 5_002]);
+});
+
+it("drops the oldest beyond its bound, and counts them with those that were lost before", () => {
+  const log = new EgressLog(100);
+  log.add(entries(0, 250), 7);
+  const page = log.pageAfter(undefined);
+  expect(ports(page)).toEqual(Array.from({ length: 100 }, (_, i) => 150 + i));
+  expect(page.lost).toBe(157);
+  log.add(entries(1, 2), 3);
+  expect(log.pageAfter(page.cursor)).toMatchObject({ entries: [entry(1)], lost: 3 });
+});
+
+it("takes a cursor of another life for none", () => {
+  const log = new EgressLog();
+  const strange = new EgressLog().pageAfter(undefined).cursor;
+  log.add(entries(1, 3));
+  for (const cursor of [strange, "", "x.y.z", "9.9"]) expect(ports(log.pageAfter(cursor))).toEqual([1, 2]);
+});
+
+it("tells a session whose previews were used until its page was acknowledged", () => {
+  const log = new EgressLog();
+  log.markActive(["a"]);
+  const first = log.pageAfter(undefined);
+  expect(first.active_sessions).toEqual(["a"]);
+  expect(log.pageAfter(undefined).active_sessions).toEqual(["a"]);
+  log.markActive(["b"]);
+  const second = log.pageAfter(first.cursor);
+  expect(second.active_sessions).toEqual(["b"]);
+  expect(log.pageAfter(second.cursor).active_sessions).toEqual([]);
+});

@@ -1,0 +1,54 @@
+/** Lines of `conntrack -E -o id`: flows of machines that went out by NAT. */
+import type { EgressEntry } from "@vivarium/contract/gateway";
+
+export interface FlowEvent {
+  event: "new" | "destroy";
+  id: string;
+  protocol: "tcp" | "udp" | "icmp";
+  source: string;
+  address: string;
+  port: number | undefined;
+  bytesOut: number;
+  bytesIn: number;
+}
+
+export function parseFlowEvent(line: string): FlowEvent | undefined {
+  const head = /^\s*\[(NEW|DESTROY)\]\s+(tcp|udp|icmp)\s/.exec(line);
+  const source = /\ssrc=(\S+)/.exec(line)?.[1];
+  const address = /\sdst=(\S+)/.exec(line)?.[1];
+  // The last one: a ping has another in its packet.
+  const id = [...line.matchAll(/\sid=(\d+)/g)].at(-1)?.[1];
+  if (!head || !source || !address || !id) return undefined;
+  const port = /\sdport=(\d+)/.exec(line)?.[1];
+  const [bytesOut = 0, bytesIn = 0] = [...line.matchAll(/\sbytes=(\d+)/g)].map(([, bytes]) => Number(bytes));
+  return {
+    event: head[1] === "NEW" ? "new" : "destroy",
+    id,
+    protocol: head[2] as FlowEvent["protocol"],
+    source,
+    address,
+    port: port === undefined ? undefined : Number(port),
+    bytesOut,
+    bytesIn,
+  };
+}
+
+export function flowEntry(
+  flow: FlowEvent,
+  began: { machineId: string; at: string; host: string | undefined; mode: "allow" | "deny" },
+): EgressEntry {
+  const { machineId, at, host, mode } = began;
+  const inDeny = host === undefined ? ("address_allowed" as const) : ("name_allowed" as const);
+  return {
+    machine_id: machineId,
+    at,
+    kind: flow.protocol,
+    ...(host !== undefined && { host }),
+    address: flow.address,
+    ...(flow.port !== undefined && { port: flow.port }),
+    bytes_out: flow.bytesOut,
+    bytes_in: flow.bytesIn,
+    verdict: "allowed",
+    reason: mode === "allow" ? "mode_allow" : inDeny,
+  };
+}

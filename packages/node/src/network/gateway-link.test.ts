@@ -1,0 +1,93 @@
+import { expect, it } from "vitest";
+import { type GatewayConnection, GatewayLink } from "./gateway-link.ts";
+
+const newLink = (expectGatewayMs = 0) =>
+  new GatewayLink({
+    compose: (version) => ({ version, slots: [], routes: [], never: [], resolvers: ["192.0.2.53"] }),
+    expectGatewayMs,
+  });
+
+class Connection implements GatewayConnection {
+  sent: number[] = [];
+  isClosed = false;
+  takesMore = true;
+  send = (line: string) => {
+    this.sent.push(JSON.parse(line).version);
+    return this.takesMore;
+  };
+  close = () => {
+    this.isClosed = true;
+  };
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+it("sends the newest tables at once, and once for many changes", async () => {
+  const link = newLink();
+  link.publish();
+  const connection = new Connection();
+  link.connect(connection);
+  expect(connection.sent).toEqual([2]);
+  link.publish();
+  link.publish();
+  await turn();
+  expect(connection.sent).toEqual([2, 4]);
+});
+
+it("waits for a connection that is full, and then sends the newest only", async () => {
+  const link = newLink();
+  const connection = new Connection();
+  connection.takesMore = false;
+  link.connect(connection);
+  for (let i = 0; i < 3; i++) {
+    link.publish();
+    await turn();
+  }
+  expect(connection.sent).toEqual([1]);
+  connection.takesMore = true;
+  link.ready(connection);
+  expect(connection.sent).toEqual([1, 4]);
+});
+
+it("closes the older connection, and no longer counts what it confirmed", async () => {
+  const link = newLink();
+  const [older, newer] = [new Connection(), new Connection()];
+  link.connect(older);
+  link.applied(1);
+  expect(await link.confirmed(1, 50)).toBe(true);
+  link.connect(newer);
+  expect(older.isClosed).toBe(true);
+  link.disconnect(older);
+  expect(link.isConnected).toBe(true);
+  expect(await link.confirmed(1, 50)).toBe(false);
+  link.applied(1);
+  expect(await link.confirmed(1, 50)).toBe(true);
+});
+
+it("believes no confirmation of what was not sent, and takes a later one for an earlier version", async () => {
+  const link = newLink();
+  link.connect(new Connection());
+  const version = link.publish();
+  link.applied(99);
+  expect(await link.confirmed(version, 50)).toBe(false);
+  const later = link.publish();
+  await turn();
+  link.applied(later);
+  expect(await link.confirmed(version, 50)).toBe(true);
+});
+
+it("counts a version as outdated at once without a gateway, but waits for one that may still come", async () => {
+  await newLink().outdated(1);
+  const link = newLink(60_000);
+  let isOutdated = false;
+  const outdated = link.outdated(1).then(() => {
+    isOutdated = true;
+  });
+  await turn();
+  expect(isOutdated).toBe(false);
+  link.connect(new Connection());
+  await turn();
+  expect(isOutdated).toBe(false);
+  link.applied(1);
+  await outdated;
+});

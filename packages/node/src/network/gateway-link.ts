@@ -1,0 +1,124 @@
+/**
+ * The node's end of the link to its gateway: which tables it was sent, and which it confirmed. The tables are composed
+ * when they are sent, so that many changes at once cost one sending.
+ */
+import type { GatewayTables } from "@vivarium/contract/gateway";
+import { sleep } from "@vivarium/kit/clock";
+
+/** What a connected gateway is: a sink for lines. */
+export interface GatewayConnection {
+  /** False when it cannot take more now; `onReady` is called once it can. */
+  send(line: string): boolean;
+  close(): void;
+}
+
+export class GatewayLink {
+  readonly #compose: (version: number) => GatewayTables;
+  /** Until then a gateway of before this start may still be on its way to us. */
+  readonly #expectedUntil: number;
+  #version = 1;
+  #sentVersion = 0;
+  #appliedVersion = 0;
+  #connection: GatewayConnection | undefined;
+  #everConnected = false;
+  #isBlocked = false;
+  #isSending = false;
+  readonly #waiting = new Set<() => void>();
+
+  constructor(init: { compose: (version: number) => GatewayTables; expectGatewayMs: number }) {
+    this.#compose = init.compose;
+    this.#expectedUntil = performance.now() + init.expectGatewayMs;
+  }
+
+  get isConnected(): boolean {
+    return this.#connection !== undefined;
+  }
+
+  /** Something in the tables changed; returns the version that has it. */
+  publish(): number {
+    this.#version++;
+    this.#sendSoon();
+    return this.#version;
+  }
+
+  /** The newest connection is the gateway. What an older one confirmed says nothing about this one. */
+  connect(connection: GatewayConnection): void {
+    this.#connection?.close();
+    this.#connection = connection;
+    this.#everConnected = true;
+    this.#isBlocked = false;
+    this.#sentVersion = 0;
+    this.#appliedVersion = 0;
+    this.#sendNow();
+    this.#wake();
+  }
+
+  disconnect(connection: GatewayConnection): void {
+    if (this.#connection === connection) this.#connection = undefined;
+  }
+
+  /** The connection can take more. */
+  ready(connection: GatewayConnection): void {
+    if (this.#connection !== connection) return;
+    this.#isBlocked = false;
+    this.#sendNow();
+  }
+
+  applied(version: number): void {
+    this.#appliedVersion = Math.max(this.#appliedVersion, Math.min(version, this.#sentVersion));
+    this.#wake();
+  }
+
+  /** Whether the gateway confirms this version, or a later one, in time. */
+  async confirmed(version: number, limitMs: number): Promise<boolean> {
+    const late = new AbortController();
+    const timer = sleep(limitMs, late.signal);
+    try {
+      return await Promise.race([this.#reached(version).then(() => true), timer.then(() => false)]);
+    } finally {
+      late.abort();
+    }
+  }
+
+  /**
+   * Once no gateway runs under tables older than this version: it confirmed, or none ever came. One that is away may
+   * still serve what it was sent last.
+   */
+  async outdated(version: number): Promise<void> {
+    const graceMs = this.#expectedUntil - performance.now();
+    if (!this.#everConnected && graceMs > 0) {
+      const late = new AbortController();
+      await Promise.race([sleep(graceMs, late.signal), this.#changed()]);
+      late.abort();
+    }
+    if (this.#everConnected) await this.#reached(version);
+  }
+
+  async #reached(version: number): Promise<void> {
+    while (this.#appliedVersion < version) await this.#changed();
+  }
+
+  #changed(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.add(resolve));
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
+  }
+
+  #sendSoon(): void {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    setImmediate(() => {
+      this.#isSending = false;
+      this.#sendNow();
+    });
+  }
+
+  #sendNow(): void {
+    if (!this.#connection || this.#isBlocked || this.#sentVersion === this.#version) return;
+    this.#sentVersion = this.#version;
+    this.#isBlocked = !this.#connection.send(JSON.stringify(this.#compose(this.#version)));
+  }
+}

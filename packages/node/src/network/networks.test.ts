@@ -1,0 +1,451 @@
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { type IncomingMessage, request } from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
+import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
+import type { NetworkSpec } from "@vivarium/contract/node";
+import { createLog } from "@vivarium/kit/log";
+import { fastify } from "fastify";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createNetwork } from "../app.ts";
+import { watchFlows } from "../host/conntrack.ts";
+import { nftIn } from "../host/netns.ts";
+import { run } from "../host/run.ts";
+import { registerGatewayRoutes } from "../server/gateway-routes.ts";
+import { type FlowEvent, parseFlowEvent } from "./flow-events.ts";
+import { kernelPolicyOf } from "./kernel-policy.ts";
+import type { KeptNetwork } from "./networks.ts";
+import type { NodeNetwork } from "./node-network.ts";
+import { readTable } from "./read-table.ts";
+import { rulesetOf } from "./ruleset.ts";
+import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test-support.ts";
+
+const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
+const WEB = 8080;
+const OTHER = 9000;
+
+let net: TestNet;
+let dir: string;
+let socketPath: string;
+let server: ReturnType<typeof fastify>;
+let network: NodeNetwork;
+let kept: KeptNetwork | undefined;
+let gateway: ScriptedGateway | undefined;
+
+function specOf(
+  generation: number,
+  mode: "allow" | "deny",
+  allow: string[] = [],
+  rest: Partial<NetworkSpec> = {},
+): NetworkSpec {
+  return { generation, egress: { mode, allow }, exposed: [], ...rest };
+}
+
+/** Takes tables, and confirms them unless it is told not to. */
+class ScriptedGateway {
+  tables: GatewayTables | undefined;
+  confirms = true;
+  #response: IncomingMessage | undefined;
+
+  async connect(): Promise<void> {
+    const call = request({ socketPath, path: "/v1/tables", agent: false });
+    call.on("error", () => {});
+    call.end();
+    const [response] = (await once(call, "response")) as [IncomingMessage];
+    this.#response = response;
+    response.on("error", () => {});
+    const lines = createInterface({ input: response });
+    lines.on("error", () => {});
+    lines.on("line", (line) => {
+      if (line === "") return;
+      this.tables = JSON.parse(line) as GatewayTables;
+      if (this.confirms) void post("/v1/applied", { version: this.tables.version });
+    });
+    await expect.poll(() => this.tables).toBeDefined();
+  }
+
+  async leave(): Promise<void> {
+    this.#response?.destroy();
+    await expect.poll(() => network.link.isConnected).toBe(false);
+  }
+
+  get machine() {
+    return this.tables?.slots[0]?.machine;
+  }
+}
+
+async function post(route: string, body: unknown): Promise<{ status: number; body: string }> {
+  const call = request({
+    socketPath,
+    path: route,
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    agent: false,
+  });
+  call.end(JSON.stringify(body));
+  const [response] = (await once(call, "response")) as [IncomingMessage];
+  return { status: response.statusCode ?? 0, body: await text(response) };
+}
+
+async function startNetwork(): Promise<void> {
+  kept = undefined;
+  network = createNetwork({
+    host: { never: NEVER_HERE, resolvers: [OUTSIDE.private] },
+    closeSmtp: false,
+    expectGatewayMs: 0,
+    keep: async (_id, next) => {
+      kept = next;
+    },
+    log: createLog("test", "silent"),
+  });
+  server = fastify({ forceCloseConnections: true });
+  registerGatewayRoutes(server, network);
+  socketPath = path.join(dir, `${Math.random()}.sock`);
+  await server.listen({ path: socketPath });
+}
+
+/** A machine in the namespace as the pool prepares it, and a gateway that confirms. */
+async function startMachine(spec: NetworkSpec): Promise<void> {
+  await nftIn(net.slot.netns, ["-f", "-"], network.networks.preparedRuleset(net.slot, "allow"));
+  network.networks.addPrepared(net.slot, "allow");
+  await network.networks.assign(net.slot, MACHINE, spec);
+  gateway = new ScriptedGateway();
+  await gateway.connect();
+}
+
+const change = (spec: NetworkSpec) => network.networks.change(MACHINE, spec);
+const judged = () => nftIn(net.slot.netns, ["-a", "list", "chain", "inet", "machine", "judged"]);
+
+beforeAll(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "networks-"));
+  net = await startTestNet((slot) =>
+    rulesetOf({ ...slot, never: NEVER_HERE, closeSmtp: false }, kernelPolicyOf(specOf(1, "deny")), 1),
+  );
+  for (const address of Object.values(OUTSIDE)) {
+    for (const port of [WEB, OTHER]) await net.outside.listen(address, port);
+    await net.outside.listenUdp(address, WEB);
+    await net.outside.listenUdp(address, 53);
+  }
+  for (const port of [3000, 3001]) await net.guest.listen("0.0.0.0", port);
+});
+afterAll(async () => {
+  await net?.close();
+  await rm(dir, { recursive: true, force: true });
+});
+beforeEach(startNetwork);
+afterEach(async () => {
+  await server.close();
+  gateway = undefined;
+});
+
+describe("a change of policy", () => {
+  it("ends the flow that it revokes and leaves the one that it allows, whoever speaks first", async () => {
+    await startMachine(specOf(1, "deny", [OUTSIDE.first, OUTSIDE.second]));
+    const revoked = await net.guest.dial(OUTSIDE.first, WEB);
+    const allowed = await net.guest.dial(OUTSIDE.second, WEB);
+    expect(await net.guest.say(revoked, "a")).toBe("a");
+    expect(await net.guest.say(allowed, "b")).toBe("b");
+    await change(specOf(2, "deny", [OUTSIDE.second]));
+    await net.outside.log();
+    expect(await net.guest.say(revoked, "secret")).toBe("closed");
+    expect(await net.guest.say(allowed, "still")).toBe("still");
+    expect((await net.outside.log()).map(({ text: said }) => said)).toEqual(["still"]);
+    expect(await net.guest.dial(OUTSIDE.first, WEB)).toBe("ECONNREFUSED");
+  });
+
+  it("is answered once the gateway confirmed it, and the gateway has its rules", async () => {
+    await startMachine(specOf(1, "allow"));
+    const watched = gateway as ScriptedGateway;
+    watched.confirms = false;
+    const done = change(specOf(2, "deny", ["a.example"]));
+    await expect.poll(() => watched.machine?.generation).toBe(2);
+    expect(watched.machine).toEqual({
+      machine_id: MACHINE,
+      session_id: MACHINE.slice(0, -2),
+      generation: 2,
+      egress: { mode: "deny", allow: ["a.example"] },
+    });
+    expect(
+      await Promise.race([done.then(() => "answered"), post("/v1/flows", NO_FLOWS).then(() => "waits")]),
+    ).toBe("waits");
+    await post("/v1/applied", { version: (watched.tables as GatewayTables).version });
+    await done;
+    expect(kept).toMatchObject({ spec: specOf(2, "deny", ["a.example"]) });
+  });
+
+  it("is refused when it is older, kept and in the kernel when no gateway is there", async () => {
+    await startMachine(specOf(5, "allow"));
+    await expect(change(specOf(4, "deny"))).rejects.toMatchObject({ code: "network_conflict" });
+    await expect(change(specOf(5, "deny"))).rejects.toMatchObject({ code: "network_conflict" });
+    await change(specOf(5, "allow"));
+    await gateway?.leave();
+    await expect(change(specOf(6, "deny"))).rejects.toMatchObject({ code: "network_unconfirmed" });
+    expect(await net.guest.dial(OUTSIDE.first, WEB)).toBe("ECONNREFUSED");
+    const late = new ScriptedGateway();
+    await late.connect();
+    expect(late.machine?.generation).toBe(6);
+    await change(specOf(6, "deny"));
+  });
+});
+
+const NO_FLOWS = { entries: [], lost: 0, active_sessions: [] };
+
+describe("a pin", () => {
+  const pin = (rest: object) =>
+    post("/v1/pins", {
+      machine_id: MACHINE,
+      generation: 1,
+      port: OTHER,
+      addresses: [OUTSIDE.first],
+      ttl_s: 30,
+      ...rest,
+    });
+
+  it("opens its port before it is answered, for the generation that asked", async () => {
+    await startMachine(specOf(1, "deny", [`a.example:${OTHER}`]));
+    expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
+    expect(await pin({ generation: 2 })).toMatchObject({ status: 409 });
+    expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
+    expect(await pin({})).toMatchObject({ status: 204 });
+    expect(await net.guest.ask(OUTSIDE.first, OTHER, "x")).toBe("x");
+    expect(await pin({ machine_id: "bbbbbbbbbbbbbbbbbbbbb-1" })).toMatchObject({ status: 404 });
+  });
+
+  it("outlives a change that still allows its name, with its flows, and no other", async () => {
+    await startMachine(specOf(1, "deny", [`a.example:${OTHER}`, `*.b.example:${OTHER}`]));
+    await pin({ host: "a.example" });
+    await pin({ host: "x.b.example", addresses: [OUTSIDE.second] });
+    const staying = await net.guest.dial(OUTSIDE.second, OTHER);
+    expect(await net.guest.say(staying, "a")).toBe("a");
+    expect(await net.guest.ask(OUTSIDE.first, OTHER, "b")).toBe("b");
+    await change(specOf(2, "deny", [`*.b.example:${OTHER}`]));
+    expect(await net.guest.say(staying, "c")).toBe("c");
+    expect(await net.guest.ask(OUTSIDE.second, OTHER, "d")).toBe("d");
+    expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
+  });
+});
+
+describe("a cap", () => {
+  const LIMIT = 20_000;
+  const PACKET = 1_028;
+
+  it("lets bytes out up to the limit, to the packet, and goes on from there when it is raised", async () => {
+    await startMachine(specOf(1, "allow", [], { egress_limit_bytes: LIMIT }));
+    await net.guest.flood(OUTSIDE.first, WEB, "x".repeat(1_000), 40);
+    const cut = await readTable(net.slot.netns);
+    expect(cut.egressBytes).toBeLessThanOrEqual(LIMIT);
+    expect(cut.egressBytes).toBeGreaterThan(LIMIT - PACKET);
+    expect(cut.isCapped).toBe(true);
+    expect(await net.guest.udp(OUTSIDE.first, 53, "names are egress too")).toBe("silence");
+    await change(specOf(2, "allow", [], { egress_limit_bytes: 2 * LIMIT }));
+    await net.outside.log();
+    await net.guest.flood(OUTSIDE.first, WEB, "x".repeat(1_000), 40);
+    const again = await readTable(net.slot.netns);
+    expect(again.egressBytes).toBeLessThanOrEqual(2 * LIMIT);
+    expect(again.egressBytes).toBeGreaterThan(2 * LIMIT - PACKET);
+    const arrived = (await net.outside.log()).length;
+    expect(arrived).toBe(Math.floor((again.egressBytes - cut.egressBytes) / PACKET));
+    await change(specOf(3, "allow", [], { egress_limit_bytes: 10 }));
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "x")).toBe("silence");
+    await change(specOf(4, "allow"));
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "free")).toBe("free");
+    const { counters } = await network.reporter.report(undefined);
+    expect(counters).toMatchObject([{ machine_id: MACHINE, is_capped: false }]);
+    expect(counters[0]?.egress_bytes).toBeGreaterThan(again.egressBytes);
+  });
+});
+
+describe("an exposed port", () => {
+  it("is reached by the gateway alone, and the guest sees its own gateway", async () => {
+    await startMachine(specOf(1, "deny", [], { exposed: [3000] }));
+    await net.guest.log();
+    const before = await readTable(net.slot.netns);
+    const open = await net.gateway.dial(net.slot.machineAddress, 3000);
+    expect(await net.gateway.say(open, "hello")).toBe("hello");
+    expect(new Set((await net.guest.log()).map(({ from }) => from))).toEqual(new Set(["10.200.0.1"]));
+    expect(await net.gateway.dial(net.slot.machineAddress, 3001)).toBe("silence");
+    expect(await net.stranger.dial(net.slot.machineAddress, 3000)).toBe("silence");
+    expect(await net.outside.dial(net.slot.machineAddress, 3000)).toBe("silence");
+    const after = await readTable(net.slot.netns);
+    expect([after.egressBytes, after.ingressBytes]).toEqual([before.egressBytes, before.ingressBytes]);
+    await change(specOf(2, "deny", [], { exposed: [3001] }));
+    expect(await net.gateway.say(open, "more")).toBe("silence");
+    expect(await net.gateway.ask(net.slot.machineAddress, 3001, "other")).toBe("other");
+    await net.dropRules(net.hostNs, "vivarium", "output", "skuid != @callers");
+    expect(await net.stranger.ask(net.slot.machineAddress, 3001, "defence off")).toBe("defence off");
+    await nftIn(net.hostNs, [
+      "insert rule inet vivarium output oifname viv* ct direction original meta skuid != @callers drop",
+    ]);
+  });
+});
+
+describe("the gateway's user", () => {
+  it("dials nothing in a never-range but name servers and machines", async () => {
+    expect(await net.gateway.ask(OUTSIDE.first, WEB, "public")).toBe("public");
+    expect(await net.gateway.dial(OUTSIDE.private, WEB)).not.toBeTypeOf("number");
+    expect(await net.gateway.dial(OUTSIDE.metadata, WEB)).not.toBeTypeOf("number");
+    expect(await net.gateway.udp(OUTSIDE.private, 53, "name?")).toBe("name?");
+    expect(await net.stranger.ask(OUTSIDE.private, WEB, "others may")).toBe("others may");
+    await net.stranger.listen("127.0.0.1", 5432);
+    expect(await net.stranger.ask("127.0.0.1", 5432, "others may")).toBe("others may");
+    expect(await net.gateway.dial("127.0.0.1", 5432)).not.toBeTypeOf("number");
+  });
+});
+
+describe("a slot", () => {
+  it("is in the tables before it has a machine, and is free again once the gateway forgot it", async () => {
+    network.networks.addPrepared(net.slot, "deny");
+    gateway = new ScriptedGateway();
+    await gateway.connect();
+    const { hostAddress: host_address, machineAddress: machine_address } = net.slot;
+    expect(gateway.tables?.slots).toEqual([{ host_address, machine_address }]);
+    await network.networks.assign(net.slot, MACHINE, specOf(1, "allow"));
+    gateway.confirms = false;
+    let isFree = false;
+    const freed = network.networks.release(net.slot).then(() => {
+      isFree = true;
+    });
+    await expect.poll(() => gateway?.tables?.slots).toEqual([]);
+    await gateway.leave();
+    expect(isFree).toBe(false);
+    await new ScriptedGateway().connect();
+    await freed;
+  });
+
+  it("is free at once when there never was a gateway, or no machine", async () => {
+    network.networks.addPrepared(net.slot, "deny");
+    await network.networks.assign(net.slot, MACHINE, specOf(1, "deny"));
+    await network.networks.release(net.slot);
+    network.networks.addPrepared(net.slot, "deny");
+    gateway = new ScriptedGateway();
+    gateway.confirms = false;
+    await gateway.connect();
+    await network.networks.release(net.slot);
+  });
+
+  it("sends its machine's names to the address of this slot", async () => {
+    await startMachine(specOf(1, "deny"));
+    await net.gateway.listenUdp(net.slot.hostAddress, GATEWAY_PORTS.dns);
+    expect(await net.guest.udp("8.8.8.8", 53, "name?")).toBe("name?");
+  });
+});
+
+describe("a machine of before this start", () => {
+  it("keeps rules that are as they should be, untouched", async () => {
+    await startMachine(specOf(1, "deny", [OUTSIDE.first]));
+    await change(specOf(2, "deny", [OUTSIDE.second]));
+    const before = await judged();
+    const flow = await net.guest.dial(OUTSIDE.second, WEB);
+    await server.close();
+    const wish = kept;
+    await startNetwork();
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", [OUTSIDE.first]), wish);
+    expect(await judged()).toBe(before);
+    expect(await net.guest.say(flow, "on")).toBe("on");
+    const late = new ScriptedGateway();
+    await late.connect();
+    expect(late.machine?.generation).toBe(2);
+  });
+
+  it("gets the change that a crash kept from the kernel, and keeps its counters", async () => {
+    await startMachine(specOf(1, "allow"));
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "x")).toBe("x");
+    const before = await readTable(net.slot.netns);
+    await server.close();
+    await startNetwork();
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "allow"), { spec: specOf(2, "deny"), mark: 3 });
+    expect(await net.guest.dial(OUTSIDE.first, WEB)).toBe("ECONNREFUSED");
+    expect((await readTable(net.slot.netns)).egressBytes).toBe(before.egressBytes);
+    expect(before.egressBytes).toBeGreaterThan(0);
+  });
+
+  it("of another make is given the rules of this one", async () => {
+    await nftIn(
+      net.slot.netns,
+      ["-f", "-"],
+      "table inet machine { }\ndelete table inet machine\ntable inet machine { }",
+    );
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny"), undefined);
+    expect(await net.guest.dial(OUTSIDE.first, WEB)).toBe("ECONNREFUSED");
+  });
+});
+
+describe("the host's table of connections", () => {
+  it("tells of what a machine sent out by NAT, with its bytes, under the address of its slot", async () => {
+    await startMachine(specOf(1, "allow"));
+    const enter = ["nsenter", `--net=/run/netns/${net.hostNs}`];
+    await run("nsenter", [
+      ...enter.slice(1),
+      "sh",
+      "-c",
+      "echo 1 > /proc/sys/net/netfilter/nf_conntrack_acct",
+    ]);
+    const stop = new AbortController();
+    const flows: FlowEvent[] = [];
+    const watching = watchFlows(
+      (line) => {
+        const flow = parseFlowEvent(line);
+        if (flow) flows.push(flow);
+      },
+      stop.signal,
+      enter,
+    );
+    // Until it watches, flows go by unseen.
+    await expect
+      .poll(async () => {
+        await net.guest.udp(OUTSIDE.second, WEB, "hello");
+        return flows.length;
+      })
+      .toBeGreaterThan(0);
+    await net.guest.udp(OUTSIDE.first, WEB, "12345");
+    const { machineAddress } = net.slot;
+    await run("nsenter", [...enter.slice(1), "conntrack", "-D", "--orig-src", machineAddress]);
+    await expect
+      .poll(() => flows.find(({ event, address }) => event === "destroy" && address === OUTSIDE.first))
+      .toMatchObject({ protocol: "udp", source: machineAddress, port: WEB, bytesOut: 33, bytesIn: 33 });
+    stop.abort();
+    await watching;
+  });
+});
+
+describe("the report", () => {
+  it("has what machines counted and what their kernels refused, once", async () => {
+    await startMachine(specOf(1, "deny"));
+    await net.guest.dial(OUTSIDE.first, WEB);
+    await net.guest.dial(OUTSIDE.metadata, WEB);
+    const { entries, cursor, counters } = await network.reporter.report(undefined);
+    const line = { machine_id: MACHINE, kind: "tcp", port: WEB, verdict: "denied", count: 1 };
+    expect(entries).toHaveLength(2);
+    expect(entries).toContainEqual(
+      expect.objectContaining({ ...line, address: OUTSIDE.first, reason: "port_not_allowed" }),
+    );
+    expect(entries).toContainEqual(
+      expect.objectContaining({ ...line, address: OUTSIDE.metadata, reason: "never_address" }),
+    );
+    expect(counters).toMatchObject([{ machine_id: MACHINE, egress_bytes: 0, dropped_packets: 2 }]);
+    await network.reporter.readLast(net.slot);
+    expect((await network.reporter.report(cursor)).entries).toEqual([]);
+  });
+
+  it("has what a cap kept back, as what the guest meant", async () => {
+    await startMachine(specOf(1, "deny", [OUTSIDE.first], { egress_limit_bytes: 10 }));
+    await net.guest.udp(OUTSIDE.first, WEB, "a");
+    await net.guest.udp(OUTSIDE.second, 53, "b");
+    for (const port of [80, 443]) await net.guest.dial(OUTSIDE.second, port);
+    const { entries } = await network.reporter.report(undefined);
+    const to = entries.map(({ kind, address, port, verdict, reason }) =>
+      [kind, address, port, verdict, reason].join(" "),
+    );
+    expect(to.sort()).toEqual([
+      "dns  53 denied capped",
+      "http  80 denied capped",
+      "tls  443 denied capped",
+      `udp ${OUTSIDE.first} ${WEB} denied capped`,
+    ]);
+    await change(specOf(2, "deny", [OUTSIDE.first]));
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "free")).toBe("free");
+  });
+});

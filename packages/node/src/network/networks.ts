@@ -1,0 +1,283 @@
+/**
+ * The networks of this node's machines: which slot has which machine under which spec, in the kernel and in what the
+ * gateway is told. A change reaches both before it is answered.
+ */
+import type { GatewaySlot, Pin } from "@vivarium/contract/gateway";
+import type { NetworkSpec } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
+import type { Log } from "@vivarium/kit/log";
+import type { HostNetwork } from "../host/host-network.ts";
+import { nftIn } from "../host/netns.ts";
+import type { Slot } from "../host/slots.ts";
+import { NodeError } from "../node-error.ts";
+import type { GatewayLink } from "./gateway-link.ts";
+import { allowsPin, type KernelPolicy, kernelPolicyOf } from "./kernel-policy.ts";
+import { readTable } from "./read-table.ts";
+import { type LearnedElement, learn, policyChange, type RulesetInput, rulesetOf, TABLE } from "./ruleset.ts";
+import { type SlotMachine, SlotNetwork } from "./slot-network.ts";
+
+const CONFIRM_MS = 5_000;
+const RETRY_MS = 1_000;
+/** Marks of a namespace that was made for nobody, and of a machine's first spec. */
+const PREPARED_MARK = 1;
+const FIRST_MARK = 2;
+
+export interface NetworksInit {
+  host: HostNetwork;
+  closeSmtp: boolean;
+  link: GatewayLink;
+  /** Keeps the spec beside the machine's journal, durably. */
+  keep: (machineId: string, kept: KeptNetwork) => Promise<void>;
+  log: Log;
+}
+
+/** A spec that replaced the one of the machine's start. */
+export interface KeptNetwork {
+  spec: NetworkSpec;
+  mark: number;
+}
+
+export class Networks {
+  readonly #init: NetworksInit;
+  readonly #bySlot = new Map<number, SlotNetwork>();
+
+  constructor(init: NetworksInit) {
+    this.#init = init;
+  }
+
+  /** Rules of a namespace that is prepared for a machine of this mode. */
+  preparedRuleset(slot: Slot, mode: "allow" | "deny"): string {
+    return rulesetOf(this.#rulesetInput(slot), preparedPolicy(mode), PREPARED_MARK);
+  }
+
+  /** The namespace stands with these rules: the gateway listens ahead. */
+  addPrepared(slot: Slot, mode: "allow" | "deny"): void {
+    this.#bySlot.set(
+      slot.number,
+      new SlotNetwork({ slot, mark: PREPARED_MARK, policy: preparedPolicy(mode) }),
+    );
+    this.#init.link.publish();
+  }
+
+  /** In force when this returns; the machine must not have run before. */
+  async assign(slot: Slot, machineId: string, spec: NetworkSpec): Promise<void> {
+    const network = this.#get(slot);
+    const policy = kernelPolicyOf(spec);
+    if (JSON.stringify(policy) !== JSON.stringify(network.policy)) {
+      await this.#load(network, { policy, mark: FIRST_MARK, learned: [], limitBytes: policy.limitBytes });
+    }
+    network.machine = { machineId, spec, version: 0, isApplied: true };
+    network.machine.version = this.#init.link.publish();
+  }
+
+  /** A machine that runs from before this start. Its kernel has the spec already, unless a change was interrupted. */
+  async adopt(
+    slot: Slot,
+    machineId: string,
+    started: NetworkSpec,
+    kept: KeptNetwork | undefined,
+  ): Promise<void> {
+    const spec = kept?.spec ?? started;
+    const policy = kernelPolicyOf(spec);
+    const mark = kept?.mark ?? FIRST_MARK;
+    const network = new SlotNetwork({ slot, mark, policy });
+    this.#bySlot.set(slot.number, network);
+    network.machine = { machineId, spec, version: 0, isApplied: true };
+    network.machine.version = this.#init.link.publish();
+    const found = await readMark(slot);
+    if (found === undefined) {
+      // A namespace with rules of another make.
+      await nftIn(slot.netns, ["-f", "-"], rulesetOf(this.#rulesetInput(slot), policy, mark));
+      return;
+    }
+    if (kept && found !== mark)
+      await this.#load(network, this.#changeFor(network, await this.#limitFor(network)));
+  }
+
+  async change(machineId: string, spec: NetworkSpec): Promise<void> {
+    const network = this.#find(machineId);
+    const machine = await network.exclusive(() => this.#accept(network, machineId, spec));
+    await this.#confirm(machine.version);
+  }
+
+  /** Several changes of one gateway table wait for the same confirmation. */
+  async #confirm(version: number): Promise<void> {
+    if (await this.#init.link.confirmed(version, CONFIRM_MS)) return;
+    throw new NodeError(
+      "network_unconfirmed",
+      this.#init.link.isConnected
+        ? "the gateway did not confirm the change in time; it is kept and goes on being applied"
+        : "the gateway of this node is not connected; the change is kept and applied when it is",
+    );
+  }
+
+  /** Waits for the gateway to know this machine, if there is a gateway; without, names stay refused. */
+  async known(slot: Slot, limitMs: number): Promise<void> {
+    const { link, log } = this.#init;
+    const machine = this.#get(slot).machine;
+    if (!machine || !link.isConnected) return;
+    if (!(await link.confirmed(machine.version, limitMs)))
+      log.warn({ machine: machine.machineId }, "the gateway is slow to take a machine in");
+  }
+
+  async pin(pin: Pin): Promise<void> {
+    const network = this.#find(pin.machine_id);
+    await network.exclusive(async () => {
+      const { machine } = network;
+      if (machine?.machineId !== pin.machine_id || machine.spec.generation !== pin.generation)
+        throw new NodeError("network_conflict", "the machine has another generation by now");
+      const elements = pin.addresses.map((address) => ({ address, port: pin.port, ttlS: pin.ttl_s }));
+      await nftIn(network.slot.netns, ["-f", "-"], learn(elements));
+      const until = performance.now() + pin.ttl_s * 1000;
+      network.remember(
+        pin.addresses.map((address) => ({ address, port: pin.port, host: pin.host?.toLowerCase(), until })),
+      );
+    });
+  }
+
+  /**
+   * Its machine is gone. Resolves once the gateway cannot take anybody on this slot for it any more; at once where the
+   * slot was prepared and never had one.
+   */
+  async release(slot: Slot): Promise<void> {
+    const known = this.#bySlot.get(slot.number);
+    this.#bySlot.delete(slot.number);
+    const version = this.#init.link.publish();
+    if (known && !known.machine) return;
+    await this.#init.link.outdated(version);
+  }
+
+  get(slot: Slot): SlotNetwork | undefined {
+    return this.#bySlot.get(slot.number);
+  }
+
+  all(): SlotNetwork[] {
+    return [...this.#bySlot.values()];
+  }
+
+  toGatewaySlots(): GatewaySlot[] {
+    return this.all().map(({ slot, machine }) => ({
+      host_address: slot.hostAddress,
+      machine_address: slot.machineAddress,
+      ...(machine && {
+        machine: {
+          machine_id: machine.machineId,
+          session_id: machine.machineId.replace(/-\d+$/, ""),
+          generation: machine.spec.generation,
+          egress: machine.spec.egress,
+        },
+      }),
+    }));
+  }
+
+  /** The gateway hears of it at once, the kernel has it when this returns. */
+  async #accept(network: SlotNetwork, machineId: string, spec: NetworkSpec): Promise<SlotMachine> {
+    const current = network.machine;
+    if (current?.machineId !== machineId) throw new NodeError("machine_gone", "the machine has ended");
+    const isSame = JSON.stringify(current.spec) === JSON.stringify(spec);
+    if (
+      spec.generation < current.spec.generation ||
+      (spec.generation === current.spec.generation && !isSame)
+    ) {
+      throw new NodeError(
+        "network_conflict",
+        `generation ${spec.generation} came after generation ${current.spec.generation}`,
+      );
+    }
+    if (isSame && current.isApplied) return current;
+    const limitBytes = await this.#limitFor(network, spec);
+    if (!isSame) {
+      await this.#init.keep(machineId, { spec, mark: network.mark + 1 });
+      network.mark++;
+      network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: false };
+    }
+    const machine = network.machine as SlotMachine;
+    try {
+      await this.#load(network, this.#changeFor(network, limitBytes));
+    } catch (cause) {
+      void this.#applyLater(network, machine);
+      throw new NodeError("network_unconfirmed", "the kernel did not take the change; it is kept", { cause });
+    }
+    machine.isApplied = true;
+    return machine;
+  }
+
+  async #applyLater(network: SlotNetwork, machine: SlotMachine): Promise<void> {
+    const isStillWanted = () => this.get(network.slot) === network && network.machine === machine;
+    while (isStillWanted() && !machine.isApplied) {
+      await sleep(RETRY_MS);
+      await network
+        .exclusive(async () => {
+          if (!isStillWanted()) return;
+          await this.#load(network, this.#changeFor(network, await this.#limitFor(network)));
+          machine.isApplied = true;
+        })
+        .catch((err: unknown) =>
+          this.#init.log.error({ machine: machine.machineId, err }, "a change of network is not in force"),
+        );
+    }
+  }
+
+  /** Pins whose name is still allowed on their port go on, for the rest of their time. */
+  #changeFor(network: SlotNetwork, limitBytes: number | undefined) {
+    const spec = (network.machine as SlotMachine).spec;
+    const now = performance.now();
+    const learned: LearnedElement[] = [];
+    for (const [key, { address, port, host, until }] of network.pins) {
+      const ttlS = Math.floor((until - now) / 1000);
+      if (ttlS > 0 && host !== undefined && allowsPin(spec, host, port))
+        learned.push({ address, port, ttlS });
+      else network.pins.delete(key);
+    }
+    return { policy: kernelPolicyOf(spec), mark: network.mark, learned, limitBytes };
+  }
+
+  /**
+   * What the quota is to be so that `egress_bytes` stops at the limit: the packet that was cut counts in the quota
+   * and in no counter.
+   */
+  async #limitFor(network: SlotNetwork, spec = network.machine?.spec): Promise<number | undefined> {
+    const limit = spec?.egress_limit_bytes;
+    if (limit === undefined) return undefined;
+    const table = await readTable(network.slot.netns);
+    return limit + (table.quotaBytes - table.egressBytes);
+  }
+
+  async #load(network: SlotNetwork, change: Parameters<typeof policyChange>[1]): Promise<void> {
+    const { slot } = network;
+    await nftIn(slot.netns, ["-f", "-"], policyChange(this.#rulesetInput(slot), change));
+    network.policy = change.policy;
+    network.mark = change.mark;
+  }
+
+  #rulesetInput({ hostAddress, machineAddress }: Slot): RulesetInput {
+    return { hostAddress, machineAddress, never: this.#init.host.never, closeSmtp: this.#init.closeSmtp };
+  }
+
+  #get(slot: Slot): SlotNetwork {
+    const network = this.#bySlot.get(slot.number);
+    if (!network) throw new Error(`slot ${slot.number} has no network`);
+    return network;
+  }
+
+  #find(machineId: string): SlotNetwork {
+    for (const network of this.#bySlot.values()) if (network.machine?.machineId === machineId) return network;
+    throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
+  }
+}
+
+function preparedPolicy(mode: "allow" | "deny"): KernelPolicy {
+  return kernelPolicyOf({ generation: 1, egress: { mode, allow: [] }, exposed: [] });
+}
+
+/** The mark under which the kernel judges; undefined where the table is not ours. */
+async function readMark(slot: Slot): Promise<number | undefined> {
+  const text = await nftIn(slot.netns, ["list", "chain", ...TABLE.split(" "), "judged"]).catch(
+    (error: Error) => {
+      if (/No such file/.test(error.message)) return "";
+      throw error;
+    },
+  );
+  const mark = /ct mark (0x[0-9a-f]+|\d+)/.exec(text)?.[1];
+  return mark === undefined ? undefined : Number(mark);
+}

@@ -1,0 +1,61 @@
+/** Reads what a machine's table has counted, with one call. */
+import { z } from "zod";
+import { nftIn } from "../host/netns.ts";
+import { TABLE } from "./ruleset.ts";
+
+/** Flows of one kind that were not let out, by where they were to. */
+export interface RefusedFlow {
+  address: string;
+  protocol: "tcp" | "udp";
+  port: number;
+  packets: number;
+}
+
+export interface TableReading {
+  egressBytes: number;
+  ingressBytes: number;
+  droppedPackets: number;
+  /** What the quota has counted: the packet that was cut included. */
+  quotaBytes: number;
+  isCapped: boolean;
+  refused: RefusedFlow[];
+  /** What only the cap kept back; to the gateway as the rules send it there. */
+  cut: RefusedFlow[];
+}
+
+const Named = z.object({
+  counter: z.object({ name: z.string(), packets: z.int(), bytes: z.int() }).optional(),
+  quota: z.object({ name: z.string(), used: z.int() }).optional(),
+  set: z.object({ name: z.string(), elem: z.array(z.unknown()).optional() }).optional(),
+});
+const Listing = z.object({ nftables: z.array(Named) });
+const Refused = z.object({
+  elem: z.object({
+    val: z.object({ concat: z.tuple([z.string(), z.enum(["tcp", "udp"]), z.int()]) }),
+    counter: z.object({ packets: z.int() }),
+  }),
+});
+
+export async function readTable(netns: string): Promise<TableReading> {
+  // Numbers for ports and protocols would be names otherwise, as far as the host's tables know them.
+  const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
+  const { nftables } = Listing.parse(JSON.parse(text));
+  const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
+  const set = (name: string) => nftables.find((item) => item.set?.name === name)?.set?.elem ?? [];
+  return {
+    egressBytes: counter("egress_bytes")?.bytes ?? 0,
+    ingressBytes: counter("ingress_bytes")?.bytes ?? 0,
+    droppedPackets: counter("dropped")?.packets ?? 0,
+    quotaBytes: nftables.find((item) => item.quota?.name === "cap")?.quota?.used ?? 0,
+    isCapped: set("capped").length > 0,
+    refused: set("refused").flatMap(readFlow),
+    cut: set("cut").flatMap(readFlow),
+  };
+}
+
+function readFlow(element: unknown): RefusedFlow[] {
+  const parsed = Refused.safeParse(element);
+  if (!parsed.success) return [];
+  const [address, protocol, port] = parsed.data.elem.val.concat;
+  return [{ address, protocol, port, packets: parsed.data.elem.counter.packets }];
+}

@@ -1,0 +1,132 @@
+/** What control fetches every few seconds: counters of machines, lines of egress logs, previews in use. */
+import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
+import type { Log } from "@vivarium/kit/log";
+import type { Slot } from "../host/slots.ts";
+import type { EgressLog } from "./egress-log.ts";
+import type { Networks } from "./networks.ts";
+import { type RefusedFlow, readTable, type TableReading } from "./read-table.ts";
+import type { SlotNetwork } from "./slot-network.ts";
+
+/** Reading costs a process per machine; who asks more often is told the same. */
+const FRESH_MS = 2_000;
+const AT_ONCE = 4;
+const ENDED_KEPT_MS = 60_000;
+
+export class Reporter {
+  readonly #deps: { networks: Networks; log: EgressLog; isNever: (address: string) => boolean; say: Log };
+  #read: { at: number; counters: Promise<MachineCounters[]> } | undefined;
+  readonly #ended = new Map<string, { at: number; counters: MachineCounters }>();
+  /** Packets of refused flows that were told already, per machine. */
+  readonly #told = new Map<string, Map<string, number>>();
+
+  constructor(deps: {
+    networks: Networks;
+    log: EgressLog;
+    isNever: (address: string) => boolean;
+    say: Log;
+  }) {
+    this.#deps = deps;
+  }
+
+  async report(after: string | undefined): Promise<NetworkReport> {
+    if (!this.#read || performance.now() - this.#read.at > FRESH_MS) {
+      this.#read = { at: performance.now(), counters: this.#readAll() };
+    }
+    const running = await this.#read.counters;
+    const { entries, lost, cursor, active_sessions } = this.#deps.log.pageAfter(after);
+    const ended = this.#endedLately().filter((one) => running.every((r) => r.machine_id !== one.machine_id));
+    return { counters: [...running, ...ended], entries, lost, cursor, active_sessions };
+  }
+
+  /** The last reading of a machine that ends now, so that its last bytes count. */
+  async readLast(slot: Slot): Promise<void> {
+    const network = this.#deps.networks.get(slot);
+    const machineId = network?.machine?.machineId;
+    if (!network || machineId === undefined) return;
+    const counters = await this.#readOne(network);
+    if (counters) this.#ended.set(machineId, { at: performance.now(), counters });
+    this.#read = undefined;
+  }
+
+  async #readAll(): Promise<MachineCounters[]> {
+    const waiting = this.#deps.networks.all().filter(({ machine }) => machine !== undefined);
+    const known = new Set(waiting.map(({ machine }) => machine?.machineId));
+    for (const id of this.#told.keys()) if (!known.has(id)) this.#told.delete(id);
+    const counters: MachineCounters[] = [];
+    const worker = async () => {
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        const one = await this.#readOne(next);
+        if (one) counters.push(one);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    return counters;
+  }
+
+  /** Nothing, where the namespace is just being removed. */
+  async #readOne(network: SlotNetwork): Promise<MachineCounters | undefined> {
+    const machineId = network.machine?.machineId;
+    if (machineId === undefined) return undefined;
+    try {
+      const reading = await readTable(network.slot.netns);
+      this.#logRefused(machineId, network.slot, reading);
+      return {
+        machine_id: machineId,
+        egress_bytes: reading.egressBytes,
+        ingress_bytes: reading.ingressBytes,
+        dropped_packets: reading.droppedPackets,
+        is_capped: reading.isCapped,
+      };
+    } catch (err) {
+      this.#deps.say.warn({ machine: machineId, err }, "a machine's counters could not be read");
+      return undefined;
+    }
+  }
+
+  #logRefused(machineId: string, { hostAddress }: Slot, { refused, cut }: TableReading): void {
+    const at = new Date().toISOString();
+    const lines = [
+      ...refused.map((flow) => ({ flow, reason: this.#reasonOf(flow), to: toItself(flow) })),
+      ...cut.map((flow) => ({ flow, reason: "capped" as const, to: toGateway(flow, hostAddress) })),
+    ];
+    const keyOf = ({ flow, reason }: (typeof lines)[number]) =>
+      `${reason} ${flow.protocol} ${flow.address}:${flow.port}`;
+    const before = this.#told.get(machineId);
+    const entries: EgressEntry[] = lines.flatMap((line) => {
+      const { packets } = line.flow;
+      const known = before?.get(keyOf(line)) ?? 0;
+      // An element that timed out and came again counts from the start.
+      const count = packets < known ? packets : packets - known;
+      if (count === 0) return [];
+      const told = { machine_id: machineId, at, ...line.to, bytes_out: 0, bytes_in: 0 };
+      return [{ ...told, verdict: "denied" as const, reason: line.reason, count }];
+    });
+    this.#told.set(machineId, new Map(lines.map((line) => [keyOf(line), line.flow.packets])));
+    this.#deps.log.add(entries);
+  }
+
+  #reasonOf({ address }: RefusedFlow): "never_address" | "port_not_allowed" {
+    return this.#deps.isNever(address) ? "never_address" : "port_not_allowed";
+  }
+
+  #endedLately(): MachineCounters[] {
+    for (const [id, { at }] of this.#ended)
+      if (performance.now() - at > ENDED_KEPT_MS) this.#ended.delete(id);
+    return [...this.#ended.values()].map(({ counters }) => counters);
+  }
+}
+
+type Towards = Pick<EgressEntry, "kind" | "address" | "port">;
+
+function toItself({ address, protocol, port }: RefusedFlow): Towards {
+  return { kind: protocol, address, port };
+}
+
+/** What the rules sent to the gateway is told as what the guest meant. */
+function toGateway(flow: RefusedFlow, hostAddress: string): Towards {
+  if (flow.address !== hostAddress) return toItself(flow);
+  if (flow.port === GATEWAY_PORTS.http) return { kind: "http", port: 80 };
+  if (flow.port === GATEWAY_PORTS.tls) return { kind: "tls", port: 443 };
+  return { kind: "dns", port: 53 };
+}

@@ -1,0 +1,234 @@
+/**
+ * The table of a machine's namespace (security.md C3, docs/design/network.md). What a policy says is in sets and in the
+ * three chains that `policyOf` writes; all else is written once.
+ *
+ * A flow is judged by what its first packet asked for (`ct original`), so that packets of both directions are judged
+ * alike and neither side has to speak first after a change of policy.
+ */
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
+import type { KernelPolicy } from "./kernel-policy.ts";
+
+export const GUEST_ADDRESS = "10.200.0.2";
+export const GATEWAY_ADDRESS = "10.200.0.1";
+export const UPLINK_NAME = "veth0";
+export const TABLE = "inet machine";
+
+/** A quota without a limit: more than any counter reaches. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+/**
+ * Flows of one machine that may be open at once; each costs an entry in two connection tables of the host. 2,048 are
+ * promised at most: the kernel's count of those that come at once is a few behind.
+ */
+const FLOWS = 2040;
+/** Connections to the gateway; each costs it a socket. */
+const GATEWAY_FLOWS = 512;
+const SMTP_PORTS = [25, 465, 587];
+
+/** A slot's two addresses, and what holds for all machines of this node. */
+export interface RulesetInput {
+  hostAddress: string;
+  machineAddress: string;
+  never: string[];
+  closeSmtp: boolean;
+}
+
+/** A pin: addresses that the gateway resolved for an entry `host:port`. */
+export interface LearnedElement {
+  address: string;
+  port: number;
+  ttlS: number;
+}
+
+/** The whole table, in place of whatever was there. */
+export function rulesetOf(input: RulesetInput, policy: KernelPolicy, mark: number): string {
+  return `
+table ${TABLE} { }
+delete table ${TABLE}
+table ${TABLE} {
+${objects(input)}
+${fixedChains(input)}
+  chain by_mode { }
+  chain judged { }
+  chain judge { }
+}
+${contentOf(input, policy, mark)}
+`;
+}
+
+/** One transaction that puts another policy in force; flows that it allows live on, all others end. */
+export function policyChange(
+  input: RulesetInput,
+  change: { policy: KernelPolicy; mark: number; learned: LearnedElement[]; limitBytes: number | undefined },
+): string {
+  const flushed = ["allow_ip", "allow_ipport", "learned", "exposed", "capped"];
+  return `
+${flushed.map((name) => `flush set ${TABLE} ${name}`).join("\n")}
+flush chain ${TABLE} by_mode
+flush chain ${TABLE} judged
+flush chain ${TABLE} judge
+${contentOf(input, { ...change.policy, limitBytes: change.limitBytes }, change.mark)}
+${learn(change.learned)}
+`;
+}
+
+/** An element that is there already keeps its time, so it is replaced. */
+export function learn(elements: LearnedElement[]): string {
+  if (elements.length === 0) return "";
+  const keys = elements.map(({ address, port }) => `${address} . ${port}`);
+  const timed = elements.map(({ address, port, ttlS }) => `${address} . ${port} timeout ${ttlS}s`);
+  return `
+add element ${TABLE} learned { ${keys.join(", ")} }
+delete element ${TABLE} learned { ${keys.join(", ")} }
+add element ${TABLE} learned { ${timed.join(", ")} }
+`;
+}
+
+function objects({ never }: RulesetInput): string {
+  return `
+  set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
+  set allow_ip { type ipv4_addr; }
+  set allow_ipport { type ipv4_addr . inet_service; }
+  set learned { type ipv4_addr . inet_service; flags timeout; timeout 70m; size 4096; }
+  set exposed { type inet_service; }
+  set capped { type ipv4_addr; flags dynamic; size 4; }
+  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
+  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
+  counter egress_bytes { }
+  counter ingress_bytes { }
+  counter dropped { }
+  quota cap { over ${NO_LIMIT} bytes }`;
+}
+
+function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
+  const { dns, http, tls } = GATEWAY_PORTS;
+  return `
+  # Before fragments are put together, which connection tracking does.
+  chain guard {
+    type filter hook prerouting priority -500; policy accept;
+    iifname "${TAP_NAME}" ether saddr != ${GUEST_MAC} counter name dropped drop
+    iifname "${TAP_NAME}" meta nfproto != ipv4 counter name dropped drop
+    iifname "${TAP_NAME}" ip saddr != ${GUEST_ADDRESS} counter name dropped drop
+    iifname "${TAP_NAME}" ip frag-off & 0x3fff != 0 counter name dropped drop
+    iifname "${TAP_NAME}" meta l4proto != { tcp, udp, icmp } counter name dropped drop
+  }
+  chain nat_pre {
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "${TAP_NAME}" meta l4proto { tcp, udp } th dport 53 dnat ip to ${hostAddress}:${dns}
+    iifname "${TAP_NAME}" jump by_mode
+    iifname "${UPLINK_NAME}" ip saddr ${hostAddress} ip daddr ${machineAddress} tcp dport @exposed dnat ip to ${GUEST_ADDRESS}
+  }
+  chain input {
+    type filter hook input priority filter; policy drop;
+    iifname "lo" accept
+    iifname "${TAP_NAME}" ip daddr ${GATEWAY_ADDRESS} icmp type echo-request limit rate 10/second accept
+    counter name dropped
+  }
+  # Nothing in this namespace has anything to say to the outside, least of all a QEMU that was taken over.
+  chain output {
+    type filter hook output priority filter; policy accept;
+    oifname "${UPLINK_NAME}" meta l4proto icmp ct state related accept
+    oifname "${UPLINK_NAME}" drop
+  }
+  chain forward {
+    type filter hook forward priority filter; policy drop;
+    ct state invalid counter name dropped drop
+    iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction original jump brakes
+    iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction original goto judged
+    iifname "${UPLINK_NAME}" oifname "${TAP_NAME}" ct direction reply goto judged
+    iifname "${UPLINK_NAME}" oifname "${TAP_NAME}" ct direction original goto preview
+    iifname "${TAP_NAME}" oifname "${UPLINK_NAME}" ct direction reply goto preview
+    counter name dropped
+  }
+  chain brakes {
+    ip daddr ${hostAddress} udp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
+    ct state new ip daddr ${hostAddress} tcp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
+    ct state new ip daddr ${hostAddress} tcp dport { ${http}, ${tls} } ct count over ${GATEWAY_FLOWS} counter name dropped reject with tcp reset
+    ct state new ip daddr != ${hostAddress} ct count over ${FLOWS} counter name dropped drop
+  }
+  # Asked for every packet: an unexposed port is closed at once. Preview bytes are not egress.
+  chain preview {
+    meta l4proto tcp ct status dnat ct original proto-dst @exposed accept
+    counter name dropped drop
+  }
+  chain granted {
+    oifname "${TAP_NAME}" counter name ingress_bytes accept
+    ip saddr @capped goto cut
+    quota name "cap" add @capped { ip saddr } goto cut
+    counter name egress_bytes accept
+  }
+  # Was allowed, and would have passed the cap.
+  chain cut {
+    counter name dropped
+    meta l4proto { tcp, udp } update @cut { ip daddr . meta l4proto . th dport counter }
+    drop
+  }
+  chain refuse {
+    counter name dropped
+    iifname "${UPLINK_NAME}" drop
+    meta l4proto { tcp, udp } update @refused { ip daddr . meta l4proto . th dport counter }
+    meta l4proto tcp reject with tcp reset
+    ip daddr @never4 reject with icmp type admin-prohibited
+    drop
+  }
+  chain post {
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "${UPLINK_NAME}" ip saddr ${GUEST_ADDRESS} masquerade
+    oifname "${TAP_NAME}" ct status dnat masquerade
+  }`;
+}
+
+function contentOf(input: RulesetInput, policy: KernelPolicy, mark: number): string {
+  const isDeny = policy.mode === "deny";
+  return `
+add quota ${TABLE} cap { over ${policy.limitBytes ?? NO_LIMIT} bytes }
+${elements("allow_ip", policy.addresses)}
+${elements(
+  "allow_ipport",
+  policy.addressPorts.map(({ address, port }) => `${address} . ${port}`),
+)}
+${elements("exposed", policy.exposed.map(String))}
+table ${TABLE} {
+  chain by_mode {
+${isDeny ? toGateway(input.hostAddress) : ""}
+  }
+  chain judged {
+    ct mark ${mark} ct state established,related goto granted
+    goto judge
+  }
+  chain judge {
+    ct status dnat ct mark set ${mark} goto granted
+    ct original ip daddr @never4 goto refuse
+    meta l4proto tcp ct original proto-dst 853 goto refuse
+    meta l4proto udp ct original proto-dst 853 goto refuse
+${input.closeSmtp ? `    meta l4proto tcp ct original proto-dst { ${SMTP_PORTS.join(", ")} } goto refuse` : ""}
+${isDeny ? ALLOWED_IN_DENY(mark) : ALLOWED_IN_ALLOW(mark)}
+    goto refuse
+  }
+}`;
+}
+
+/** By name: the gateway judges. Not where the address itself is allowed, or is one that nothing may reach. */
+function toGateway(hostAddress: string): string {
+  return `
+    ip daddr @never4 return
+    ip daddr @allow_ip return
+    ip daddr . tcp dport @allow_ipport return
+    tcp dport 80 dnat ip to ${hostAddress}:${GATEWAY_PORTS.http}
+    tcp dport 443 dnat ip to ${hostAddress}:${GATEWAY_PORTS.tls}`;
+}
+
+/** Without UDP 443, over which no name could be verified. */
+const ALLOWED_IN_DENY = (mark: number) => `
+    meta l4proto udp ct original proto-dst 443 goto refuse
+    meta l4proto { tcp, udp } ct original ip daddr @allow_ip ct mark set ${mark} goto granted
+    meta l4proto tcp ct original ip daddr . ct original proto-dst @allow_ipport ct mark set ${mark} goto granted
+    meta l4proto tcp ct original ip daddr . ct original proto-dst @learned ct mark set ${mark} goto granted`;
+
+const ALLOWED_IN_ALLOW = (mark: number) => `
+    meta l4proto { tcp, udp } ct mark set ${mark} goto granted
+    icmp type { echo-request, echo-reply } ct mark set ${mark} goto granted`;
+
+function elements(set: string, values: string[]): string {
+  return values.length === 0 ? "" : `add element ${TABLE} ${set} { ${values.join(", ")} }`;
+}

@@ -1,0 +1,45 @@
+import { expect, it } from "vitest";
+import { Wakes } from "./wakes.ts";
+
+const never = new AbortController().signal;
+
+it("makes one wish of many callers for one session and gives all of them the answer", async () => {
+  const wakes = new Wakes();
+  const callers = [wakes.ask("s1"), wakes.ask("s1"), wakes.ask("s2")];
+  const told = await wakes.take(never);
+  expect(told.map(({ session_id }) => session_id)).toEqual(["s1", "s2"]);
+  for (const { wake_id } of told) wakes.answer(wake_id, { result: "live" });
+  expect(await Promise.all(callers)).toEqual([{ result: "live" }, { result: "live" }, { result: "live" }]);
+  expect(() => wakes.answer(told[0]?.wake_id as string, { result: "live" })).toThrow("nobody waits");
+});
+
+it("tells a wish that comes while control waits, and tells it once", async () => {
+  const wakes = new Wakes();
+  const waiting = wakes.take(never);
+  void wakes.ask("s1");
+  expect(await waiting).toMatchObject([{ session_id: "s1" }]);
+  expect(await wakes.take(never, 50)).toEqual([]);
+});
+
+it("ends all waiting of control when the node stops", async () => {
+  const wakes = new Wakes();
+  const waiting = wakes.take(never);
+  wakes.close();
+  expect(await waiting).toEqual([]);
+});
+
+it("refuses for now what nobody answers", async () => {
+  const wakes = new Wakes();
+  expect(await wakes.ask("s1", 20)).toMatchObject({ result: "refused", status: 503 });
+  expect(await wakes.take(never, 20)).toEqual([]);
+});
+
+it("ends the waiting of who went away, and keeps the wish for the next", async () => {
+  const wakes = new Wakes();
+  const gone = new AbortController();
+  const waiting = wakes.take(gone.signal);
+  gone.abort();
+  expect(await waiting).toEqual([]);
+  void wakes.ask("s1");
+  expect(await wakes.take(never)).toHaveLength(1);
+});

@@ -1,0 +1,44 @@
+/** contract/node network.ts over HTTP. */
+import { NetworkSpec, PreviewTable, WakeOutcome } from "@vivarium/contract/node";
+import type { FastifyInstance } from "fastify";
+import { z } from "zod";
+import { changeNetwork } from "../machines/change-network.ts";
+import type { StartDeps } from "../machines/start.ts";
+import { machineId, parse } from "./params.ts";
+
+const ReportQuery = z.object({ after: z.string().max(100).optional() });
+const WakeParams = z.object({ wake_id: z.string() });
+
+export function registerNetworkRoutes(
+  server: FastifyInstance,
+  deps: Pick<StartDeps, "table" | "network">,
+): void {
+  const { network } = deps;
+
+  server.put("/v1/machines/:machine_id/network", async (request) => {
+    const spec = parse(NetworkSpec, request.body);
+    await changeNetwork(deps, machineId(request.params), spec);
+    return { generation: spec.generation };
+  });
+
+  server.put("/v1/previews", async (request) => {
+    const table = parse(PreviewTable, request.body);
+    await network.previews.replace(network.link, table);
+    return { version: table.version };
+  });
+
+  server.get("/v1/network/report", (request) =>
+    network.reporter.report(parse(ReportQuery, request.query).after),
+  );
+
+  server.get("/v1/wakes", async (_request, reply) => {
+    const gone = new AbortController();
+    reply.raw.once("close", () => gone.abort());
+    return { wakes: await network.wakes.take(gone.signal) };
+  });
+
+  server.post("/v1/wakes/:wake_id", async (request, reply) => {
+    network.wakes.answer(parse(WakeParams, request.params).wake_id, parse(WakeOutcome, request.body));
+    return reply.code(204).send();
+  });
+}

@@ -1,0 +1,108 @@
+import type { Event } from "@vivarium/contract/api";
+import { VivariumError } from "./errors.ts";
+import { readEvents } from "./sse.ts";
+import { type CallOptions, send, type Transport } from "./transport.ts";
+
+/** The service gives a sign of life every 15 s; a connection without any for this long is lost, whatever it looks like. */
+const SILENCE_MS = 45_000;
+const FIRST_PAUSE_MS = 200;
+const LONGEST_PAUSE_MS = 5_000;
+
+interface Follow {
+  query: Record<string, string | undefined>;
+  after: string | undefined;
+}
+
+/** Where the stream is: the id to resume from. */
+interface Place {
+  id: string | undefined;
+}
+
+/** One connection after the other, each from the last event of the one before. */
+export async function* followEvents(
+  transport: Transport,
+  { query, after }: Follow,
+  { signal }: CallOptions,
+): AsyncGenerator<Event, void, void> {
+  const place: Place = { id: after };
+  let pauseMs = FIRST_PAUSE_MS;
+  for (let connections = 0; ; connections++) {
+    try {
+      for await (const event of connectOnce(transport, query, place, signal)) {
+        pauseMs = FIRST_PAUSE_MS;
+        yield event;
+      }
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (!isPassing(error) || (connections === 0 && !(error instanceof BrokenOff))) throw error;
+    }
+    await transport.sleep(pauseMs, signal);
+    signal?.throwIfAborted();
+    pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+  }
+}
+
+/** A stream that was open and is not any more. */
+class BrokenOff extends Error {}
+
+async function* connectOnce(
+  transport: Transport,
+  query: Follow["query"],
+  place: Place,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Event, void, void> {
+  const silence = new AbortController();
+  const response = await send(transport, {
+    method: "GET",
+    path: "/v1/events",
+    query,
+    headers: {
+      accept: "text/event-stream",
+      ...(place.id !== undefined && { "last-event-id": place.id }),
+    },
+    repeatable: true,
+    signal: AbortSignal.any([silence.signal, ...(signal ? [signal] : [])]),
+  });
+  const isAt = (id: string) => {
+    place.id = id;
+  };
+  const events = readEvents(watched(response.body ?? [], silence), isAt)[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await events.next().catch((cause: unknown) => {
+        throw new BrokenOff("the stream of events broke off", { cause });
+      });
+      if (next.done) return;
+      yield JSON.parse(next.value.data) as Event;
+    }
+  } finally {
+    // Also when the loop over the events was left.
+    silence.abort();
+  }
+}
+
+async function* watched(
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  silence: AbortController,
+): AsyncGenerator<Uint8Array> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const restart = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silence.abort(), SILENCE_MS);
+  };
+  restart();
+  try {
+    for await (const chunk of body) {
+      restart();
+      yield chunk;
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Without an answer, or with a server's fault, the next connection may succeed. */
+function isPassing(error: unknown): boolean {
+  if (!(error instanceof VivariumError)) return error instanceof BrokenOff;
+  return error.status === 0 || error.status === 429 || error.status >= 500;
+}

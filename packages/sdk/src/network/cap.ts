@@ -1,0 +1,46 @@
+import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
+import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+
+/**
+ * How much one session may send in a day (interface "Session egress cap"). Reached as `client.session(id).cap`. No call
+ * wakes a paused session.
+ */
+export class Cap {
+  readonly #transport: Transport;
+  readonly #path: string;
+
+  constructor(transport: Transport, sessionId: string) {
+    this.#transport = transport;
+    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}`;
+  }
+
+  /**
+   * The cap (0: none), and what was sent on the UTC day `date`.
+   *
+   * @example
+   * const { egress_cap_bytes, today_bytes } = await session.cap.get();
+   */
+  get(options: CallOptions = {}): Promise<EgressCap> {
+    const path = `${this.#path}/egress-cap`;
+    return sendJson(this.#transport, { method: "GET", path, repeatable: true, ...options });
+  }
+
+  /**
+   * Sets the cap, or clears it with 0. It takes effect within seconds. A session that has reached it stays live and
+   * sends nothing until 00:00 UTC, or until the cap is higher. `wakeOnHttp` says whether visitors of its previews wake
+   * the session; it stays as it is unless told.
+   *
+   * @example
+   * await session.cap.set(100 * 1024 * 1024);
+   */
+  set(bytes: number, options: CallOptions & { wakeOnHttp?: boolean } = {}): Promise<EgressCap> {
+    const { wakeOnHttp, signal } = options;
+    return sendJson(this.#transport, {
+      method: "PATCH",
+      path: this.#path,
+      body: { egress_cap_bytes: bytes, wake_on_http: wakeOnHttp } satisfies SessionPatch,
+      repeatable: true,
+      signal,
+    });
+  }
+}

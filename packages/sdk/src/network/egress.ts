@@ -1,0 +1,80 @@
+import type { EgressLog, EgressLogEntry, EgressPolicy, SessionEgress } from "@vivarium/contract/api";
+import { paginate } from "../paginator.ts";
+import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+
+/** Which lines of an egress log are asked for; all of them unless told. */
+export interface EgressLogFilter {
+  /** Not older than this. */
+  since?: Date | string;
+  /** Only what was let through, or only what was refused. */
+  decision?: EgressLogEntry["decision"];
+  /** Only this host name, in any case of letters. */
+  host?: string;
+  /** Lines of one request: 50 unless told, 200 at most. */
+  pageSize?: number;
+}
+
+/**
+ * What one session may reach and what it did reach (interface "Egress policy"). Reached as `client.session(id).egress`.
+ * No call wakes a paused session.
+ */
+export class Egress {
+  readonly #transport: Transport;
+  readonly #path: string;
+
+  constructor(transport: Transport, sessionId: string) {
+    this.#transport = transport;
+    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/egress`;
+  }
+
+  /**
+   * The policy in force, its entries as the service writes them. A session that was created without one has mode `allow`.
+   *
+   * @example
+   * const { mode, allow } = await session.egress.get();
+   */
+  get(options: CallOptions = {}): Promise<SessionEgress> {
+    return sendJson(this.#transport, { method: "GET", path: this.#path, repeatable: true, ...options });
+  }
+
+  /**
+   * Replaces the whole policy. It is in force when the promise resolves: connections that it does not allow are cut,
+   * the others live on. In mode `deny` only `allow` is reached: `host`, `host:port`, `*.host`, an IPv4 address, each
+   * with or without a port; without entries nothing is, not even DNS. When an entry is refused with `validation`,
+   * whose message names it, the old policy stays.
+   *
+   * @example
+   * await session.egress.set({ mode: "deny", allow: ["pypi.org", "files.pythonhosted.org"] });
+   */
+  set(policy: EgressPolicy, options: CallOptions = {}): Promise<SessionEgress> {
+    return sendJson(this.#transport, {
+      method: "POST",
+      path: this.#path,
+      body: policy,
+      repeatable: true,
+      ...options,
+    });
+  }
+
+  /**
+   * What the session reached and what it was refused, newest first, page after page as the loop goes on: connections
+   * that ended, refusals and DNS questions. Kept for 7 days, the newest 10,000 lines, also when the session has ended.
+   *
+   * @example
+   * for await (const { at, host, reason } of session.egress.log({ decision: "denied" })) console.log(at, host, reason);
+   */
+  log(filter: EgressLogFilter = {}, options: CallOptions = {}): AsyncGenerator<EgressLogEntry, void, void> {
+    const { decision, host, pageSize: limit } = filter;
+    const since = filter.since instanceof Date ? filter.since.toISOString() : filter.since;
+    return paginate(async (cursor) => {
+      const page = await sendJson<EgressLog>(this.#transport, {
+        method: "GET",
+        path: `${this.#path}-log`,
+        query: { since, decision, host, limit, cursor },
+        repeatable: true,
+        ...options,
+      });
+      return { items: page.entries, nextCursor: page.next_cursor };
+    });
+  }
+}

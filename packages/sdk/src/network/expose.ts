@@ -1,0 +1,92 @@
+import type {
+  Exposed,
+  ExposeRequest,
+  PreviewAuth,
+  PreviewVisibility,
+  SessionRecord,
+  Unexposed,
+} from "@vivarium/contract/api";
+import { VivariumError } from "../errors.ts";
+import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+import { Preview } from "./preview.ts";
+
+/** How a port is reached from outside. What is left out becomes its default, also where it was something else. */
+export interface ExposeOptions extends CallOptions {
+  /** Who is let in: who has the token of the URL (`token`, the default), or everybody (`public`). */
+  visibility?: PreviewVisibility;
+  /** `bearer`: requests must carry `auth_token` as well. Default: `none`. */
+  auth?: PreviewAuth;
+  /** Where browsers that are not let in are sent. Default: nowhere. */
+  loginUrl?: string;
+  /** Makes new tokens; those that were told before are dead when the promise resolves. */
+  rotate?: boolean;
+}
+
+/** What `preview` cannot read from the session's record. */
+export interface PreviewOptions extends CallOptions {
+  /** The bearer token (`auth_token`) of a port with `auth: "bearer"`. */
+  authToken?: string;
+  /** The port's login URL, where it has one: the record does not tell it, and it is dropped when left out. */
+  loginUrl?: string;
+}
+
+/** Repeated when its answer was lost: the second call finds what the first one made. */
+export function exposePort(
+  transport: Transport,
+  sessionId: string,
+  port: number,
+  { visibility, auth, loginUrl, rotate, signal }: ExposeOptions,
+): Promise<Exposed> {
+  return sendJson(transport, {
+    method: "POST",
+    path: `${sessionPath(sessionId)}/expose`,
+    body: { port, visibility, auth, login_url: loginUrl, rotate } satisfies ExposeRequest,
+    repeatable: true,
+    signal,
+  });
+}
+
+export async function unexposePort(
+  transport: Transport,
+  sessionId: string,
+  port: number,
+  options: CallOptions,
+): Promise<boolean> {
+  const { ok } = await sendJson<Unexposed>(transport, {
+    method: "POST",
+    path: `${sessionPath(sessionId)}/unexpose`,
+    body: { port },
+    repeatable: true,
+    ...options,
+  });
+  return ok;
+}
+
+/** Asks with the settings that the port has: with others the call would open, close or change it. */
+export async function openPreview(
+  transport: Transport,
+  sessionId: string,
+  port: number,
+  { authToken, loginUrl, signal }: PreviewOptions,
+): Promise<Preview> {
+  const { exposed_previews = [] } = await sendJson<SessionRecord>(transport, {
+    method: "GET",
+    path: sessionPath(sessionId),
+    repeatable: true,
+    signal,
+  });
+  const known = exposed_previews.find((preview) => preview.port === port);
+  if (known?.auth === "bearer" && authToken === undefined) {
+    throw new VivariumError(
+      "bearer_unknown",
+      `port ${port} of session ${sessionId} wants a bearer token, which was told when it was made; expected it as authToken`,
+    );
+  }
+  const settings = { visibility: known?.visibility, auth: known?.auth, loginUrl, signal };
+  const exposed = await exposePort(transport, sessionId, port, settings);
+  return new Preview(exposed, exposed.auth === "bearer" ? (exposed.auth_token ?? authToken) : undefined);
+}
+
+function sessionPath(sessionId: string): string {
+  return `/v1/sessions/${encodeURIComponent(sessionId)}`;
+}

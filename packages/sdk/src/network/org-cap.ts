@@ -1,0 +1,42 @@
+import type { OrgEgressCap, OrgEgressCapPut } from "@vivarium/contract/api";
+import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+
+const PATH = "/v1/org/egress-cap";
+
+/** How much all sessions of the organisation may send in a day. Reached as `client.org.cap`. */
+export class OrgCap {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * The cap in force (0: none), whether the organisation chose it (`override`), and what its sessions sent on the UTC
+   * day `date`.
+   *
+   * @example
+   * const { cap_bytes, today_bytes } = await client.org.cap.get();
+   */
+  get(options: CallOptions = {}): Promise<OrgEgressCap> {
+    return sendJson(this.#transport, { method: "GET", path: PATH, repeatable: true, ...options });
+  }
+
+  /**
+   * Sets the cap; 0: none, `null`: the operator's default. Over it every live session is paused within seconds, and
+   * what would start or wake one is refused with `egress_capped`, until 00:00 UTC or a higher cap. `forbidden` with a
+   * key of one project, `validation` over the operator's bound.
+   *
+   * @example
+   * await client.org.cap.set(100 * 1024 ** 3);
+   */
+  set(bytes: number | null, options: CallOptions = {}): Promise<OrgEgressCap> {
+    return sendJson(this.#transport, {
+      method: "PUT",
+      path: PATH,
+      body: { cap_bytes: bytes } satisfies OrgEgressCapPut,
+      repeatable: true,
+      ...options,
+    });
+  }
+}

@@ -1,0 +1,92 @@
+import type { Exposed } from "@vivarium/contract/api";
+import { errorFromNetwork } from "../errors.ts";
+import { isRedirect, nextHop } from "./redirect.ts";
+
+const MAX_REDIRECTS = 20;
+
+/** A port of a session that is reached from outside, and what lets requests in. Made by `session.preview(port)`. */
+export class Preview {
+  /** As the service told it. Its `preview_url` opens the preview in a browser. */
+  readonly exposed: Exposed;
+  /** Where the preview is; without its token. */
+  readonly url: string;
+  /** What lets a request in, for clients other than `fetch`: the token, the bearer token, both or none. */
+  readonly headers: Readonly<Record<string, string>>;
+  /**
+   * The global `fetch` with the preview's headers (in Node). Paths are those of the preview, as is an absolute URL;
+   * another origin is a TypeError, since it would be told the token. Redirects are followed inside the preview; one
+   * that leads elsewhere is the answer. A paused session wakes while the request is held. Failures of the network are
+   * VivariumErrors; answers are never errors, whatever their status.
+   *
+   * @example
+   * const response = await preview.fetch("/api/items", { method: "POST", body: "{}" });
+   */
+  readonly fetch: typeof globalThis.fetch;
+
+  constructor(exposed: Exposed, bearer: string | undefined) {
+    this.exposed = exposed;
+    this.url = new URL(exposed.preview_url).origin;
+    this.headers = {
+      ...(exposed.ingress_token !== undefined && { "vivarium-preview-token": exposed.ingress_token }),
+      ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+    };
+    // A function of its own, so that it can be handed to what takes a `fetch`.
+    this.fetch = (input, init) => fetchPreview(this, input, init);
+  }
+}
+
+async function fetchPreview(
+  preview: Pick<Preview, "url" | "headers">,
+  input: string | URL | Request,
+  init: RequestInit = {},
+): Promise<Response> {
+  const request = toRequest(preview, input, init);
+  const { longFetch } = await import("../long-fetch.ts");
+  let hop = { url: request.url, method: request.method, body: await bodyOf(request, init) };
+  for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
+    const response = await longFetch(hop.url, {
+      method: hop.method,
+      headers: { ...headersOf(request, hop.body !== undefined), ...preview.headers },
+      body: hop.body,
+      signal: request.signal,
+    }).catch((cause) => {
+      request.signal.throwIfAborted();
+      throw errorFromNetwork(cause, preview.url);
+    });
+    if (!isRedirect(response) || request.redirect === "manual") return response;
+    if (request.redirect === "error")
+      throw new TypeError(`${hop.url} redirects, which was not to be followed`);
+    const next = nextHop(hop, response);
+    if (next === undefined) return response;
+    await response.body?.cancel();
+    hop = next;
+  }
+  throw new TypeError(`${request.url} redirects more than ${MAX_REDIRECTS} times`);
+}
+
+function toRequest({ url }: Pick<Preview, "url">, input: string | URL | Request, init: RequestInit): Request {
+  const target = input instanceof Request ? input : new URL(input, url);
+  // A stream can only be sent while the answer is not read yet, and has to be marked so.
+  const request = new Request(target, {
+    ...init,
+    ...(init.body != null && { duplex: "half" }),
+  } as RequestInit);
+  if (new URL(request.url).origin === url) return request;
+  throw new TypeError(`${request.url} is not in the preview ${url}, whose token it must not be told`);
+}
+
+/** A stream is sent as it comes; anything else with its length, and again where a redirect asks for it. */
+async function bodyOf(
+  request: Request,
+  { body }: RequestInit,
+): Promise<Blob | ReadableStream<Uint8Array> | undefined> {
+  if (request.body === null) return undefined;
+  const isStream = body == null || (typeof body === "object" && Symbol.asyncIterator in body);
+  return isStream ? request.body : await request.blob();
+}
+
+/** Without those of a body that is not sent. */
+function headersOf(request: Request, hasBody: boolean): Record<string, string> {
+  const all = [...request.headers];
+  return Object.fromEntries(hasBody ? all : all.filter(([name]) => !name.startsWith("content-")));
+}

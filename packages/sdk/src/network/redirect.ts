@@ -1,0 +1,24 @@
+const REDIRECTS = [301, 302, 303, 307, 308];
+const KEEPS_METHOD = [307, 308];
+
+/** One request of a chain of redirects. */
+interface Hop {
+  url: string;
+  method: string;
+  body: Blob | ReadableStream<Uint8Array> | undefined;
+}
+
+export function isRedirect({ status, headers }: Response): boolean {
+  return REDIRECTS.includes(status) && headers.has("location");
+}
+
+/** Where an answer sends the request; undefined where it leads elsewhere, or needs a body that is gone. */
+export function nextHop({ url, method, body }: Hop, { status, headers }: Response): Hop | undefined {
+  const target = URL.parse(headers.get("location") ?? "", url);
+  if (target === null || target.origin !== new URL(url).origin) return undefined;
+  if (KEEPS_METHOD.includes(status))
+    return body instanceof ReadableStream ? undefined : { url: target.href, method, body };
+  const isKept = method === "HEAD" || (status !== 303 && method !== "POST");
+  if (!isKept) return { url: target.href, method: "GET", body: undefined };
+  return body instanceof ReadableStream ? undefined : { url: target.href, method, body };
+}

@@ -1,0 +1,106 @@
+/** Programs that people use inside sessions, by name and through mode allow: they need no word about the network. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { PUBLIC } from "../support/world/addresses.ts";
+import { CA_FILE, type Guest } from "../support/world/guest.ts";
+import { type Network, startNetwork } from "../support/world/network.ts";
+import { fillRegistries, GREETING, REGISTRIES } from "../support/world/registries.ts";
+
+const HELLO = "hello from example.com";
+const ENV = [
+  ...[`SSL_CERT_FILE=${CA_FILE}`, `CURL_CA_BUNDLE=${CA_FILE}`, `REQUESTS_CA_BUNDLE=${CA_FILE}`],
+  ...[`NODE_EXTRA_CA_CERTS=${CA_FILE}`, `GIT_SSL_CAINFO=${CA_FILE}`, `PIP_CERT=${CA_FILE}`],
+].join(" ");
+
+/** A script and what its output contains when it worked. `denied`: what the refused one connects to. */
+const CLIENTS: [name: string, script: (host: string) => string, says: string][] = [
+  ["curl over TLS", (host) => `curl -sS -m 20 https://${host}/`, HELLO],
+  ["curl over HTTP", (host) => `curl -fsS -m 20 http://${host}/`, HELLO],
+  ["curl with HTTP/2", (host) => `curl -sS -m 20 --http2 https://${host}/`, HELLO],
+  [
+    "fetch of Node.js",
+    (host) => `node -e 'fetch("https://${host}/").then((r) => r.text()).then(console.log)'`,
+    HELLO,
+  ],
+  [
+    "a WebSocket of Node.js",
+    (host) =>
+      `node -e 'const s = new WebSocket("wss://${host}/socket"); s.onopen = () => s.send("${HELLO}"); s.onmessage = (m) => { console.log(m.data); process.exit(0) }; s.onerror = () => process.exit(1)'`,
+    HELLO,
+  ],
+  [
+    "a WebSocket without TLS",
+    (host) =>
+      `node -e 'const s = new WebSocket("ws://${host}/socket"); s.onopen = () => s.send("${HELLO}"); s.onmessage = (m) => { console.log(m.data); process.exit(0) }; s.onerror = () => process.exit(1)'`,
+    HELLO,
+  ],
+  [
+    "urllib of Python",
+    (host) =>
+      `python3 -c 'import urllib.request as u; print(u.urlopen("https://${host}/", timeout=20).read())'`,
+    HELLO,
+  ],
+  [
+    "requests of Python",
+    (host) =>
+      `python3 -c 'from pip._vendor import requests; print(requests.get("https://${host}/", timeout=20, verify="${CA_FILE}").text)'`,
+    HELLO,
+  ],
+];
+
+const PACKAGES: [name: string, script: string][] = [
+  [
+    "pip",
+    `rm -rf p && pip install -q --no-cache-dir --disable-pip-version-check --target p --index-url https://${REGISTRIES.pip}/simple/ greeting && PYTHONPATH=p python3 -c 'import greeting; print(greeting.text)'`,
+  ],
+  [
+    "npm",
+    `rm -rf n && mkdir n && cd n && npm install --silent --no-audit --no-fund --registry https://${REGISTRIES.npm}/ --cafile ${CA_FILE} greeting && node -e 'console.log(require("greeting"))'`,
+  ],
+  [
+    "bun",
+    `rm -rf b && mkdir b && cd b && bun add --silent --registry https://${REGISTRIES.npm}/ --cafile ${CA_FILE} greeting && bun -e 'console.log(require("greeting"))'`,
+  ],
+  ["git", `rm -rf g && git clone -q https://${REGISTRIES.git}/greeting.git g && cat g/greeting`],
+];
+
+let network: Network;
+const guests: Record<string, Guest> = {};
+
+beforeAll(async () => {
+  network = await startNetwork();
+  fillRegistries(network.world);
+  await network.world.say({
+    "example.com": { a: [PUBLIC.allowed] },
+    "*.example.com": { a: [PUBLIC.allowed] },
+    "other.example.net": { a: [PUBLIC.denied] },
+  });
+  const allow = ["example.com", "*.example.com"];
+  guests.deny = await network.guest({ egress: { mode: "deny", allow } });
+  guests.allow = await network.guest();
+});
+afterAll(() => network?.close());
+
+describe.each(["deny", "allow"])("in mode %s", (mode) => {
+  const run = (script: string) => (guests[mode] as Guest).tries(`export ${ENV}; cd /workspace; ${script}`);
+
+  test.each(CLIENTS)("%s works", async (_name, script, says) => {
+    const { code, text } = await run(script("example.com"));
+    expect([code, text]).toEqual([0, expect.stringContaining(says)]);
+  });
+
+  test.each(PACKAGES)("%s works", async (_name, script) => {
+    const { code, text } = await run(script);
+    expect([code, text]).toEqual([0, expect.stringContaining(GREETING)]);
+  });
+});
+
+test.each(CLIENTS)(
+  "%s is refused where its host is in no entry, and the host hears nothing",
+  async (_n, script) => {
+    await network.world.forget();
+    const guest = guests.deny as Guest;
+    const { code } = await guest.tries(`export ${ENV}; cd /workspace; ${script("other.example.net")}`);
+    expect(code).not.toBe(0);
+    expect(network.world.namespace.counted()).toEqual([]);
+  },
+);

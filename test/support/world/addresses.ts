@@ -1,0 +1,43 @@
+/** The world's addresses: all are routed to it, and all run the same servers. */
+
+/** Look like the public internet, and lead nowhere else from this host while the world stands. */
+export const PUBLIC = {
+  /** What the service under test asks. */
+  resolver: "45.90.28.53",
+  /** A name server that nobody configured. */
+  strangeResolver: "45.90.28.66",
+  allowed: "45.90.28.10",
+  second: "45.90.28.11",
+  denied: "45.90.28.20",
+  mail: "45.90.28.25",
+  bulk: "45.90.28.30",
+  moved: "45.90.28.40",
+} as const;
+
+/** What no guest may ever reach: private networks and the metadata services of clouds. */
+export const NEVER = {
+  ten: "10.66.0.10",
+  oneNineTwo: "192.168.66.10",
+  oneSevenTwo: "172.20.6.6",
+  metadata: "169.254.169.254",
+  otherMetadata: "100.100.100.200",
+  wireServer: "168.63.129.16",
+} as const;
+
+export const ALL = [...Object.values(PUBLIC), ...Object.values(NEVER)];
+
+/** Both ends of the link. */
+export const LINK = { host: "10.66.255.1", world: "10.66.255.2" } as const;
+
+export const PORTS = {
+  /** Plain HTTP, and HTTP in TLS. */
+  web: [80, 8080],
+  tls: [443, 8443],
+  /** Send back what comes. */
+  echo: [22, 25, 465, 587, 853, 9000],
+  /** Swallows what comes. */
+  sink: 9001,
+  /** Sends without end. */
+  source: 9002,
+  udp: [7, 443, 853, 9000],
+} as const;

@@ -1,0 +1,54 @@
+/** Takes defences of one machine away, so that a test can show that it would notice. */
+import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ServiceFacts } from "../service.ts";
+
+/** Name of the namespace of the machine that embodies a session. */
+export function netnsOf({ dataDir }: ServiceFacts, sessionId: string): string {
+  const machines = join(dataDir, "pool/m");
+  const folder = readdirSync(machines).find((name) => name.startsWith(`${sessionId}-`));
+  if (folder === undefined) throw new Error(`session ${sessionId} has no machine on this host`);
+  const { slot } = JSON.parse(readFileSync(join(machines, folder, "machine.json"), "utf8"));
+  return `viv-${slot}`;
+}
+
+/** While `use` runs, neither the machine's rules nor the host's keep this guest from the address. */
+export async function openedTo<T>(netns: string, address: string, use: () => Promise<T>): Promise<T> {
+  const machine = ["inet", "machine"];
+  const host = ["inet", "vivarium"];
+  const undone = [
+    insert(netns, [...machine, "by_mode", "ip", "daddr", address, "return"]),
+    insert(netns, [...machine, "judge", "ct", "original", "ip", "daddr", address, "goto", "granted"]),
+    insert(undefined, [...host, "forward", "iifname", "viv*", "ip", "daddr", address, "accept"]),
+  ];
+  try {
+    return await use();
+  } finally {
+    for (const undo of undone) undo();
+  }
+}
+
+/** Until the machine ends: rules of a chain that contain this text. */
+export function dropRules(netns: string, chain: string, text: string): void {
+  const listing = nft(netns, ["-a", "list", "chain", "inet", "machine", chain]);
+  const handles = listing
+    .split("\n")
+    .flatMap((line) => (line.includes(text) ? (/# handle (\d+)$/.exec(line)?.[1] ?? []) : []));
+  if (handles.length === 0) throw new Error(`no rule of ${chain} contains ${text}:\n${listing}`);
+  for (const handle of handles) nft(netns, ["delete", "rule", "inet", "machine", chain, "handle", handle]);
+}
+
+function insert(netns: string | undefined, rule: string[]): () => void {
+  const told = nft(netns, ["-e", "-a", "insert", "rule", ...rule]);
+  const handle = /# handle (\d+)/.exec(told)?.[1];
+  if (handle === undefined) throw new Error(`nft tells no handle: ${told}`);
+  const place = rule.slice(0, 3);
+  return () => void nft(netns, ["delete", "rule", ...place, "handle", handle]);
+}
+
+function nft(netns: string | undefined, args: string[]): string {
+  const within = netns === undefined ? [] : ["nsenter", `--net=/run/netns/${netns}`];
+  const [program = "", ...argv] = [...within, "nft", ...args];
+  return execFileSync(program, argv, { encoding: "utf8", stdio: "pipe" });
+}

@@ -1,0 +1,36 @@
+/** What the world tells of what reached it. Its servers share one list. */
+export type WorldEvent =
+  | { kind: "accept"; id: number; host: string; port: number }
+  | { kind: "closed"; id: number; host: string; port: number; bytes: number }
+  | { kind: "udp"; host: string; port: number; text: string; bytes: number }
+  | { kind: "dns"; host: string; name: string; type: string; transport: "udp" | "tcp" }
+  | { kind: "sni"; host: string; name: string }
+  | {
+      kind: "request";
+      host: string;
+      port: number;
+      method: string;
+      url: string;
+      /** Names and values in turn. */
+      headers: string[];
+    };
+
+export interface OpenConnection {
+  id: number;
+  host: string;
+  port: number;
+  /** Received so far. */
+  bytes: number;
+}
+
+export class WorldLog {
+  #events: WorldEvent[] = [];
+
+  add(event: WorldEvent): void {
+    this.#events.push(event);
+  }
+
+  take(): WorldEvent[] {
+    return this.#events.splice(0);
+  }
+}

@@ -1,0 +1,110 @@
+/** One session's guest, and what the tests let it try. */
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Client } from "@vivarium/sdk";
+
+const PROBE = readFileSync(fileURLToPath(new URL("./guest-probe.py", import.meta.url)), "utf8");
+/** Where the authority of the world's certificates lies in guests. */
+export const CA_FILE = "/workspace/world-ca.pem";
+const PROBE_FILE = "/workspace/probe.py";
+
+export type Probe =
+  | {
+      op: "tcp";
+      host: string;
+      port: number;
+      chunks?: string[];
+      /** The last chunk is sent so many times more. */
+      again?: number;
+      /** Seconds between chunks. */
+      gap?: number;
+      wait?: number;
+    }
+  | { op: "udp"; host: string; port: number; chunks: string[]; wait?: number }
+  | {
+      op: "tls";
+      host: string;
+      port: number;
+      name?: string;
+      header?: string;
+      path?: string;
+      verify?: boolean;
+      wait?: number;
+    }
+  | { op: "dns"; name: string; type?: number; server?: string; tcp?: boolean; id?: number; wait?: number }
+  | { op: "ping"; host: string; wait?: number }
+  | { op: "ip"; host: string; protocol: number }
+  | { op: "frame"; chunks: string[] }
+  | { op: "get"; url: string; wait?: number }
+  | { op: "look_up"; name: string };
+
+export interface Outcome {
+  /** What was answered, in latin1. */
+  got?: string;
+  /** How a connection ended: "open", "closed" or the error's name. */
+  end?: string;
+  /** Name of the error when nothing was answered. */
+  error?: string;
+  why?: string;
+  ms?: number;
+  status?: number;
+  rcode?: number;
+  a?: string[];
+  types?: number[];
+  ttls?: number[];
+}
+
+export const hex = (text: string | Buffer) => Buffer.from(text as string, "latin1").toString("hex");
+
+export class Guest {
+  readonly id: string;
+  readonly #client: Client;
+
+  constructor(client: Client, id: string) {
+    this.#client = client;
+    this.id = id;
+  }
+
+  /** What probes need in the guest. */
+  async equip(ca: string): Promise<void> {
+    const { files } = this.#client.session(this.id);
+    await files.write(CA_FILE, ca);
+    await files.write(PROBE_FILE, PROBE);
+  }
+
+  /** All at once; as root, since some need raw sockets. */
+  async probe(...probes: Probe[]): Promise<Outcome[]> {
+    const asked = probes.map((probe) => ({ ca: CA_FILE, ...probe }));
+    const command = ["sudo", "python3", PROBE_FILE, JSON.stringify(asked)];
+    const { stdout, stderr } = await this.#client.sessions.exec(this.id, { command, timeout_ms: 120_000 });
+    if (stdout === "") throw new Error(`the probes failed: ${stderr}`);
+    return JSON.parse(stdout);
+  }
+
+  async one(probe: Probe): Promise<Outcome> {
+    const [outcome] = await this.probe(probe);
+    return outcome as Outcome;
+  }
+
+  /** A shell command's standard output; its failure is the test's. */
+  async run(script: string, timeoutMs = 120_000): Promise<string> {
+    const result = await this.#client.sessions.exec(this.id, {
+      command: ["sh", "-c", script],
+      timeout_ms: timeoutMs,
+    });
+    if (result.exit_code === 0) return result.stdout;
+    throw new Error(`${script}\nexit code ${result.exit_code}: ${result.stdout}${result.stderr}`);
+  }
+
+  /** Whatever its end. */
+  async tries(script: string, timeoutMs = 120_000): Promise<{ code: number; text: string }> {
+    const command = ["sh", "-c", script];
+    const result = await this.#client.sessions.exec(this.id, { command, timeout_ms: timeoutMs });
+    return { code: result.exit_code, text: result.stdout + result.stderr };
+  }
+
+  /** Goes on beside the test, also over pauses. */
+  async start(name: string, script: string): Promise<void> {
+    await this.#client.session(this.id).processes.start({ name, command: ["sh", "-c", script] });
+  }
+}

@@ -1,0 +1,41 @@
+/**
+ * The world's servers, run inside its namespace. Orders come as JSON lines on standard input: {id, op, …}; answers go
+ * out as {id, result}. Ends with its input.
+ */
+import { createInterface } from "node:readline";
+import { ALL, PORTS } from "./addresses.ts";
+import { listenDns } from "./dns-server.ts";
+import { WorldLog } from "./events.ts";
+import { Connections, echo, listenTcp, pour, swallow } from "./tcp-servers.ts";
+import { listenUdp } from "./udp-servers.ts";
+import { listenWeb } from "./web-servers.ts";
+import { ZoneReader } from "./zone.ts";
+
+const [certFile = "", keyFile = "", folder = ""] = process.argv.slice(2);
+const log = new WorldLog();
+const zone = new ZoneReader();
+const connections = new Connections(log);
+
+const OPERATIONS: Record<string, (argument: never) => unknown> = {
+  zone: (wanted: never) => zone.set(wanted),
+  take: () => log.take(),
+  open: () => connections.list(),
+};
+
+for (const host of ALL) {
+  await listenDns({ zone, log }, host);
+  for (const port of PORTS.udp) await listenUdp(log, host, port);
+}
+await listenWeb({ log, folder }, connections, { certFile, keyFile });
+for (const port of PORTS.echo) await listenTcp(connections, port, echo);
+await listenTcp(connections, PORTS.sink, swallow);
+await listenTcp(connections, PORTS.source, pour);
+
+const say = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`);
+const orders = createInterface({ input: process.stdin });
+orders.on("line", (line) => {
+  const { id, op, argument } = JSON.parse(line);
+  say({ id, result: OPERATIONS[op]?.(argument as never) ?? null });
+});
+orders.once("close", () => process.exit(0));
+say({ id: 0, result: "ready" });

@@ -1,0 +1,139 @@
+/** The world's namespace: one link to this host, many addresses, and counters of whatever arrives at them. */
+import { execFileSync } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { UndoStack } from "@vivarium/kit/undo-stack";
+import { ALL, LINK } from "./addresses.ts";
+
+const PREFIX = "wld-";
+const HOST_MAC = "02:00:00:06:00:01";
+const WORLD_MAC = "02:00:00:06:00:02";
+
+/** Counts before anything else sees a packet. Nothing on the link speaks ARP or IPv6 by itself. */
+const counters = (link: string) => `
+table inet seen {
+  set packets { type ipv4_addr . inet_proto; flags dynamic; size 65535; counter; }
+  set ports { type ipv4_addr . inet_proto . inet_service; flags dynamic; size 65535; counter; }
+  chain arriving {
+    type filter hook prerouting priority -500; policy accept;
+    iifname "${link}" meta nfproto ipv4 update @packets { ip daddr . meta l4proto counter }
+    iifname "${link}" meta nfproto ipv4 meta l4proto { tcp, udp } update @ports { ip daddr . meta l4proto . th dport counter }
+  }
+}
+table netdev strange {
+  counter frames { }
+  chain arriving {
+    type filter hook ingress device "${link}" priority 0; policy accept;
+    meta protocol != ip counter name frames
+  }
+}`;
+
+export interface Counted {
+  address: string;
+  protocol: string;
+  /** Of TCP and UDP. */
+  port?: number;
+  packets: number;
+  /** Whole IP packets. */
+  bytes: number;
+}
+
+export interface WorldNamespace {
+  name: string;
+  counted(): Counted[];
+  /** By port, of TCP and UDP. */
+  countedPorts(): Counted[];
+  /** Frames that are not IPv4. */
+  strangeFrames(): number;
+  /** Counting begins anew. */
+  reset(): void;
+  remove(): Promise<void>;
+}
+
+/** A namespace of its own, joined to this host. */
+export function createWorldNamespace(): WorldNamespace {
+  removeAbandoned();
+  const name = `${PREFIX}${process.pid}`;
+  const link = `wldh${process.pid}`;
+  const undo = new UndoStack();
+  const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
+  try {
+    ip("netns", "add", name);
+    undo.push("namespace", () => ip("netns", "del", name));
+    ip("link", "add", link, "address", HOST_MAC, "type", "veth", "peer", "name", "wld0", "netns", name);
+    undo.push("link", () => ip("link", "del", link));
+    inside(name, "sh", "-ec", insideScript());
+    execFileSync("sh", ["-c", `echo 1 > /proc/sys/net/ipv6/conf/${link}/disable_ipv6`]);
+    ip("addr", "add", LINK.host, "peer", LINK.world, "dev", link);
+    ip("link", "set", link, "up");
+    ip("neigh", "add", LINK.world, "lladdr", WORLD_MAC, "dev", link, "nud", "permanent");
+    for (const address of ALL) ip("route", "add", `${address}/32`, "via", LINK.world, "dev", link);
+    return { ...countIn(name, "wld0"), remove: () => undo.unwind() };
+  } catch (error) {
+    void undo.unwind();
+    throw error;
+  }
+}
+
+/** The world's addresses in a namespace that the test made and has joined to something else. */
+export function settleIn(name: string, link: string): WorldNamespace {
+  for (const address of ALL) inside(name, "ip", "addr", "replace", `${address}/32`, "dev", "lo");
+  return { ...countIn(name, link), remove: async () => {} };
+}
+
+function countIn(name: string, link: string): Omit<WorldNamespace, "remove"> {
+  const nft = (input: string) =>
+    execFileSync("nsenter", [`--net=/run/netns/${name}`, "nft", "-f", "-"], { input, stdio: "pipe" });
+  const list = (set: string) => readElements(inside(name, "nft", "-j", "list", "set", "inet", "seen", set));
+  nft(counters(link));
+  return {
+    name,
+    counted: () => list("packets"),
+    countedPorts: () => list("ports"),
+    strangeFrames: () =>
+      readFrames(inside(name, "nft", "-j", "list", "counter", "netdev", "strange", "frames")),
+    reset: () =>
+      void nft("flush set inet seen packets\nflush set inet seen ports\nreset counters table netdev strange"),
+  };
+}
+
+function inside(name: string, ...argv: string[]): string {
+  return execFileSync("nsenter", [`--net=/run/netns/${name}`, ...argv], { encoding: "utf8", stdio: "pipe" });
+}
+
+const insideScript = () =>
+  [
+    "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 || true",
+    "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter",
+    "ip link set lo up",
+    `ip link set wld0 address ${WORLD_MAC} up`,
+    `ip addr add ${LINK.world} peer ${LINK.host} dev wld0`,
+    `ip neigh add ${LINK.host} lladdr ${HOST_MAC} dev wld0 nud permanent`,
+    `ip route add default via ${LINK.host}`,
+    ...ALL.map((address) => `ip addr add ${address}/32 dev lo`),
+  ].join("\n");
+
+/** Of test runs that were killed. */
+function removeAbandoned(): void {
+  if (!existsSync("/run/netns")) return;
+  for (const name of readdirSync("/run/netns").filter((one) => one.startsWith(PREFIX))) {
+    const pid = name.slice(PREFIX.length);
+    if (!existsSync(`/proc/${pid}`)) execFileSync("ip", ["netns", "del", name]);
+  }
+}
+
+function readElements(json: string): Counted[] {
+  const { nftables } = JSON.parse(json) as { nftables: { set?: { elem?: unknown[] } }[] };
+  const elements = nftables.flatMap(({ set }) => set?.elem ?? []) as {
+    elem: { val: { concat: (string | number)[] }; counter: { packets: number; bytes: number } };
+  }[];
+  return elements.map(({ elem: { val, counter } }) => {
+    const [address, protocol, port] = val.concat;
+    const place = { address: String(address), protocol: String(protocol) };
+    return { ...place, ...(port !== undefined && { port: Number(port) }), ...counter };
+  });
+}
+
+function readFrames(json: string): number {
+  const { nftables } = JSON.parse(json) as { nftables: { counter?: { packets: number } }[] };
+  return nftables.find(({ counter }) => counter)?.counter?.packets ?? 0;
+}

@@ -1,0 +1,62 @@
+/** A service of the test's own whose names come from the world, so that whatever its guests reach is in the world's log. */
+
+import { UndoStack } from "@vivarium/kit/undo-stack";
+import { Client } from "@vivarium/sdk";
+import { type Answer, type Ask, askAt } from "../asking.ts";
+import { type ServiceFacts, startService } from "../service.ts";
+import { PUBLIC } from "./addresses.ts";
+import { Guest } from "./guest.ts";
+import { startWorld, type World } from "./world.ts";
+
+export interface Network {
+  world: World;
+  facts: ServiceFacts;
+  client: Client;
+  ask(path: string, options?: Ask): Promise<Answer>;
+  /** A live session, equipped for probes. */
+  guest(request?: object): Promise<Guest>;
+  /** A guest's new policy, in force when this returns. */
+  allow(guest: Guest, mode: "allow" | "deny", allow?: string[]): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function startNetwork(env: Record<string, string> = {}): Promise<Network> {
+  const undo = new UndoStack();
+  try {
+    const world = await startWorld();
+    undo.push("world", () => world.close());
+    const service = await startService({ env: { VIV_RESOLVERS: PUBLIC.resolver, ...env } });
+    undo.push("service", () => service.stop());
+    const { facts } = service;
+    const client = new Client({ url: facts.url, apiKey: facts.apiKey, retries: 0 });
+    undo.push("sessions", () => endAll(client));
+    const ask = (path: string, options: Ask = {}) => askAt(facts, path, options);
+    return {
+      ...{ world, facts, client, ask },
+      guest: (request = {}) => startGuest(client, world, request),
+      allow: (guest, mode, allow = []) => setPolicy(ask, guest, { mode, allow }),
+      close: () => undo.unwind(),
+    };
+  } catch (error) {
+    await undo.unwind();
+    throw error;
+  }
+}
+
+async function startGuest(client: Client, world: World, request: object): Promise<Guest> {
+  const { session_id } = await client.sessions.create(request);
+  await client.sessions.waitUntilLive(session_id);
+  const guest = new Guest(client, session_id);
+  await guest.equip(world.ca);
+  return guest;
+}
+
+async function setPolicy(ask: Network["ask"], { id }: Guest, policy: object): Promise<void> {
+  const { status, body } = await ask(`/v1/sessions/${id}/egress`, { body: policy });
+  if (status !== 200) throw new Error(`the policy was refused with ${status}: ${JSON.stringify(body)}`);
+}
+
+async function endAll(client: Client): Promise<void> {
+  const { sessions } = await client.sessions.list({ limit: 100 });
+  for (const { session_id } of sessions) await client.sessions.delete(session_id).catch(() => {});
+}

@@ -1,0 +1,75 @@
+/** What package managers and git fetch from: one small package of each kind, made here and handed out by the world. */
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { World } from "./world.ts";
+
+export const REGISTRIES = { pip: "pip.example.com", npm: "npm.example.com", git: "git.example.com" } as const;
+/** What each of the packages says when it is used. */
+export const GREETING = "hello from a package";
+
+export function fillRegistries(world: World): void {
+  const work = mkdtempSync(join(tmpdir(), "viv-registries-"));
+  try {
+    fillPip(world.folderOf(REGISTRIES.pip), work);
+    fillNpm(world.folderOf(REGISTRIES.npm), work);
+    fillGit(world.folderOf(REGISTRIES.git), work);
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+}
+
+const WHEEL = "greeting-1.0.0-py3-none-any.whl";
+
+function fillPip(folder: string, work: string): void {
+  const info = "greeting-1.0.0.dist-info";
+  const files = {
+    "greeting.py": `text = "${GREETING}"\n`,
+    [`${info}/METADATA`]: "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0.0\n",
+    [`${info}/WHEEL`]: "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    [`${info}/RECORD`]: `greeting.py,,\n${info}/METADATA,,\n${info}/WHEEL,,\n${info}/RECORD,,\n`,
+  };
+  const index = join(folder, "simple/greeting");
+  mkdirSync(index, { recursive: true });
+  mkdirSync(join(work, info));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(work, name), text);
+  const program =
+    "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w') as z:\n for n in sys.argv[2:]: z.write(n)";
+  const argv = ["-c", program, join(index, WHEEL), ...Object.keys(files)];
+  execFileSync("python3", argv, { cwd: work });
+  writeFileSync(join(index, "index.html"), `<!doctype html><a href="${WHEEL}">${WHEEL}</a>`);
+}
+
+function fillNpm(folder: string, work: string): void {
+  const [name, version] = ["greeting", "1.0.0"];
+  mkdirSync(join(work, "package"));
+  const manifest = { name, version, main: "index.js" };
+  writeFileSync(join(work, "package/package.json"), JSON.stringify(manifest));
+  writeFileSync(join(work, "package/index.js"), `module.exports = "${GREETING}";\n`);
+  const tarball = join(folder, "tarballs/greeting-1.0.0.tgz");
+  mkdirSync(join(folder, "tarballs"));
+  execFileSync("tar", ["-czf", tarball, "package"], { cwd: work });
+  const integrity = `sha512-${createHash("sha512").update(readFileSync(tarball)).digest("base64")}`;
+  const dist = { tarball: `https://${REGISTRIES.npm}/tarballs/greeting-1.0.0.tgz`, integrity };
+  const versions = { [version]: { ...manifest, dist } };
+  writeFileSync(join(folder, name), JSON.stringify({ name, "dist-tags": { latest: version }, versions }));
+}
+
+/** As files alone: any web server can hand a repository out. */
+function fillGit(folder: string, work: string): void {
+  const checkout = join(work, "checkout");
+  const git = (...args: string[]) =>
+    execFileSync("git", ["-c", "user.name=Test", "-c", "user.email=test@example.com", ...args], {
+      cwd: work,
+      stdio: "pipe",
+    });
+  git("init", "--quiet", checkout);
+  writeFileSync(join(checkout, "greeting"), GREETING);
+  git("-C", checkout, "add", "greeting");
+  git("-C", checkout, "commit", "--quiet", "-m", "A greeting");
+  const bare = join(folder, "greeting.git");
+  git("clone", "--quiet", "--bare", checkout, bare);
+  git("-C", bare, "update-server-info");
+}

@@ -1,0 +1,110 @@
+/**
+ * Everybody else on the internet, in a network namespace: name servers, web servers, mail, metadata services, private
+ * hosts. Tests set what its name servers say and ask it what arrived; it is the other side's word, not the service's.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { makeCertificates } from "./certificates.ts";
+import type { OpenConnection, WorldEvent } from "./events.ts";
+import { createWorldNamespace, type WorldNamespace } from "./namespace.ts";
+import type { Zone } from "./zone.ts";
+
+const INSIDE = fileURLToPath(new URL("./inside.ts", import.meta.url));
+
+export class World {
+  /** For what the packet counters know and no server tells. */
+  readonly namespace: WorldNamespace;
+  /** PEM of the authority that signed all the world's certificates. */
+  readonly ca: string;
+  readonly #folder: string;
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number, (result: unknown) => void>();
+  #lastId = 0;
+
+  constructor(init: { namespace: WorldNamespace; child: ChildProcess; folder: string; ca: string }) {
+    this.namespace = init.namespace;
+    this.ca = init.ca;
+    this.#folder = init.folder;
+    this.#child = init.child;
+    createInterface({ input: init.child.stdout as NodeJS.ReadableStream }).on("line", (line) => {
+      const { id, result } = JSON.parse(line);
+      this.#waiting.get(id)?.(result);
+      this.#waiting.delete(id);
+    });
+  }
+
+  /** Once its servers listen. */
+  ready(): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(0, resolve);
+      this.#child.once("exit", (code) => reject(new Error(`the world ended with code ${code}`)));
+    });
+  }
+
+  /** Replaces all that its name servers say. */
+  say(zone: Zone): Promise<unknown> {
+    return this.#call("zone", zone);
+  }
+
+  /** What happened since the last call. */
+  take(): Promise<WorldEvent[]> {
+    return this.#call("take") as Promise<WorldEvent[]>;
+  }
+
+  open(): Promise<OpenConnection[]> {
+    return this.#call("open") as Promise<OpenConnection[]>;
+  }
+
+  /** Nothing has happened yet, nothing was counted. */
+  async forget(): Promise<void> {
+    this.namespace.reset();
+    await this.take();
+  }
+
+  /** A folder whose files its web servers hand out under this name. */
+  folderOf(name: string): string {
+    const folder = join(this.#folder, "site", name);
+    mkdirSync(folder, { recursive: true });
+    return folder;
+  }
+
+  async close(): Promise<void> {
+    const ended = this.#child.exitCode === null ? once(this.#child, "exit") : undefined;
+    this.#child.stdin?.end();
+    await ended;
+    await this.namespace.remove();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  #call(op: string, argument?: unknown): Promise<unknown> {
+    const id = ++this.#lastId;
+    return new Promise((resolve) => {
+      this.#waiting.set(id, resolve);
+      this.#child.stdin?.write(`${JSON.stringify({ id, op, argument })}\n`);
+    });
+  }
+}
+
+/** Joined to this host, or in a namespace that the test has. */
+export async function startWorld(makeNamespace = createWorldNamespace): Promise<World> {
+  const folder = mkdtempSync(join(tmpdir(), "viv-world-"));
+  const { caFile, certFile, keyFile } = makeCertificates(folder);
+  const namespace = makeNamespace();
+  const argv = [process.execPath, "--no-warnings", INSIDE, certFile, keyFile, join(folder, "site")];
+  const child = spawn("nsenter", [`--net=/run/netns/${namespace.name}`, ...argv], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const world = new World({ namespace, child, folder, ca: readFileSync(caFile, "utf8") });
+  try {
+    await world.ready();
+    return world;
+  } catch (error) {
+    await world.close();
+    throw error;
+  }
+}
