@@ -19,9 +19,10 @@ import { WarmPool } from "./machines/warm-pool.ts";
 import { EgressLog } from "./network/egress-log.ts";
 import { keepFlowLog } from "./network/flow-log.ts";
 import { GatewayLink } from "./network/gateway-link.ts";
+import { readPreviews, writePreviews } from "./network/kept-previews.ts";
 import { Networks, type NetworksInit } from "./network/networks.ts";
 import type { NodeNetwork } from "./network/node-network.ts";
-import { Previews } from "./network/previews.ts";
+import { Previews, type PreviewsInit } from "./network/previews.ts";
 import { inRanges } from "./network/ranges.ts";
 import { Reporter } from "./network/report.ts";
 import { Wakes } from "./network/wakes.ts";
@@ -57,6 +58,10 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     closeSmtp: config.closeSmtp,
     expectGatewayMs: EXPECT_GATEWAY_MS,
     keep: (machineId, kept) => writeNetwork(config.dataDir, machineId, kept),
+    previews: {
+      table: await readPreviews({ log }, config.dataDir),
+      keep: (table) => writePreviews(config.dataDir, table),
+    },
     log,
   });
   const namespaces = new NamespacePool({
@@ -118,12 +123,14 @@ interface NetworkInit extends Omit<NetworksInit, "link"> {
   host: HostNetwork;
   /** How long a gateway of before this start may take to come back. */
   expectGatewayMs: number;
+  /** Absent: routes are none at first, and end with the process. */
+  previews?: PreviewsInit;
   log: Log;
 }
 
 export function createNetwork(init: NetworkInit): NodeNetwork {
   const { host, expectGatewayMs, log: say } = init;
-  const previews = new Previews();
+  const previews = new Previews(init.previews);
   const link: GatewayLink = new GatewayLink({
     expectGatewayMs,
     compose: (version) => ({

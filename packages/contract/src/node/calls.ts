@@ -180,7 +180,7 @@ export const NodeInfo = z.object({
   warm: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
   /** Snapshots that were found damaged: asked for by its name, each is refused with `snapshot_damaged`. */
   damaged_snapshots: z.array(z.string()).optional(),
-  /** Version of the PreviewTable it has; 0: none since it started. */
+  /** Version of the PreviewTable it has; 0: none. */
   previews_version: z.int().optional(),
   /** Whether a gateway is connected. */
   gateway: z.boolean().optional(),

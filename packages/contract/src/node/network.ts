@@ -5,8 +5,9 @@
  *          NetworkSpec                              allow is cut. A generation older than the machine's: 409. When the
  *                                                   gateway cannot confirm within 5 s: network_unconfirmed (503); the wish is
  *                                                   kept and goes on being applied
- *   PUT    /v1/previews  PreviewTable             → 200 {version}, once the gateway confirmed it; replaces all routes of this
- *                                                   node. An older version than the node's: 409. network_unconfirmed likewise
+ *   PUT    /v1/previews  PreviewTable             → 200 {version}, once it is on the node's disk and the gateway confirmed it;
+ *                                                   replaces all routes of this node. An older version than the node's, or
+ *                                                   the same with other routes: 409. network_unconfirmed likewise
  *   GET    /v1/network/report?after=<cursor>      → 200 NetworkReport, at once: counters of all machines that run or ended within
  *                                                   the last minute (a reading is up to 2 s old), and log
  *                                                   lines after the cursor, at most 5,000; kept until asked for with a later
@@ -16,7 +17,7 @@
  *                                                   nobody waits for it any more
  *   POST   /v1/wakes/{wake_id}  WakeOutcome       → 204
  *
- * The node forgets previews when it restarts: NodeInfo.previews_version tells which it has (0: none).
+ * The node keeps previews over a restart, unless its file is damaged: NodeInfo.previews_version tells which it has (0: none).
  */
 import { z } from "zod";
 import { EgressEntry, WakeOutcome } from "../gateway/calls.ts";
@@ -48,6 +49,8 @@ export const MachineCounters = z.object({
   dropped_packets: z.int(),
   /** Whether its limit has cut something. */
   is_capped: z.boolean(),
+  /** The `egress_limit_bytes` that is meant. */
+  limit_bytes: z.int().optional(),
 });
 export type MachineCounters = z.infer<typeof MachineCounters>;
 

@@ -56,7 +56,7 @@ export class PreviewPush {
     };
   }
 
-  /** Every tick: a node that restarted has forgotten its routes, and other processes may have changed some. */
+  /** Every tick: a node may have lost its routes with its disk, and other processes may have changed some. */
   async check(): Promise<void> {
     await deleteRoutesOfEnded(this.#deps.db);
     const { previews_version: known = 0 } = await this.#deps.nodes.info();
