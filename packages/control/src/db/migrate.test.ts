@@ -14,7 +14,7 @@ test("instances that start together apply each migration once", async () => {
   const url = await createEmptyDatabase();
   const pools = Array.from({ length: 4 }, () => openDatabase({ url, log: silentLog }));
   const applied = await Promise.all(pools.map(migrate));
-  expect(applied.flat().sort()).toEqual(files.map((_, index) => index + 1));
+  expect(applied.flat().toSorted((a, b) => a - b)).toEqual(files.map((_, index) => index + 1));
   expect(await migrate(pools[0] as (typeof pools)[0])).toEqual([]);
   await Promise.all(pools.map((pool) => pool.destroy()));
 });

@@ -125,6 +125,7 @@ export interface SessionTable {
   egress_cap_bytes: number | null;
   egress_limit_bytes: number | null;
   egress_capped_on: string | null;
+  egress_capped_bytes: number | null;
 }
 
 /** What of a route is no secret. */

@@ -32,6 +32,7 @@ function count(id: string, egress: number, { incarnation = 1, isCapped = false }
     ingress_bytes: 2 * egress,
     dropped_packets: 0,
     is_capped: isCapped,
+    limit_bytes: limitOf(id, incarnation),
   };
   control.node.report = { ...control.node.report, counters: [...others, counter] };
 }
@@ -203,6 +204,14 @@ test("a cap that was reached stays reached, also with bytes left; a higher one l
   await eventually(() => expect(limitOf(id, 2)).toBe(10 * MIB + 500));
   count(id, 10 * MIB, { incarnation: 2, isCapped: true });
   await eventually(() => expect(limitOf(id, 2)).toBe(0));
+});
+
+test("a cap that is raised by less than a packet lets that much out", async () => {
+  const id = await control.createLive({ egress_cap_bytes: 10 * MIB });
+  count(id, 10 * MIB, { isCapped: true });
+  await eventually(() => expect(limitOf(id)).toBe(0));
+  await patch(id, { egress_cap_bytes: 10 * MIB + 1_000 });
+  await eventually(() => expect(limitOf(id)).toBe(10 * MIB + 1_000));
 });
 
 test("a wake on the same day never gives bytes back", async () => {

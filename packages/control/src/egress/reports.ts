@@ -1,13 +1,14 @@
 /** What the node tells of its machines' traffic, written down: bytes per day, log lines, previews that were used. */
-import type { NetworkReport } from "@vivarium/contract/node";
+import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { Activity } from "../sessions/activity.ts";
 import { addDenials } from "./denials-store.ts";
+import { limitOf } from "./limit.ts";
 import { insertLines, moveCursor, readCursor } from "./log-store.ts";
-import { listNewlyCapped, markCapped, saveCounters } from "./usage-store.ts";
+import { dayUsageOf, listOverCap, listUnmarked, markCapped, saveCounters } from "./usage-store.ts";
 
 interface ReportDeps {
   db: Database;
@@ -78,15 +79,29 @@ async function write(
   await tellCapped(deps, report);
 }
 
+/**
+ * Whom the kernel cut: it does so before the sum is reached, when the next packet would pass it. What it says counts
+ * only under the limit of now: after midnight, or once the cap was raised, it still cuts by what it was told before.
+ */
+async function listCut(db: Database, counters: readonly MachineCounters[]): Promise<string[]> {
+  const cut = new Map(
+    counters.filter(({ is_capped }) => is_capped).map((one) => [one.machine_id.split("-", 1)[0] ?? "", one]),
+  );
+  const found: string[] = [];
+  for (const { id, capBytes } of await listUnmarked(db, [...cut.keys()])) {
+    const { machine_id, limit_bytes } = cut.get(id) as MachineCounters;
+    const usage = await dayUsageOf(db, id, machine_id);
+    if (limitOf(capBytes, { ...usage, isReached: false }) === limit_bytes) found.push(id);
+  }
+  return found;
+}
+
 /** Once a day and session: with the mark that says so. */
 async function tellCapped({ db, log }: ReportDeps, { counters }: NetworkReport): Promise<void> {
-  const cut = counters
-    .filter(({ is_capped }) => is_capped)
-    .map(({ machine_id: id }) => id.split("-", 1)[0] ?? "");
-  const ids = await listNewlyCapped(db, cut);
+  const ids = [...new Set([...(await listOverCap(db)), ...(await listCut(db, counters))])];
   if (ids.length === 0) return;
   const capped = await db.transaction().execute(async (tx) => {
-    const marked = await markCapped(tx, ids);
+    const marked = (await markCapped(tx, ids)).filter(({ was_told }) => !was_told);
     const events = marked.map((session) => {
       const { cap_bytes, today_bytes } = session;
       return eventOf(session, "egress.session_capped", { cap_bytes, today_bytes });

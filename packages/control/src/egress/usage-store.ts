@@ -40,11 +40,8 @@ export async function todayUsage(db: Queries, sessionId: string): Promise<{ date
   return found.rows[0] ?? { date: "", bytes: 0 };
 }
 
-/**
- * A kernel cuts when the next packet would pass the cap, and that may be a bundle of 64 KiB. What it says counts only
- * when so much was sent: right after midnight, or after the cap was raised, it still cuts by what it was told before.
- */
-const CLOSE_TO_CAP = sql`greatest(egress_cap_bytes - 65536, egress_cap_bytes / 2)`;
+const NOT_REACHED = sql<boolean>`not coalesce(
+  egress_capped_on = ${TODAY} and egress_capped_bytes >= egress_cap_bytes, false)`;
 
 /** For the limit of one machine. One that was not seen on this day begins it where it ended its last. */
 export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
@@ -58,45 +55,53 @@ export async function dayUsageOf(db: Queries, sessionId: string, machineId: stri
       (select coalesce(sum(egress_last - egress_start), 0) from egress_usage
         where session_id = ${sessionId} and day = ${TODAY} and machine_id <> ${machineId})::bigint as others,
       exists (
-        select from sessions where id = ${sessionId} and egress_capped_on = ${TODAY} and (
-          select sum(egress_last - egress_start) from egress_usage
-          where session_id = ${sessionId} and day = ${TODAY}
-        ) > ${CLOSE_TO_CAP}
+        select from sessions where id = ${sessionId} and not ${NOT_REACHED}
       ) as "isReached"`.execute(db);
   return found.rows[0] ?? { machineStart: 0, others: 0, isReached: false };
 }
 
-/** A session that reached its cap on this day, for the first time. */
+/** A session that reached its cap. */
 interface Capped extends EventOwner {
   cap_bytes: number;
   today_bytes: number;
+  /** It had reached a smaller cap on this day. */
+  was_told: boolean;
 }
 
-/**
- * Sessions that sent as much as they may today, by the sum or because their kernel says so before it does, and that
- * were not told of on this day.
- */
-export async function listNewlyCapped(db: Queries, cut: readonly string[]): Promise<string[]> {
+/** Of these, those that are not marked with their cap of now on this day. */
+export async function listUnmarked(
+  db: Queries,
+  ids: readonly string[],
+): Promise<{ id: string; capBytes: number }[]> {
+  const found = await sql<{ id: string; capBytes: number }>`
+    select id, egress_cap_bytes as "capBytes" from sessions
+    where id = any(${[...ids]}::text[]) and egress_cap_bytes is not null and ${NOT_REACHED}`.execute(db);
+  return found.rows;
+}
+
+/** Sessions that by the sum sent as much as they may today, and are not marked with that cap on this day. */
+export async function listOverCap(db: Queries): Promise<string[]> {
   const found = await sql<{ id: string }>`
-    select id from sessions left join (
+    select id from sessions join (
       select session_id, sum(egress_last - egress_start) as bytes
       from egress_usage where day = ${TODAY} group by session_id
     ) as used on used.session_id = sessions.id
-    where state <> 'destroyed' and egress_cap_bytes is not null
-      and egress_capped_on is distinct from ${TODAY}
-      and (used.bytes >= egress_cap_bytes or (used.bytes > ${CLOSE_TO_CAP} and id = any(${[...cut]}::text[])))`.execute(
-    db,
-  );
+    where state <> 'destroyed' and used.bytes >= egress_cap_bytes and ${NOT_REACHED}`.execute(db);
   return found.rows.map(({ id }) => id);
 }
 
 /** Those that nobody else marked meanwhile. */
 export async function markCapped(tx: Queries, ids: readonly string[]): Promise<Capped[]> {
   const marked = await sql<Capped>`
-    update sessions set egress_capped_on = ${TODAY}
-    where id = any(${[...ids]}::text[]) and state <> 'destroyed' and egress_cap_bytes is not null
-      and egress_capped_on is distinct from ${TODAY}
-    returning id, org_id, project_id, egress_cap_bytes as cap_bytes, (
+    with due as (
+      select id, coalesce(egress_capped_on = ${TODAY}, false) as was_told from sessions
+      where id = any(${[...ids]}::text[]) and state <> 'destroyed'
+        and egress_cap_bytes is not null and ${NOT_REACHED}
+      for update
+    )
+    update sessions set egress_capped_on = ${TODAY}, egress_capped_bytes = egress_cap_bytes from due
+    where sessions.id = due.id
+    returning sessions.id, org_id, project_id, egress_cap_bytes as cap_bytes, was_told, (
       select coalesce(sum(egress_last - egress_start), 0)::bigint from egress_usage
       where session_id = sessions.id and day = ${TODAY}
     ) as today_bytes`.execute(tx);

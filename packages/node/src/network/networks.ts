@@ -239,8 +239,11 @@ export class Networks {
   async #limitFor(network: SlotNetwork, spec = network.machine?.spec): Promise<number | undefined> {
     const limit = spec?.egress_limit_bytes;
     if (limit === undefined) return undefined;
-    const table = await readTable(network.slot.netns);
-    return limit + (table.quotaBytes - table.egressBytes);
+    const { netns } = network.slot;
+    const { quotaBytes, egressBytes, isQuotaSpent } = await readTable(netns);
+    // What it counted past its limit it does not tell: it begins anew, while the machine is cut off by its set.
+    if (isQuotaSpent) await nftIn(netns, ["reset", "quota", ...TABLE.split(" "), "cap"]);
+    return Math.max(0, limit + ((isQuotaSpent ? 0 : quotaBytes) - egressBytes));
   }
 
   async #load(network: SlotNetwork, change: Parameters<typeof policyChange>[1]): Promise<void> {

@@ -17,6 +17,8 @@ export interface TableReading {
   droppedPackets: number;
   /** What the quota has counted: the packet that was cut included. */
   quotaBytes: number;
+  /** The kernel tells no more than the quota's limit then, however much it has counted. */
+  isQuotaSpent: boolean;
   isCapped: boolean;
   refused: RefusedFlow[];
   /** What only the cap kept back; to the gateway as the rules send it there. */
@@ -25,7 +27,7 @@ export interface TableReading {
 
 const Named = z.object({
   counter: z.object({ name: z.string(), packets: z.int(), bytes: z.int() }).optional(),
-  quota: z.object({ name: z.string(), used: z.int() }).optional(),
+  quota: z.object({ name: z.string(), bytes: z.number(), used: z.number() }).optional(),
   set: z.object({ name: z.string(), elem: z.array(z.unknown()).optional() }).optional(),
 });
 const Listing = z.object({ nftables: z.array(Named) });
@@ -42,11 +44,13 @@ export async function readTable(netns: string): Promise<TableReading> {
   const { nftables } = Listing.parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
   const set = (name: string) => nftables.find((item) => item.set?.name === name)?.set?.elem ?? [];
+  const quota = nftables.find((item) => item.quota?.name === "cap")?.quota;
   return {
     egressBytes: counter("egress_bytes")?.bytes ?? 0,
     ingressBytes: counter("ingress_bytes")?.bytes ?? 0,
     droppedPackets: counter("dropped")?.packets ?? 0,
-    quotaBytes: nftables.find((item) => item.quota?.name === "cap")?.quota?.used ?? 0,
+    quotaBytes: quota?.used ?? 0,
+    isQuotaSpent: quota !== undefined && quota.used >= quota.bytes,
     isCapped: set("capped").length > 0,
     refused: set("refused").flatMap(readFlow),
     cut: set("cut").flatMap(readFlow),

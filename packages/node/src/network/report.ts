@@ -68,6 +68,8 @@ export class Reporter {
   async #readOne(network: SlotNetwork): Promise<MachineCounters | undefined> {
     const machineId = network.machine?.machineId;
     if (machineId === undefined) return undefined;
+    // Before the reading: what was cut under an older limit is never told under a newer one.
+    const limit = network.machine?.spec.egress_limit_bytes;
     try {
       const reading = await readTable(network.slot.netns);
       this.#logRefused(machineId, network.slot, reading);
@@ -77,6 +79,7 @@ export class Reporter {
         ingress_bytes: reading.ingressBytes,
         dropped_packets: reading.droppedPackets,
         is_capped: reading.isCapped,
+        limit_bytes: limit,
       };
     } catch (err) {
       this.#deps.say.warn({ machine: machineId, err }, "a machine's counters could not be read");
