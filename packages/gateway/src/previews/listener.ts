@@ -11,12 +11,20 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Pair } from "./certificate.ts";
 import { MAX_HEADER_BYTES, wantsWebSocket } from "./hygiene.ts";
+import { WaitingHeads } from "./waiting-heads.ts";
 
 /** How long the head of a request may take, and how long a connection may wait for its next request. */
 const HEAD_LIMIT_MS = 20_000;
 const IDLE_MS = 65_000;
+
+/** How many connections may be open, and how many of these may have sent no whole head yet. */
+export interface Bounds {
+  connections: number;
+  heads: number;
+}
+
 /** Below the descriptors of one process, each connection with one to its guest. */
-const MAX_CONNECTIONS = 8_192;
+const BOUNDS: Bounds = { connections: 8_192, heads: 2_048 };
 
 export type Answer = (
   request: IncomingMessage,
@@ -40,7 +48,11 @@ const OPTIONS: ServerOptions = {
   shouldUpgradeCallback: wantsWebSocket,
 };
 
-export function createListener(pair: Pair | "none yet" | undefined, answer: Answer): Server {
+export function createListener(
+  pair: Pair | "none yet" | undefined,
+  answer: Answer,
+  bounds: Bounds = BOUNDS,
+): Server {
   const server = pair
     ? (createTlsServer({
         ...OPTIONS,
@@ -51,8 +63,11 @@ export function createListener(pair: Pair | "none yet" | undefined, answer: Answ
     : createServer(OPTIONS);
   // Counted by us: past a number of headers Node would drop the rest in silence.
   server.maxHeadersCount = 0;
-  server.maxConnections = MAX_CONNECTIONS;
+  server.maxConnections = bounds.connections;
+  const waiting = new WaitingHeads(bounds.heads);
+  server.on("connection", (socket) => waiting.add(socket));
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
+    waiting.done(request.socket);
     answer(request, response, upgrade).catch(() => request.socket.destroy());
   };
   server.on("request", (request, response) => onRequest(request, response));

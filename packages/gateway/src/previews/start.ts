@@ -12,7 +12,7 @@ import type { AcmeConfig } from "./acme/order.ts";
 import { answer, type Ingress } from "./answer.ts";
 import { type CertificateFiles, type Pair, readPair, watchPair } from "./certificate.ts";
 import { Flows } from "./flows.ts";
-import { createListener, listen } from "./listener.ts";
+import { type Bounds, createListener, listen } from "./listener.ts";
 import { Places } from "./places.ts";
 import { compileProxies } from "./trusted-proxies.ts";
 import { Wakes } from "./wakes.ts";
@@ -35,6 +35,8 @@ export interface PreviewsConfig {
   tls?: CertificateFiles & { acme?: AcmeConfig };
   /** How long a request waits for its session to wake. Default 30 s. */
   holdMs?: number;
+  /** How many connections there may be. Default: what one process can carry. */
+  bounds?: Bounds;
 }
 
 /** What previews need of the table link. */
@@ -83,8 +85,10 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     isTrustedProxy: compileProxies(config.trustedProxies ?? []),
     onActive: deps.onActive,
   };
-  const server = createListener(credentialsFor(config.tls), (request, response, upgrade) =>
-    answer(ingress, request, response, upgrade),
+  const server = createListener(
+    credentialsFor(config.tls),
+    (request, response, upgrade) => answer(ingress, request, response, upgrade),
+    config.bounds,
   );
   const { address, family, port } = await listen(server, config.listen);
   ingress.site.publicPort = config.publicPort ?? port;
