@@ -3,6 +3,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { GatewayConfig } from "./config.ts";
 import { listenTcp, listenUdp } from "./dns/listen.ts";
 import { NameBrake } from "./dns/name-brake.ts";
+import { QuestionBrake } from "./dns/question-brake.ts";
 import { Resolver } from "./dns/resolver.ts";
 import { listenHttp } from "./egress/http-front.ts";
 import { OpenFlows } from "./egress/open-flows.ts";
@@ -65,8 +66,9 @@ export interface EgressParts {
 export function startEgress({ node, tables, egressLog, log, dialledPort = (port) => port }: EgressParts) {
   const resolver = new Resolver({ tables, log });
   const brakes = new PerMachine(tables, () => new NameBrake());
+  const tcpBrakes = new PerMachine(tables, () => new QuestionBrake());
   const flows = new OpenFlows({ tables, egressLog });
-  const dns = { tables, resolver, node, brakes, egressLog, log };
+  const dns = { tables, resolver, node, brakes, tcpBrakes, egressLog, log };
   const front = { tables, resolver, dialledPort, flows, log };
   const openers = [
     (address: string) => listenUdp(dns, address),

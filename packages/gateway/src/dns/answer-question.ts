@@ -52,6 +52,7 @@ async function answerDenying(deps: AnswerDeps, place: Place, question: Question)
   const ports = name === null ? new Set<number>() : portsFor(place.rules, name);
   if (name === null || ports.size === 0) return refuse(question, RCODE.refused, "name_not_allowed");
   if (question.type !== TYPE.A) return noData(question, "name_allowed");
+  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many");
   const pinned = [...ports].filter((port) => !WEB_PORTS.includes(port));
   return answerAddresses(deps, place, question, { name, pinned, reason: "name_allowed" });
 }

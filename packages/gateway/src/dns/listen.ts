@@ -3,14 +3,17 @@ import { createSocket, type RemoteInfo } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { sleep } from "@vivarium/kit/clock";
 import type { Listener } from "../egress/slots.ts";
 import type { EgressLog } from "../flows/egress-log.ts";
 import type { Place } from "../tables/current-tables.ts";
+import type { PerMachine } from "../tables/per-machine.ts";
 import { type Answer, type AnswerDeps, answerQuestion } from "./answer-question.ts";
 import { type Question, readQuestion } from "./question.ts";
+import type { QuestionBrake } from "./question-brake.ts";
 import { fitUdp, RCODE, writeReply } from "./reply.ts";
 
-export type DnsDeps = AnswerDeps & { egressLog: EgressLog };
+export type DnsDeps = AnswerDeps & { egressLog: EgressLog; tcpBrakes: PerMachine<QuestionBrake> };
 
 const MAX_UDP_BYTES = 512;
 const MAX_TCP_BYTES = 4096;
@@ -70,11 +73,13 @@ export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Lis
   };
 }
 
-/** One question after the other, until one is none. */
+/** One question after the other, each once the brake lets it, until one is none. */
 async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socket): Promise<void> {
   socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
   try {
     for await (const message of readMessages(socket)) {
+      await waitForToken(deps, hostAddress);
+      if (socket.destroyed) return;
       const reply = await answerAt(deps, hostAddress, message, readQuestion(message));
       if (!reply) break;
       const length = Buffer.alloc(2);
@@ -85,6 +90,13 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
     // The guest's end broke; there is nobody to tell.
   }
   socket.destroySoon();
+}
+
+/** Nothing of a connection is read while its question waits, so that the wait is its sender's. */
+async function waitForToken({ tables, tcpBrakes }: DnsDeps, hostAddress: string): Promise<void> {
+  const place = tables.placeAt(hostAddress);
+  const waitMs = place ? tcpBrakes.of(place.machineId).take() : 0;
+  if (waitMs > 0) await sleep(waitMs);
 }
 
 async function* readMessages(socket: Socket): AsyncGenerator<Buffer> {
