@@ -42,6 +42,25 @@ describe("lines of the egress log", () => {
     expect(log.take()?.entries).toHaveLength(200);
   });
 
+  test("of a machine's connections are all told, however many questions it asks, and the other way round", () => {
+    const question = (at: number) => entry({ kind: "dns", port: 53, host: `n${at}.example` });
+    const connection = (at: number) => entry({ host: `n${at}.example`, verdict: "allowed" });
+    for (const [flood, told, kind] of [
+      [question, connection, "tls"],
+      [connection, question, "dns"],
+    ] as const) {
+      const log = new EgressLog();
+      for (let at = 0; at < 5_000; at += 1) log.add(flood(at));
+      for (let at = 0; at < 200; at += 1) log.add(told(at));
+      for (let at = 0; at < 5_000; at += 1) log.add(flood(at));
+      const flows = log.take();
+      expect(flows?.entries.filter((line) => line.kind === kind)).toHaveLength(200);
+      expect(flows?.entries).toHaveLength(400);
+      log.giveBack(flows ?? { entries: [], lost: 0, active_sessions: [] });
+      expect(log.take()?.entries).toEqual(flows?.entries);
+    }
+  });
+
   test("come in calls of a thousand, and back where a call failed", () => {
     const log = new EgressLog();
     for (let at = 0; at < 1_500; at += 1)

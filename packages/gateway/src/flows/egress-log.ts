@@ -1,13 +1,15 @@
 /**
  * What was let through and refused, on its way to the node: gathered for a second, alike lines as one, bounded for each
- * machine, so that one that is flooded costs nobody else a line.
+ * machine, so that one that is flooded costs nobody else a line; questions and connections apart, so that no guest hides
+ * where it went behind what it asked.
  */
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
 const MAX_LINES = 1000;
+/** Of questions; as many again of connections. */
 const MAX_LINES_PER_MACHINE = 200;
 /** Lines kept while the node is away. */
-const MAX_HELD = 20_000;
+const MAX_HELD = 40_000;
 const MAX_SESSIONS = 10_000;
 
 export class EgressLog {
@@ -27,12 +29,13 @@ export class EgressLog {
       alike.bytes_in += entry.bytes_in;
       return;
     }
-    const lines = this.#linesOf.get(entry.machine_id) ?? 0;
+    const budget = budgetOf(entry);
+    const lines = this.#linesOf.get(budget) ?? 0;
     if (lines >= MAX_LINES_PER_MACHINE || this.#lines.size >= MAX_HELD) {
       this.#lost += 1;
       return;
     }
-    this.#linesOf.set(entry.machine_id, lines + 1);
+    this.#linesOf.set(budget, lines + 1);
     this.#lines.set(key, { ...entry });
   }
 
@@ -45,11 +48,12 @@ export class EgressLog {
   take(): Flows | undefined {
     const taken = [...this.#lines].slice(0, MAX_LINES);
     if (taken.length === 0 && this.#lost === 0 && this.#sessions.size === 0) return undefined;
-    for (const [key, { machine_id }] of taken) {
+    for (const [key, entry] of taken) {
       this.#lines.delete(key);
-      const left = (this.#linesOf.get(machine_id) ?? 1) - 1;
-      if (left === 0) this.#linesOf.delete(machine_id);
-      else this.#linesOf.set(machine_id, left);
+      const budget = budgetOf(entry);
+      const left = (this.#linesOf.get(budget) ?? 1) - 1;
+      if (left === 0) this.#linesOf.delete(budget);
+      else this.#linesOf.set(budget, left);
     }
     const flows = {
       entries: taken.map(([, entry]) => entry),
@@ -76,4 +80,8 @@ export class EgressLog {
     const { machine_id, kind, host, address, port, verdict, reason } = entry;
     return JSON.stringify([machine_id, kind, host, address, port, verdict, reason]);
   }
+}
+
+function budgetOf({ machine_id, kind }: EgressEntry): string {
+  return `${machine_id} ${kind === "dns" ? "questions" : "connections"}`;
 }
