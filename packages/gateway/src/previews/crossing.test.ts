@@ -81,6 +81,19 @@ describe("what reaches the guest", () => {
     expect(head).toContain(`x-forwarded-host: ${host}\n`);
     expect(head).toContain(`host: ${host}\n`);
   });
+
+  test("has nothing that a program could read as one of our headers, written with _ for -", async () => {
+    const { host } = expose(gateway, guest, { visibility: "public" });
+    const ours = ["X_Forwarded_For", "x-forwarded_host", "X_FORWARDED-PROTO", "X_Real_IP", "Content_Length"];
+    const secret = ["Proxy_Authorization", "Vivarium_Preview_Token", "Transfer_Encoding"];
+    const headers = Object.fromEntries([...ours, ...secret].map((name) => [name, "6.6.6.6"]));
+    await get(gateway, host, "/", { headers: { ...headers, X_Kept: "1", x_forwarded: "2" } });
+    const head = guest.heads.at(-1) ?? "";
+    expect(head).not.toContain("6.6.6.6");
+    expect(head).toMatch(/^x_kept: 1$/im);
+    expect(head).toMatch(/^x_forwarded: 2$/im);
+    expect(head).toMatch(/^x-forwarded-for: 127\.0\.0\.1$/m);
+  });
 });
 
 describe("what reaches the visitor", () => {

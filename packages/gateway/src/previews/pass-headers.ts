@@ -51,8 +51,7 @@ export function pathForGuest(visit: Visit, route: PreviewRoute): string {
 export function headersForGuest(visit: Visit, origin: Origin): string[] {
   const named = namedByConnection(visit.headers);
   const kept = visit.headers.flatMap(([name, value]): [string, string][] => {
-    if (OF_ONE_HOP.has(name) || NOT_FOR_GUESTS.has(name) || named.has(name)) return [];
-    if (name.startsWith("x-forwarded-")) return [];
+    if (isOurs(name) || named.has(name)) return [];
     if (name === "authorization" && origin.route.bearer_sha256 !== undefined) return [];
     if (name === "referer") return [[name, withoutTokens(value)]];
     if (name !== "cookie") return [[name, value]];
@@ -60,6 +59,13 @@ export function headersForGuest(visit: Visit, origin: Origin): string[] {
     return others === undefined ? [] : [[name, others]];
   });
   return [...kept, ...forwarded(visit, origin), ...framing(visit)].flat();
+}
+
+/** Many servers hand `_` and `-` to their programs as one, so a name that differs from ours by these alone is ours too. */
+function isOurs(name: string): boolean {
+  const read = name.replaceAll("_", "-");
+  if (OF_ONE_HOP.has(read) || NOT_FOR_GUESTS.has(read) || read.startsWith("x-forwarded-")) return true;
+  return read === "content-length" && read !== name;
 }
 
 export function headersForVisitor(rawHeaders: readonly string[]): [name: string, value: string][] {
