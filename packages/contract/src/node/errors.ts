@@ -18,6 +18,10 @@ export const OWN_ERRORS = {
   disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },
   no_capacity: { status: 503, meaning: "not enough memory, or no free slot, for another machine" },
   agent_unavailable: { status: 503, meaning: "the machine runs but its agent does not answer" },
+  outcome_unknown: {
+    status: 502,
+    meaning: "the agent was handed the request and did not answer it: what was asked may have been done",
+  },
   network_conflict: { status: 409, meaning: "a newer generation of the network is known here" },
   network_unconfirmed: { status: 503, meaning: "kernel or gateway did not confirm the change in time" },
   wake_not_found: { status: 404, meaning: "nobody waits for this wake any more" },

@@ -124,6 +124,7 @@ describe("before the command starts", () => {
     ["agent_unavailable", 503, "session_unavailable", /does not answer/],
     ["machine_gone", 503, "session_unavailable", /does not answer/],
     ["internal", 500, "internal", /^the node failed unexpectedly$/],
+    ["outcome_unknown", 500, "internal", /whether the operation started is unknown/],
   ] as const)("a node that says %s gives %i %s", async (code, status, apiCode, message) => {
     control.node.onExec = () => {
       throw new Refusal(code);
@@ -144,6 +145,20 @@ describe("before the command starts", () => {
     const answer = await control.exec(id, ["true"], { cwd: "/root" });
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
     expect(answer.body.error).toMatch(message);
+  });
+
+  test("a pause under the start is 409, not retryable: the command may run on after the wake", async () => {
+    const paused = await control.createLive();
+    const before = control.node.execs.length;
+    control.node.onExec = async () => {
+      await control.ask(`POST /v1/sessions/${paused}/pause`);
+      throw new Refusal("outcome_unknown");
+    };
+    const answer = await control.exec(paused);
+    expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
+    expect(answer.body.error).toMatch(/^the session was paused while the command was being started/);
+    expect(answer.headers["retry-after"]).toBeUndefined();
+    expect(control.node.execs.length).toBe(before + 1);
   });
 
   test("a connection that breaks before the answer is not called retryable: the command may run", async () => {

@@ -14,6 +14,7 @@ import {
   type BrokenOffWords,
   endedMeanwhile,
   brokenOff as explainBreak,
+  goesOn,
 } from "../guest/broken-off.ts";
 import { environmentOf } from "../guest/environment.ts";
 import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
@@ -82,7 +83,7 @@ export async function startExec(
 
 /** A command that could not be started leaves the session as it was. */
 async function openLeased(
-  deps: ExecDeps,
+  deps: StartExecDeps,
   session: SessionRow,
   call: ExecCall,
   signal: AbortSignal,
@@ -92,7 +93,10 @@ async function openLeased(
     return { lease, frames: await deps.nodes.exec(machineIdOf(session), call, signal) };
   } catch (error) {
     if (hasStartedNothing(error)) await takeBackLease(deps.db, session, lease);
-    throw error;
+    if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
+    const explained = await explainBreak(deps, session, START_WORDS, error);
+    if (goesOn(explained)) await takeBackLease(deps.db, session, lease);
+    throw explained;
   }
 }
 
@@ -144,4 +148,13 @@ const WORDS: BrokenOffWords = {
     "the session was paused while the command ran; the command goes on after the wake, its output is lost",
   exchanged: "the session was paused and woken, or restored, while the command ran; its output is lost",
   unknown: "the command had started, but the connection to its machine broke; how it ended is unknown",
+};
+
+/** Of a command that was handed over, and whose start nobody confirmed. */
+const START_WORDS: BrokenOffWords = {
+  paused:
+    "the session was paused while the command was being started; it may have started, and then goes on after the wake, its output lost",
+  exchanged:
+    "the session was paused and woken, or restored, while the command was being started; it may have started, its output is lost",
+  unknown: "the node broke the connection; whether the operation started is unknown",
 };

@@ -106,7 +106,8 @@ export async function refusal(response: IncomingMessage, status: number): Promis
   try {
     const { code, message } = JSON.parse(text) as { code?: unknown; message?: unknown };
     if (typeof code === "string" && isNodeErrorCode(code)) {
-      return new NodeError("refused", typeof message === "string" ? message : code, { code });
+      const failure = code === "outcome_unknown" ? "broken" : "refused";
+      return new NodeError(failure, typeof message === "string" ? message : code, { code });
     }
   } catch {
     // Not JSON: told below.

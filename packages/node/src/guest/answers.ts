@@ -20,11 +20,16 @@ export interface AgentAnswer {
   stream: ClientHttp2Stream;
 }
 
+/** What may have been done is not called retryable: whoever asks for it again would do it twice. */
+export function unanswered(isRepeatable: boolean, message: string): NodeError {
+  return new NodeError(isRepeatable ? "agent_unavailable" : "outcome_unknown", message);
+}
+
 /** Settles with the answer's headers. */
-export function statusOf(stream: ClientHttp2Stream): Promise<number> {
+export function statusOf(stream: ClientHttp2Stream, isRepeatable: boolean): Promise<number> {
   return new Promise((resolve, reject) => {
     stream.once("response", (headers) => resolve(Number(headers[constants.HTTP2_HEADER_STATUS])));
-    stream.once("close", () => reject(new NodeError("agent_unavailable", "the agent broke the connection")));
+    stream.once("close", () => reject(unanswered(isRepeatable, "the agent broke the connection")));
   });
 }
 

@@ -48,6 +48,36 @@ async function framesOf(body: Buffer[], limit?: number) {
   return frames;
 }
 
+/** An agent that was handed a request, and says nothing to it. */
+async function handedOver(path: string) {
+  const heard = Promise.withResolvers<void>();
+  const connected = await connectTo({
+    handle: (request, response) => {
+      if (request.url === path) heard.resolve();
+      else response.end("{}");
+    },
+  });
+  return { connected, heard: heard.promise };
+}
+
+describe("a machine that is stopped before its agent has answered", () => {
+  it("may have started the command, which is not called retryable", async () => {
+    const { connected, heard } = await handedOver("/v1/exec");
+    const exec = execInGuest(connected, spec);
+    await heard;
+    connected.breakOff();
+    await expect(exec).rejects.toMatchObject({ code: "outcome_unknown" });
+  });
+
+  it("is asked again what may be asked again", async () => {
+    const { connected, heard } = await handedOver("/v1/health");
+    const health = connected.health();
+    await heard;
+    connected.breakOff();
+    await expect(health).rejects.toMatchObject({ code: "agent_unavailable" });
+  });
+});
+
 describe("channel", () => {
   it("discards whatever the port held before READY", async () => {
     const garbage = Buffer.concat([

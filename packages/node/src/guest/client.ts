@@ -8,7 +8,15 @@ import type { Socket } from "node:net";
 import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
-import { type AgentAnswer, Collecting, cancel, readAnswer, statusOf, withLimit } from "./answers.ts";
+import {
+  type AgentAnswer,
+  Collecting,
+  cancel,
+  readAnswer,
+  statusOf,
+  unanswered,
+  withLimit,
+} from "./answers.ts";
 import { openChannel } from "./channel.ts";
 
 const CONNECT_LIMIT_MS = 10_000;
@@ -78,16 +86,24 @@ export class AgentClient {
   }
 
   /** Sends a request and returns once headers are there. The caller reads or closes the stream. */
-  async request(method: string, path: string, body?: unknown): Promise<AgentAnswer> {
+  async request(
+    method: string,
+    path: string,
+    { body, isRepeatable }: { body?: unknown; isRepeatable: boolean },
+  ): Promise<AgentAnswer> {
     const stream = await this.open({ method, path, isWhole: body === undefined });
     if (body !== undefined) stream.end(JSON.stringify(body));
-    return await this.answerTo(stream);
+    return await this.answerTo(stream, { isRepeatable });
   }
 
-  async answerTo(stream: ClientHttp2Stream, limitMs = SPAWN_LIMIT_MS): Promise<AgentAnswer> {
-    const status = await withLimit(statusOf(stream), limitMs, () => {
+  /** `isRepeatable`: nothing is done twice when it is asked for again. */
+  async answerTo(
+    stream: ClientHttp2Stream,
+    { isRepeatable, limitMs = SPAWN_LIMIT_MS }: { isRepeatable: boolean; limitMs?: number },
+  ): Promise<AgentAnswer> {
+    const status = await withLimit(statusOf(stream, isRepeatable), limitMs, () => {
       cancel(stream);
-      return new NodeError("internal", "the agent took the request and did not answer");
+      return unanswered(isRepeatable, "the agent took the request and did not answer");
     });
     this.#heardAt = Date.now();
     return { status, stream };
@@ -118,7 +134,7 @@ export class AgentClient {
     schema: z.ZodType<T>,
     limitMs: number,
   ): Promise<T> {
-    const answer = await withLimit(this.request(method, path, body), limitMs, () => {
+    const answer = await withLimit(this.request(method, path, { body, isRepeatable: true }), limitMs, () => {
       this.#drop();
       return late(limitMs);
     });

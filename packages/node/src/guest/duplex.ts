@@ -32,7 +32,7 @@ export async function joinGuest(
   guest.write(opening);
   caller.pipe(guest);
   try {
-    await assertAccepted(await agent.answerTo(guest));
+    await assertAccepted(await agent.answerTo(guest, { isRepeatable: true }));
   } catch (error) {
     caller.unpipe(guest).resume();
     cancel(guest);

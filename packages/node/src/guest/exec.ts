@@ -17,7 +17,7 @@ export async function execInGuest(
   spec: ExecSpec,
   overdueMs = OVERDUE_MS,
 ): Promise<AnswerCheck> {
-  const answer = await agent.request("POST", "/v1/exec", spec);
+  const answer = await agent.request("POST", "/v1/exec", { body: spec, isRepeatable: false });
   await assertAccepted(answer);
   const checked = new ExecCheck(spec.output_limit_bytes ?? Number.POSITIVE_INFINITY).follow(answer.stream);
   // The agent ends a command at its time limit. One that does not was stopped or replaced by its guest.

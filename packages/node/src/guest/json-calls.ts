@@ -1,5 +1,4 @@
-import { NodeError } from "../node-error.ts";
-import { readAnswer, withLimit } from "./answers.ts";
+import { readAnswer, unanswered, withLimit } from "./answers.ts";
 import type { GuestCall, JsonCall } from "./calls.ts";
 import type { AgentClient } from "./client.ts";
 
@@ -16,13 +15,11 @@ export async function callGuest(
     const given = { method, path, isWhole: body === undefined };
     const stream = await agent.open({ ...given, signal: AbortSignal.any([signal, late.signal]) });
     if (body !== undefined) stream.end(body);
-    const answer = await agent.answerTo(stream, limitMs);
+    const answer = await agent.answerTo(stream, call);
     return await readAnswer(answer, call.schema, call.answerBytes, agent.collecting);
   };
   return await withLimit(ask(), limitMs, () => {
     late.abort();
-    // What may have been done is not asked for again by itself.
-    const code = call.isRepeatable ? "agent_unavailable" : "internal";
-    return new NodeError(code, `the agent did not answer within ${limitMs} ms`);
+    return unanswered(call.isRepeatable, `the agent did not answer within ${limitMs} ms`);
   });
 }

@@ -34,7 +34,7 @@ describe("an answer that does not come in time", () => {
   it.each([
     ["of a read", "GET", "/v1/files/list?path=.", "agent_unavailable"],
     ["of a kill, which may be repeated,", "DELETE", "/v1/processes/web", "agent_unavailable"],
-    ["of a change that may have happened", "DELETE", "/v1/files?path=a", "internal"],
+    ["of a change that may have happened", "DELETE", "/v1/files?path=a", "outcome_unknown"],
   ])("%s ends its stream (%s %s is refused with %s)", async (_title, method, path, code) => {
     for (const serve of [() => {}, (stream: ServerHttp2Stream) => stream.respond({ ":status": 200 })]) {
       const { closed } = await connectTo(serve);

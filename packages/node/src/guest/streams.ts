@@ -26,7 +26,7 @@ export async function readContent(
   const source = await agent.open({ method: "GET", path, isWhole: true, signal });
   const promised = Promise.withResolvers<string | undefined>();
   source.once("response", (headers) => promised.resolve(headers["content-length"]));
-  await assertAccepted(await agent.answerTo(source));
+  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
   const bytes = Number((await promised.promise) ?? Number.NaN);
   const most = query.has("max_bytes") ? Number(query.get("max_bytes")) : Number.MAX_SAFE_INTEGER;
   if (!Number.isSafeInteger(bytes) || bytes > most) {
@@ -46,7 +46,7 @@ export async function readLog(
   silenceMs = LOG_SILENCE_MS,
 ): Promise<AnswerCheck> {
   const source = await agent.open({ method: "GET", path, isWhole: true, signal });
-  await assertAccepted(await agent.answerTo(source));
+  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
   if (query.get("follow") === "true") return new LogCheck(Number.POSITIVE_INFINITY).follow(source);
   const asked = query.has("tail_bytes") ? Number(query.get("tail_bytes")) : LIMITS.processLogBytes;
   const stream = new LogCheck(Math.min(asked, LIMITS.processLogBytes)).follow(source);

@@ -24,7 +24,7 @@ export async function uploadToGuest<T extends { bytes: number }>(
   const stream = await agent.open(request);
   const transfer = new Transfer(source, stream, standstillMs);
   try {
-    const status = await Promise.race([statusOf(stream), transfer.failed]);
+    const status = await Promise.race([statusOf(stream, false), transfer.failed]);
     const written = await Promise.race([readAnswer({ status, stream }, answer), transfer.failed]);
     if (!source.readableEnded || written.bytes !== transfer.bytes)
       throw new NodeError("agent_unavailable", "the agent kept something else than what it was sent");

@@ -36,18 +36,19 @@ function machineIdOf(hostname: string): string {
 const THAW_RETRY_MS = 1_000;
 
 /**
- * A guest that was stopped or frozen for a capture goes on as if nothing had been. An agent that does not answer is asked
- * again for as long as the machine lives: until it thaws, its user's processes stand still.
+ * A guest that was stopped or frozen for a capture goes on as if nothing had been: at the right time of day, since its
+ * clock stood still with it. An agent that does not answer is asked again for as long as the machine lives: until it
+ * thaws, its user's processes stand still.
  */
 export async function letGo(machine: Machine): Promise<void> {
   await machine.qmp.execute("cont");
-  await machine.agent.command("/v1/thaw").catch(() => void thawLater(machine));
+  await resumeAs(machine.agent).catch(() => void thawLater(machine));
 }
 
 async function thawLater(machine: Machine): Promise<void> {
   while (machine.isRunning && !machine.isHeld) {
     await sleep(THAW_RETRY_MS);
-    const isThawed = await machine.agent.command("/v1/thaw").then(
+    const isThawed = await resumeAs(machine.agent).then(
       () => true,
       () => false,
     );
