@@ -167,7 +167,7 @@ describe("under a real machine", () => {
   afterAll(() => network?.close());
 
   const CANARY = `
-import socket, time
+import os, socket, time
 def dial(port, text):
     peer = socket.socket(); peer.settimeout(0.3)
     try: peer.connect(("${PUBLIC.denied}", port)); peer.sendall(text); peer.recv(100)
@@ -187,7 +187,8 @@ while True:
         try: work()
         except OSError: pass
         count += 1
-        open("/workspace/tries", "w").write(str(count))
+        open("/workspace/tries.new", "w").write(str(count))
+        os.rename("/workspace/tries.new", "/workspace/tries")
 `;
 
   test("deaths of the gateway, changes of policy, pauses and wakes let nothing through", {

@@ -42,6 +42,8 @@ function fill(call: string, values: string | Record<string, string>): string {
 /** Every endpoint that wants a credential, with a body that it would accept. */
 const ENDPOINTS: [call: string, body?: object][] = [
   ["GET /v1/org"],
+  ["GET /v1/org/egress-cap"],
+  ["PUT /v1/org/egress-cap", { cap_bytes: null }],
   ["GET /v1/whoami"],
   ["GET /v1/audit"],
   ["GET /v1/sessions"],
@@ -91,12 +93,14 @@ const ENDPOINTS: [call: string, body?: object][] = [
 ];
 /** Of a request that is no upgrade they say no more than that: terminals/upgrade.test.ts asks properly. */
 const UPGRADES: typeof ENDPOINTS = [["GET /v1/sessions/:id/pty"], ["GET /v1/sessions/:id/tunnel"]];
+/** Has no end: events/stream.test.ts reads it. */
+const STREAMS: typeof ENDPOINTS = [["GET /v1/events"]];
 const BY_ID = ENDPOINTS.filter(([call]) => call.includes("/:"));
 
 test("the suite knows every endpoint of the server", async () => {
   const { body } = await control.ask("GET /v1/openapi.json");
   const known = new Set(
-    [...ENDPOINTS, ...UPGRADES].map(([call]) => call.split("?")[0]?.replace(/:(\w+)/g, "{$1}")),
+    [...ENDPOINTS, ...UPGRADES, ...STREAMS].map(([call]) => call.split("?")[0]?.replace(/:(\w+)/g, "{$1}")),
   );
   const served = Object.entries<object>(body.paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
@@ -104,7 +108,7 @@ test("the suite knows every endpoint of the server", async () => {
   expect(served.filter((call) => !known.has(call))).toEqual(["GET /v1/healthz"]);
 });
 
-describe.each([...ENDPOINTS, ...UPGRADES])("%s", (call, body) => {
+describe.each([...ENDPOINTS, ...UPGRADES, ...STREAMS])("%s", (call, body) => {
   const concrete = fill(call, randomId());
 
   test.each([
