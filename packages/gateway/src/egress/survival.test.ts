@@ -57,17 +57,21 @@ const messages: [number, string | Buffer][] = [
   [GATEWAY_PORTS.dns, Buffer.from([0, 5, 1, 2, 3])],
 ];
 
-test("connections that break on either side at any time end alone, and nothing is left of them", async () => {
-  for (let round = 0; round < ROUNDS; round += 20) {
+// A guest that is gone without a word after its end is noticed by keep-alive, after a minute; the server does not read.
+test("connections that break on either side at any time end alone, and nothing is left of them", {
+  timeout: 150_000,
+}, async () => {
+  // On a busy host many leave before anything was dialled for them.
+  for (let round = 0; round < ROUNDS || turn <= ROUNDS / 4; round += 20) {
     await Promise.all(Array.from({ length: 20 }, (_, at) => misbehave(round + at)));
   }
   while ((await connectionsOutside()) > 0) await new Promise((resolve) => setTimeout(resolve, 10));
-  expect(turn).toBeGreaterThan(ROUNDS / 4);
   const before = outside.connections;
   const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.tls });
   socket.on("error", () => {});
   socket.write(hello);
   await until(() => outside.connections > before);
+  expect(outside.connections).toBeGreaterThan(before);
   socket.destroy();
 });
 
