@@ -68,6 +68,8 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
   const port = await freePort();
   const logFile = `${dataDir}.log`;
   const log = openSync(logFile, "a");
+  // Of services over the same data before this one.
+  const logged = readFileSync(logFile, "utf8").length;
   const child = spawn(
     process.execPath,
     [
@@ -88,7 +90,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
   );
   const url = `http://127.0.0.1:${port}`;
   try {
-    await waitUntilHealthy(url, child, logFile);
+    await waitUntilHealthy(url, child, { logFile, logged });
   } catch (error) {
     await stop(child, dataDir, logFile).catch(() => {});
     throw error;
@@ -119,14 +121,20 @@ export function postgresPid(facts: ServiceFacts): number {
   return Number(readFileSync(file, "utf8").split("\n")[0]);
 }
 
-async function waitUntilHealthy(url: string, child: ChildProcess, logFile: string): Promise<void> {
+/** For `viv up` as well: it gives up on a service that a test stops or kills before it has seen it healthy itself. */
+async function waitUntilHealthy(
+  url: string,
+  child: ChildProcess,
+  { logFile, logged }: { logFile: string; logged: number },
+): Promise<void> {
   const deadline = Date.now() + START_LIMIT_MS;
+  const isUp = () => readFileSync(logFile, "utf8").slice(logged).includes("Vivarium serves");
   for (;;) {
     const isHealthy = await fetch(`${url}/v1/healthz`).then(
       (response) => response.ok,
       () => false,
     );
-    if (isHealthy) return;
+    if (isHealthy && isUp()) return;
     if (child.exitCode !== null || Date.now() > deadline)
       throw new Error(`the service did not come up. The end of its log:\n${tail(logFile)}`);
     await sleep(100);
