@@ -56,6 +56,14 @@ export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   throw new NodeError("no_capacity", `all ${limit} machine slots of this node are taken; try again later`);
 }
 
+/** What a process of this owner left that was killed in the middle of taking a slot. None may be taking one now. */
+export async function removeUnnamedSlots(owner: string): Promise<void> {
+  for (const name of (await readdir(SLOTS_DIR).catch(() => [])).filter((name) => name.startsWith("."))) {
+    const file = path.join(SLOTS_DIR, name);
+    if ((await readFile(file, "utf8").catch(() => "")) === owner) await rm(file, { force: true });
+  }
+}
+
 export async function freeSlot(slot: Slot): Promise<void> {
   await rm(path.join(SLOTS_DIR, String(slot.number)), { force: true });
 }

@@ -6,7 +6,7 @@ import { rm } from "node:fs/promises";
 import path from "node:path";
 import { AgentClient } from "../guest/client.ts";
 import { isAlive } from "../host/process.ts";
-import { slotsOf, slotsOfNobody } from "../host/slots.ts";
+import { removeUnnamedSlots, slotsOf, slotsOfNobody } from "../host/slots.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
 import { Qmp } from "../qemu/qmp.ts";
@@ -95,6 +95,7 @@ function keepInMemory(deps: ReconcileDeps, machine: Machine, state: "held" | "ru
 }
 
 async function removeUnownedSlots(deps: StopDeps): Promise<void> {
+  await removeUnnamedSlots(deps.config.dataDir);
   const owned = new Set([...deps.table.running.values()].map((machine) => machine.slot.number));
   for (const { entry } of await readJournal(deps.config.dataDir)) if (entry) owned.add(entry.slot);
   for (const slot of await slotsOf(deps.config.dataDir)) {
