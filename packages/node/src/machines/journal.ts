@@ -2,11 +2,11 @@
  * The node's journal: one file per machine, written and synced before the first side effect of its start and removed
  * after the last of its stop. Whatever is on this host without a journal entry of ours belongs to nobody.
  */
-import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
 import { MachineId, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
 import { z } from "zod";
-import { syncPath } from "../snapshots/manifest.ts";
+import { writeDurably } from "../host/durable-file.ts";
 
 export const JournalEntry = z.object({
   machine_id: MachineId,
@@ -32,16 +32,7 @@ export const parentDir = (dataDir: string, machineId: string) =>
 export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<void> {
   const dir = machineDir(dataDir, entry.machine_id);
   await mkdir(dir, { recursive: true, mode: 0o711 });
-  const partial = path.join(dir, `${FILE}.tmp`);
-  const file = await open(partial, "w", 0o600);
-  try {
-    await file.writeFile(JSON.stringify(entry));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(partial, path.join(dir, FILE));
-  await syncPath(dir);
+  await writeDurably(path.join(dir, FILE), JSON.stringify(entry), 0o600);
 }
 
 export async function removeEntry(dataDir: string, machineId: string): Promise<void> {

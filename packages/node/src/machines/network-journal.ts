@@ -2,11 +2,11 @@
  * A network that replaced the one of the machine's start, in a file of its own beside the journal entry: changes of
  * network and captures need not wait for each other.
  */
-import { open, readFile, rename } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { NetworkSpec } from "@vivarium/contract/node";
 import { z } from "zod";
-import { syncPath } from "../snapshots/manifest.ts";
+import { writeDurably } from "../host/durable-file.ts";
 import { machineDir } from "./journal.ts";
 
 const KeptNetwork = z.object({ spec: NetworkSpec, mark: z.int() });
@@ -15,17 +15,7 @@ type KeptNetwork = z.infer<typeof KeptNetwork>;
 const FILE = "network.json";
 
 export async function writeNetwork(dataDir: string, machineId: string, kept: KeptNetwork): Promise<void> {
-  const dir = machineDir(dataDir, machineId);
-  const partial = path.join(dir, `${FILE}.tmp`);
-  const file = await open(partial, "w", 0o600);
-  try {
-    await file.writeFile(JSON.stringify(kept));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(partial, path.join(dir, FILE));
-  await syncPath(dir);
+  await writeDurably(path.join(machineDir(dataDir, machineId), FILE), JSON.stringify(kept), 0o600);
 }
 
 export async function readNetwork(dataDir: string, machineId: string): Promise<KeptNetwork | undefined> {

@@ -9,6 +9,7 @@ import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { removeCgroup } from "../host/cgroup.ts";
 import { makeDevices } from "../host/devices.ts";
+import { syncPath } from "../host/durable-file.ts";
 import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
 import { type JailedProcess, startJailed } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
@@ -28,7 +29,7 @@ import {
   type MachineShape,
 } from "../qemu/arguments.ts";
 import { Qmp } from "../qemu/qmp.ts";
-import { describeFiles, publishManifest, SNAPSHOT_FILES, syncPath } from "./manifest.ts";
+import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { sumMemory } from "./page-sums.ts";
 
 const MIB = 1024 * 1024;

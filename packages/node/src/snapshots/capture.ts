@@ -10,6 +10,7 @@ import { sleep, stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import type { DiskGate } from "../disks/gate.ts";
+import { syncPath } from "../host/durable-file.ts";
 import { letGo } from "../machines/guest-state.ts";
 import type { Machine } from "../machines/machine.ts";
 import { NodeError } from "../node-error.ts";
@@ -22,7 +23,6 @@ import {
   type Manifest,
   publishManifest,
   type SnapshotFile,
-  syncPath,
 } from "./manifest.ts";
 import { writeChangedPages } from "./memory.ts";
 import { PageSums } from "./page-sums.ts";

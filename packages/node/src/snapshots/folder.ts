@@ -4,7 +4,8 @@
  */
 import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import path from "node:path";
-import { manifestPath, syncPath } from "./manifest.ts";
+import { syncPath } from "../host/durable-file.ts";
+import { manifestPath } from "./manifest.ts";
 
 /** The name under which `publishManifest` writes the manifest: it is there, empty, from the first instant on. */
 const unfinishedManifest = (dir: string) => `${manifestPath(dir)}.tmp`;

@@ -5,11 +5,12 @@
  * (security.md finding 2).
  */
 import { createReadStream } from "node:fs";
-import { open, readFile, rename, stat } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
 import { z } from "zod";
+import { syncPath, writeDurably } from "../host/durable-file.ts";
 import { hashFile, type QemuRoot } from "../host/qemu-root.ts";
 import { deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
 import { PageSums, verifyMemory } from "./page-sums.ts";
@@ -100,16 +101,7 @@ async function crcOfFile(file: string): Promise<number> {
 
 /** Content first, then the manifest under another name, then the rename: the rename is the durability point. */
 export async function publishManifest(dir: string, manifest: Manifest): Promise<void> {
-  const partial = path.join(dir, `${MANIFEST}.tmp`);
-  const file = await open(partial, "w", 0o444);
-  try {
-    await file.writeFile(`${JSON.stringify(manifest, null, 2)}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(partial, path.join(dir, MANIFEST));
-  await syncPath(dir);
+  await writeDurably(path.join(dir, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`, 0o444);
   await syncPath(path.dirname(dir));
 }
 
@@ -156,13 +148,4 @@ async function verifyPages(dir: string, scope: "all" | "own"): Promise<void> {
   await verifyMemory(path.join(dir, "mem"), sums, scope).catch((cause: Error) => {
     throw new UnusableSnapshot(cause.message, { cause });
   });
-}
-
-export async function syncPath(target: string): Promise<void> {
-  const handle = await open(target, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

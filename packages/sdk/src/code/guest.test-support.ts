@@ -3,8 +3,9 @@
  * as they are, with the guest's directories replaced. What code contexts need of the interface, and no more.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -61,8 +62,12 @@ function exitEvent(exit_code: number): string {
 
 async function write(files: { path: string; content: string }[], inGuest: (path: string) => string) {
   for (const { path, content } of files) {
-    await mkdir(dirname(inGuest(path)), { recursive: true });
-    await writeFile(inGuest(path), content);
+    const target = inGuest(path);
+    await mkdir(dirname(target), { recursive: true });
+    // Whole or not there, as a guest's agent writes: contexts that begin side by side bring the same programs.
+    const partial = `${target}.${randomUUID()}`;
+    await writeFile(partial, content);
+    await rename(partial, target);
   }
   return { results: files.map(({ path }) => ({ path, ok: true })), duration_ms: 1 };
 }
