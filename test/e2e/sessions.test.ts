@@ -56,6 +56,31 @@ test("the user is sandbox, with sudo unless it was withheld", async () => {
   );
 });
 
+test("a live session goes on at the right time of day after it was kept or copied", async () => {
+  await withSession(async (id) => {
+    const behindMs = async () => {
+      const { stdout } = await client.sessions.exec(id, { command: ["date", "+%s"] });
+      return Date.now() - Number(stdout) * 1000;
+    };
+    // Nothing else sets it while it runs, so a wrong one tells whether keeping and copying do.
+    const setBack = () => client.sessions.exec(id, { command: sh("sudo date -s '1 hour ago'") });
+    const expectKept = async (keep: () => Promise<unknown>) => {
+      await setBack();
+      expect(await behindMs()).toBeGreaterThan(3_000_000);
+      await keep();
+      expect(Math.abs(await behindMs())).toBeLessThan(600_000);
+    };
+    await expectKept(async () => {
+      const { checkpoint_id } = await client.checkpoints.create(id);
+      await client.checkpoints.delete(checkpoint_id);
+    });
+    await expectKept(async () => {
+      const { children } = await client.sessions.fork(id);
+      for (const child of children) await client.sessions.delete(child);
+    });
+  });
+});
+
 describe("ten sessions at once", () => {
   test("live side by side, each its own machine; an eleventh is over the ceiling", async () => {
     const created = await Promise.all(Array.from({ length: 10 }, () => client.sessions.create()));

@@ -279,3 +279,26 @@ describe("the request", () => {
     }
   });
 });
+
+test("long outputs are answered however many there were before, also of batches and runs", async () => {
+  control.node.onExec = (_call, output) => {
+    const out = output();
+    const block = Buffer.alloc(32 * 1024, "a");
+    for (let sent = 0; sent < 128 * 1024; sent += block.length) out.stdout(block);
+    out.exit(0);
+  };
+  const answers = [];
+  // An organisation has room for sixteen of these at a time.
+  for (let round = 0; round < 2; round++) {
+    answers.push(...(await Promise.all(Array.from({ length: 20 }, () => control.exec(id)))));
+  }
+  // Or for two of these.
+  for (let round = 0; round < 4; round++) {
+    const body = { session_ids: [id, id], command: ["x"] };
+    answers.push(await control.ask("POST /v1/sessions/batch/exec", { body }));
+  }
+  for (let round = 0; round < 17; round++) {
+    answers.push(await control.ask("POST /v1/sessions/exec", { body: { language: "python", code: "x" } }));
+  }
+  expect(answers.filter(({ status }) => status !== 200)).toEqual([]);
+});

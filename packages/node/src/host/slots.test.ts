@@ -1,0 +1,21 @@
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { randomId } from "@vivarium/kit/id";
+import { expect, onTestFinished, test } from "vitest";
+import { removeUnnamedSlots } from "./slots.ts";
+
+const SLOTS_DIR = "/run/vivarium/slots";
+
+test("what was left by a process killed in the middle of taking a slot goes, and nobody else's does", async () => {
+  const [ours, theirs] = [`/nowhere/${randomId(8)}`, `/nowhere/${randomId(8)}`];
+  const unnamed = `.1-${randomId(8)}`;
+  const foreign = `.1-${randomId(8)}`;
+  await mkdir(SLOTS_DIR, { recursive: true, mode: 0o700 });
+  onTestFinished(() => rm(path.join(SLOTS_DIR, foreign), { force: true }));
+  await writeFile(path.join(SLOTS_DIR, unnamed), ours);
+  await writeFile(path.join(SLOTS_DIR, foreign), theirs);
+  await removeUnnamedSlots(ours);
+  const names = await readdir(SLOTS_DIR);
+  expect(names).not.toContain(unnamed);
+  expect(names).toContain(foreign);
+});
