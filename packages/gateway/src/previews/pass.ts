@@ -50,13 +50,13 @@ export interface Passage {
  * answered, and the request may be asked again.
  */
 export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
-  const { flow, request, response } = passage;
+  const { flow, request, response, visit } = passage;
   flow.enter("connecting");
   const guest = ask(passage);
   flow.guest = guest;
   const fail = (page: Page) => {
     if (response.headersSent) flow.visitor.destroy();
-    else sendPage(response, passage.visit, page);
+    else sendPage(response, visit, page);
     guest.destroy();
   };
   const gone = Promise.withResolvers<"machine_gone">();
@@ -65,6 +65,23 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
     else fail(UNAVAILABLE);
   };
   flow.onSlowGuest = () => fail(flow.phase === "connecting" ? nothingListens(passage.route.port) : NO_ANSWER);
+  heedGuest(passage, guest, fail);
+  if (visit.isUpgrade) guest.end();
+  else passBody(request, response, guest);
+  if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
+  if (visit.isUpgrade && flow.phase === "passing") {
+    await closed(flow.guestSocket);
+    return "over";
+  }
+  guest.destroy();
+  if (flow.owesBody()) leaveUnread(request, flow.visitor);
+  return "over";
+}
+
+/** Takes the one answer of the guest, whatever it is; `fail` tells the visitor that there is none. */
+function heedGuest(passage: Passage, guest: ClientRequest, fail: (page: Page) => void): void {
+  const { flow, response, visit, setCookie } = passage;
+  const failBad = () => fail(badAnswer(passage.route.port));
   guest.once("socket", (socket) => {
     flow.guestSocket = socket;
     socket.once("connect", () => flow.enter("asking"));
@@ -73,34 +90,24 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
     // The end of what a machine that is gone was asked.
     if (flow.guest !== guest) return;
     if (flow.phase === "connecting") fail(nothingListens(passage.route.port));
-    else if (flow.phase === "asking") fail(badAnswer(passage.route.port));
+    else if (flow.phase === "asking") failBad();
   });
-  countInterim(guest, () => fail(badAnswer(passage.route.port)));
+  countInterim(guest, failBad);
   guest.once("response", (answer) => {
     // A 101 that grants no upgrade: Node takes it for an answer.
-    if ((answer.statusCode ?? 0) < 200) return fail(badAnswer(passage.route.port));
+    if ((answer.statusCode ?? 0) < 200) return failBad();
     flow.enter("passing");
-    passAnswer(passage, answer, () => fail(badAnswer(passage.route.port)));
+    passAnswer(passage, answer, failBad);
   });
   guest.once("upgrade", (answer, socket: Socket, head) => {
-    if (!passage.visit.isUpgrade || answer.headers.upgrade?.toLowerCase() !== "websocket") {
+    if (!visit.isUpgrade || answer.headers.upgrade?.toLowerCase() !== "websocket") {
       socket.destroy();
-      return fail(badAnswer(passage.route.port));
+      return failBad();
     }
     flow.enter("passing");
     response.detachSocket(flow.visitor);
-    passUpgrade({ answer, head, guest: socket, visitor: flow.visitor, setCookie: passage.setCookie });
+    passUpgrade({ answer, head, guest: socket, visitor: flow.visitor, setCookie });
   });
-  if (passage.visit.isUpgrade) guest.end();
-  else passBody(request, response, guest);
-  if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
-  if (passage.visit.isUpgrade && flow.phase === "passing") {
-    await closed(flow.guestSocket);
-    return "over";
-  }
-  guest.destroy();
-  if (flow.owesBody()) leaveUnread(request, flow.visitor);
-  return "over";
 }
 
 /** Asked twice it is the same as once (RFC 9110 9.2.2), and all of it is still here. */
