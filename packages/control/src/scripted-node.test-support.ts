@@ -256,6 +256,13 @@ export class ScriptedNode {
     this.previews = { version: 0, routes: [] };
   }
 
+  /** Something in a machine ends with it; machines of tests before this one may still go meanwhile. */
+  breakOffWith(machineId: string, what: { breakOff(): void }): void {
+    this.onDelete = (id) => {
+      if (id === machineId) what.breakOff();
+    };
+  }
+
   /** Visitors come to a paused session. */
   visit(wakeId: string, sessionId: string): void {
     this.#wakes.set(wakeId, { wake_id: wakeId, session_id: sessionId });

@@ -82,7 +82,9 @@ test("a paused session stays paused: its saved state is shared, and nothing is w
   expect(status).toBe(200);
   expect(control.node.snapshots.get(body.checkpoint_id)?.spec).toEqual({ snapshot_id: rows[0].snapshot_id });
   expect(await stateOf(id)).toBe("paused");
-  expect([...control.node.machines.keys()].filter((name) => name.startsWith(id))).toEqual([]);
+  await eventually(() =>
+    expect([...control.node.machines.keys()].filter((name) => name.startsWith(id))).toEqual([]),
+  );
 });
 
 test.each([

@@ -197,7 +197,7 @@ test("a session that is destroyed under a command answers 410", async () => {
   const victim = await control.createLive();
   control.node.onExec = (_call, output) => {
     const out = output();
-    control.node.onDelete = () => out.breakOff();
+    control.node.breakOffWith(`${victim}-1`, out);
   };
   const exec = control.exec(victim);
   await eventually(() => expect(control.node.execs.at(-1)?.machineId).toBe(`${victim}-1`));

@@ -332,7 +332,7 @@ describe("faults underneath", () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onGuest = async (call) => {
       resolve();
-      control.node.onDelete = () => call.breakOff();
+      control.node.breakOffWith(`${victim}-1`, call);
     };
     const read = files("?path=a", victim);
     await promise;
@@ -348,7 +348,7 @@ describe("faults underneath", () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onGuest = async (call) => {
       resolve();
-      control.node.onDelete = () => call.breakOff();
+      control.node.breakOffWith(`${victim}-1`, call);
     };
     const read = files("?path=a", victim);
     await promise;

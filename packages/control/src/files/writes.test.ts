@@ -118,7 +118,7 @@ describe("write", () => {
     const victim = await control.createLive();
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onGuest = (call) => {
-      control.node.onDelete = () => call.breakOff();
+      control.node.breakOffWith(`${victim}-1`, call);
       resolve();
     };
     const write = ask("PUT ", { path: "a", content: "x" }, victim);

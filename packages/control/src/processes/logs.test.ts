@@ -192,7 +192,7 @@ describe("follow", () => {
     const victim = await control.createLive();
     writes((out) => {
       out.stdout("x");
-      control.node.onDelete = () => out.breakOff();
+      control.node.breakOffWith(`${victim}-1`, out);
     });
     const follow = logs("?follow=true", victim);
     await eventually(() => expect(control.node.guestCalls).toHaveLength(1));
@@ -236,7 +236,7 @@ describe("follow", () => {
   test("a follow does not keep the session from being idle", async () => {
     const lazy = await control.createLive({ idle_timeout_ms: 1 });
     writes((out) => {
-      control.node.onDelete = () => out.breakOff();
+      control.node.breakOffWith(`${lazy}-1`, out);
     });
     const follow = logs("?follow=true", lazy);
     await untilPaused(lazy);

@@ -148,7 +148,9 @@ test("a paused parent stays paused", async () => {
     "live",
     "live",
   ]);
-  expect([...control.node.machines.keys()].some((name) => name.startsWith(id))).toBe(false);
+  await eventually(() =>
+    expect([...control.node.machines.keys()].some((name) => name.startsWith(id))).toBe(false),
+  );
 });
 
 test("ceilings count all children before anything is captured", async () => {

@@ -265,7 +265,7 @@ describe("a resume", () => {
     }
     expect(Date.parse(body.resumed_at)).toBeGreaterThanOrEqual(Date.parse(body.created_at));
     expect(body.active_since).toBe(body.resumed_at);
-    expect(machinesOf(id)).toEqual([`${id}-2`]);
+    await eventually(() => expect(machinesOf(id)).toEqual([`${id}-2`]));
     expect(control.node.machines.get(`${id}-2`)?.spec).toEqual({
       network: { generation: 2, egress: { mode: "allow", allow: [] }, exposed: [] },
       template: "base",
@@ -314,7 +314,7 @@ describe("a resume", () => {
     };
     const answers = await Promise.all(Array.from({ length: 8 }, () => resume(id)));
     expect(answers.map(({ status, body }) => [status, body.state])).toEqual(Array(8).fill([200, "live"]));
-    expect([starts, machinesOf(id)]).toEqual([1, [`${id}-2`]]);
+    await eventually(() => expect([starts, machinesOf(id)]).toEqual([1, [`${id}-2`]]));
   });
 
   test.each([
@@ -472,19 +472,19 @@ describe("a guest operation", () => {
   });
 
   /** A command that runs until its machine goes. */
-  function runForever(): Promise<Output> {
+  function runForever(id: string): Promise<Output> {
     const { promise, resolve } = Promise.withResolvers<Output>();
     control.node.onExec = (_call, output) => {
       const running = output();
       resolve(running);
-      control.node.onDelete = () => running.breakOff();
+      control.node.breakOffWith(`${id}-1`, running);
     };
     return promise;
   }
 
   test("in flight when its session is paused is 409, and is not repeated", async () => {
     const id = await control.createLive();
-    const running = runForever();
+    const running = runForever(id);
     const answer = control.exec(id);
     await running;
     expect((await pause(id)).status).toBe(200);
@@ -495,7 +495,7 @@ describe("a guest operation", () => {
 
   test("that streams when its session is paused ends with an error event", async () => {
     const id = await control.createLive();
-    const running = runForever();
+    const running = runForever(id);
     const answer = control.ask(`POST /v1/sessions/${id}/exec?stream=true`, { body: { command: ["x"] } });
     (await running).stdout("so far");
     expect((await pause(id)).status).toBe(200);
@@ -506,7 +506,7 @@ describe("a guest operation", () => {
 
   test("in flight when its session is destroyed during the capture is 410", async () => {
     const id = await control.createLive();
-    const running = runForever();
+    const running = runForever(id);
     const answer = control.exec(id);
     await running;
     const held = holdCaptures();
@@ -522,7 +522,7 @@ describe("a guest operation", () => {
     "whose session is paused under it has not completed a destroy_on_completion (%s)",
     async (query) => {
       const id = await control.createLive({ destroy_on_completion: true });
-      const running = runForever();
+      const running = runForever(id);
       const answer = control.ask(`POST /v1/sessions/${id}/exec${query}`, { body: { command: ["x"] } });
       await running;
       await pause(id);

@@ -258,7 +258,7 @@ describe("before the switch", () => {
     };
     expect((await restore(id, chk)).status).toBe(503);
     expect(await rowOf(id)).toMatchObject({ state: "paused", incarnation: 1, op: null });
-    expect(machinesOf(id)).toEqual([]);
+    await eventually(() => expect(machinesOf(id)).toEqual([]));
     control.node.onStart = () => {};
     expect((await control.exec(id)).status).toBe(200);
   });

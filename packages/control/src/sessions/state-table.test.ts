@@ -227,7 +227,9 @@ const ROWS: Row[] = [
       await clock.advance(HOUR);
       await untilState(still, "live", null);
       expect(await stateOf(resumed)).toEqual(["live", null]);
-      expect([...control.node.machines.keys()].sort()).toEqual([`${still}-2`, `${resumed}-2`].sort());
+      await eventually(() =>
+        expect([...control.node.machines.keys()].sort()).toEqual([`${still}-2`, `${resumed}-2`].sort()),
+      );
     },
   },
   {
