@@ -2,7 +2,14 @@ import { existsSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 
 const POSTGRES = "test/support/postgres.ts";
+const NETWORK = "test/e2e/network-*.test.ts";
 const MINUTE_MS = 60_000;
+const ON_MACHINES = {
+  fileParallelism: false,
+  maxWorkers: 1,
+  testTimeout: 3 * MINUTE_MS,
+  hookTimeout: 3 * MINUTE_MS,
+};
 
 export default defineConfig({
   test: {
@@ -25,16 +32,18 @@ export default defineConfig({
         },
       },
       {
-        // One real service with real machines for all files: they run one after the other, in name order.
+        // One real service with real machines for all files: they run one after the other.
         test: {
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
+          exclude: [NETWORK],
           globalSetup: ["test/support/service.ts"],
-          fileParallelism: false,
-          maxWorkers: 1,
-          testTimeout: 3 * MINUTE_MS,
-          hookTimeout: 3 * MINUTE_MS,
+          ...ON_MACHINES,
         },
+      },
+      {
+        // A world of servers and a service of its own for each file: one world fits on a host at a time.
+        test: { name: "network", include: [NETWORK], ...ON_MACHINES },
       },
     ],
   },

@@ -131,6 +131,16 @@ describe("viv cp", () => {
     expect(await inGuest("cat mixed/good; ls mixed/bad")).toBe("good");
   });
 
+  test("copies the rest of a tree from a session when a directory of it may not be read", async () => {
+    await inGuest(
+      "mkdir -p partly/open && echo good > partly/open/file && sudo install -d -m 700 partly/closed",
+    );
+    const ended = await startViv("cp", "-r", `${id}:partly`, here("partly")).ended;
+    expect(ended).toMatchObject({ code: 1, out: expect.stringMatching(/^1 file, 5 B copied/) });
+    expect(ended.err).toMatch(/partly was not read whole: .*closed.*Permission denied/);
+    expect(readFileSync(join(here("partly"), "open/file"), "utf8")).toBe("good\n");
+  });
+
   test("leaves no half file, on either side, when it is interrupted", async () => {
     writeFileSync(here("huge"), Buffer.alloc(200 * 1024 * 1024, "x"));
     const up = startViv("cp", here("huge"), `${id}:huge`);

@@ -24,7 +24,9 @@ export async function listFiles(
       const entries = [...tree].filter(([name]) => name !== "" || tree.size === 1);
       terminal.out(JSON.stringify({ entries: entries.map(([name, entry]) => ({ name, ...entry })) }));
     } else if (tree.size > 0) terminal.out(renderEntries(tree, path));
-    return EXIT.ok;
+    const unread = tree.get("")?.unread;
+    if (unread !== undefined) terminal.note(`viv: ${where} was not read whole: ${unread}`);
+    return unread === undefined ? EXIT.ok : EXIT.failed;
   }
   const { entries, truncated } = await session.files.list(path);
   if (options.json) terminal.out(JSON.stringify({ entries, truncated }));

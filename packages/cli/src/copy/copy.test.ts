@@ -97,6 +97,18 @@ describe("a copy to this machine", () => {
   });
 });
 
+test("a directory that could not be read is named, and the others are copied", async () => {
+  const place = source(
+    { "": directory, a: file(1), closed: { ...directory, unread: "permission denied" } },
+    () => bytes("x"),
+  );
+  expect(await copyTo(place, path.join(dir, "to"))).toMatchObject({
+    files: 1,
+    problems: ["src/closed was not read whole: permission denied"],
+  });
+  expect((await readdir(path.join(dir, "to"))).toSorted()).toEqual(["a", "closed"]);
+});
+
 describe("finishing in a session", () => {
   test("few programs set many modes and times, deepest first, whatever is in the names", () => {
     expect(

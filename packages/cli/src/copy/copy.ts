@@ -3,7 +3,7 @@ import { VivariumError } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { destinationOf } from "./destination.ts";
-import type { FileToPut, Place } from "./entry.ts";
+import { type FileToPut, join, type Place } from "./entry.ts";
 import { inParallel } from "./in-parallel.ts";
 import { planCopy } from "./plan.ts";
 import { meter, type Progress } from "./progress.ts";
@@ -58,6 +58,9 @@ export async function copy(
     bytes: sent.reduce((sum, { bytes }) => sum + bytes, 0),
     skipped: plan.equal,
     problems: [
+      ...[...tree].flatMap(([path, { unread }]) =>
+        unread === undefined ? [] : [`${source.nameOf(join(from, path))} was not read whole: ${unread}`],
+      ),
       ...plan.leftOut.map(
         (name) => `${name} was left out: it is no file, directory or link, or its name is no UTF-8`,
       ),

@@ -10,6 +10,8 @@ export interface Entry {
   modifiedAt: number;
   /** Where a link leads. */
   target?: string;
+  /** Why something at or below it is missing from its tree. */
+  unread?: string;
 }
 
 /** By path relative to the root of the tree; the root itself is "". Parents come before what is in them. */

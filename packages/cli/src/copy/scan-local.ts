@@ -18,14 +18,32 @@ export async function scanLocal(
 }
 
 async function scanBelow(root: string, relative: string, depth: number, tree: Tree): Promise<void> {
-  for (const name of (await readdir(join(root, relative))).toSorted()) {
+  for (const name of await namesIn(root, relative, tree)) {
     const path = relative === "" ? name : `${relative}/${name}`;
-    const found = await statIfAny(join(root, path), lstat);
+    const found = await statIfAny(join(root, path), lstat).catch((error) => setUnread(tree, relative, error));
     if (found === undefined && !name.includes(UNREADABLE)) continue;
     const entry = found === undefined ? UNNAMEABLE : await toEntry(join(root, path), found);
     tree.set(path, entry);
     if (entry.kind === "directory" && depth > 1) await scanBelow(root, path, depth - 1, tree);
   }
+}
+
+async function namesIn(root: string, relative: string, tree: Tree): Promise<string[]> {
+  try {
+    return (await readdir(join(root, relative))).toSorted();
+  } catch (error) {
+    setUnread(tree, relative, error);
+    return [];
+  }
+}
+
+/** One directory that this user may not read does not keep the others. */
+function setUnread(tree: Tree, relative: string, error: unknown): undefined {
+  const directory = tree.get(relative);
+  const isRefused =
+    error instanceof Error && "code" in error && ["EACCES", "EPERM", "ENOENT"].includes(String(error.code));
+  if (!isRefused || directory === undefined) throw error;
+  directory.unread = error.message;
 }
 
 const UNNAMEABLE: Entry = { kind: "other", bytes: 0, mode: 0, modifiedAt: 0 };

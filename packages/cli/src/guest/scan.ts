@@ -21,6 +21,8 @@ exec find -H "$1" -maxdepth "$2" -exec sh -c 'for f; do
 done' "$1" {} +`;
 const NOTHING_THERE = 44;
 const EVERYTHING = 1_000_000;
+/** Are shown of what could not be read. */
+const COMPLAINTS = 10;
 const FIELDS = 5;
 const KINDS: Readonly<Record<string, Entry["kind"]>> = { f: "file", d: "directory", l: "link" };
 /** What was there when its directory was read, and has gone since. */
@@ -38,9 +40,13 @@ export async function scanGuest(
     signal,
   });
   if (exitCode === NOTHING_THERE) return undefined;
-  const complaint = stderr.split("\n").find((line) => line !== "" && !VANISHED.test(line));
-  if (complaint !== undefined) throw new CliError(`cannot read all of ${path} in the session: ${complaint}`);
-  return readTree(stdout);
+  const complaints = stderr.split("\n").filter((line) => line !== "" && !VANISHED.test(line));
+  const tree = readTree(stdout);
+  const top = tree.get("");
+  if (complaints.length === 0) return tree;
+  if (top === undefined) throw new CliError(`cannot read ${path} in the session: ${complaints[0]}`);
+  top.unread = complaints.slice(0, COMPLAINTS).join("; ");
+  return tree;
 }
 
 /** The session's word is not trusted: whatever it says, every path is below the root and in a directory of the tree. */

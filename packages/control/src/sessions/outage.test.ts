@@ -128,7 +128,7 @@ test("ten minutes without a database destroy nothing, and fire every overdue tim
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   over.resolve();
   expect((await command).status).toBe(200);
-  const untouched = await Promise.all([live, busy, paused, later].map(stateOf));
+  const untouched = await Array.fromAsync([live, busy, paused, later], stateOf);
   expect(untouched).toEqual(["live", "live", "paused", "paused"]);
   expect(Object.fromEntries(captures)).toEqual({ [idle]: 1, [expired]: 1, [pausing]: 1 });
   expect(Object.fromEntries(starts)).toEqual({ [woken]: 1, [wokenBeforeItsEnd]: 1 });

@@ -84,12 +84,20 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
       if (!reply) break;
       const length = Buffer.alloc(2);
       length.writeUInt16BE(reply.length);
-      socket.write(Buffer.concat([length, reply]));
+      if (!socket.write(Buffer.concat([length, reply]))) await roomIn(socket);
+      if (socket.destroyed) return;
     }
   } catch {
     // The guest's end broke; there is nobody to tell.
   }
   socket.destroySoon();
+}
+
+/** Who does not read the answers is not asked for more questions meanwhile. */
+async function roomIn(socket: Socket): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  socket.once("drain", resolve).once("close", resolve);
+  await promise;
 }
 
 /** Nothing of a connection is read while its question waits, so that the wait is its sender's. */

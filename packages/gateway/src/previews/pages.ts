@@ -11,18 +11,22 @@ export interface Page {
   refresh_s?: number;
 }
 
+/** Who has no way in keeps no connection: the next one may be somebody's who has. */
+const STRANGER = { Connection: "close" };
+
 /** One page for everything that is nobody's business: no such session or route, ended, no token, a wrong one. */
 export const NOT_FOUND: Page = {
   status: 404,
   title: "There is no preview here",
   text: "The address may be incomplete, or the preview has ended. Ask whoever gave it to you for the full link.",
+  headers: STRANGER,
 };
 
 export const UNAUTHORIZED: Page = {
   status: 401,
   title: "This preview wants a bearer token",
   text: "Send it as a header: Authorization: Bearer <token>.",
-  headers: { "WWW-Authenticate": "Bearer" },
+  headers: { "WWW-Authenticate": "Bearer", ...STRANGER },
 };
 
 export const FOREIGN_ORIGIN: Page = {

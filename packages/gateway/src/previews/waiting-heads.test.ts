@@ -130,3 +130,14 @@ test("half heads leave open WebSockets open", async () => {
   expect(await echo).toBe("still here");
   socket.destroy();
 });
+
+test("strangers who ask for what they may not see are told, and keep no connection", async () => {
+  gateway = await startGateway({ bounds: BOUNDS });
+  preview = expose(gateway, guest);
+  await flood(20, `GET / HTTP/1.1\r\nHost: ${preview.host}\r\n\r\n`);
+  await Promise.all(floods.map(closedOf));
+  const agent = new Agent({ keepAlive: true });
+  expect(await ask(agent)).toMatchObject({ status: 200 });
+  expect(await ask(agent)).toEqual({ status: 200, isReused: true });
+  agent.destroy();
+});
