@@ -541,7 +541,7 @@ describe("a destroy", () => {
   test("of a paused session deletes what was saved", async () => {
     const id = await createPaused();
     expect((await destroy(id)).status).toBe(204);
-    expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]);
+    await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
     expect(outcome(await resume(id))).toEqual([404, "not_found", undefined]);
     expect(outcome(await pause(id))).toEqual([404, "not_found", undefined]);
   });
@@ -550,7 +550,7 @@ describe("a destroy", () => {
     const id = await createPaused();
     await resume(id);
     expect((await destroy(id)).status).toBe(204);
-    expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]);
+    await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
   test("overtakes a pause, which leaves nothing", async () => {
@@ -595,7 +595,7 @@ describe("a destroy", () => {
       undefined,
     ]);
     await other.close();
-    expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]);
+    await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
   test("that cannot reach the node is made good later", async () => {
