@@ -19,9 +19,15 @@ export class ApiError extends Error {
 }
 
 /** One sentence for foreign, destroyed and never made: a caller cannot tell them apart. */
+export class SessionNotFound extends ApiError {
+  constructor() {
+    super(
+      "not_found",
+      "session not found: no session of your organisation has this id (it may have been destroyed)",
+    );
+  }
+}
+
 export function sessionNotFound(): ApiError {
-  return new ApiError(
-    "not_found",
-    "session not found: no session of your organisation has this id (it may have been destroyed)",
-  );
+  return new SessionNotFound();
 }

@@ -1,5 +1,6 @@
-import { ApiError } from "../http/api-error.ts";
+import { ApiError, SessionNotFound } from "../http/api-error.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
+import { endedMeanwhile } from "./aftermath.ts";
 
 /** What an attempt gives that finds the session held by an operation, or moved under its decision. */
 export const BUSY = Symbol("busy");
@@ -24,10 +25,16 @@ export async function whenFree<T>(
     if (performance.now() >= deadline) throw late();
     // Listening starts before the row is read again, so that no move falls between.
     const moved = signals.waitForMove(sessionId, POLL_MS);
-    outcome = await attempt();
+    outcome = await attempt().catch(goneMeanwhile);
     if (outcome === BUSY) await moved;
   }
   return outcome;
+}
+
+/** It was there when the request came (wire.md 2). */
+function goneMeanwhile(error: unknown): never {
+  if (!(error instanceof SessionNotFound)) throw error;
+  throw endedMeanwhile();
 }
 
 function stillBusy(waitMs: number): ApiError {

@@ -564,6 +564,25 @@ describe("a destroy", () => {
     await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
+  test("ends what waits for a pause: verbs and guest operations", async () => {
+    const id = await control.createLive();
+    const held = holdCaptures();
+    const paused = pause(id);
+    await held.reached;
+    const waiting = [
+      control.ask(`POST /v1/sessions/${id}/fork`),
+      control.ask(`POST /v1/sessions/${id}/checkpoints`),
+      resume(id),
+      control.exec(id),
+    ];
+    // Long enough for each to find the session busy.
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect((await destroy(id)).status).toBe(204);
+    held.open();
+    for (const answer of [paused, ...waiting])
+      expect(outcome(await answer)).toEqual([410, "session_ended", undefined]);
+  });
+
   test("overtakes a wake, which leaves nothing", async () => {
     const id = await createPaused();
     const held = holdStarts();

@@ -15,6 +15,8 @@ const READY = { allow: 3, deny: 2 } as const;
 type Mode = keyof typeof READY;
 const MODES = Object.keys(READY) as Mode[];
 const CLOSE_WAITS_MS = 2_000;
+/** Whoever takes a slot starts a machine, which is not to share the host's processors with the making of the next one. */
+const REFILL_AFTER_MS = 500;
 
 export class NamespacePool {
   readonly #owner: string;
@@ -25,6 +27,7 @@ export class NamespacePool {
   /** Slots that the gateway may still take for those of their last machines. */
   readonly #quarantine = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
+  #refill: NodeJS.Timeout | undefined;
   #closed = false;
 
   constructor(init: {
@@ -43,8 +46,15 @@ export class NamespacePool {
   async take(mode: Mode): Promise<Slot> {
     const other = MODES.find((one) => one !== mode) as Mode;
     const slot = this.#ready[mode].shift() ?? this.#ready[other].shift() ?? (await this.#make(mode));
-    this.fill();
+    this.#fillSoon();
     return slot;
+  }
+
+  /** At once where the next one would have to wait for it. */
+  #fillSoon(): void {
+    clearTimeout(this.#refill);
+    if (MODES.some((mode) => this.#ready[mode].length === 0)) this.fill();
+    else this.#refill = setTimeout(() => this.fill(), REFILL_AFTER_MS);
   }
 
   /** Refills in the background, one namespace at a time. */
@@ -77,6 +87,7 @@ export class NamespacePool {
   /** What the gateway has not confirmed by then stays taken, and is cleared up by the next start. */
   async close(): Promise<void> {
     this.#closed = true;
+    clearTimeout(this.#refill);
     await this.#filling;
     for (const mode of MODES) for (const slot of this.#ready[mode].splice(0)) await this.discard(slot);
     const late = new AbortController();
