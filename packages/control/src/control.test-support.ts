@@ -148,7 +148,7 @@ export async function startControl({
 /** What one look may use up of the patience: a process that was not run for seconds has not waited for them. */
 const LOOK_MS = 100;
 
-export async function eventually<T>(check: () => Promise<T> | T, withinMs = 5_000): Promise<T> {
+export async function eventually<T>(check: () => Promise<T> | T, withinMs = 10_000): Promise<T> {
   for (let waited = 0; ; ) {
     const began = performance.now();
     try {
