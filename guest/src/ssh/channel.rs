@@ -199,7 +199,8 @@ impl Channel {
         loop {
             let look = || (self.is_gone.get() || self.peer_window.get() > 0).then_some(());
             self.until(look).await;
-            if self.is_gone.get() || self.has_sent_eof.get() {
+            // A link that is over never empties: waiting for its room would be asking for ever, and hold up the whole agent.
+            if self.is_gone.get() || self.has_sent_eof.get() || self.link.is_over() {
                 return false;
             }
             if !self.link.is_full() {
@@ -359,6 +360,18 @@ mod tests {
         );
         assert!(!has_room && !has_input);
         assert!(!channel.opened().await);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_link_that_is_over_has_no_room_however_full_it_was() {
+        let channel = channel(u32::MAX);
+        while channel.send_piece(None, fill).is_ok() {}
+        let (has_room, ()) = tokio::join!(channel.has_room(), async {
+            tokio::task::yield_now().await;
+            channel.link.end();
+        });
+        assert!(!has_room);
+        assert!(!channel.has_room().await);
     }
 
     #[test]

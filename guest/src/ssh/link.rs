@@ -110,6 +110,11 @@ impl Link {
         Ok(count)
     }
 
+    /// Nobody is there to send to.
+    pub fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
     pub fn is_full(&self) -> bool {
         let out = self.out.borrow();
         out.held.is_some() || out.sealed.len() >= FULL_BYTES

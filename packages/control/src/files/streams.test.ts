@@ -243,6 +243,28 @@ describe("upload", () => {
     expect(body.bytes).toBe(5);
   });
 
+  test("a client that leaves while its session is woken for it ends its own request alone", async () => {
+    const paused = await control.createLive();
+    await control.ask(`POST /v1/sessions/${paused}/pause`);
+    const begun = Promise.withResolvers<void>();
+    const over = Promise.withResolvers<void>();
+    control.node.onStart = () => {
+      begun.resolve();
+      return over.promise;
+    };
+    const upload = call("PUT", "?path=a", { headers: { "content-length": 1000 }, session: paused });
+    upload.got.catch(() => {});
+    upload.sent.write(Buffer.alloc(500));
+    await begun.promise;
+    upload.sent.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    over.resolve();
+    control.node.onStart = () => {};
+    const { body } = await json(call("PUT", "?path=b", { body: Buffer.from("x"), session: paused }).got);
+    expect(body.bytes).toBe(1);
+    expect(control.node.guestCalls.map(({ query }) => query.path)).toContain("b");
+  });
+
   test("one that meets a pause is not sent twice: it may be uploaded again", async () => {
     const victim = await control.createLive();
     control.node.onGuest = async (guest) => {

@@ -85,6 +85,8 @@ export class PacedBody extends Readable {
     this.#look = setInterval(() => this.#checkPace(), floor.windowMs / 10).unref();
     body.on("data", this.#take).once("end", this.#end).once("error", this.#fail).once("close", this.#close);
     body.pause();
+    // A body that breaks off while nobody reads it, its session being woken for it, is noticed by whoever reads it then.
+    this.on("error", () => {});
   }
 
   /** Whether anything of the body came out here: then it cannot be sent from its beginning again. */

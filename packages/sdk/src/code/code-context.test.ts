@@ -229,6 +229,15 @@ describe("a kernel outlives", () => {
     expect(result.truncated).toBe(true);
   });
 
+  test("a value that is too long to be shown whole says so, and so does a format that is left out", async () => {
+    const { session } = await startGuest();
+    const long = await session.runCode("'z' * (9 << 20)");
+    expect([long.truncated, String(long.results[0]?.data).length]).toEqual([true, 8 * 1024 * 1024 + 1]);
+    const wide = await session.runCode("class Wide:\n  _repr_html_ = lambda self: 'z' * (9 << 20)\nWide()");
+    expect([wide.truncated, wide.results.map(({ type }) => type)]).toEqual([true, ["text/plain"]]);
+    expect((await session.runCode("'z' * (1 << 20)")).truncated).toBeUndefined();
+  });
+
   test("a listener that is slow: the code waits for it", async () => {
     const { session } = await startGuest();
     const { promise: mayGoOn, resolve: goOn } = Promise.withResolvers<void>();

@@ -56,14 +56,16 @@ export class RunCollector {
     await (stream === "stdout" ? this.#listeners.onStdout?.(text) : this.#listeners.onStderr?.(text));
   }
 
-  async #takeResult({ main, formats }: Extract<KernelEvent, { event: "result" }>): Promise<void> {
+  async #takeResult(result: Extract<KernelEvent, { event: "result" }>): Promise<void> {
+    const { main, formats, isCut } = result;
     const value = this.#values++;
+    if (isCut) this.execution.truncated = true;
     for (const format of formats) {
-      const result = { ...format, value, main } as CodeResult;
+      const one = { ...format, value, main } as CodeResult;
       this.#resultsChars += typeof format.data === "string" ? format.data.length : sizeOf(format.data);
-      if (this.#resultsChars <= RESULTS_CHARS) this.execution.results.push(result);
+      if (this.#resultsChars <= RESULTS_CHARS) this.execution.results.push(one);
       else this.execution.truncated = true;
-      await this.#listeners.onResult?.(result);
+      await this.#listeners.onResult?.(one);
     }
   }
 }

@@ -8,7 +8,7 @@ export type KernelEvent =
   | { event: "absent" | "missing" | "ok" }
   | { event: "begin"; count: number }
   | { event: "stdout" | "stderr"; text: string }
-  | { event: "result"; main: boolean; formats: Format[] }
+  | { event: "result"; main: boolean; formats: Format[]; isCut: boolean }
   | { event: "end"; timedOut: boolean; error: CodeError | undefined }
   | { event: "died"; timedOut: boolean; reason: string; code: number };
 
@@ -56,7 +56,7 @@ function toEvent(said: Record<string, unknown>): KernelEvent | undefined {
   if ((event === "stdout" || event === "stderr") && typeof text === "string") return { event, text };
   if (event === "begin" && typeof count === "number") return { event, count };
   if (event === "result" && isRecord(formats)) {
-    return { event, main: main === true, formats: toFormats(formats) };
+    return { event, main: main === true, formats: toFormats(formats), isCut: said.is_cut === true };
   }
   if (event === "end") return { event, timedOut, error: toError(error) };
   if (event === "died" && typeof reason === "string" && typeof code === "number") {

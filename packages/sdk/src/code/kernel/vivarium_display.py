@@ -16,22 +16,24 @@ BACKEND = "vivarium_figures"
 
 
 def formats_of(value):
-    """{format: data} of a value: always text/plain, and whatever else it offers."""
-    formats = {"text/plain": cut(repr(value))}
+    """{format: data} of a value: always text/plain, and whatever else it offers; and whether something was left out."""
+    text = repr(value)
+    is_cut = len(text) > FORMAT_CHARS
+    formats = {"text/plain": text[:FORMAT_CHARS] + "…" if is_cut else text}
     if isinstance(value, type):
-        return formats
+        return formats, is_cut
     for name, read in READERS.items():
         try:
             data = read(value)
         except Exception:  # A format that fails is one that it does not have.
             continue
-        if data is not None and len(json.dumps(data)) <= FORMAT_CHARS:
+        if data is None:
+            continue
+        if len(json.dumps(data)) <= FORMAT_CHARS:
             formats[name] = data
-    return formats
-
-
-def cut(text):
-    return text if len(text) <= FORMAT_CHARS else text[:FORMAT_CHARS] + "…"
+        else:
+            is_cut = True
+    return formats, is_cut
 
 
 def html(value):

@@ -126,18 +126,18 @@ class Worker:
             self.show(value)
 
     def show(self, value, is_main=False):
-        formats = rich.formats_of(value)
+        formats, is_cut = rich.formats_of(value)
         rich.close_figure(value)
-        self.send_result(formats, is_main)
+        self.send_result(formats, is_main, is_cut)
 
     def show_figures(self):
         for formats in rich.open_figures():
             self.send_result(formats, is_main=False)
 
-    def send_result(self, formats, is_main):
+    def send_result(self, formats, is_main, is_cut=False):
         can_wait = os.getpid() == self.pid and threading.current_thread() is threading.main_thread()
         self.flush()
-        self.send({"result": {"main": is_main, "formats": formats}, "waits": can_wait})
+        self.send({"result": {"main": is_main, "formats": formats, "is_cut": is_cut}, "waits": can_wait})
         if can_wait:
             self.lines.readline()
 
