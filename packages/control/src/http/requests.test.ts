@@ -116,6 +116,17 @@ describe("paths and methods", () => {
     expect(await status("GET /v1/org?a=%ff")).toBe(400);
   });
 
+  test("a body that cannot be read is told after the credential and the path", async () => {
+    const status = async (method: "PUT" | "POST", url: string, key = control.key) => {
+      const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+      return (await control.app.server.inject({ method, url, headers, payload: "{x" })).statusCode;
+    };
+    expect(await status("PUT", "/v1/none", "wrong")).toBe(401);
+    expect(await status("PUT", "/v1/none")).toBe(404);
+    expect(await status("PUT", "/v1/sessions")).toBe(405);
+    expect(await status("POST", "/v1/sessions")).toBe(400);
+  });
+
   test("a path of any length is answered", async () => {
     expect((await control.ask(`GET /v1/sessions/${"a".repeat(5000)}`)).status).toBe(404);
   });

@@ -1,5 +1,5 @@
 /** 404 for unknown paths, 405 with Allow for known ones, also where a parameter would swallow a fixed word. */
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "./api-error.ts";
 
 interface KnownPath {
@@ -24,7 +24,7 @@ export function answerUnknownRoutes(server: FastifyInstance): void {
     const fixed = paths.get(pathOf(request));
     if (fixed?.isFixed) refuseMethod(request, reply, fixed.methods);
   });
-  server.setNotFoundHandler((request, reply) => {
+  const refuseUnknown = (request: FastifyRequest, reply: FastifyReply): never => {
     const path = pathOf(request);
     const methods = [...paths.values()]
       .filter((known) => known.pattern.test(path))
@@ -34,14 +34,15 @@ export function answerUnknownRoutes(server: FastifyInstance): void {
       "not_found",
       `no such path: ${request.method} ${path}; paths start with /v1 and have no trailing slash`,
     );
+  };
+  // After the credential, and before a body that no path wants is read (wire.md 1.5).
+  server.addHook("preParsing", async (request, reply) => {
+    if (request.is404) refuseUnknown(request, reply);
   });
+  server.setNotFoundHandler(refuseUnknown);
 }
 
-function refuseMethod(
-  request: FastifyRequest,
-  reply: { header(name: string, value: string): unknown },
-  methods: string[],
-): never {
+function refuseMethod(request: FastifyRequest, reply: FastifyReply, methods: string[]): never {
   const allow = [...new Set(methods)].sort().join(", ");
   reply.header("allow", allow);
   throw new ApiError("method_not_allowed", `method: must be ${allow} for this path, got ${request.method}`);
