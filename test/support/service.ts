@@ -4,6 +4,7 @@
  * VIV_TEST_KEEP=1 keeps the data directory with its logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { existsSync, openSync, readFileSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -184,11 +185,20 @@ function tail(file: string): string {
   return existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(-30).join("\n") : "(no log)";
 }
 
-function freePort(): Promise<number> {
+/** Below those that Linux gives to outgoing connections: the service listens there only seconds later. */
+const PORTS = { from: 20_000, to: 32_000 };
+
+async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(PORTS.from, PORTS.to);
+    if (await isFree(port)) return port;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
+    const server = createServer();
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
 }
