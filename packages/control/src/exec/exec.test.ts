@@ -114,7 +114,7 @@ test("a command that waits learns that its session failed, or was destroyed", as
   reject(new Refusal("internal"));
   const [failed, destroyed] = await Promise.all(execs);
   expect([failed?.status, failed?.body.code]).toEqual([409, "conflict"]);
-  expect([destroyed?.status, destroyed?.body.code]).toEqual([404, "not_found"]);
+  expect([destroyed?.status, destroyed?.body.code]).toEqual([410, "session_ended"]);
 });
 
 describe("before the command starts", () => {
