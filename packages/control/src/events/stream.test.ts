@@ -230,7 +230,8 @@ test("a stream ends when its key is revoked, and not before", async () => {
   const key = await control.addKey({ orgId });
   const [ended, other] = [await read("", { key }), await read()];
   await control.sql.query(
-    "update api_keys set revoked_at = now() where id <> (select min(id) from api_keys) and name = 'k' and org_id = $1 and scoped_project_id is null",
+    `update api_keys set revoked_at = now()
+      where id = (select id from api_keys where name = 'k' and org_id = $1 order by created_at desc limit 1)`,
     [orgId],
   );
   await ended.untilEnd();
