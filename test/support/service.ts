@@ -5,7 +5,7 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { existsSync, openSync, readFileSync } from "node:fs";
+import { existsSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -137,7 +137,7 @@ async function waitUntilHealthy(
     );
     if (isHealthy && isUp()) return;
     if (child.exitCode !== null || Date.now() > deadline)
-      throw new Error(`the service did not come up. The end of its log:\n${tail(logFile)}`);
+      throw new Error(`the service did not come up. The ends of its logs:\n${tails(logFile)}`);
     await sleep(100);
   }
 }
@@ -172,6 +172,15 @@ function killMachines(traces: MachineTraces, dataDir: string): void {
     const pid = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).process?.pid : undefined;
     if (pid !== undefined && readProcess(pid)?.argv[0]?.includes("qemu")) process.kill(pid, "SIGKILL");
   }
+}
+
+/** With what its processes wrote, which goes with the service. */
+function tails(logFile: string): string {
+  const folder = join(logFile.replace(/\.log$/, ""), "log");
+  const names = existsSync(folder) ? readdirSync(folder).toSorted() : [];
+  return [logFile, ...names.map((name) => join(folder, name))]
+    .map((file) => `${file}\n${tail(file)}`)
+    .join("\n");
 }
 
 /** Settings of the caller's own service must not reach this one. */
