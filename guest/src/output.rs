@@ -64,11 +64,12 @@ async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch
         let mut frame = frames::begin(output.kind);
         let count = tokio::select! {
             biased;
-            count = output.pipe.read(&mut frame) => count.unwrap_or(0),
+            // First: a background process that never pauses always has something in the pipe.
             true = is_cut(&mut cut), if last.is_none() => {
                 last = Some(output.pipe.waiting());
                 continue;
             }
+            count = output.pipe.read(&mut frame) => count.unwrap_or(0),
         };
         if count == 0 {
             return truncated;
@@ -104,6 +105,10 @@ async fn drain(mut pipe: Pipe) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use tokio::time::sleep;
 
     fn pipe() -> (Pipe, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -158,5 +163,43 @@ mod tests {
             assert_eq!(all.len(), 50_000);
             writer.write_all(b"still taken").unwrap();
         });
+    }
+
+    #[test]
+    fn a_writer_that_never_pauses_does_not_put_off_the_cut() {
+        run(async {
+            let (pipe, mut writer) = pipe();
+            let (sender, mut receiver) = mpsc::channel(1);
+            let (cut, watched) = watch::channel(false);
+            let is_over = Arc::new(AtomicBool::new(false));
+            let until = is_over.clone();
+            let writing = std::thread::spawn(move || {
+                while !until.load(Relaxed) {
+                    writer.write_all(&[b'z'; 64 * 1024]).unwrap();
+                }
+            });
+            let reading = tokio::task::spawn_local(async move {
+                while receiver.recv().await.is_some() {
+                    sleep(Duration::from_millis(2)).await;
+                }
+            });
+            let forwarding = tokio::task::spawn_local(forward(output(pipe, None), sender, watched));
+            sleep(Duration::from_millis(50)).await;
+            assert!(!forwarding.is_finished());
+            cut.send(true).unwrap();
+            let ended = timeout(Duration::from_secs(20), forwarding).await;
+            is_over.store(true, Relaxed);
+            assert!(!ended.expect("it never ends").unwrap());
+            reading.await.unwrap();
+            until_done(writing).await;
+        });
+    }
+
+    /// The rest of the pipe is read on meanwhile.
+    async fn until_done(thread: std::thread::JoinHandle<()>) {
+        while !thread.is_finished() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        thread.join().unwrap();
     }
 }

@@ -298,6 +298,14 @@ describe("viv exec -i", () => {
     expect(ended).toMatchObject({ code: 3, out: "data\n", err: "aside\n" });
   });
 
+  test("says which command is missing, and nothing of how its input gets there", async () => {
+    const ended = await exec(Readable.from([]), "no-such-command", "a b");
+    expect(ended).toMatchObject({
+      code: 127,
+      err: expect.stringMatching(/^viv exec: .*no-such-command: not found\n$/),
+    });
+  });
+
   test("passes input on as it comes, and does not wait for input that nobody reads", async () => {
     async function* lines() {
       yield "first\n";

@@ -245,7 +245,14 @@ describe("delete, mkdir and rename", () => {
     expect(await read("r/x/y/z")).toBe("a");
     await put("r/full/x", "");
     await mkdir("r/empty");
-    expect((await rename("r/empty", "r/full")).body).toMatchObject({ code: "conflict" });
+    const notEmpty = [409, "conflict", "dest_path: directory not empty"];
+    expect(outcome(await rename("r/empty", "r/full"))).toEqual(notEmpty);
+    expect(outcome(await rename("r/x/y/z", "r/full"))).toEqual(notEmpty);
+    expect(outcome(await rename("r/missing", "r/new"))).toEqual([
+      404,
+      "not_found",
+      "path: no such file or directory",
+    ]);
   });
 });
 
@@ -267,7 +274,9 @@ describe("paths that lead out", () => {
     for (const answer of answers)
       expect(outcome(answer)).toEqual([400, "validation", "path: path must be under /workspace"]);
     await put("inside", "x");
-    expect((await rename("inside", "home/inside")).body.error).toMatch(/path must be under \/workspace/);
+    expect((await rename("inside", "home/inside")).body.error).toBe(
+      "dest_path: path must be under /workspace",
+    );
     expect(await run("ls /home/sandbox/new /home/sandbox/dir /home/sandbox/inside 2>/dev/null || true")).toBe(
       "",
     );

@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { moveToMidnight } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
 import { PORTS, PUBLIC } from "../support/world/addresses.ts";
@@ -43,6 +44,15 @@ const page = (name: string): Probe => ({
   chunks: [hex(`GET / HTTP/1.1\r\nHost: ${name}\r\nConnection: close\r\n\r\n`)],
 });
 const tcp = (host: string, port = 9000): Probe => ({ op: "tcp", host, port, chunks: [hex("hello")] });
+
+const upload = (guest: Guest, bytes: number) =>
+  guest.tries(`head -c ${bytes} /dev/zero | timeout 25 python3 -c '
+import socket, sys
+peer = socket.create_connection(("${PUBLIC.bulk}", ${PORTS.sink}))
+peer.settimeout(15)
+while chunk := sys.stdin.buffer.read(65536): peer.sendall(chunk)'`);
+const today = async (guest: Guest) =>
+  Number((await network.ask(`/v1/sessions/${guest.id}/egress-cap`)).body.today_bytes);
 
 describe("a change of policy", () => {
   const openAt = async (address: string) =>
@@ -200,14 +210,6 @@ describe("the daily cap", () => {
     });
     expect(answer.status).toBe(200);
   };
-  const today = async (guest: Guest) =>
-    Number((await network.ask(`/v1/sessions/${guest.id}/egress-cap`)).body.today_bytes);
-  const upload = (guest: Guest, bytes: number) =>
-    guest.tries(`head -c ${bytes} /dev/zero | timeout 25 python3 -c '
-import socket, sys
-peer = socket.create_connection(("${PUBLIC.bulk}", ${PORTS.sink}))
-peer.settimeout(15)
-while chunk := sys.stdin.buffer.read(65536): peer.sendall(chunk)'`);
 
   test("cuts after exactly so many bytes, for every protocol, and nothing but a new day or cap lifts it", {
     timeout: 6 * 60_000,
@@ -303,5 +305,42 @@ time.sleep(20)`;
     const ports = network.world.namespace.countedPorts().filter(({ protocol }) => protocol === "udp");
     expect(ports.length).toBeLessThan(2_048);
     await eventually(async () => expect((await greedy.one(tcp(PUBLIC.bulk))).got).toBe("hello"), 60_000);
+  });
+});
+
+// Last: the service's clock stays ahead.
+describe("a new day", () => {
+  const says = async (guest: Guest) => (await guest.one(tcp(PUBLIC.bulk))).got;
+  const request = { idle_timeout_ms: 3_600_000 };
+
+  test("lifts the cap of a session, and counts from nothing", { timeout: 6 * 60_000 }, async () => {
+    await moveToMidnight(network.facts, 300);
+    const guest = await network.guest({ ...request, egress_cap_bytes: MIB });
+    await upload(guest, 2 * MIB);
+    await eventually(async () => expect(await today(guest)).toBeGreaterThan(MIB - BUNDLE), 20_000);
+    expect(await says(guest)).toBeUndefined();
+
+    await moveToMidnight(network.facts, -1);
+    await eventually(async () => expect(await says(guest)).toBe("hello"), 20_000);
+    expect(await today(guest)).toBeLessThan(BUNDLE);
+    await upload(guest, 2 * MIB);
+    await eventually(async () => expect(await today(guest)).toBeGreaterThan(MIB - BUNDLE), 20_000);
+    expect(await today(guest)).toBeLessThanOrEqual(MIB);
+  });
+
+  test("lets the sessions of an organisation over its cap run again", { timeout: 6 * 60_000 }, async () => {
+    const setCap = async (bytes: number | null) =>
+      (await network.ask("/v1/org/egress-cap", { method: "PUT", body: { cap_bytes: bytes } })).status;
+    const state = async (guest: Guest) => (await network.client.sessions.get(guest.id)).state;
+    await moveToMidnight(network.facts, 300);
+    const guest = await network.guest(request);
+    expect(await setCap(4 * MIB)).toBe(200);
+    await upload(guest, 6 * MIB);
+    await eventually(async () => expect(await state(guest)).toBe("paused"), 60_000);
+    await expect(says(guest)).rejects.toMatchObject({ status: 409, code: "egress_capped" });
+
+    await moveToMidnight(network.facts, -1);
+    await eventually(async () => expect(await says(guest)).toBe("hello"), 60_000);
+    expect(await setCap(null)).toBe(200);
   });
 });

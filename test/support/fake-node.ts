@@ -340,6 +340,7 @@ function nodeInfo(state: State): NodeInfo {
     reflink: false,
     cgroup_v2: false,
     disk: { free_bytes: 50 * 2 ** 30, total_bytes: 100 * 2 ** 30 },
+    has_disk_room: true,
     baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
     previews_version: state.network.previews.version,
     gateway: true,

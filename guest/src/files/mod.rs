@@ -124,8 +124,10 @@ pub async fn rename(machine: &Machine, body: Incoming) -> Result<Response<Body>,
     work::answer(machine, Takes::Short, move |_| {
         let path = Path::parse(&workspace, &text).map_err(|fault| fault.about(&text))?;
         let dest = Path::parse(&workspace, &dest_path).map_err(|fault| fault.about(&dest_path))?;
-        rename::rename(&workspace, &path, &dest)
-            .map_err(|fault| fault.about(&format!("{text} to {dest_path}")))
+        rename::rename(&workspace, &path, &dest).map_err(|misfit| match misfit {
+            rename::Misfit::Path(fault) => fault.about(&text),
+            rename::Misfit::Dest(fault) => fault.about(&dest_path),
+        })
     })
     .await
 }

@@ -6,7 +6,10 @@ use crate::files::testing::{Place, names_in};
 
 fn move_to(place: &Place, path: &str, dest: &str) -> Result<(), Code> {
     let dest = Path::parse(&place.workspace, dest).map_err(|fault| fault.code)?;
-    place.run(path, |workspace, path, _| rename(workspace, path, &dest)).map(drop)
+    let fault = |misfit| match misfit {
+        Misfit::Path(fault) | Misfit::Dest(fault) => fault,
+    };
+    place.run(path, |workspace, path, _| rename(workspace, path, &dest).map_err(fault)).map(drop)
 }
 
 #[test]
@@ -46,6 +49,7 @@ fn what_cannot_be_replaced_is_told_apart() {
     place.link("out", "/tmp");
     for (path, dest, code) in [
         ("d", "full", Code::DirectoryNotEmpty),
+        ("f", "full", Code::DirectoryNotEmpty),
         ("d", "f", Code::NotADirectory),
         ("f", "d", Code::IsADirectory),
         ("full", "full/x/y", Code::ParentNotADirectory),

@@ -49,7 +49,10 @@ impl Pty {
     }
 
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match rustix::io::read(self.master.get_ref(), buffer) {
+        let mut read = || rustix::io::read(self.master.get_ref(), &mut *buffer);
+        // Linux looks for input first and for the other end second: what is written and closed in between
+        // is answered with EIO although it is there. Only a second EIO says that all has been read.
+        match read().or_else(|error| if error == Errno::IO { read() } else { Err(error) }) {
             Err(Errno::IO) => Ok(0),
             other => Ok(other?),
         }

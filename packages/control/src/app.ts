@@ -32,6 +32,7 @@ import { Operations } from "./operations/operations.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
 import { loadPreviewKey } from "./previews/secrets.ts";
+import { Turns } from "./previews/turns.ts";
 import type { PreviewSite } from "./previews/urls.ts";
 import { answerWakes } from "./previews/wakes.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
@@ -205,6 +206,7 @@ function assemble(base: Base) {
     eventFeed: new EventFeed({ ...base, signals }),
     networkReports: new NetworkReports({ ...base, activity }),
     previewPush: new PreviewPush({ ...base, signals }),
+    exposeTurns: new Turns(),
     commandLog: new CommandLog(base),
     outputRooms: new OutputRooms(),
     attachments: new Attachments({ ...base, signals }),

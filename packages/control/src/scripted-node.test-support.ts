@@ -186,11 +186,14 @@ export class ScriptedNode {
     reflink: true,
     cgroup_v2: true,
     disk: { free_bytes: 50 * 2 ** 30, total_bytes: 100 * 2 ** 30 },
+    has_disk_room: true,
     baselines: ["small", "medium", "large"].map((size) => ({ template: "base", size })),
   };
   /** Called before a machine runs; throws a Refusal, or waits. */
   onStart: (machineId: string, spec: StartSpec) => Promise<void> | void = () => {};
   onExec: (call: ExecCall, output: () => Output) => Promise<void> | void = (_call, output) => output().exit();
+  /** Called before a file is there; may break the answer off. */
+  onFile: (path: string, response: ServerResponse) => void = () => {};
   onDelete: (machineId: string) => Promise<void> | void = () => {};
   /** Called before a snapshot is made; throws a Refusal, or waits. */
   onSnapshot: (snapshotId: string, spec: SnapshotSpec) => Promise<void> | void = () => {};
@@ -326,6 +329,7 @@ export class ScriptedNode {
       case "POST machines/:id/exec":
         return await this.#exec(id, JSON.parse(body.toString()) as ExecCall, response);
       case "PUT machines/:id/files":
+        this.onFile(url.searchParams.get("path") ?? "", response);
         this.files.set(url.searchParams.get("path") ?? "", body);
         return answer(response, { bytes: body.length });
       default:

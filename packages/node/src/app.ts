@@ -6,6 +6,7 @@ import { type FastifyBaseLogger, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
+import { makeRoomForFlows } from "./host/conntrack.ts";
 import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { NamespacePool } from "./host/namespace-pool.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
@@ -50,9 +51,13 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
   const qemu = await prepareQemuRoot(config.dataDir);
   await prepareCgroups();
-  const host = await readHostNetwork(config.resolvers);
+  const host = await readHostNetwork(config.resolvers, config.neverRanges);
   const gatewayUid = await findUid(config.gatewayUser);
-  await prepareHostNetwork(host, gatewayUid);
+  const { lack } = await prepareHostNetwork(host, gatewayUid);
+  if (lack) log.warn(`this kernel has no timeouts for connections (CONFIG_NF_CONNTRACK_TIMEOUT): ${lack}`);
+  await makeRoomForFlows(config.maxMachines).catch((err: unknown) =>
+    log.warn({ err }, "the host's table of connections has less room than these machines may fill"),
+  );
   const network = createNetwork({
     host,
     closeSmtp: config.closeSmtp,

@@ -4,7 +4,7 @@ import { hasReflink } from "./disks/reflink.ts";
 import { diskSpace } from "./disks/space.ts";
 import { hasCgroupV2 } from "./host/cgroup.ts";
 import { machinesDir } from "./machines/journal.ts";
-import type { StartDeps } from "./machines/start.ts";
+import { DISK_PER_START_BYTES, type StartDeps } from "./machines/start.ts";
 
 const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
 
@@ -24,6 +24,7 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
     reflink: await hasReflink(dir),
     cgroup_v2: hasCgroupV2(),
     disk: await diskSpace(dir),
+    has_disk_room: await deps.gate.hasRoom(DISK_PER_START_BYTES),
     baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified }) => ({
       template,
       size,

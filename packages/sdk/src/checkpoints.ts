@@ -98,6 +98,7 @@ export class Checkpoints {
       method: "DELETE",
       path: checkpointPath(checkpointId),
       repeatable: true,
+      isDoneWhenGone: true,
       ...options,
     });
   }

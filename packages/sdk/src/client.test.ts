@@ -186,3 +186,19 @@ test("delete resolves on 204 over both kinds of fetch", async () => {
   await new Client(options).sessions.delete("x");
   await new Client({ ...options, fetch: longFetch }).sessions.delete("x", { reason: "shell_exit" });
 });
+
+test.each([
+  ["session", (client: Client) => client.sessions.delete("x")],
+  ["checkpoint", (client: Client) => client.checkpoints.delete("x")],
+  ["template", (client: Client) => client.templates.delete("x")],
+])("a %s that is gone after a delete whose answer was lost was deleted by it", async (_what, remove) => {
+  let requests = 0;
+  const { client } = await serve((request, response) => {
+    requests++;
+    if (requests === 1) request.socket.destroy();
+    else json(response, 404, { error: "no such thing", code: "not_found" });
+  });
+  await remove(client);
+  expect(requests).toBe(2);
+  await expect(remove(client)).rejects.toMatchObject({ code: "not_found" });
+});

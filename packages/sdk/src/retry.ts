@@ -19,8 +19,12 @@ export function retryDelayMs(
   if (error.retryable && error.retryAfterS !== undefined) {
     return error.retryAfterS <= LONGEST_WAIT_S ? error.retryAfterS * 1000 : undefined;
   }
-  const unanswered = error.code === "connection_refused" || error.code === "connection_failed";
-  const fromProxy = error.code === "error" && PROXY_STATUSES.includes(error.status);
-  if (request.repeatable && (unanswered || fromProxy)) return FIRST_BACKOFF_MS * 2 ** attempt;
-  return undefined;
+  const isUnanswered = error.code === "connection_refused" || wasAnswerLost(error);
+  return request.repeatable && isUnanswered ? FIRST_BACKOFF_MS * 2 ** attempt : undefined;
+}
+
+/** The request may have been carried out, and nobody here was told. */
+export function wasAnswerLost(error: VivariumError): boolean {
+  const isFromProxy = error.code === "error" && PROXY_STATUSES.includes(error.status);
+  return error.code === "connection_failed" || isFromProxy;
 }

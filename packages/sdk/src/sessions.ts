@@ -120,6 +120,7 @@ export class Sessions {
       path: sessionPath(sessionId),
       query: { reason: options.reason },
       repeatable: true,
+      isDoneWhenGone: true,
       signal: options.signal,
     });
   }

@@ -71,6 +71,7 @@ export class Templates {
       method: "DELETE",
       path: templatePath(name),
       repeatable: true,
+      isDoneWhenGone: true,
       ...options,
     });
   }

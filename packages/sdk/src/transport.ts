@@ -1,5 +1,5 @@
 import { errorFromNetwork, errorFromResponse, VivariumError } from "./errors.ts";
-import { retryDelayMs } from "./retry.ts";
+import { retryDelayMs, wasAnswerLost } from "./retry.ts";
 
 /** The part of `fetch` that is used here; the global one fits. */
 export type Fetch = (
@@ -56,18 +56,28 @@ interface Call extends CallOptions {
   headers?: Record<string, string>;
   /** Sending it twice does no more than sending it once. */
   repeatable: boolean;
+  /** All it does is to make something be gone. */
+  isDoneWhenGone?: boolean;
 }
 
 /** Sends a request, again where that is safe, and returns the 2xx answer. */
 export async function send(transport: Transport, call: Call): Promise<Response> {
+  let isAnswerLost = false;
   for (let attempt = 0; ; attempt++) {
     const outcome = await sendOnce(transport, call);
     if (!(outcome instanceof VivariumError)) return outcome;
+    // What is gone when it is asked for again went with the attempt whose answer was lost.
+    if (isAnswerLost && call.isDoneWhenGone && outcome.code === "not_found") return done();
+    isAnswerLost ||= wasAnswerLost(outcome);
     const delayMs = attempt < transport.retries ? retryDelayMs(outcome, call, attempt) : undefined;
     if (delayMs === undefined || call.raw?.canBeSent === false) throw outcome;
     await transport.sleep(delayMs, call.signal);
     call.signal?.throwIfAborted();
   }
+}
+
+function done(): Response {
+  return new Response(null, { status: 204 });
 }
 
 /** Like `send`, and reads the JSON body. */

@@ -19,7 +19,7 @@ import { Keeper } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
 import { startLogCap } from "./log-cap.ts";
-import { removeNetworkTable } from "./network-table.ts";
+import { holdNetworkTable } from "./network-table.ts";
 import { mountPool } from "./pool.ts";
 import { launchPostgres } from "./postgres.ts";
 import { databaseUrl, preparePostgres } from "./postgres-files.ts";
@@ -56,6 +56,7 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   }
   const stopSignal = waitForStopSignal();
   const stopLogCap = startLogCap(layout.logDir);
+  const leaveNetworkTable = await holdNetworkTable(urlOf(input.listen));
   const keepers: Keeper[] = [];
   try {
     await startAll({ config, terminal, layout, keepers }, input);
@@ -66,7 +67,7 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   } finally {
     const hasRun = keepers.length > 0;
     for (const keeper of keepers.reverse()) await keeper.stop();
-    if (hasRun) await removeNetworkTable();
+    await leaveNetworkTable();
     stopLogCap();
     await lock.release();
     if (hasRun) terminal.note(STOPPED);

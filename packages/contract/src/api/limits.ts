@@ -87,6 +87,7 @@ export const LIMITS = {
 
   egressEntries: 256,
   egressEntryChars: 255,
+  /** Of each: connections let through, connections refused, questions answered, questions refused. */
   egressLogLines: 10_000,
   egressLogRetentionMs: 7 * DAY_MS,
   previewsPerSession: 32,

@@ -33,7 +33,9 @@ export const SessionCreate = z
     volume_id: z.string().nullish(),
     max_lifetime_ms: durationMs(LIMITS.maxLifetimeMs),
     idle_timeout_ms: durationMs(LIMITS.idleTimeoutMs),
-    paused_ttl_ms: wholeNumber(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER).nullish(),
+    paused_ttl_ms: wholeNumber(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)
+      .nullish()
+      .transform((value) => value || undefined),
     name: plainText(1, LIMITS.nameChars).nullish(),
     labels: labels.nullish(),
     external_id: plainText(0, LIMITS.externalIdChars).nullish(),

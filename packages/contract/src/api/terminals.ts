@@ -6,7 +6,12 @@ import { PROCESS_NAME_PATTERN } from "./processes.ts";
 /** WebSocket binary messages: 1 byte type, then the payload. */
 export const PTY_FRAME = { data: 0x01, resize: 0x02, signal: 0x03, exit: 0x05, error: 0x06 } as const;
 
-const lines = z.coerce.number().int().min(1).max(1000);
+const LINES = "must be a whole number from 1 to 1000";
+const lines = z
+  .string(LINES)
+  .regex(/^[0-9]{1,4}$/, LINES)
+  .transform(Number)
+  .refine((value) => value >= 1 && value <= 1000, LINES);
 const terminalWord = z.string().regex(/^[A-Za-z0-9._+-]{1,64}$/, "must be 1 to 64 of A-Z a-z 0-9 . _ + -");
 
 /** Query of `GET …/pty`. */

@@ -6,8 +6,9 @@
  *                              connection is the gateway; an older one is closed
  *   POST /v1/applied         → 204. Every older table's flows, cookies and sockets that this version does not allow are
  *        Applied               dead. A version that was skipped counts as applied with a later one
- *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on that port (`host:port`
- *                              entries). Sent before the DNS answer. 409 when the machine has another generation by now
+ *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on these ports (`host:port`
+ *                              entries). Sent before the DNS answer. 409 when the machine has another generation by
+ *                              now; 503 when too many wait or are open for it
  *   POST /v1/wakes  WakeCall → 200 WakeOutcome, after at most 30 s; several calls for one session share one wake
  *   POST /v1/flows    Flows  → 204: what the gateway did and refused, for the sessions' egress logs; and which sessions'
  *                              previews were used
@@ -20,9 +21,9 @@ export type Applied = z.infer<typeof Applied>;
 export const Pin = z.object({
   machine_id: z.string(),
   generation: z.int().min(1),
-  port: z.int().min(1).max(65_535),
-  /** The name asked for: with it the pin outlives changes of policy that still allow name and port. */
-  host: z.string().max(253).optional(),
+  /** The name asked for: the pin outlives changes of policy that still allow name and port. */
+  host: z.string().max(253),
+  ports: z.array(z.int().min(1).max(65_535)).min(1).max(256),
   addresses: z.array(z.ipv4()).min(1).max(4),
   ttl_s: z.int().min(30).max(4200),
 });

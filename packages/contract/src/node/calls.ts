@@ -164,6 +164,8 @@ export const NodeInfo = z.object({
   /** Whether machines are confined by cgroup v2. */
   cgroup_v2: z.boolean(),
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
+  /** Whether the disk gate would let another machine in; absent: start one to find out. */
+  has_disk_room: z.boolean().optional(),
   /** What can be started here; the current version of each template before its others. */
   baselines: z.array(
     z.object({

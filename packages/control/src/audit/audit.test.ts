@@ -83,6 +83,8 @@ test("streams, batch items, runs and terminals with a command have entries as we
     ["exec", ["batched"], 0],
     ["pty", ["top", "-b"], 7],
   ]);
+  // Instants are told in milliseconds, and these two are told apart by theirs.
+  control.node.onExec = (_call, output) => void setTimeout((running) => running.exit(), 5, output());
   const run = await control.ask("POST /v1/sessions/exec", {
     body: { language: "python", code: "1", dependencies: ["six"], command_capture: "full" },
   });

@@ -162,6 +162,8 @@ test("a session that is being created, or has failed, cannot be kept", async () 
   const late = await checkpoint(creating);
   expect([late.status, late.body.code]).toEqual([409, "conflict"]);
   expect(late.body.error).toMatch(/^the session has failed/);
+  const list = await control.ask(`GET /v1/sessions/${creating}/checkpoints`);
+  expect([list.status, list.body.code]).toEqual([409, "conflict"]);
   control.node.onStart = () => {};
 });
 
@@ -180,7 +182,7 @@ test.each([
   ["capture_failed", 503, "session_unavailable", /could not be saved; the session goes on as before/],
   ["disk_pressure", 503, "node_disk_pressure", /too little free disk/],
   ["machine_gone", 503, "session_unavailable", /does not answer/],
-  ["internal", 500, "internal", /the node failed unexpectedly/],
+  ["internal", 500, "internal", /the node or the machine failed unexpectedly/],
 ] as const)(
   "a node that refuses with %s leaves nothing behind, and is told",
   async (code, status, shown, text) => {

@@ -17,7 +17,7 @@ import type { Server } from "../http/server.ts";
 import type { PreviewUrls } from "../previews/urls.ts";
 import type { CreateDeps } from "../sessions/create.ts";
 import { type ForkDeps, forkSession } from "../sessions/fork.ts";
-import { getSession } from "../sessions/get.ts";
+import { getReadable } from "../sessions/get.ts";
 import { toRecord } from "../sessions/record.ts";
 import { type RestoreDeps, restoreSession } from "../sessions/restore.ts";
 import { createCheckpoint } from "./create.ts";
@@ -122,12 +122,12 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
         summary: "List a session's checkpoints, newest first",
         tags,
         params: SessionParams,
-        response: { 200: CheckpointList, ...errorAnswers("not_found") },
+        response: { 200: CheckpointList, ...errorAnswers("not_found", "conflict") },
       },
     },
     async (request) => {
       const scope = scopeOf(principalOf(request));
-      const session = await getSession(deps.db, scope, request.params.id);
+      const session = await getReadable(deps.db, scope, request.params.id);
       return { checkpoints: (await listCheckpointsOf(deps.db, scope, session.id)).map(toCheckpoint) };
     },
   );

@@ -171,6 +171,19 @@ test("a node that is away is told, and nothing stays", async () => {
   await eventually(async () => expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0));
 }, 15_000);
 
+test("a node that breaks off is told as such, and nothing stays", async () => {
+  let down: Promise<void> | undefined;
+  control.node.onStart = () => {
+    down ??= control.node.goDown();
+    return new Promise(() => {});
+  };
+  const answer = await start();
+  expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([502, "bad_gateway", "2"]);
+  await down;
+  await control.node.listen();
+  await eventually(async () => expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0));
+}, 15_000);
+
 test("a session that is destroyed while it starts ends the request", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onStart = () => promise;

@@ -4,7 +4,7 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import { untilStored } from "../db/retry.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
-import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
+import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { admitSession } from "../sessions/admit.ts";
 import { type CreateDeps, settingsOf } from "../sessions/create.ts";
@@ -49,5 +49,5 @@ async function startSession(
 }
 
 function explain(error: unknown): never {
-  throw error instanceof NodeError ? apiErrorOfNode(error) : error;
+  throw error instanceof NodeError ? apiErrorOfPreparation(error) : error;
 }

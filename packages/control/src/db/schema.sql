@@ -112,6 +112,7 @@ create table egress_log (
   constraint egress_log_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions(id) ON DELETE CASCADE
 );
 CREATE INDEX egress_log_age ON public.egress_log USING btree (at);
+CREATE INDEX egress_log_part ON public.egress_log USING btree (session_id, ((kind = 'dns'::text)), decision, seq DESC);
 CREATE INDEX egress_log_session ON public.egress_log USING btree (session_id, seq DESC);
 
 create table egress_usage (

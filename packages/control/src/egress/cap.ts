@@ -4,7 +4,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import type { PreviewPush } from "../previews/push.ts";
-import { getSession } from "../sessions/get.ts";
+import { getReadable, getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -43,7 +43,7 @@ async function tellVisitorsGate({ previewPush, log }: CapDeps, id: string): Prom
 }
 
 export async function getCap(deps: Pick<CapDeps, "db">, scope: Scope, id: string): Promise<EgressCap> {
-  return await toCap(deps, await getSession(deps.db, scope, id));
+  return await toCap(deps, await getReadable(deps.db, scope, id));
 }
 
 async function toCap({ db }: Pick<CapDeps, "db">, session: SessionRow): Promise<EgressCap> {

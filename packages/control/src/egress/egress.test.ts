@@ -201,13 +201,23 @@ test("sessions of others, and those that ended, are not found", async () => {
   expect((await set(id, DENY)).status).toBe(404);
 });
 
-test("a failed session keeps its policy readable and takes no other", async () => {
+test("a failed session shows neither policy nor cap, and takes none", async () => {
   control.node.onStart = () => {
     throw new Refusal("disk_pressure");
   };
   const id = await control.create({ egress: DENY });
   await control.until(id, "failed");
   control.node.onStart = () => {};
-  expect((await get(id)).body).toEqual({ session_id: id, ...DENY });
-  expect(await set(id, DENY)).toMatchObject({ status: 409, body: { code: "conflict" } });
+  const refused = { status: 409, body: { code: "conflict" } };
+  expect(await get(id)).toMatchObject(refused);
+  expect(await control.ask(`GET /v1/sessions/${id}/egress-cap`)).toMatchObject(refused);
+  expect(await set(id, DENY)).toMatchObject(refused);
+});
+
+test("of a session whose lifetime is over the cap can be read, and the policy not", async () => {
+  const id = await control.createLive({ egress: DENY });
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await control.sql.query("update sessions set state = 'lifetime_expired' where id = $1", [id]);
+  expect(await get(id)).toMatchObject({ status: 410, body: { code: "session_ended" } });
+  expect((await control.ask(`GET /v1/sessions/${id}/egress-cap`)).status).toBe(200);
 });

@@ -129,9 +129,9 @@ const BYPASSES = [...DNS_OVER_HTTPS, ...ECH_FRONTS];
 
 function checkedName(host: string, own: OwnHosts, { isBase = false } = {}): string {
   if (LOCAL.some((name) => isAtOrBelow(host, name))) refuse("is a local name, which is never reachable");
-  if (own.names.some((name) => isAtOrBelow(host, name)))
-    refuse("is this service's own name, which is never reachable");
-  const bypass = BYPASSES.find((name) => isAtOrBelow(host, name) || (isBase && isAtOrBelow(name, host)));
+  const isMet = (name: string) => isAtOrBelow(host, name) || (isBase && isAtOrBelow(name, host));
+  if (own.names.some(isMet)) refuse("is this service's own name, which is never reachable");
+  const bypass = BYPASSES.find(isMet);
   if (bypass !== undefined)
     refuse(
       `would bypass name checks: ${bypass} answers DNS over HTTPS or hides the names of what is behind it`,

@@ -59,16 +59,22 @@ export async function insertLines(db: Queries, entries: readonly EgressEntry[]):
   await trim(db, [...new Set(lines.map(({ session_id }) => session_id))]);
 }
 
-/** Each session keeps its newest lines. */
+/**
+ * Each session keeps its newest lines of each part: questions and connections, let through and refused. No flood of the
+ * one pushes out the other.
+ */
 async function trim(db: Queries, sessionIds: string[]): Promise<void> {
   await sql`delete from egress_log using (
-      select id, (
-        select seq from egress_log where session_id = id order by seq desc
-        offset ${LIMITS.egressLogLines} limit 1
+      select id, is_question, part.decision, (
+        select seq from egress_log
+        where session_id = id and (kind = 'dns') = is_question and egress_log.decision = part.decision
+        order by seq desc offset ${LIMITS.egressLogLines} limit 1
       ) as last
-      from unnest(${sessionIds}::text[]) as given (id)
-    ) as full_log
-    where egress_log.session_id = full_log.id and egress_log.seq <= full_log.last`.execute(db);
+      from unnest(${sessionIds}::text[]) as given (id),
+        (values (false, 'allowed'), (false, 'denied'), (true, 'allowed'), (true, 'denied')) as part (is_question, decision)
+    ) as full_part
+    where egress_log.session_id = full_part.id and (egress_log.kind = 'dns') = full_part.is_question
+      and egress_log.decision = full_part.decision and egress_log.seq <= full_part.last`.execute(db);
 }
 
 export interface LogFilter {

@@ -36,6 +36,15 @@ function tell(entries: Partial<EgressEntry>[], id: string): void {
 const read = async (id: string, query = "") => await control.ask(`GET /v1/sessions/${id}/egress-log${query}`);
 const untilLines = async (id: string, count: number) =>
   await eventually(async () => expect((await read(id, "?limit=200")).body.entries).toHaveLength(count));
+/** What the session keeps of each part. */
+const countLines = async (id: string) => {
+  const { rows } = await control.sql.query(
+    `select case kind when 'dns' then 'questions' else 'connections' end as what, decision, count(*)::int as lines
+      from egress_log where session_id = $1 group by 1, 2 order by 1, 2`,
+    [id],
+  );
+  return rows.map(({ what, decision, lines }) => [what, decision, lines]);
+};
 
 test("a line tells what was reached, or refused and why", async () => {
   const id = await control.createLive();
@@ -167,6 +176,26 @@ test("the log of an ended session stays readable to its owner", async () => {
   expect((await read("nobody")).status).toBe(404);
 });
 
+test("a flood of questions or of refusals pushes out no line of a connection that was let through", async () => {
+  const id = await control.createLive();
+  tell([{ host: "secret.example.com" }], id);
+  await untilLines(id, 1);
+  await control.sql.query(
+    `insert into egress_log (session_id, at, kind, decision, reason, bytes_out, bytes_in, count)
+      select $1, now(), kind, decision, 'mode_allow', 0, 0, 1
+      from generate_series(1, $2::int), (values ('dns', 'allowed'), ('dns', 'denied'), ('tcp', 'denied')) as part (kind, decision)`,
+    [id, LIMITS.egressLogLines + 5],
+  );
+  tell([{ kind: "dns", host: "last.example.com" }], id);
+  await eventually(async () => expect((await read(id)).body.entries[0]?.host).toBe("last.example.com"));
+  expect(await countLines(id)).toEqual([
+    ["connections", "allowed", 1],
+    ["connections", "denied", LIMITS.egressLogLines],
+    ["questions", "allowed", LIMITS.egressLogLines],
+    ["questions", "denied", LIMITS.egressLogLines],
+  ]);
+});
+
 test("a session keeps its newest lines, and none longer than the retention", async () => {
   const id = await control.createLive();
   await control.sql.query(
@@ -176,11 +205,7 @@ test("a session keeps its newest lines, and none longer than the retention", asy
   );
   tell([{ port: 1 }, { port: 2 }], id);
   await eventually(async () => expect((await read(id)).body.entries[0]?.port).toBe(2));
-  const { rows } = await control.sql.query(
-    "select count(*)::int as lines from egress_log where session_id = $1",
-    [id],
-  );
-  expect(rows[0].lines).toBe(LIMITS.egressLogLines);
+  expect(await countLines(id)).toEqual([["connections", "allowed", LIMITS.egressLogLines]]);
 
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   await clock.advance(LIMITS.egressLogRetentionMs + 3_600_000);

@@ -3,7 +3,7 @@ import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
-import { getSession } from "../sessions/get.ts";
+import { getReadable } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/routes.ts";
 import { type CapDeps, getCap, setCap } from "./cap.ts";
 import { EgressLogQuery, readLog } from "./read-log.ts";
@@ -11,6 +11,7 @@ import { type SetPolicyDeps, setPolicy } from "./set-policy.ts";
 
 const tags = ["Egress"];
 const params = SessionParams;
+const POLICY_CLOSED_IN = ["failed", "lifetime_expired"] as const;
 const OF_CHANGES = ["not_found", "conflict", "session_not_live", "session_ended"] as const;
 
 export function addEgressRoutes(server: Server, deps: SetPolicyDeps & CapDeps): void {
@@ -45,11 +46,12 @@ function addPolicyRoutes(server: Server, deps: SetPolicyDeps): void {
         summary: "Read a session's egress policy",
         tags,
         params,
-        response: { 200: SessionEgress, ...errorAnswers("not_found") },
+        response: { 200: SessionEgress, ...errorAnswers("not_found", "conflict", "session_ended") },
       },
     },
     async (request) => {
-      const { id, egress } = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
+      const scope = scopeOf(principalOf(request));
+      const { id, egress } = await getReadable(deps.db, scope, request.params.id, POLICY_CLOSED_IN);
       return { session_id: id, ...egress };
     },
   );
@@ -99,7 +101,7 @@ function addCapRoutes(server: Server, deps: CapDeps): void {
         summary: "Read a session's daily egress cap and what it sent today",
         tags,
         params,
-        response: { 200: EgressCap, ...errorAnswers("not_found") },
+        response: { 200: EgressCap, ...errorAnswers("not_found", "conflict") },
       },
     },
     async (request) => await getCap(deps, scopeOf(principalOf(request)), request.params.id),

@@ -19,7 +19,7 @@ export async function insertEvents(db: Queries, rows: readonly Insertable<EventT
   }
 }
 
-/** Unless one of the same type, session, `code` and `op` was written in the last minute. */
+/** Unless one of the same type, project, session, `code` and `op` was written in the last minute. */
 export async function insertUnlessRecent(
   db: Queries,
   row: Pick<Insertable<EventTable>, "id" | "type" | "org_id" | "project_id" | "session_id" | "data">,
@@ -33,6 +33,7 @@ export async function insertUnlessRecent(
       select from events as known
       where known.created_at > service_now() - interval '1 minute'
         and known.type = fresh.type and known.org_id = fresh.org_id
+        and known.project_id is not distinct from fresh.project_id
         and known.session_id is not distinct from fresh.session_id
         and known.data -> 'code' = fresh.data -> 'code' and known.data -> 'op' = fresh.data -> 'op'
     )`.execute(db);

@@ -1,4 +1,5 @@
 import type { EgressEntry } from "@vivarium/contract/gateway";
+import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
@@ -233,4 +234,21 @@ test("a create that is refused for want of room is told without a session, and a
   );
   const [last] = (await told("types=session.create_refused")).slice(-1);
   expect(last).not.toHaveProperty("session_id");
+});
+
+test("a create that was refused in one project does not silence the refusal in another", async () => {
+  const { rows } = await control.sql.query("select org_id from projects limit 1");
+  const projects = [`prj_${randomId()}`, `prj_${randomId()}`];
+  for (const id of projects) {
+    await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, $1)", [
+      id,
+      rows[0].org_id,
+    ]);
+  }
+  await control.sql.query("update orgs set concurrent_sessions = 0");
+  for (const project_id of [...projects, ...projects])
+    expect((await control.ask("POST /v1/sessions", { body: { project_id } })).status).toBe(429);
+  await control.sql.query("update orgs set concurrent_sessions = 10");
+  const refusals = (await told("types=session.create_refused")).map(({ project_id }) => project_id);
+  expect(refusals.filter((id) => projects.includes(id ?? ""))).toEqual(projects);
 });

@@ -123,7 +123,7 @@ describe("before the command starts", () => {
     ["cwd_not_a_directory", 400, "validation", /^cwd: .*not a directory/],
     ["agent_unavailable", 503, "session_unavailable", /does not answer/],
     ["machine_gone", 503, "session_unavailable", /does not answer/],
-    ["internal", 500, "internal", /^the node failed unexpectedly$/],
+    ["internal", 500, "internal", /^the node or the machine failed unexpectedly$/],
     ["outcome_unknown", 500, "internal", /whether the operation started is unknown/],
   ] as const)("a node that says %s gives %i %s", async (code, status, apiCode, message) => {
     control.node.onExec = () => {

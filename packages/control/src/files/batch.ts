@@ -25,10 +25,11 @@ export async function writeBatch(
 ): Promise<FileBatchResult> {
   const startedAt = performance.now();
   const prepared = prepare(files);
-  const release = deps.activity.hold(sessionId);
+  const { found, release } = deps.activity.hold(scope.orgId, sessionId);
   try {
     // What is wrong with the session is the answer to the whole call.
     await waitForLive(deps, scope, sessionId);
+    found();
     const results: Item[] = [];
     for (const [index, { path }] of files.entries()) {
       const bytes = prepared[index] as Prepared;

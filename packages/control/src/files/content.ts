@@ -10,16 +10,22 @@ interface Content {
   encoding?: FileEncoding | null;
 }
 
-/** Undefined for base64 that is none. */
+/** Undefined for base64 that is none, and for text that is no Unicode: it would be written as something else. */
 function bytesOf({ content, encoding }: Content): Buffer | undefined {
-  if (encoding !== "base64") return Buffer.from(content);
+  if (encoding !== "base64") return content.isWellFormed() ? Buffer.from(content) : undefined;
   if (content.length % 4 !== 0 || !BASE64.test(content)) return undefined;
   return Buffer.from(content, "base64");
 }
 
 export function decodeContent(given: Content): Buffer {
   const bytes = bytesOf(given);
-  if (!bytes) throw invalidField("content", "must be base64 with padding, as `encoding` says");
+  if (!bytes)
+    throw invalidField(
+      "content",
+      given.encoding === "base64"
+        ? "must be base64 with padding, as `encoding` says"
+        : "must be valid Unicode",
+    );
   if (bytes.length > LIMITS.fileWriteBytes)
     throw new ApiError(
       "payload_too_large",

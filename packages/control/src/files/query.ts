@@ -13,7 +13,7 @@ function wholeNumberText(min: number, max: number) {
   const words = `must be a whole number of at least ${min}`;
   return z
     .string(ONCE)
-    .regex(/^[0-9]{1,15}$/, words)
+    .regex(/^[0-9]+$/, words)
     .transform(Number)
     .refine((value) => value >= min, words)
     .transform((value) => Math.min(value, max));

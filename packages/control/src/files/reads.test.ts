@@ -144,6 +144,8 @@ describe("find", () => {
 
   test("max_results above 10,000 is taken for 10,000", async () => {
     answers({ paths: [], truncated: true, duration_us: 0 });
+    await files(`?op=find&pattern=a&max_results=${"9".repeat(30)}`);
+    expect(asked().pop()?.query.max_results).toBe("10000");
     const { body } = await files("?op=find&pattern=a&max_results=99999");
     expect(body).toEqual({ paths: [], truncated: true, path: "/workspace", duration_ms: 0 });
     expect(asked()[0]?.query.max_results).toBe("10000");

@@ -217,6 +217,19 @@ describe("batch", () => {
     expect(written()).toEqual({});
   });
 
+  test("content that is no Unicode fails its file, and is not written as something else", async () => {
+    const { body } = await ask("PUT /batch", {
+      files: [
+        { path: "a", content: "\ud800" },
+        { path: "b", content: "x" },
+      ],
+    });
+    expect(body.results).toEqual([
+      { path: "a", ok: false, error: expect.stringMatching(/^content: must be valid Unicode/) },
+      { path: "b", ok: true },
+    ]);
+  });
+
   test("a single file over the total is refused the same way", async () => {
     const { status, body } = await ask("PUT /batch", {
       files: [

@@ -46,6 +46,17 @@ export function apiErrorOfOperation(error: NodeError): ApiError {
   );
 }
 
+/**
+ * What the caller is told when a session that is being made for the request alone could not be made or furnished. The
+ * session goes, and what was asked for never began: a connection that broke leaves nothing in doubt.
+ */
+export function apiErrorOfPreparation(error: NodeError): ApiError {
+  if (error.failure !== "broken" && error.failure !== "aborted") return apiErrorOfNode(error);
+  return new ApiError("bad_gateway", "the node broke the connection before anything began; try again", {
+    cause: error,
+  });
+}
+
 function refusedError(error: NodeError): ApiError {
   const cause = { cause: error };
   if (error.code !== undefined && isGuestErrorCode(error.code)) return refusedByGuest(error.code, error);
@@ -92,7 +103,7 @@ function refusedError(error: NodeError): ApiError {
         cause,
       );
     default:
-      return new ApiError("internal", "the node failed unexpectedly", cause);
+      return new ApiError("internal", "the node or the machine failed unexpectedly", cause);
   }
 }
 

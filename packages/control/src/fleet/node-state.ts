@@ -2,12 +2,16 @@ import type { NodeInfo } from "@vivarium/contract/node";
 import type { NodeClient } from "./node-client.ts";
 
 const FRESH_MS = 2_000;
+/** Creates wait for it, and are to be answered within a second. */
+const READ_MS = 400;
 
 /** What the node last said about itself, so that creates need no call of their own. */
 export class NodeState {
   readonly #nodes: NodeClient;
   #info: NodeInfo | undefined;
-  #readAt = 0;
+  /** By the monotonic clock. In vain counts as well: a node that does not answer is not asked by every create. */
+  #askedAt = Number.NEGATIVE_INFINITY;
+  #reading: Promise<unknown> | undefined;
 
   constructor(nodes: NodeClient) {
     this.#nodes = nodes;
@@ -20,14 +24,22 @@ export class NodeState {
 
   async refresh(signal?: AbortSignal): Promise<NodeInfo> {
     this.#info = await this.#nodes.info(signal);
-    this.#readAt = Date.now();
+    this.#askedAt = performance.now();
     return this.#info;
   }
 
   /** An answer that is at most two seconds old, or the last one when the node is away. */
   async current(): Promise<NodeInfo | undefined> {
-    if (Date.now() - this.#readAt > FRESH_MS)
-      await this.refresh(AbortSignal.timeout(500)).catch(() => undefined);
+    if (performance.now() - this.#askedAt > FRESH_MS) {
+      this.#reading ??= this.#read();
+      await this.#reading;
+    }
     return this.#info;
+  }
+
+  async #read(): Promise<void> {
+    await this.refresh(AbortSignal.timeout(READ_MS)).catch(() => undefined);
+    this.#askedAt = performance.now();
+    this.#reading = undefined;
   }
 }

@@ -35,10 +35,11 @@ export async function useMachine<T>(
   use: (session: SessionRow) => Promise<T>,
 ): Promise<InUse<T>> {
   // Held before the row is read: a pause for idleness that claims the row later sees it.
-  const release = deps.activity.hold(sessionId);
+  const { found, release } = deps.activity.hold(scope.orgId, sessionId);
   try {
     for (let moves = 0; ; moves++) {
       const live = await waitForLive(deps, scope, sessionId, waitMs);
+      if (moves === 0) found();
       const begun = await begin(deps, live.session, use, moves < MOVES);
       if (begun) return { ...live, result: begun.result, release };
     }

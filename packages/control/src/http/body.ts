@@ -72,12 +72,15 @@ function position(cause: unknown): string {
     : "it cannot be read";
 }
 
-function refuseProto(value: unknown): void {
-  if (typeof value !== "object" || value === null) return;
-  for (const [key, inner] of Object.entries(value)) {
-    if (key === "__proto__")
+/** With a stack of its own: a body may be nested as deep as it is long. */
+function refuseProto(body: object): void {
+  const left: unknown[] = [body];
+  while (left.length > 0) {
+    const value = left.pop();
+    if (typeof value !== "object" || value === null) continue;
+    if (Object.hasOwn(value, "__proto__"))
       throw new ApiError("validation", 'body: must not hold a field named "__proto__"');
-    refuseProto(inner);
+    for (const inner of Object.values(value)) left.push(inner);
   }
 }
 

@@ -27,6 +27,14 @@ describe("bodies", () => {
     expect(answer.headers["retry-after"]).toBeUndefined();
   });
 
+  test("a body that is nested as deep as it is long is read, whatever words are in it", async () => {
+    const depth = 200_000;
+    const raw = `{"command":1,"x":"__proto__","y":${"[".repeat(depth)}${"]".repeat(depth)}}`;
+    expect((await control.ask(EXEC, { raw })).body.error).toBe("command: must be an array, got 1");
+    const deep = `{"y":${"[".repeat(depth)}{"__proto__":1}${"]".repeat(depth)}}`;
+    expect((await control.ask(EXEC, { raw: deep })).body.error).toMatch(/^body: must not hold/);
+  });
+
   test("a malformed body is described without its content", async () => {
     const { body } = await control.ask("POST /v1/sessions", { raw: '{"env": {"A": "hunter2" "B"' });
     expect(body.error).not.toContain("hunter2");

@@ -55,6 +55,7 @@ export class Upgrades {
   check(request: FastifyRequest, reply: FastifyReply): void {
     const { headers } = request.raw;
     if (!this.#waiting.has(request.raw)) {
+      void reply.header("connection", "close");
       throw new ApiError(
         "validation",
         "Upgrade: this path is for WebSockets; send `Connection: Upgrade` and `Upgrade: websocket`",

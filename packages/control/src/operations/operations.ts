@@ -90,8 +90,8 @@ export class Operations {
   }
 
   /** Ends an operation that leaves its session as it was; false when it is not ours any more. */
-  async clear(op: Operation, db: Queries = this.#deps.db): Promise<boolean> {
-    const isCleared = await clearOperation(db, op.session.id, op.id);
+  async clear(op: Operation, db: Queries = this.#deps.db, { lookAfterMs = 0 } = {}): Promise<boolean> {
+    const isCleared = await clearOperation(db, op.session.id, op.id, lookAfterMs);
     // Whoever waits for the session looks at once, also when the work behind an answer ends last.
     if (isCleared) this.#deps.signals.moved(op.session.id);
     return isCleared;

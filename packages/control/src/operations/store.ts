@@ -57,11 +57,22 @@ export async function renewOperation(
   return row !== undefined;
 }
 
-/** Ends an operation that leaves the session as it was; false when it was not this process's to end. */
-export async function clearOperation(db: Queries, sessionId: string, opId: string): Promise<boolean> {
+/**
+ * Ends an operation that leaves the session as it was, whose deadlines are looked at again so much later; false when it
+ * was not this process's to end.
+ */
+export async function clearOperation(
+  db: Queries,
+  sessionId: string,
+  opId: string,
+  lookAfterMs: number,
+): Promise<boolean> {
   const row = await db
     .updateTable("sessions")
-    .set({ ...NO_OPERATION, due_at: sql<Date>`service_now()` })
+    .set({
+      ...NO_OPERATION,
+      due_at: sql<Date>`service_now() + make_interval(secs => ${lookAfterMs / 1000})`,
+    })
     .where("id", "=", sessionId)
     .where("op_id", "=", opId)
     .where("state", "<>", "destroyed")

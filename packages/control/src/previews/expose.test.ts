@@ -300,6 +300,16 @@ test("what the node does not confirm is refused with 503, kept, and brought into
   expect((await expose(id, { auth: "bearer" })).body.result).toBe("unchanged");
 });
 
+test("of calls with bearer that come at once one is told the token, and it is the one in force", async () => {
+  const id = await control.createLive();
+  control.node.onPreviews = () => new Promise((resolve) => setTimeout(resolve, 50));
+  const asked = { visibility: "public", auth: "bearer" };
+  const answers = await Promise.all(Array.from({ length: 5 }, () => expose(id, asked)));
+  expect(answers.map(({ body }) => body.result).sort()).toEqual(["created", ...Array(4).fill("unchanged")]);
+  const told = answers.flatMap(({ body }) => body.auth_token ?? []);
+  expect(told.map(sha256Hex)).toEqual([routeOf(id)?.bearer_sha256]);
+});
+
 test("calls for one port that come at once make one route", async () => {
   const id = await control.createLive();
   const answers = await Promise.all(Array.from({ length: 5 }, () => expose(id)));

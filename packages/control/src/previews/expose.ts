@@ -31,10 +31,11 @@ import {
   type RouteRow,
   shownOf,
 } from "./store.ts";
+import type { Turns } from "./turns.ts";
 import type { PreviewUrls } from "./urls.ts";
 
 export type ExposeDeps = WakeDeps &
-  PreviewUrls & { previewKey: Buffer; previewPush: PreviewPush; activity: Activity };
+  PreviewUrls & { previewKey: Buffer; previewPush: PreviewPush; exposeTurns: Turns; activity: Activity };
 
 /** A route as it is after the call, with the tokens that the answer tells. */
 export interface Route {
@@ -75,8 +76,6 @@ export async function exposePort(
     },
     { waitMs: LIMITS.creatingWaitMs },
   );
-  // Also what an earlier call left unconfirmed. Of a paused session nothing has to be in force yet.
-  if (route.session.state === "live") await bringIntoForce(deps, route);
   return toExposed(deps, route);
 }
 
@@ -85,14 +84,21 @@ async function attempt(deps: ExposeDeps, session: SessionRow, ask: Ask): Promise
   if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
   const known = await findRoute(deps.db, session.id, ask.port);
   const decision = decideOn(known, ask);
-  if (decision.result === "unchanged" && known) return unchanged(deps, session, known);
+  if (decision.result === "unchanged" && known)
+    return await bringIntoForce(deps, unchanged(deps, session, known));
   if (!known) await checkRoom(deps.db, session.id);
   if (isNetworkStanding(session.op)) return BUSY;
   if (session.state === "paused") {
     if (session.op === null) await wakeSession(deps, session, "operation_wake");
     return BUSY;
   }
-  return await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
+  return await deps.exposeTurns.take(`${session.id} ${ask.port}`, () => carryOut(deps, session, ask));
+}
+
+/** In one turn: a bearer token that is on its way to its caller is not minted again by the next call meanwhile. */
+async function carryOut(deps: ExposeDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
+  const route = await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
+  return route === BUSY ? BUSY : await bringIntoForce(deps, route);
 }
 
 function decideOn(row: RouteRow | undefined, { settings, rotate }: Ask): Decision {
@@ -181,11 +187,17 @@ function openToken({ previewKey }: ExposeDeps, session: SessionRow, row: RouteRo
   return unseal(previewKey, place, row.sealed_token);
 }
 
-/** The port first, then the way to it. What nobody confirms stays stored, and the sweep goes on with it. */
-async function bringIntoForce(deps: ExposeDeps, { session, row, authToken }: Route): Promise<void> {
+/**
+ * The port first, then the way to it. What nobody confirms, also of an earlier call, stays stored, and the sweep goes on
+ * with it. Of a paused session nothing has to be in force yet.
+ */
+async function bringIntoForce(deps: ExposeDeps, route: Route): Promise<Route> {
+  const { session, row, authToken } = route;
+  if (session.state !== "live") return route;
   if (session.network_applied < session.network_generation) await applyForCaller(deps, session);
   await ensurePushed(deps);
   if (authToken !== undefined) await markTold(deps.db, row);
+  return route;
 }
 
 export async function ensurePushed({ previewPush }: Pick<ExposeDeps, "previewPush">): Promise<void> {

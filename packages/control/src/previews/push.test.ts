@@ -1,5 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
 import { TestClock } from "../test-clock.test-support.ts";
 
@@ -120,4 +122,25 @@ test("changes that come together are told in few tables, and each is in force wh
     }),
   );
   expect(tables).toBeLessThan(ports.length);
+});
+
+test("a route that another process told of is taken back by who knew the same rows before", async () => {
+  const own = await startControl({ sweeps: false });
+  const other = await createApp(own.settings, silentLog);
+  const id = await own.createLive();
+  const asked = { port: 3000 };
+  await own.ask(`POST /v1/sessions/${id}/expose`, { body: asked });
+  await own.ask(`POST /v1/sessions/${id}/unexpose`, { body: asked });
+  const exposed = await other.server.inject({
+    method: "POST",
+    url: `/v1/sessions/${id}/expose`,
+    headers: { authorization: `Bearer ${own.key}` },
+    payload: JSON.stringify(asked),
+  });
+  expect(exposed.statusCode).toBe(200);
+  expect(own.node.previews.routes).toHaveLength(1);
+  expect((await own.ask(`POST /v1/sessions/${id}/unexpose`, { body: asked })).body).toEqual({ ok: true });
+  expect(own.node.previews.routes).toEqual([]);
+  await other.close();
+  await own.close();
 });

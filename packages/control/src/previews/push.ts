@@ -6,7 +6,13 @@ import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import { deleteRoutesOfEnded, listRoutes, nextTableVersion, skipTableVersions } from "./store.ts";
+import {
+  deleteRoutesOfEnded,
+  lastTableVersion,
+  listRoutes,
+  nextTableVersion,
+  skipTableVersions,
+} from "./store.ts";
 import { toPreviewRoute } from "./table.ts";
 
 interface PushDeps {
@@ -23,8 +29,8 @@ const ATTEMPTS = 3;
 
 export class PreviewPush {
   readonly #deps: PushDeps;
-  /** What the node confirmed last, as far as this process knows. */
-  #confirmed: { version: number; digest: string } | undefined;
+  /** What the node confirmed last to this process, and the version that it has since: 0 if it needed none. */
+  #confirmed: { version: number; known: number; digest: string } | undefined;
   #running: Promise<void> | undefined;
   #next: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -59,8 +65,8 @@ export class PreviewPush {
   /** Every tick: a node may have lost its routes with its disk, and other processes may have changed some. */
   async check(): Promise<void> {
     await deleteRoutesOfEnded(this.#deps.db);
-    const { previews_version: known = 0 } = await this.#deps.nodes.info();
-    if (this.#confirmed && known < this.#confirmed.version) this.#confirmed = undefined;
+    if (this.#confirmed && (await this.#knownVersion()) !== this.#confirmed.known)
+      this.#confirmed = undefined;
     await this.ensure();
   }
 
@@ -80,23 +86,30 @@ export class PreviewPush {
   }
 
   async #push(): Promise<void> {
-    if (digestOf(await this.#routes()) === this.#confirmed?.digest) return;
+    if (await this.#isToldAlready()) return;
     // Read again after the version is taken: a later version always tells at least what an earlier one did.
     const version = await nextTableVersion(this.#deps.db);
     const routes = await this.#routes();
-    if (routes.length === 0 && ((await this.#deps.nodes.info()).previews_version ?? 0) === 0) {
-      this.#confirmed = { version: 0, digest: digestOf(routes) };
-      return;
-    }
-    await this.#deps.nodes.putPreviews({ version, routes });
-    this.#confirmed = { version, digest: digestOf(routes) };
+    const isNone = routes.length === 0 && (await this.#knownVersion()) === 0;
+    if (!isNone) await this.#deps.nodes.putPreviews({ version, routes });
+    this.#confirmed = { version, known: isNone ? 0 : version, digest: digestOf(routes) };
+  }
+
+  /** Nobody here knows what a later version tells: another process may have read rows that were changed back since. */
+  async #isToldAlready(): Promise<boolean> {
+    if (!this.#confirmed || digestOf(await this.#routes()) !== this.#confirmed.digest) return false;
+    return (await lastTableVersion(this.#deps.db)) === this.#confirmed.version;
   }
 
   /** Another process was faster, or the database was set back. */
   async #overtake(): Promise<void> {
-    const { previews_version: known = 0 } = await this.#deps.nodes.info();
-    await skipTableVersions(this.#deps.db, known);
+    await skipTableVersions(this.#deps.db, await this.#knownVersion());
     this.#confirmed = undefined;
+  }
+
+  /** Of the table that the node has; 0: none. */
+  async #knownVersion(): Promise<number> {
+    return (await this.#deps.nodes.info()).previews_version ?? 0;
   }
 
   async #routes(): Promise<PreviewRoute[]> {

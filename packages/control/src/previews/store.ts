@@ -113,6 +113,14 @@ export async function nextTableVersion(db: Queries): Promise<number> {
   return await next(db, "preview_table_versions");
 }
 
+/** The last one that any process took. */
+export async function lastTableVersion(db: Queries): Promise<number | undefined> {
+  const found = await sql<{
+    version: number;
+  }>`select last_value as version from preview_table_versions`.execute(db);
+  return found.rows[0]?.version;
+}
+
 /** A node knows a later table than this database ever made: ours go on from there. */
 export async function skipTableVersions(db: Queries, known: number): Promise<void> {
   await sql`select setval('preview_table_versions', greatest(${known}, nextval('preview_table_versions')))`.execute(

@@ -10,6 +10,8 @@ import { type ParsedRun, type RunDeps, runCode } from "./run.ts";
 
 /** Fields of a session create that a run does not take: dropping them silently would be worse than refusing. */
 const REFUSED = ["egress", "connections", "env", "secrets"] as const;
+/** Null is as good as left out (wire.md 1.2), but not where security hangs on it. */
+const STRICT: ReadonlySet<string> = new Set(["egress", "connections"]);
 
 export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: OutputRooms }): void {
   server.post(
@@ -48,7 +50,10 @@ export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: Outp
 
 function refuseSessionFields(body: unknown): void {
   if (typeof body !== "object" || body === null) return;
-  const field = REFUSED.find((name) => Object.hasOwn(body, name));
+  const given = body as Record<string, unknown>;
+  const field = REFUSED.find(
+    (name) => Object.hasOwn(body, name) && (given[name] !== null || STRICT.has(name)),
+  );
   if (field) {
     throw new ApiError(
       "validation",

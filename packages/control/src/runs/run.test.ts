@@ -111,6 +111,10 @@ test("the cap covers install and run together; what it cuts off is told by the p
   expect(code).toBeLessThanOrEqual((install ?? 0) - 95);
 });
 
+test("null in place of env or secrets is as good as nothing", async () => {
+  expect((await run({ language: "python", code: "", env: null, secrets: null })).status).toBe(200);
+});
+
 test("a non-zero exit is a result, not an error", async () => {
   control.node.onExec = (_call, output) => output().exit(9);
   const { status, body } = await run({ language: "python", code: "x" });
@@ -127,13 +131,46 @@ test("a run holds a slot while it runs, and is refused when there is none", asyn
   await control.sql.query("update orgs set concurrent_sessions = 10");
 });
 
-test("a machine that cannot be made is told as 503, and leaves no session behind", async () => {
-  control.node.onStart = () => {
-    throw new Refusal("disk_pressure");
-  };
+test.each([
+  ["disk_pressure", 503, "node_disk_pressure", "30", "too little free disk"],
+  ["template_unavailable", 503, "template_version_unavailable", "5", "no baseline"],
+  ["agent_unavailable", 503, "unavailable", "5", "its agent does not answer"],
+  ["internal", 503, "unavailable", "5", "could not start the machine"],
+  ["snapshot_damaged", 500, "internal", undefined, "is damaged"],
+  ["snapshot_not_found", 500, "internal", undefined, "is gone"],
+] as const)(
+  "a machine that cannot be made for %s is told as %i %s, and leaves no session behind",
+  async (refusal, status, code, retryAfter, told) => {
+    control.node.onStart = () => {
+      throw new Refusal(refusal);
+    };
+    const answer = await run({ language: "python", code: "" });
+    expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([
+      status,
+      code,
+      retryAfter,
+    ]);
+    expect(answer.body.error).toContain(told);
+    expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
+  },
+);
+
+test("a run is refused at once while the node has too little free disk", async () => {
+  control.node.info = { ...control.node.info, has_disk_room: false };
+  await control.ask("GET /v1/healthz");
   const answer = await run({ language: "python", code: "" });
-  expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
-  expect(answer.body.error).toContain("too little free disk");
+  control.node.info = { ...control.node.info, has_disk_room: true };
+  await control.ask("GET /v1/healthz");
+  expect([answer.status, answer.body.code]).toEqual([503, "node_disk_pressure"]);
+  expect(answer.headers["retry-after"]).toBe("30");
+});
+
+test("a connection that breaks under the upload of the code leaves nothing in doubt", async () => {
+  control.node.onFile = (_path, response) => void response.destroy();
+  const answer = await run({ language: "python", code: "" });
+  control.node.onFile = () => {};
+  expect([answer.status, answer.body.code, answer.headers["retry-after"]]).toEqual([502, "bad_gateway", "2"]);
+  expect(control.node.execs).toEqual([]);
   expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
 });
 
@@ -214,6 +251,7 @@ test.each([
     /^egress: is not accepted by a stateless run/,
   ],
   [{ language: "python", code: "x", env: {} }, /^env: is not accepted/],
+  [{ language: "python", code: "x", egress: null }, /^egress: is not accepted/],
   [{ language: "python", code: "x", secrets: { A: "hunter2" } }, /^secrets: is not accepted/],
   [{ language: "python", code: "x", connections: [] }, /^connections: is not accepted/],
 ])("%j is refused", async (body, message) => {

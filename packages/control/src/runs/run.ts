@@ -20,7 +20,7 @@ import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
 import type { OutputRoom } from "../exec/output-rooms.ts";
-import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
+import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
@@ -29,6 +29,7 @@ import { admitSession, checkReferences, type SessionSettings } from "../sessions
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
 import { rereadSession } from "../sessions/get.ts";
 import { leaseSession } from "../sessions/lease.ts";
+import { failureCode } from "../sessions/provision-failures.ts";
 import { type StartSettings, startFrom } from "../sessions/start-from.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -99,13 +100,11 @@ async function waitForRun(
     const now = await rereadSession(deps.db, session.id);
     if (now?.state === "destroyed")
       throw new ApiError("session_ended", "the run's session was destroyed", { cause });
-    // Nothing has run yet, so the caller may simply try again.
+    const reason = now?.status_reason;
     throw new ApiError(
-      "unavailable",
-      `no machine for this run: ${now?.status_reason ?? "it was not ready in time"}`,
-      {
-        cause,
-      },
+      failureCode(reason),
+      `no machine for this run: ${reason ?? "it was not ready in time"}`,
+      { cause },
     );
   }
 }
@@ -179,7 +178,7 @@ async function putCode(
   try {
     await deps.nodes.putFile(machineIdOf(session), file, Buffer.from(code), signal);
   } catch (error) {
-    throw error instanceof NodeError ? apiErrorOfNode(error) : error;
+    throw error instanceof NodeError ? apiErrorOfPreparation(error) : error;
   }
 }
 

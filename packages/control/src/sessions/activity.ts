@@ -1,6 +1,16 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { saveActivity } from "./deadlines-store.ts";
+import type { SessionRow } from "./store.ts";
+
+/** A guest operation in flight, or one that looks for its session. */
+export interface Hold {
+  /** The session is the caller's: from now on it is not idle, and others are told. */
+  found: () => void;
+  /** Again does nothing. */
+  release: () => void;
+}
+type Owned = Pick<SessionRow, "id" | "org_id">;
 
 /** How often a guest operation in flight is written down again as a sign of life. */
 const HOLD_REFRESH_MS = 1_000;
@@ -18,25 +28,51 @@ export class Activity {
   /** Sessions whose last operation has ended since they were written down. */
   readonly #released = new Set<string>();
   readonly #held = new Map<string, { count: number; writtenAt: number }>();
+  /** How many operations of an organisation look for a session of this id. */
+  readonly #hoped = new Map<string, number>();
 
   constructor(deps: { db: Database; log: Log }) {
     this.#deps = deps;
   }
 
+  /** Of a session that is known to be there. */
   touch(sessionId: string): void {
     this.#seen.set(sessionId, instant());
   }
 
-  /** A guest operation is in flight until the returned function is called: the session is not idle meanwhile. */
-  hold(sessionId: string): () => void {
+  /**
+   * A guest operation of this organisation is in flight until `release`: the session is not idle meanwhile. Until the
+   * session was `found` to be the caller's, that holds for a session of the organisation alone, and nothing is written:
+   * the id may be another's, or anything.
+   */
+  hold(orgId: string, sessionId: string): Hold {
+    const hoped = hopedKey(orgId, sessionId);
+    this.#hoped.set(hoped, (this.#hoped.get(hoped) ?? 0) + 1);
+    let end = () => this.#dropHope(hoped);
+    return {
+      found: () => {
+        end();
+        end = this.#keepAwake(sessionId);
+      },
+      release: () => {
+        end();
+        end = () => {};
+      },
+    };
+  }
+
+  #dropHope(hoped: string): void {
+    const left = (this.#hoped.get(hoped) ?? 1) - 1;
+    if (left === 0) this.#hoped.delete(hoped);
+    else this.#hoped.set(hoped, left);
+  }
+
+  #keepAwake(sessionId: string): () => void {
     const held = this.#held.get(sessionId) ?? { count: 0, writtenAt: performance.now() };
     held.count += 1;
     this.#held.set(sessionId, held);
     this.touch(sessionId);
-    let isOver = false;
     return () => {
-      if (isOver) return;
-      isOver = true;
       held.count -= 1;
       if (held.count === 0) {
         this.#held.delete(sessionId);
@@ -47,13 +83,13 @@ export class Activity {
   }
 
   /** True when this process knows of activity that the row does not tell yet. */
-  isUnwritten(sessionId: string): boolean {
-    return this.#held.has(sessionId) || this.#unwritten(sessionId) !== undefined;
+  isUnwritten(session: Owned): boolean {
+    return this.isHeld(session) || this.#unwritten(session.id) !== undefined;
   }
 
-  /** True while a guest operation of this process is in flight. */
-  isHeld(sessionId: string): boolean {
-    return this.#held.has(sessionId);
+  /** True while a guest operation of this process is in flight, or about to be. */
+  isHeld(session: Owned): boolean {
+    return this.#held.has(session.id) || this.#hoped.has(hopedKey(session.org_id, session.id));
   }
 
   /** What is not written yet, for readers of the row in this process. */
@@ -81,7 +117,7 @@ export class Activity {
 
   #useOf(sessionId: string): "busy" | "done" | undefined {
     const wasReleased = this.#released.delete(sessionId);
-    if (this.isHeld(sessionId)) return "busy";
+    if (this.#held.has(sessionId)) return "busy";
     return wasReleased ? "done" : undefined;
   }
 
@@ -98,6 +134,10 @@ export class Activity {
       this.#seen.set(id, instant());
     }
   }
+}
+
+function hopedKey(orgId: string, sessionId: string): string {
+  return `${orgId} ${sessionId}`;
 }
 
 /** What readers are shown, and what an age can be told from although somebody sets the clock. */

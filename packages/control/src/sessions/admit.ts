@@ -1,5 +1,6 @@
 /** Lets a new session in: name, ceilings, capacity and the insert, in one transaction that holds the org's row. */
 import type { Size } from "@vivarium/contract/api";
+import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import type { Insertable } from "kysely";
 import { takeOrgTurn } from "../access/orgs.ts";
@@ -29,12 +30,15 @@ export async function admitSession(
   principal: Principal,
   settings: SessionSettings,
 ): Promise<SessionRow> {
+  // Asked before the organisation's row is taken: a node that does not answer holds up nobody else's create.
+  const info = await node.current();
   const org = await takeOrgTurn(tx, principal.orgId);
   if (settings.name && (await isNameTaken(tx, principal.orgId, settings.name)))
     throw nameTaken(settings.name);
   if (org.isEgressCapped) throw orgCapped();
   await checkCeilings(tx, principal, org.concurrentSessions);
-  await checkSize(node, settings);
+  checkSize(info, settings);
+  checkDisk(info);
   // Told 0, a session has no cap, whatever is usual.
   const capBytes = (settings.egress_cap_bytes ?? egressCaps.sessionBytes) || null;
   const row = await insertSession(tx, {
@@ -96,10 +100,8 @@ function wayOut(count: number): string {
  * A node that was never reached is not held against a size: provisioning waits for it. What is loaded from a snapshot
  * needs no baseline.
  */
-async function checkSize(node: NodeState, settings: SessionSettings): Promise<void> {
-  if (settings.origin_snapshot_id) return;
-  const info = await node.current();
-  if (!info) return;
+function checkSize(info: NodeInfo | undefined, settings: SessionSettings): void {
+  if (!info || settings.origin_snapshot_id) return;
   const sizes = new Set(baselinesFor(info, settings.template).map(({ size }) => size));
   if (sizes.has(settings.size)) return;
   const available = [...sizes].join(", ");
@@ -107,6 +109,12 @@ async function checkSize(node: NodeState, settings: SessionSettings): Promise<vo
     "size_unavailable",
     `size: ${settings.size} can be started on no node; available: ${available || "none yet"}`,
   );
+}
+
+/** What the gate's last word does not tell, as a disk that fills up meanwhile, is refused by the node itself. */
+function checkDisk(info: NodeInfo | undefined): void {
+  if (info?.has_disk_room === false)
+    throw new ApiError("node_disk_pressure", "the node has too little free disk for another session");
 }
 
 function orgCapped(): ApiError {

@@ -120,6 +120,13 @@ describe.each(ALONE)("%s", (_what, one, event, dueMs) => {
   });
 });
 
+test("a time to live beyond the dates that can be written never ends", () => {
+  for (const paused_ttl_ms of [Number.MAX_SAFE_INTEGER, 8.64e15]) {
+    const one = row("paused", { paused_ttl_ms });
+    expect([nextDueAt(one), dueEvent(one, at(365 * DAY))]).toEqual([null, null]);
+  }
+});
+
 describe("several deadlines", () => {
   test("the end of the lifetime comes before whatever passed earlier", () => {
     const live = row("live", { max_lifetime_ms: HOUR, idle_timeout_ms: MINUTE });

@@ -10,6 +10,9 @@ export const IDLE_GRACE_MS = 2_000;
 /** A client that comes right back, as after a network change, finds its session as it was. */
 export const DETACH_GRACE_MS = 1_000;
 
+/** What is due after the year 9999, the last that RFC 3339 can write, never is. */
+const END_OF_DATES = Date.UTC(9999, 11, 31);
+
 /** What the deadlines of a session follow from. */
 export interface ClockRow {
   state: SessionState;
@@ -117,7 +120,9 @@ function pausedTtl({ paused_at, paused_ttl_ms }: ClockRow): Deadline[] {
 }
 
 function after(event: ClockEvent, start: Date | null, ms: number | null, graceMs = 0): Deadline[] {
-  return start === null || ms === null ? [] : [{ event, at: start.getTime() + ms + graceMs }];
+  if (start === null || ms === null) return [];
+  const at = start.getTime() + ms + graceMs;
+  return at > END_OF_DATES ? [] : [{ event, at }];
 }
 
 function earliest(deadlines: Deadline[]): Deadline | undefined {

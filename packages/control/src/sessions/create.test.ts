@@ -262,3 +262,14 @@ test("a size that no node can start is refused, and told apart from a node that 
   control.node.info = everything;
   await control.ask("GET /v1/healthz");
 });
+
+test("a node with too little free disk refuses a create, with a time to come back", async () => {
+  control.node.info = { ...control.node.info, has_disk_room: false };
+  await control.ask("GET /v1/healthz");
+  const answer = await create();
+  expect([answer.status, answer.body.code]).toEqual([503, "node_disk_pressure"]);
+  expect(answer.headers["retry-after"]).toBe("30");
+  control.node.info = { ...control.node.info, has_disk_room: true };
+  await control.ask("GET /v1/healthz");
+  expect((await create()).status).toBe(200);
+});

@@ -97,7 +97,7 @@ function attachedUntil(kind: "pty" | "tunnel") {
  * that an operation holds are looked at when it ends.
  */
 export async function claimDueSessions(db: Queries, limit: number, leaseMs: number): Promise<DueSession[]> {
-  const rows = await db
+  const taken = await db
     .updateTable("sessions")
     .set({
       due_at: sql<Date>`service_now() + make_interval(secs => ${leaseMs / 1000})`,
@@ -114,8 +114,25 @@ export async function claimDueSessions(db: Queries, limit: number, leaseMs: numb
         .forUpdate()
         .skipLocked(),
     )
-    .returningAll()
-    .returning(CLOCK_COLUMNS)
+    .returning(["id", "due_claim"])
+    .execute();
+  if (taken.length === 0) return [];
+  // A statement of its own: the one above may have begun before a client's leave that it then found in the row, and would
+  // see the client still there.
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .select(CLOCK_COLUMNS)
+    .where(
+      "id",
+      "in",
+      taken.map(({ id }) => id),
+    )
+    .where(
+      "due_claim",
+      "in",
+      taken.map(({ due_claim: claim }) => claim),
+    )
     .execute();
   return rows as DueSession[];
 }

@@ -8,7 +8,7 @@ import type { Operations } from "../operations/operations.ts";
 import type { Provisioner } from "./provision.ts";
 import { releaseSession } from "./release-session.ts";
 import type { SessionSignals } from "./signals.ts";
-import { decide } from "./state.ts";
+import { decide, isActive } from "./state.ts";
 import { findSessionById, type SessionRow, saveMove } from "./store.ts";
 
 export interface DestroyDeps {
@@ -21,21 +21,28 @@ export interface DestroyDeps {
 }
 
 type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "failed_expired">;
+interface DestroyOptions {
+  event?: DestroyEvent;
+  endReason?: EndReason;
+  /** Where a machine may run, a node that is away for a moment is waited for. The session has ended in any case. */
+  isNodeAwaited?: boolean;
+}
 const ATTEMPTS = 10;
 
 /** Ends a session for good: the row first, so that it is unreachable at once, then the machine. */
 export async function destroySession(
   deps: DestroyDeps,
   session: SessionRow,
-  { event = "destroy", endReason }: { event?: DestroyEvent; endReason?: EndReason } = {},
+  { event = "destroy", endReason, isNodeAwaited }: DestroyOptions = {},
 ): Promise<void> {
-  const ended = await moveToEnd(deps, session, event, endReason);
+  const { ended, before } = await moveToEnd(deps, session, event, endReason);
   crashPoint("destroy.commit");
   deps.provisioner.cancel(session.id);
   deps.operations.cancel(session.id);
   deps.signals.moved(session.id);
   deps.log.info({ session_id: session.id, end_reason: ended.end_reason }, "session destroyed");
-  await releaseSession(deps, ended);
+  const mayHaveMachine = isActive(before.state) || before.op !== null;
+  await releaseSession(deps, ended, { isNodeAwaited: isNodeAwaited && mayHaveMachine });
 }
 
 /**
@@ -47,13 +54,13 @@ async function moveToEnd(
   session: SessionRow,
   event: DestroyEvent,
   endReason: EndReason | undefined,
-): Promise<SessionRow> {
+): Promise<{ ended: SessionRow; before: SessionRow }> {
   let current: SessionRow | undefined = session;
   for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
     const move = decide(current, event, endReason);
     if (!move) throw sessionNotFound();
     const saved = await saveMove(db, session.id, move, { overtakes: true });
-    if (saved) return saved;
+    if (saved) return { ended: saved, before: current };
     current = await findSessionById(db, session.id);
   }
   if (!current) throw sessionNotFound();

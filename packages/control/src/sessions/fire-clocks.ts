@@ -92,7 +92,7 @@ async function isStillDue(tx: Queries, session: DueSession, event: ClockEvent): 
 
 async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<void> {
   const event = "last_pty_detached_destroy";
-  if (deps.activity.isHeld(session.id)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
+  if (deps.activity.isHeld(session)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
     const move = decide(session, event);
     return move && (await isStillDue(tx, session, event)) ? await saveMove(tx, session.id, move) : undefined;

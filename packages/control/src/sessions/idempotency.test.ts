@@ -20,6 +20,14 @@ test("the same key and body give the same session, marked as replayed", async ()
   expect(again.body.session_id).toBe(first.body.session_id);
 });
 
+test("zero milliseconds are the same as none given", async () => {
+  const zeros = { paused_ttl_ms: 0, idle_timeout_ms: 0, max_lifetime_ms: 0 };
+  const first = await create("zero", zeros);
+  const again = await create("zero", {});
+  expect([again.status, again.body.session_id]).toEqual([200, first.body.session_id]);
+  expect(again.body.paused_ttl_ms).toBe(2_592_000_000);
+});
+
 test("the alias of on_pty_detach counts as on_pty_detach", async () => {
   const first = await create("alias", { on_detach: "destroy" });
   const again = await create("alias", { on_pty_detach: "destroy" });

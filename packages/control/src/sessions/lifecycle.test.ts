@@ -184,7 +184,7 @@ test("a machine that vanished takes its session to failed", async () => {
   expect((await control.until(id, "failed")).body.status_reason).toBe("the machine is gone from its node");
 });
 
-test("a node that does not answer is no loss, and a destroy meanwhile is made good later", async () => {
+test("a node that does not answer is no loss, and a destroy waits for it", async () => {
   const kept = await control.createLive();
   const dropped = await control.createLive();
   await control.node.goDown();
@@ -194,16 +194,29 @@ test("a node that does not answer is no loss, and a destroy meanwhile is made go
     "session_node_unavailable",
     "5",
   ]);
-  expect((await destroy(dropped)).status).toBe(204);
+  const destroyed = destroy(dropped);
   const waiting = await control.create();
   await new Promise((resolve) => setTimeout(resolve, 300));
   expect((await get(kept)).state).toBe("live");
   expect((await get(waiting)).state).toBe("creating");
+  expect(control.node.machines.has(`${dropped}-1`)).toBe(true);
   await control.node.listen();
-  await eventually(() => expect(control.node.machines.has(`${dropped}-1`)).toBe(false));
+  expect((await destroyed).status).toBe(204);
+  expect(control.node.machines.has(`${dropped}-1`)).toBe(false);
   expect((await control.exec(kept)).status).toBe(200);
   await control.until(waiting, "live");
 });
+
+test("a destroy whose node stays away answers after some seconds, and is made good later", async () => {
+  const id = await control.createLive();
+  await control.node.goDown();
+  const answer = destroy(id);
+  await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
+  expect((await answer).status).toBe(204);
+  expect(control.node.machines.has(`${id}-1`)).toBe(true);
+  await control.node.listen();
+  await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
+}, 15_000);
 
 test("machines of destroyed sessions go at once, unknown ones are given a minute", async () => {
   const id = await control.createLive();

@@ -30,6 +30,9 @@ export interface PauseDeps {
   log: Log;
 }
 
+/** A guest may have been stopped for a pause that was refused: no clock does that again at its very next look. */
+const TRY_AGAIN_MS = 10_000;
+
 export type PauseTimings = CaptureTimings & { total: number };
 export interface Paused {
   session: SessionRow;
@@ -94,8 +97,8 @@ async function saveState(deps: PauseDeps, op: Operation): Promise<SnapshotStatus
 /** A session that nobody uses is not paused under a guest operation that began after the decision. */
 function wasUsedMeanwhile({ activity }: PauseDeps, op: Operation): boolean {
   if (op.isTakenOver) return false;
-  if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session.id);
-  return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session.id);
+  if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session);
+  return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session);
 }
 
 async function commit(
@@ -133,7 +136,7 @@ async function takeBack(deps: PauseDeps, op: Operation): Promise<void> {
   });
   await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
   if (eventOf(op) === "max_lifetime") await endInstead(deps, op);
-  else await deps.operations.clear(op);
+  else await deps.operations.clear(op, deps.db, { lookAfterMs: isOfClock(op) ? TRY_AGAIN_MS : 0 });
 }
 
 /** Interface: "if the pause itself fails, the session is destroyed instead". */
@@ -159,6 +162,7 @@ export function lifetimeReason(session: SessionRow): string {
 }
 
 const eventOf = (op: Operation) => op.input.event ?? "pause";
+const isOfClock = (op: Operation) => eventOf(op) !== "pause";
 
 function snapshotIdOf(op: Operation): string {
   if (op.input.snapshot_id === undefined) throw new Error("the pause in the row names no snapshot");

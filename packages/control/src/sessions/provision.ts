@@ -15,6 +15,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { renewProvisionClaim } from "./leases-store.ts";
+import { failureReason } from "./provision-failures.ts";
 import { releaseSession } from "./release-session.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, machineIdOf } from "./state.ts";
@@ -96,8 +97,10 @@ async function startWithin(
     } catch (error) {
       if (!(error instanceof NodeError)) throw error;
       if (signal.aborted) break;
-      if (!isWorthWaiting(error))
-        return { state: "refused", reason: failureReason(error, deps.log, session.id) };
+      if (!isWorthWaiting(error)) {
+        deps.log.warn({ err: error, session_id: session.id }, "the node refuses to start a machine");
+        return { state: "refused", reason: failureReason(error.code) };
+      }
       await setStatusDetail(deps.db, session.id, "waiting_for_capacity").catch(() => undefined);
       await sleep(RETRY_MS, signal);
     }
@@ -161,22 +164,4 @@ export function startSpec(session: SessionRow): StartSpec {
 
 function isWorthWaiting(error: NodeError): boolean {
   return error.failure === "unreachable" || error.failure === "broken" || error.code === "no_capacity";
-}
-
-function failureReason(error: NodeError, log: Log, sessionId: string): string {
-  log.warn({ err: error, session_id: sessionId }, "the node refuses to start a machine");
-  switch (error.code) {
-    case "disk_pressure":
-      return "the node has too little free disk for another machine";
-    case "template_unavailable":
-      return "the node has no baseline for this template and size";
-    case "snapshot_not_found":
-      return "the saved state that the session starts from is gone";
-    case "snapshot_damaged":
-      return "the saved state that the session starts from is damaged";
-    case "agent_unavailable":
-      return "the machine started, but its agent does not answer";
-    default:
-      return "the node could not start the machine";
-  }
 }

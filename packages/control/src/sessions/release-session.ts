@@ -1,20 +1,26 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
+import { untilAnswered } from "../operations/until-answered.ts";
 import { machineIdOf, nextMachineIdOf } from "./state.ts";
 import { markReleased, type SessionRow } from "./store.ts";
+
+const NEVER = new AbortController().signal;
 
 /**
  * Removes what a session that ended, or failed, has on its node: its machine, its saved state, and what an operation
  * that was overtaken may have made. A failure is not the caller's: the row says that something may be left, and the
- * sweep tries again.
+ * sweep tries again. Who answers that the machine is stopped waits for a node that is away for a moment.
  */
 export async function releaseSession(
   { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },
   session: SessionRow,
+  { isNodeAwaited = false } = {},
 ): Promise<void> {
+  const deleteMachine = (id: string) => nodes.deleteMachine(id);
+  const deleteForAnswer = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
   try {
-    await Promise.all(machinesOf(session).map((id) => nodes.deleteMachine(id)));
+    await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteForAnswer : deleteMachine));
     await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
     await markReleased(db, session.id);
   } catch (err) {

@@ -326,6 +326,23 @@ describe("after the switch", () => {
     expect((await control.ask(`POST /v1/checkpoints/${chk}/sessions`)).body.state).toBe("live");
   });
 
+  test("a resume waits for the new machine to go on", async () => {
+    const id = await control.createLive();
+    const chk = await checkpoint(id);
+    const held = Promise.withResolvers<void>();
+    control.node.onContinue = () => held.promise;
+    const asked = restore(id, chk);
+    await eventually(async () => expect((await rowOf(id)).op).toBe("settle"));
+    let isAnswered = false;
+    const resumed = control.ask(`POST /v1/sessions/${id}/resume`).finally(() => {
+      isAnswered = true;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(isAnswered).toBe(false);
+    held.resolve();
+    expect([(await asked).status, (await resumed).status]).toEqual([200, 200]);
+  });
+
   test("a node that goes away holds the session up, and it goes on when the node is back", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);

@@ -1,6 +1,7 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../http/api-error.ts";
+import { stopsGuest } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "./get.ts";
 import { notUsable } from "./not-usable.ts";
@@ -16,8 +17,8 @@ export async function resumeSession(deps: WakeDeps, scope: Scope, id: string): P
       return session.op === null ? await wakeSession(deps, session, "resume") : BUSY;
     }
     if (session.state !== "live") throw notUsable(session);
-    // A pause that came first is carried out first.
-    return session.op === "pause" || session.op === "restore" ? BUSY : session;
+    // A pause that came first is carried out first, and a machine that stands still goes on before it counts as live.
+    return stopsGuest(session.op) ? BUSY : session;
   };
   return await whenFree(deps, id, attempt, { waitMs: LIMITS.creatingWaitMs, late: notInTime });
 }

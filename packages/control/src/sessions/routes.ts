@@ -113,7 +113,7 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
     },
     async (request, reply) => {
       const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
-      await destroySession(deps, row, { endReason: request.query.reason });
+      await destroySession(deps, row, { endReason: request.query.reason, isNodeAwaited: true });
       return await reply.status(204).send();
     },
   );

@@ -17,7 +17,7 @@ export interface ResolvedTemplate {
 }
 
 /** Known to this node for at most so long; a node that is away is waited for by whoever starts the machine. */
-const NODE_CHECK_MS = 500;
+const NODE_CHECK_MS = 400;
 
 export async function resolveTemplate(
   { node, nodes }: { node: NodeState; nodes: NodeClient },

@@ -35,6 +35,7 @@ export class Attachments {
   readonly #deps: { db: Database; signals: SessionSignals; log: Log };
   readonly #kept = new Map<string, Kept>();
   readonly #leaving = new Set<Promise<unknown>>();
+  #renewing: Promise<unknown> = Promise.resolve();
   #renewedAt = Number.NEGATIVE_INFINITY;
 
   constructor(deps: { db: Database; signals: SessionSignals; log: Log }) {
@@ -63,7 +64,9 @@ export class Attachments {
   async renew(): Promise<void> {
     if (this.#kept.size === 0 || performance.now() - this.#renewedAt < RENEW_MS) return;
     const all = [...this.#kept.values()];
-    const valid = await renewAttachments(this.#deps.db, all, LEASE_MS);
+    const renewing = renewAttachments(this.#deps.db, all, LEASE_MS);
+    this.#renewing = renewing.catch(() => undefined);
+    const valid = await renewing;
     this.#renewedAt = performance.now();
     for (const { id, moved } of all) if (!valid.has(id)) moved.abort();
   }
@@ -80,8 +83,10 @@ export class Attachments {
 
   #leave(kept: Kept): void {
     if (!this.#kept.delete(kept.id)) return;
+    // Behind a renewal that is under way: it would let the client come back for the length of a lease.
+    const ended = this.#renewing.then(() => endAttachment(this.#deps.db, kept));
     // A lease that cannot be ended ends by itself.
-    const left = endAttachment(this.#deps.db, kept).catch((err: unknown) =>
+    const left = ended.catch((err: unknown) =>
       this.#deps.log.warn({ err, session_id: kept.sessionId }, "a client's leave could not be written down"),
     );
     this.#leaving.add(left);

@@ -174,6 +174,9 @@ test("it applies once: a session that is woken afterwards stays awake", async ()
   expect(snapshots).toHaveLength(2);
 });
 
+const operationOf = async (id: string) =>
+  (await control.sql.query("select op from sessions where id = $1", [id])).rows[0].op;
+
 test("a pause that the disk refuses is tried again", async () => {
   const id = await control.createLive();
   let refused = 0;
@@ -183,7 +186,8 @@ test("a pause that the disk refuses is tried again", async () => {
   };
   await leave(await openPty(control, id));
   await eventually(() => expect(refused).toBe(1));
-  await control.until(id, "live");
+  // Only then it is decided when to try again.
+  await eventually(async () => expect(await operationOf(id)).toBeNull());
   countPauses();
   await clock.advance(15_000);
   await control.until(id, "paused");

@@ -1,7 +1,7 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { connect } from "node:net";
-import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
 import { type Answer, type DecodedPacket, decode, encode, type RecordType } from "dns-packet";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { a, alias, allowAll, deny, denyAll, startWorld, until, type World } from "../world.test-support.ts";
@@ -221,13 +221,38 @@ describe("an entry with a port", () => {
         machine_id: "mch_1",
         generation: expect.any(Number),
         host: "db.example",
-        port: 5432,
+        ports: [5432],
         addresses: [PUBLIC],
         ttl_s: 120,
       },
     ]);
     await ask("good.example");
     expect(world.node.pins).toHaveLength(1);
+  });
+
+  test("is opened once for as many questions as come, with all its ports in one call", async () => {
+    await world.apply({ first: deny("db.wild.example:5432", "*.wild.example:6000", "*.wild.example:80") });
+    await Promise.all(Array.from({ length: 20 }, () => ask("db.wild.example")));
+    await ask("db.wild.example");
+    expect(world.node.pins).toMatchObject([
+      { host: "db.wild.example", ports: [5432, 6000], addresses: [PUBLIC] },
+    ]);
+    await ask("other.wild.example");
+    expect(world.node.pins).toMatchObject([{}, { host: "other.wild.example", ports: [6000] }]);
+    // Tables that change something else.
+    world.tables.replace(structuredClone(world.tables.current() as GatewayTables));
+    await ask("db.wild.example");
+    expect(world.node.pins).toHaveLength(2);
+  });
+
+  test("is opened anew under another policy, and after a node came back", async () => {
+    await ask("db.example");
+    await world.apply({ first: deny("db.example:5432") });
+    await ask("db.example");
+    expect(world.node.pins).toHaveLength(2);
+    world.tables.forgetPins();
+    await ask("db.example");
+    expect(world.node.pins).toHaveLength(3);
   });
 
   test("has no addresses when they could not be opened", async () => {

@@ -5,24 +5,39 @@ import type { NodeClient } from "../tables/node-client.ts";
 
 /** How much longer than the answer the kernel lets the machine reach the addresses it was given. */
 const GRACE_S = 60;
+/** What of that is left at least when an answer is given again: the node is asked once for each finding of a name. */
+const LEAST_GRACE_S = 30;
+
+type PinDeps = { node: NodeClient; log: Log };
 
 /**
  * Lets the machine reach these addresses on ports of `host:port` entries. False where that is not so, because its
  * policy is another by now or the node is away: then the guest must not be told the addresses.
  */
 export async function pinAddresses(
-  { node, log }: { node: NodeClient; log: Log },
-  { machineId, generation }: Place,
+  deps: PinDeps,
+  place: Place,
   { host, ports, addresses, ttlS }: { host: string; ports: number[]; addresses: string[]; ttlS: number },
 ): Promise<boolean> {
-  const pins = ports.map(
-    (port): Pin => ({ machine_id: machineId, generation, host, port, addresses, ttl_s: ttlS + GRACE_S }),
-  );
+  if (ports.length === 0) return true;
+  const { machineId, generation, pins } = place;
+  const now = performance.now();
+  const known = addresses.map((address) => pins.find(host, address, now + (ttlS + LEAST_GRACE_S) * 1000));
+  const lacking = addresses.filter((_, index) => known[index] === undefined);
+  if (lacking.length > 0) {
+    const wish = { machine_id: machineId, generation, host, ports, addresses: lacking };
+    const isOpen = pin(deps, { ...wish, ttl_s: ttlS + GRACE_S });
+    pins.add(host, lacking, { until: now + (ttlS + GRACE_S) * 1000, isOpen });
+    known.push(isOpen);
+  }
+  return (await Promise.all(known)).every((isOpen) => isOpen !== false);
+}
+
+async function pin({ node, log }: PinDeps, wish: Pin): Promise<boolean> {
   try {
-    const answers = await Promise.all(pins.map((pin) => node.post("/v1/pins", pin)));
-    return answers.every(({ status }) => status === 204);
+    return (await node.post("/v1/pins", wish)).status === 204;
   } catch (error) {
-    log.warn({ err: error, machine: machineId }, "addresses could not be opened for a machine");
+    log.warn({ err: error, machine: wish.machine_id }, "addresses could not be opened for a machine");
     return false;
   }
 }

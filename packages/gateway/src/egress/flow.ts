@@ -22,7 +22,7 @@ export class Flow {
   readonly #kind: "http" | "tls";
   readonly #at = new Date().toISOString();
   readonly #upstreams = new Set<Socket>();
-  #answering = 0;
+  #unanswered = 0;
   #host: string | undefined;
   #address: string | undefined;
   /** Set when the host was let through; until then nothing may be dialled. */
@@ -57,13 +57,18 @@ export class Flow {
 
   /** Whether a response to the guest is under way, which nothing else may be written into. */
   get isAnswering(): boolean {
-    return this.#answering > 0;
+    return this.#unanswered > 0;
+  }
+
+  /** Requests of the guest whose responses are not at their end. */
+  get unanswered(): number {
+    return this.#unanswered;
   }
 
   answering(response: { once(event: "close", listener: () => void): unknown }): void {
-    this.#answering += 1;
+    this.#unanswered += 1;
     response.once("close", () => {
-      this.#answering -= 1;
+      this.#unanswered -= 1;
     });
   }
 

@@ -4,12 +4,14 @@ import {
   request as openRequest,
   type ServerResponse,
 } from "node:http";
+import { pour } from "../pour.ts";
 import type { AdmittedRequest } from "./http-front.ts";
 import { valuesOf, withoutHopByHop } from "./http-request.ts";
 import { refusalOf, respondWith } from "./refuse-request.ts";
 
 /** What a server may answer with; a guest's own parser sets its own bounds. */
 const MAX_RESPONSE_HEADER_BYTES = 64 * 1024;
+const MAX_INTERIM_ANSWERS = 16;
 
 /** Writes the request anew to its server, and the answer back, both as they come. */
 export function forwardRequest(admitted: AdmittedRequest, response: ServerResponse): void {
@@ -22,11 +24,13 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
     });
     return;
   }
-  connection.flow.answering(response);
   // Their ends are looked after below; an error without a listener would end the process.
   request.on("error", () => upstream.destroy());
   response.on("error", () => upstream.destroy());
-  upstream.on("continue", () => response.writeContinue());
+  // A server may say it as often as it likes; the guest is told once, if it waits for that.
+  if (/\b100-continue\b/i.test(request.headers.expect ?? "")) {
+    upstream.once("continue", () => response.writeContinue());
+  }
   upstream.on("response", (answer) => relay(answer, response));
   upstream.on("error", (error) => {
     // A kept connection that its server has just closed: the guest sees what it would see without a gateway.
@@ -37,7 +41,7 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
   response.once("close", () => {
     if (!response.writableFinished) upstream.destroy();
   });
-  request.pipe(upstream);
+  pour(request, upstream);
 }
 
 /** Undefined where the runtime refuses to write such a request. */
@@ -54,10 +58,20 @@ export function openUpstream(
       maxHeaderSize: MAX_RESPONSE_HEADER_BYTES,
     });
     upstream.maxHeadersCount = 0;
+    boundInterim(upstream);
     return upstream;
   } catch {
     return undefined;
   }
+}
+
+/** A server that says nothing but interim answers is not listened to for ever. */
+function boundInterim(upstream: ClientRequest): void {
+  let interim = 0;
+  upstream.on("information", () => {
+    interim += 1;
+    if (interim > MAX_INTERIM_ANSWERS) upstream.destroy(new Error("the server does not come to its answer"));
+  });
 }
 
 function relay(answer: IncomingMessage, response: ServerResponse): void {
@@ -75,7 +89,7 @@ function relay(answer: IncomingMessage, response: ServerResponse): void {
     return;
   }
   answer.on("error", () => response.destroy());
-  answer.pipe(response);
+  pour(answer, response);
 }
 
 /** How the answer's body is framed is anew decided between gateway and guest. */

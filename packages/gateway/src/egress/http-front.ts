@@ -67,13 +67,16 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   });
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const connection = connections.get(request.socket);
+    if (!connection || connection.flow.guest.destroyed) return;
+    if (!deps.flows.mayAsk(connection.flow)) return connection.flow.cut("too_many");
+    connection.flow.answering(response);
     // What follows a request that was refused is not looked at: the connection is about to close.
-    if (!connection?.flow.isOpen) return;
+    if (!connection.flow.isOpen) return;
     const admitted = admit(connection, request);
     if ("refused" in admitted) respondWith(response, connection.flow, admitted);
     else forwardRequest(admitted, response);
   };
-  server.on("request", serve).on("checkContinue", serve);
+  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
   server.on("connect", (request, socket) => {
     const flow = connections.get(socket)?.flow;
     if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });

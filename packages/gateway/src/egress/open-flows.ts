@@ -6,6 +6,10 @@ import { PORT_OF } from "./web-ports.ts";
 
 /** Connections one machine may have open through the gateway. */
 const MAX_FLOWS = 512;
+/** Requests that one connection may have sent without an answer: apt sends ten. */
+const MAX_UNANSWERED = 16;
+/** Of all a machine's connections together, those beyond the first of each. */
+const MAX_SENT_AHEAD = 512;
 
 /** All connections of guests, so that a change of tables reaches those that are open. */
 export class OpenFlows {
@@ -33,6 +37,17 @@ export class OpenFlows {
     this.#byMachine.set(place.machineId, flows.add(flow));
     guest.once("close", () => this.#remove(place.machineId, flow));
     return flow;
+  }
+
+  /** Whether the flow may send one more request now. Each that waits for its turn is held in memory. */
+  mayAsk(flow: Flow): boolean {
+    if (flow.unanswered === 0) return true;
+    if (flow.unanswered >= MAX_UNANSWERED) return false;
+    let sentAhead = 0;
+    for (const { unanswered } of this.#byMachine.get(flow.machineId) ?? []) {
+      sentAhead += Math.max(0, unanswered - 1);
+    }
+    return sentAhead < MAX_SENT_AHEAD;
   }
 
   close(): void {

@@ -269,6 +269,36 @@ describe("bearer (P-08)", () => {
   });
 });
 
+describe("a service worker, which would be shown the link with the token before the gateway is", () => {
+  const headers: Record<string, string> = { "service-worker": "script" };
+
+  test("is not there where a token lets in, and its script is never asked of the guest", async () => {
+    const { host, token, route } = expose(gateway, guest);
+    const cookie = await enter(host, token);
+    const before = guest.heads.length;
+    for (const [name, value] of [
+      ["cookie", cookie],
+      ["vivarium-preview-token", token],
+    ] as const) {
+      expect((await get(gateway, host, "/sw.js", { headers: { ...headers, [name]: value } })).status).toBe(
+        404,
+      );
+    }
+    expect((await get(gateway, host, `/sw.js?t=${token}`, { headers })).status).toBe(404);
+    gateway.tables.putRoute({ ...route, bearer_sha256: sha256("x") });
+    expect((await get(gateway, host, "/sw.js", { headers: { ...headers, cookie } })).status).toBe(401);
+    expect(guest.heads.length).toBe(before);
+  });
+
+  test("is served where there is no token, and so is its file to who does not ask for a worker", async () => {
+    const open = expose(gateway, guest, { visibility: "public" });
+    expect((await get(gateway, open.host, "/sw.js", { headers })).body).toBe("guest /sw.js");
+    const { host, token } = expose(gateway, guest);
+    const cookie = await enter(host, token);
+    expect((await get(gateway, host, "/sw.js", { headers: { cookie } })).body).toBe("guest /sw.js");
+  });
+});
+
 describe("login_url", () => {
   const login_url = "https://app.example/login?next=%2F";
 

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { request } from "node:http";
+import { Agent, request } from "node:http";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -247,5 +247,22 @@ describe("more requests than a guest may have at once", () => {
     while (sockets.size < 257) await new Promise((resolve) => setTimeout(resolve, 10));
     expect(sockets.size).toBe(257);
     for (const outgoing of asked) outgoing.destroy();
+  });
+
+  test("are told so when none is done for 10 seconds, and keep no connection", async () => {
+    const { host } = await guestDoing(() => undefined);
+    const asked = Array.from({ length: 256 }, () => {
+      const outgoing = request({ port: gateway.port, headers: { host }, agent: false }).end();
+      return outgoing.on("error", () => undefined);
+    });
+    while (sockets.size < 256) await new Promise((resolve) => setTimeout(resolve, 10));
+    const outgoing = request({
+      port: gateway.port,
+      headers: { host },
+      agent: new Agent({ keepAlive: true }),
+    });
+    const [answer] = await once(outgoing.end(), "response");
+    expect([answer.statusCode, answer.headers.connection]).toEqual([503, "close"]);
+    for (const each of [...asked, outgoing]) each.destroy();
   });
 });

@@ -10,21 +10,24 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Pair } from "./certificate.ts";
+import { Connections } from "./connections.ts";
 import { MAX_HEADER_BYTES, wantsWebSocket } from "./hygiene.ts";
+import { Peers } from "./peers.ts";
 import { WaitingHeads } from "./waiting-heads.ts";
 
 /** How long the head of a request may take, and how long a connection may wait for its next request. */
 const HEAD_LIMIT_MS = 20_000;
 const IDLE_MS = 65_000;
 
-/** How many connections may be open, and how many of these may have sent no whole head yet. */
+/** How many connections may be open, of these from one address, and of these without a whole head yet. */
 export interface Bounds {
   connections: number;
+  ofOneAddress: number;
   heads: number;
 }
 
 /** Below the descriptors of one process, each connection with one to its guest. */
-const BOUNDS: Bounds = { connections: 8_192, heads: 2_048 };
+const BOUNDS: Bounds = { connections: 8_192, ofOneAddress: 1_024, heads: 2_048 };
 
 export type Answer = (
   request: IncomingMessage,
@@ -48,11 +51,13 @@ const OPTIONS: ServerOptions = {
   shouldUpgradeCallback: wantsWebSocket,
 };
 
+/** `isShared`: many visitors come from this address. */
 export function createListener(
   pair: Pair | "none yet" | undefined,
   answer: Answer,
-  bounds: Bounds = BOUNDS,
+  { bounds, isShared }: { bounds?: Partial<Bounds>; isShared: (address: string) => boolean },
 ): Server {
+  const most = { ...BOUNDS, ...bounds };
   const server = pair
     ? (createTlsServer({
         ...OPTIONS,
@@ -63,18 +68,29 @@ export function createListener(
     : createServer(OPTIONS);
   // Counted by us: past a number of headers Node would drop the rest in silence.
   server.maxHeadersCount = 0;
-  server.maxConnections = bounds.connections;
-  const waiting = new WaitingHeads(bounds.heads);
-  server.on("connection", (socket) => waiting.add(socket));
+  server.maxConnections = most.connections;
+  const peers = new Peers(most.ofOneAddress, isShared);
+  const connections = new Connections(most.connections);
+  const waiting = new WaitingHeads(most.heads);
+  server.on("connection", (socket) => {
+    if (!peers.admits(socket)) return void socket.destroy();
+    connections.add(socket);
+    waiting.add(socket);
+  });
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
     waiting.done(request.socket);
+    if (!connections.admits(request.socket, response)) return void request.socket.destroy();
     answer(request, response, upgrade).catch(() => request.socket.destroy());
   };
   server.on("request", (request, response) => onRequest(request, response));
   // Who wants to be told that a body is welcome is told so only once it is.
   server.on("checkContinue", (request, response) => onRequest(request, response));
-  server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    onRequest(request, responseOver(socket as Socket, request), { head });
+  // Any other wish is none that has to be met, and Node would answer it without asking us.
+  server.on("checkExpectation", (request, response) => onRequest(request, response));
+  server.on("upgrade", (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    // An upgrade comes alone: its answer has no place beside another one, and Node would throw.
+    if (connections.isAnswering(socket)) return void socket.destroy();
+    onRequest(request, responseOver(socket, request), { head });
   });
   server.on("clientError", refuseUnreadable);
   return server;

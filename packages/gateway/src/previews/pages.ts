@@ -60,7 +60,7 @@ export const BUSY: Page = {
   status: 503,
   title: "Too many visitors at once",
   text: "This preview is answering as many requests as it may. Please try again in a moment.",
-  headers: { "Retry-After": "1" },
+  headers: { "Retry-After": "1", Connection: "close" },
 };
 
 export const NO_ANSWER: Page = {

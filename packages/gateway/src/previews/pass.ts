@@ -14,11 +14,11 @@ import {
 } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
+import { pour } from "../pour.ts";
 import type { Flow } from "./flows.ts";
 import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage, UNAVAILABLE } from "./pages.ts";
 import { headersForGuest, headersForVisitor, pathForGuest } from "./pass-headers.ts";
 import { passUpgrade } from "./pass-upgrade.ts";
-import { pour } from "./pour.ts";
 import type { IsTrustedProxy } from "./trusted-proxies.ts";
 import type { Visit } from "./visit.ts";
 

@@ -123,6 +123,19 @@ describe("an upgrade", () => {
     expect(guest.heads.length).toBe(before);
   });
 
+  test.each([
+    ["a request of nobody's preview", () => HIDDEN],
+    [
+      "a request that the guest has not answered",
+      () => `GET /first HTTP/1.1\r\nHost: ${preview.host}\r\n\r\n`,
+    ],
+  ])("behind %s ends its connection and no other", async (_, first) => {
+    const before = guest.heads.length;
+    await sendRaw(gateway.port, `${first()}${head()}\r\n`);
+    expect((await get(gateway, preview.host, "/after")).body).toBe("GET /after []");
+    expect(guest.heads.slice(before).join()).not.toContain("/up");
+  });
+
   test("that the guest refuses is answered with the refusal, and what came after it is read by nobody", async () => {
     const before = guest.heads.length;
     const socket = connect(gateway.port, "127.0.0.1", () => socket.write(`${head()}\r\n`));

@@ -36,7 +36,7 @@ export interface PreviewsConfig {
   /** How long a request waits for its session to wake. Default 30 s. */
   holdMs?: number;
   /** How many connections there may be. Default: what one process can carry. */
-  bounds?: Bounds;
+  bounds?: Partial<Bounds>;
 }
 
 /** What previews need of the table link. */
@@ -70,6 +70,8 @@ export interface Previews {
 }
 
 const HOLD_MS = 30_000;
+/** A proxy on this host need not be listed for its visitors to be many. */
+const isLoopback = compileProxies(["127.0.0.0/8", "::1"]);
 
 export async function startPreviews(deps: PreviewsDependencies): Promise<Previews> {
   const { config, tables, log } = deps;
@@ -88,7 +90,10 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
   const server = createListener(
     credentialsFor(config.tls),
     (request, response, upgrade) => answer(ingress, request, response, upgrade),
-    config.bounds,
+    {
+      ...(config.bounds && { bounds: config.bounds }),
+      isShared: (address) => isLoopback(address) || ingress.isTrustedProxy(address),
+    },
   );
   const { address, family, port } = await listen(server, config.listen);
   ingress.site.publicPort = config.publicPort ?? port;

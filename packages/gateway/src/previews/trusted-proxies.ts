@@ -55,7 +55,7 @@ export function visitorScheme(
 }
 
 /** A socket for both families writes IPv4 as IPv6. */
-function plainAddress(text: string): string {
+export function plainAddress(text: string): string {
   return text.replace(/^::ffff:(?=[0-9.]+$)/i, "");
 }
 

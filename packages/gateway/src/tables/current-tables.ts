@@ -1,6 +1,7 @@
 import type { GatewayTables } from "@vivarium/contract/gateway";
 import { compileRanges, type IsNever } from "../egress/address-ranges.ts";
 import { compileRules, type Rules } from "../egress/rules.ts";
+import { KnownPins } from "./known-pins.ts";
 
 /** A slot that has a machine: whom a connection to its host address belongs to, and what that machine may do. */
 export interface Place {
@@ -9,6 +10,8 @@ export interface Place {
   sessionId: string;
   generation: number;
   rules: Rules;
+  /** Kept as long as machine and generation stay. */
+  pins: KnownPins;
 }
 
 /** The tables in force, made ready to be asked; replaced whole. Before the first: nobody is known, nothing is open. */
@@ -48,23 +51,31 @@ export class CurrentTables {
   /** Throws, with the former tables still in force, where these cannot be understood. */
   replace(tables: GatewayTables): void {
     const isNever = compileRanges(tables.never);
-    this.#places = placesOf(tables);
+    this.#places = placesOf(tables, this.#places);
     this.#isNever = isNever;
     this.#tables = tables;
     for (const listener of [...this.#listeners]) listener();
   }
+
+  /** The node may have started anew, and the kernel's rules with it. */
+  forgetPins(): void {
+    for (const { pins } of this.#places.values()) pins.clear();
+  }
 }
 
-function placesOf(tables: GatewayTables): Map<string, Place> {
+function placesOf(tables: GatewayTables, former: Map<string, Place>): Map<string, Place> {
   const places = new Map<string, Place>();
   for (const { host_address, machine } of tables.slots) {
     if (!machine) continue;
+    const before = former.get(host_address);
+    const isSame = before?.machineId === machine.machine_id && before.generation === machine.generation;
     places.set(host_address, {
       hostAddress: host_address,
       machineId: machine.machine_id,
       sessionId: machine.session_id,
       generation: machine.generation,
       rules: compileRules(machine.egress),
+      pins: isSame ? before.pins : new KnownPins(),
     });
   }
   return places;

@@ -236,3 +236,20 @@ test("while the node is away its last tables stay in force; what it sends when i
   expect(tables.current()?.version).toBe(1);
   expect(tables.placeAt(`${PREFIX}.10`)).toBeUndefined();
 });
+
+test("pins of before are not believed of a node that came back", async () => {
+  const sent = tablesOf(7, deny("good.example:5432"));
+  await send(sent);
+  await until(() => applied.includes(7));
+  const pin = { until: 1, isOpen: Promise.resolve(true) };
+  tables.placeAt(`${PREFIX}.10`)?.pins.add("good.example", ["198.51.100.1"], pin);
+  const known = () => tables.placeAt(`${PREFIX}.10`)?.pins.find("good.example", "198.51.100.1", 1);
+  await send({ ...sent, version: 8 });
+  await until(() => applied.includes(8));
+  expect(known()).toBeDefined();
+  await stopNode();
+  await startNode();
+  await send({ ...sent, version: 1 });
+  await until(() => applied.includes(1));
+  expect(known()).toBeUndefined();
+});

@@ -43,6 +43,7 @@ export async function followTables(deps: FollowDeps, signal: AbortSignal): Promi
 async function followOnce(deps: FollowDeps, signal: AbortSignal, onConnected: () => void): Promise<void> {
   const stream = await openStream(deps.node.socketPath, signal);
   onConnected();
+  deps.tables.forgetPins();
   const applier = new Applier(deps, (error) => stream.destroy(error));
   try {
     for await (const line of readLines(stream, MAX_LINE_BYTES)) {

@@ -3,6 +3,8 @@ import { Agent, request } from "node:http";
 import { text } from "node:stream/consumers";
 
 const CALL_MS = 5_000;
+/** Connections for each kind of call, so that none of another kind waits behind them. */
+const MOST_SOCKETS = 256;
 
 export interface NodeAnswer {
   status: number;
@@ -12,7 +14,7 @@ export interface NodeAnswer {
 
 export class NodeClient {
   readonly socketPath: string;
-  readonly #agent = new Agent({ keepAlive: true });
+  readonly #agents = new Map<string, Agent>();
 
   constructor(socketPath: string) {
     this.socketPath = socketPath;
@@ -25,7 +27,7 @@ export class NodeClient {
     const signal = AbortSignal.timeout(timeoutMs);
     return new Promise((resolve, reject) => {
       const call = request(
-        { socketPath: this.socketPath, path, method: "POST", headers, agent: this.#agent, signal },
+        { socketPath: this.socketPath, path, method: "POST", headers, agent: this.#agentFor(path), signal },
         (response) => {
           text(response).then((answer) => {
             resolve({ status: response.statusCode ?? 0, body: parse(answer) });
@@ -38,7 +40,15 @@ export class NodeClient {
   }
 
   close(): void {
-    this.#agent.destroy();
+    for (const agent of this.#agents.values()) agent.destroy();
+  }
+
+  #agentFor(path: string): Agent {
+    const known = this.#agents.get(path);
+    if (known) return known;
+    const made = new Agent({ keepAlive: true, maxSockets: MOST_SOCKETS });
+    this.#agents.set(path, made);
+    return made;
   }
 }
 

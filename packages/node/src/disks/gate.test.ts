@@ -49,3 +49,13 @@ it("refuses whatever is asked when a directory cannot be looked at, and keeps no
   const gate = new DiskGate(["/no/such/directory"], 0);
   await expect(gate.reserve(1)).rejects.toMatchObject({ code: "ENOENT" });
 });
+
+it("tells what would be refused by now, and reserves nothing by it", async () => {
+  const half = (await freeBytes()) / 2;
+  const gate = new DiskGate([tmpdir()], half);
+  expect([await gate.hasRoom(half * 0.6), await gate.hasRoom(half * 3)]).toEqual([true, false]);
+  await expect(gate.check(half * 3)).rejects.toMatchObject(refused);
+  await gate.check(half * 0.6);
+  await gate.reserve(half * 0.6);
+  await expect(gate.check(half * 0.6)).rejects.toMatchObject(refused);
+});

@@ -29,8 +29,7 @@ export class DiskGate {
       isHeld = false;
     };
     try {
-      if ((await this.#marginBytes()) < 0)
-        throw new NodeError("disk_pressure", "this node has too little free disk for this; try again later");
+      await this.check();
       return release;
     } catch (error) {
       release();
@@ -38,9 +37,15 @@ export class DiskGate {
     }
   }
 
-  /** Whether machines that stopped for want of space may go on. */
-  async hasRoom(): Promise<boolean> {
-    return (await this.#marginBytes()) >= 0;
+  /** Throws `disk_pressure` when so many bytes would be refused by now; reserves nothing. */
+  async check(bytes = 0): Promise<void> {
+    if (!(await this.hasRoom(bytes)))
+      throw new NodeError("disk_pressure", "this node has too little free disk for this; try again later");
+  }
+
+  /** Whether machines that stopped for want of space may go on, or so many bytes more be written. */
+  async hasRoom(bytes = 0): Promise<boolean> {
+    return (await this.#marginBytes()) >= bytes;
   }
 
   async #marginBytes(): Promise<number> {

@@ -94,8 +94,9 @@ export function agentRefusal(body: unknown): NodeError {
   return new NodeError(isPassedOn(code) ? code : "invalid", message.replace(/[^\x20-\x7e]/g, " "));
 }
 
+/** A fault inside the guest (an I/O error, no memory) is nothing that the request could mend. */
 function isPassedOn(code: string): code is NodeErrorCode {
-  return isGuestErrorCode(code) || CWD_CODES.has(code);
+  return isGuestErrorCode(code) || CWD_CODES.has(code) || code === "internal";
 }
 
 /** `onLate` gives up on the work and says which error that is. */

@@ -50,7 +50,8 @@ const CALLS: Readonly<Record<string, Call>> = {
   "GET /v1/files/find": json(FindResult, { isRepeatable: true }),
   "GET /v1/files/grep": json(GrepResult, { isRepeatable: true }),
   "PUT /v1/files/write": { kind: "upload" },
-  "DELETE /v1/files": json(done),
+  // The largest tree, beside others that are searched or deleted.
+  "DELETE /v1/files": json(done, { limitMs: 300 * SECOND_MS }),
   "POST /v1/files/mkdir": json(done, { hasBody: true }),
   "POST /v1/files/rename": json(done, { hasBody: true }),
   "POST /v1/processes": json(GuestProcess, { ...processes, limitMs: 60 * SECOND_MS, hasBody: true }),

@@ -1,6 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { encodeFrame, FRAME, FrameDecoder } from "@vivarium/contract/guest";
+import { once } from "node:events";
+import type { ClientHttp2Stream } from "node:http2";
+import { encodeFrame, FRAME, FrameDecoder, GUEST_LIMITS } from "@vivarium/contract/guest";
 import { afterEach, describe, expect, it } from "vitest";
+import { cancel } from "./answers.ts";
 import { openChannel } from "./channel.ts";
 import { AgentClient } from "./client.ts";
 import { execInGuest } from "./exec.ts";
@@ -141,6 +144,28 @@ describe("answers of a hostile agent", () => {
       code: "invalid",
       message: "line  [31mred",
     });
+  });
+});
+
+describe("as many requests as an agent takes", () => {
+  const GUESTS = GUEST_LIMITS.concurrentStreams - 16;
+
+  it("leave room for the daemon's own, refuse one more at once, and make room when they end", async () => {
+    const connected = await connectTo({
+      handle: (request, response) => {
+        if (request.url === "/v1/freeze") response.end("{}");
+        else response.write("it goes on");
+      },
+    });
+    const follow = () => connected.request("GET", "/v1/follow", { isRepeatable: true });
+    const open = await Promise.all(Array.from({ length: GUESTS }, follow));
+    await expect(follow()).rejects.toMatchObject({ code: "agent_unavailable" });
+    await connected.command("/v1/freeze");
+    const [first] = open;
+    const closed = once(first?.stream as ClientHttp2Stream, "close");
+    cancel(first?.stream as ClientHttp2Stream);
+    await closed;
+    expect((await follow()).status).toBe(200);
   });
 });
 

@@ -39,9 +39,14 @@ export interface OpenRequest {
   /** No body follows. */
   isWhole?: boolean;
   headers?: Record<string, string>;
+  /** The daemon's own, for which room is kept. */
+  isOwn?: boolean;
   /** Aborted when nobody wants the answer any more. */
   signal?: AbortSignal;
 }
+
+/** Of the requests that an agent takes at once, so many are for the daemon's own: a busy guest can still be frozen. */
+const OWN_STREAMS = 16;
 
 export class AgentClient {
   readonly collecting = new Collecting();
@@ -49,6 +54,9 @@ export class AgentClient {
   #socket: Socket | undefined;
   #session: Promise<ClientHttp2Session> | null = null;
   #heardAt = 0;
+  readonly #signs = new WeakMap<ClientHttp2Session, Promise<void>>();
+  /** Requests under way. */
+  #streams = 0;
   #closed = false;
 
   constructor(socketPath: string) {
@@ -73,11 +81,22 @@ export class AgentClient {
   }
 
   /** Begins a request. The caller sends its body, reads its answer, and closes the stream when it gives up on it. */
-  async open({ method, path, isWhole = false, headers, signal }: OpenRequest): Promise<ClientHttp2Stream> {
+  async open(request: OpenRequest): Promise<ClientHttp2Stream> {
+    const { method, path, isWhole = false, headers, isOwn = false, signal } = request;
     const session = await this.#connect();
     await this.#ensureAlive(session);
     if (signal?.aborted) throw new NodeError("internal", "the caller left");
+    // One more would wait in this process until another ends, and could not be told from one that the agent has.
+    if (this.#streams >= GUEST_LIMITS.concurrentStreams - (isOwn ? 0 : OWN_STREAMS))
+      throw new NodeError(
+        "agent_unavailable",
+        "the machine's agent has as many requests as it takes at once",
+      );
     const stream = beginRequest(session, { ":method": method, ":path": path, ...headers }, isWhole);
+    this.#streams += 1;
+    stream.once("close", () => {
+      this.#streams -= 1;
+    });
     stream.on("error", () => {});
     const leave = () => cancel(stream);
     signal?.addEventListener("abort", leave, { once: true });
@@ -89,9 +108,9 @@ export class AgentClient {
   async request(
     method: string,
     path: string,
-    { body, isRepeatable }: { body?: unknown; isRepeatable: boolean },
+    { body, isRepeatable, isOwn }: { body?: unknown; isRepeatable: boolean; isOwn?: boolean },
   ): Promise<AgentAnswer> {
-    const stream = await this.open({ method, path, isWhole: body === undefined });
+    const stream = await this.open({ method, path, isWhole: body === undefined, isOwn });
     if (body !== undefined) stream.end(JSON.stringify(body));
     return await this.answerTo(stream, { isRepeatable });
   }
@@ -134,7 +153,8 @@ export class AgentClient {
     schema: z.ZodType<T>,
     limitMs: number,
   ): Promise<T> {
-    const answer = await withLimit(this.request(method, path, { body, isRepeatable: true }), limitMs, () => {
+    const asked = this.request(method, path, { body, isRepeatable: true, isOwn: true });
+    const answer = await withLimit(asked, limitMs, () => {
       this.#drop();
       return late(limitMs);
     });
@@ -180,8 +200,16 @@ export class AgentClient {
     return session;
   }
 
+  /** One sign of life for all who want to know: a connection has only so many pings under way. */
   async #ensureAlive(session: ClientHttp2Session): Promise<void> {
     if (Date.now() - this.#heardAt < SILENCE_MS) return;
+    const known = this.#signs.get(session);
+    const sign = known ?? this.#signOfLife(session).finally(() => this.#signs.delete(session));
+    if (!known) this.#signs.set(session, sign);
+    await sign;
+  }
+
+  async #signOfLife(session: ClientHttp2Session): Promise<void> {
     const pong = new Promise<void>((resolve, reject) => {
       const sent = session.ping((error) => (error ? reject(error) : resolve()));
       if (!sent) reject(new Error("no ping could be sent"));

@@ -10,6 +10,11 @@ import { run } from "./run.ts";
 const SLOT_NETWORK = "10.220.0.0/16";
 const FALLBACK_RESOLVER = "9.9.9.9";
 const ROOT_UID = 0;
+/**
+ * Open flows of one machine in the host's table, to the gateway and past it. More than the machine's own table lets
+ * through, and counted apart: a guest can make the one believe that a flow has ended, and the other not.
+ */
+const FLOWS = 5_120;
 
 /** Never reachable from a guest: private, loopback, link-local and metadata, shared, multicast, reserved. */
 const NEVER = [
@@ -21,6 +26,8 @@ const NEVER = [
   "169.254.0.0/16",
   "172.16.0.0/12",
   "192.0.0.0/24",
+  "192.0.2.0/24",
+  "192.88.99.0/24",
   "192.168.0.0/16",
   "198.18.0.0/15",
   "224.0.0.0/3",
@@ -32,14 +39,14 @@ export interface HostNetwork {
   never: string[];
 }
 
-export async function readHostNetwork(wanted: string[] = []): Promise<HostNetwork> {
+export async function readHostNetwork(wanted: string[] = [], alsoNever: string[] = []): Promise<HostNetwork> {
   const own = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
     .filter((address) => address.family === "IPv4")
     .map((address) => address.address)
     .filter((address) => !address.startsWith("127.") && !address.startsWith("10.220."));
   const resolvers = wanted.length > 0 ? wanted : await findResolvers();
-  return { resolvers, never: [...NEVER, ...own.map((address) => `${address}/32`)] };
+  return { resolvers, never: [...NEVER, ...own.map((address) => `${address}/32`), ...alsoNever] };
 }
 
 /** The gateway asks from this host, so a name server on loopback is as good as any. */
@@ -50,10 +57,31 @@ async function findResolvers(): Promise<string[]> {
   return addresses.length > 0 ? addresses : [FALLBACK_RESOLVER];
 }
 
-/** Forwarding and NAT of the host itself; applied once per start, safe to repeat and beside other services. */
-export async function prepareHostNetwork(host: HostNetwork, gatewayUid: number | undefined): Promise<void> {
+/**
+ * Forwarding and NAT of the host itself; applied once per start, safe to repeat and beside other services. Says what this
+ * kernel lacks, if it does.
+ */
+export async function prepareHostNetwork(
+  host: HostNetwork,
+  gatewayUid: number | undefined,
+): Promise<{ lack?: string }> {
   await writeFile("/proc/sys/net/ipv4/ip_forward", "1");
-  await run("nft", ["-f", "-"], { input: hostTable(host, gatewayUid) });
+  const apply = (table: string) => run("nft", ["-f", "-"], { input: table });
+  const table = hostTable(host, gatewayUid);
+  try {
+    await apply(table);
+    return {};
+  } catch (error) {
+    await apply(withoutTimeouts(table)).catch(() => {
+      throw error;
+    });
+    return { lack: "flows that guests have closed stay in the host's table for two minutes" };
+  }
+}
+
+/** For kernels without CONFIG_NF_CONNTRACK_TIMEOUT. */
+export function withoutTimeouts(table: string): string {
+  return table.replaceAll(/^.*\bct timeout\b.*\n/gm, "");
 }
 
 /**
@@ -73,6 +101,10 @@ table inet vivarium {
   set gateways { typeof meta skuid; ${gatewayUid === undefined ? "" : `elements = { ${gatewayUid} }`} }
   set resolvers { type ipv4_addr . inet_service; elements = { ${asked.join(", ")} } }
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
+  set flows { type ipv4_addr; flags dynamic; size 65535; }
+  # What has ended, or sleeps for longer than two hours, leaves the table soon.
+  ct timeout guests { protocol tcp; l3proto ip; policy = { established: 7440, time_wait: 10 }; }
+  chain begin { }
   chain sources { type filter hook prerouting priority raw; policy accept; }
   chain input { type filter hook input priority filter - 5; policy accept; }
   chain forward { type filter hook forward priority filter - 5; policy accept; }
@@ -84,24 +116,32 @@ flush chain inet vivarium input
 flush chain inet vivarium forward
 flush chain inet vivarium output
 flush chain inet vivarium postrouting
+flush chain inet vivarium begin
 table inet vivarium {
   chain sources {
     iifname "viv*" meta nfproto != ipv4 drop
     iifname "viv*" fib saddr . iif oif missing drop
   }
   chain input {
+    iifname "viv*" jump begin
     iifname "viv*" ct direction reply ct state established,related accept
     iifname "viv*" meta l4proto tcp fib daddr . iif type local tcp dport { ${dns}, ${http}, ${tls} } accept
     iifname "viv*" meta l4proto udp fib daddr . iif type local udp dport ${dns} accept
     iifname "viv*" drop
   }
   chain forward {
+    iifname "viv*" jump begin
     iifname "viv*" oifname "viv*" drop
     iifname "viv*" ct state invalid drop
     oifname "viv*" ct direction original drop
     iifname "viv*" ip daddr @never4 drop
   }
+  chain begin {
+    ct timeout set "guests"
+    ct state new add @flows { ip saddr ct count over ${FLOWS} } drop
+  }
   chain output {
+    meta skuid @gateways ct timeout set "guests"
     oifname "viv*" ct direction original meta skuid != @callers drop
     meta skuid @gateways ct direction reply accept
     meta skuid @gateways oifname "viv*" accept

@@ -41,6 +41,8 @@ while IFS= read -r line && [ "$line" != "===" ]; do printf '%s\\n' "$line"; done
 echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true
 nft -f -
+# Here closed flows are not counted among the open ones.
+echo 10 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait
 `;
 
 /** Runs nft inside a namespace. */

@@ -36,7 +36,7 @@ const WARM_LIMIT_MS = 3_000;
 /** The gateway is told before the guest runs; most have confirmed long before the guest is introduced. */
 const GATEWAY_KNOWS_MS = 1_000;
 /** What a machine is expected to write until the gate looks again. */
-const DISK_PER_START_BYTES = 64 * MIB;
+export const DISK_PER_START_BYTES = 64 * MIB;
 
 export interface StartDeps {
   config: NodeConfig;

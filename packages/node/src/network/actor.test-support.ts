@@ -88,6 +88,15 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         ms,
       );
     }),
+  /** Many connections, a hundred at a time, each closed as soon as it is made; what became of them. */
+  churn: async ({ host, port, conn: count, ms }) => {
+    const outcomes: Record<string, number> = {};
+    for (let begun = 0; begun < count; begun += 100) {
+      const turn = Array.from({ length: Math.min(100, count - begun) }, () => openAndClose(host, port, ms));
+      for (const outcome of await Promise.all(turn)) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+    }
+    return outcomes;
+  },
   /** What came back, "silence" or "closed". */
   say: ({ conn, text, ms }) =>
     new Promise((resolve) => {
@@ -130,6 +139,25 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
     }),
   log: async () => received.splice(0),
 };
+
+function openAndClose(host: string, port: number, ms: number): Promise<string> {
+  const socket = connect({ host, port });
+  let outcome = "silence";
+  const timer = setTimeout(() => socket.destroy(), ms);
+  socket.once("connect", () => {
+    outcome = "connected";
+    socket.end();
+  });
+  socket.on("error", (error: NodeJS.ErrnoException) => {
+    outcome = error.code ?? "error";
+  });
+  return new Promise((resolve) =>
+    socket.once("close", () => {
+      clearTimeout(timer);
+      resolve(outcome);
+    }),
+  );
+}
 
 createInterface({ input: process.stdin })
   .on("line", async (line) => {

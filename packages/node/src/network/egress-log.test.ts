@@ -45,6 +45,20 @@ it("drops the oldest beyond its bound, and counts them with those that were lost
   expect(log.pageAfter(page.cursor)).toMatchObject({ entries: [entry(1)], lost: 3 });
 });
 
+it("drops lines of the machines with the most, and leaves the others theirs", () => {
+  const log = new EgressLog(100);
+  const of = (machine_id: string, count: number) => entries(0, count).map((one) => ({ ...one, machine_id }));
+  log.add(of("quiet", 20));
+  log.add(of("loud", 500));
+  log.add(of("louder", 5_000));
+  const page = log.pageAfter(undefined);
+  const kept = Object.groupBy(page.entries, ({ machine_id }) => machine_id);
+  expect(kept.quiet).toEqual(of("quiet", 20));
+  expect(kept.loud).toEqual(of("loud", 500).slice(-40));
+  expect(kept.louder).toEqual(of("louder", 5_000).slice(-40));
+  expect(page.lost).toBe(5_520 - 100);
+});
+
 it("takes a cursor of another life for none", () => {
   const log = new EgressLog();
   const strange = new EgressLog().pageAfter(undefined).cursor;

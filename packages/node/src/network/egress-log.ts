@@ -37,9 +37,8 @@ export class EgressLog {
   add(entries: EgressEntry[], lost = 0): void {
     for (const entry of entries) this.#lines.push({ line: ++this.#lastLine, entry });
     this.#lastLine += lost;
-    const tooMany = this.#lines.length - this.#keptLines;
     // In large steps: moving a long array for every line is what a flood would make dear.
-    if (tooMany > this.#keptLines / 10) this.#lines.splice(0, tooMany);
+    if (this.#lines.length > this.#keptLines * 1.1) this.#dropTooMany();
   }
 
   markActive(sessions: string[]): void {
@@ -49,7 +48,8 @@ export class EgressLog {
   /** Lines after the cursor; what lies before it is dropped. Without a cursor, or with a strange one: all there is. */
   pageAfter(cursor: string | undefined): LogPage {
     const after = this.#parse(cursor);
-    this.#lines = this.#lines.filter(({ line }) => line > after.line).slice(-this.#keptLines);
+    this.#lines = this.#lines.filter(({ line }) => line > after.line);
+    this.#dropTooMany();
     for (const [session, page] of this.#active) if (page <= after.page) this.#active.delete(session);
     const told = this.#lines.slice(0, TOLD_AT_ONCE);
     const isAll = told.length === this.#lines.length;
@@ -63,10 +63,37 @@ export class EgressLog {
     };
   }
 
+  /** The oldest lines of the machines with the most, so that one that is flooded costs nobody else a line. */
+  #dropTooMany(): void {
+    if (this.#lines.length <= this.#keptLines) return;
+    const counts = new Map<string, number>();
+    for (const { entry } of this.#lines)
+      counts.set(entry.machine_id, (counts.get(entry.machine_id) ?? 0) + 1);
+    const most = shareOf([...counts.values()], this.#keptLines);
+    this.#lines = this.#lines.filter(({ entry: { machine_id: id } }) => {
+      const left = counts.get(id) as number;
+      if (left <= most) return true;
+      counts.set(id, left - 1);
+      return false;
+    });
+  }
+
   #parse(cursor: string | undefined): Cursor {
     const [life, line, page] = (cursor ?? "").split(".");
     if (life !== this.#life || !/^\d+$/.test(line ?? "") || !/^\d+$/.test(page ?? ""))
       return { line: 0, page: 0 };
     return { line: Math.min(Number(line), this.#lastLine), page: Number(page) };
   }
+}
+
+/** The largest share that all can have within the bound, where who has less takes less. */
+function shareOf(counts: number[], bound: number): number {
+  let left = bound;
+  const rising = counts.toSorted((a, b) => a - b);
+  for (const [index, count] of rising.entries()) {
+    const share = Math.floor(left / (rising.length - index));
+    if (count > share) return share;
+    left -= count;
+  }
+  return bound;
 }

@@ -8,6 +8,8 @@ import type { Networks } from "./networks.ts";
 
 const RESTART_MS = 5_000;
 const MOST_OPEN = 200_000;
+/** As many as the gateway tells of one machine in a second: one that opens and closes costs nobody else a line. */
+const LINES_PER_SECOND = 200;
 
 type Began = Parameters<typeof flowEntry>[1];
 
@@ -20,11 +22,14 @@ export interface FlowLogDeps {
 /** Until the signal aborts. Without the tool the log lacks these lines, and nothing else. */
 export async function keepFlowLog(deps: FlowLogDeps, until: AbortSignal): Promise<void> {
   const open = new Map<string, Began>();
+  const lineDeps = { ...deps, open, budget: new LineBudget() };
+  // How many events is not told.
+  const onLost = () => deps.log.add([], 1);
   let isKnown = false;
   while (!until.aborted) {
     try {
       await countBytesOfFlows();
-      await watchFlows((line) => onLine(deps, open, line), until);
+      await watchFlows({ onLine: (line) => onLine(lineDeps, line), onLost }, until);
     } catch (err) {
       if (!isKnown) deps.say.warn({ err }, "flows are missing in the egress log; is conntrack installed?");
       isKnown = true;
@@ -34,25 +39,50 @@ export async function keepFlowLog(deps: FlowLogDeps, until: AbortSignal): Promis
   }
 }
 
-function onLine(deps: FlowLogDeps, open: Map<string, Began>, line: string): void {
+/** Lines of each machine in this second. */
+export class LineBudget {
+  #second = 0;
+  readonly #lines = new Map<string, number>();
+
+  /** Takes a line's place, if there is one. */
+  takes(machineId: string, now = performance.now()): boolean {
+    const second = Math.floor(now / 1000);
+    if (second !== this.#second) this.#lines.clear();
+    this.#second = second;
+    const lines = (this.#lines.get(machineId) ?? 0) + 1;
+    this.#lines.set(machineId, lines);
+    return lines <= LINES_PER_SECOND;
+  }
+}
+
+export function onLine(
+  deps: Omit<FlowLogDeps, "say"> & { open: Map<string, Began>; budget: LineBudget },
+  line: string,
+): void {
+  const { open, budget, log } = deps;
   const flow = parseFlowEvent(line);
   if (!flow) return;
   if (flow.event === "new") {
     const began = beginningOf(deps, flow);
-    if (began && open.size < MOST_OPEN) open.set(flow.id, began);
+    if (began) open.set(flow.id, began);
+    // One whose end was lost would be kept for ever.
+    const oldest = open.keys().next().value;
+    if (open.size > MOST_OPEN && oldest !== undefined) open.delete(oldest);
     return;
   }
   // Begun before this daemon: whose it is now is whose it was, since a slot's flows are forgotten with its machine.
   const began = open.get(flow.id) ?? beginningOf(deps, flow);
   open.delete(flow.id);
-  if (began) deps.log.add([flowEntry(flow, began)]);
+  if (!began) return;
+  if (budget.takes(began.machineId)) log.add([flowEntry(flow, began)]);
+  else log.add([], 1);
 }
 
 /** Undefined for what is no machine's, and for what went to the gateway, which tells of it itself. */
-function beginningOf({ networks }: FlowLogDeps, flow: FlowEvent): Began | undefined {
+function beginningOf({ networks }: Pick<FlowLogDeps, "networks">, flow: FlowEvent): Began | undefined {
   const network = networks.all().find(({ slot }) => slot.machineAddress === flow.source);
   if (!network?.machine || flow.address === network.slot.hostAddress) return undefined;
   const { machineId, spec } = network.machine;
-  const host = flow.port === undefined ? undefined : network.nameOf(flow.address, flow.port);
+  const host = flow.port === undefined ? undefined : network.pins.nameOf(flow.address, flow.port);
   return { machineId, at: new Date().toISOString(), host, mode: spec.egress.mode };
 }

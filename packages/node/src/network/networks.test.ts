@@ -21,6 +21,7 @@ import type { KeptNetwork } from "./networks.ts";
 import type { NodeNetwork } from "./node-network.ts";
 import { readTable } from "./read-table.ts";
 import { rulesetOf } from "./ruleset.ts";
+import type { SlotNetwork } from "./slot-network.ts";
 import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test-support.ts";
 
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
@@ -198,7 +199,8 @@ describe("a pin", () => {
     post("/v1/pins", {
       machine_id: MACHINE,
       generation: 1,
-      port: OTHER,
+      host: "a.example",
+      ports: [OTHER],
       addresses: [OUTSIDE.first],
       ttl_s: 30,
       ...rest,
@@ -225,6 +227,94 @@ describe("a pin", () => {
     expect(await net.guest.say(staying, "c")).toBe("c");
     expect(await net.guest.ask(OUTSIDE.second, OTHER, "d")).toBe("d");
     expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
+  });
+
+  it("is each name's own: where two share an address, the one goes on without the other", async () => {
+    await startMachine(specOf(1, "deny", [`a.example:${OTHER}`, `b.example:${OTHER}`]));
+    await pin({});
+    await pin({ host: "b.example" });
+    const flow = await net.guest.dial(OUTSIDE.first, OTHER);
+    await change(specOf(2, "deny", [`a.example:${OTHER}`]));
+    expect(await net.guest.say(flow, "on")).toBe("on");
+    expect(await net.guest.ask(OUTSIDE.first, OTHER, "and anew")).toBe("and anew");
+    await change(specOf(3, "deny"));
+    expect(await net.guest.say(flow, "over")).toBe("closed");
+  });
+
+  it("that has ended leaves its flows to every policy that still allows its name, and opens none", async () => {
+    await startMachine(specOf(1, "deny", [`a.example:${OTHER}`, OUTSIDE.second]));
+    await pin({});
+    const flow = await net.guest.dial(OUTSIDE.first, OTHER);
+    await change(specOf(2, "deny", [`a.example:${OTHER}`], { exposed: [3000] }));
+    await nftIn(net.slot.netns, ["flush", "set", "inet", "machine", "learned"]);
+    expect(await net.guest.say(flow, "on")).toBe("on");
+    expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
+    await change(specOf(3, "deny", [OUTSIDE.second]));
+    expect(await net.guest.say(flow, "over")).toBe("closed");
+  });
+
+  it("goes into the kernel with all that wait, and too many at once are refused", async () => {
+    await startMachine(specOf(1, "deny", [`*.example:${OTHER}`]));
+    const pins = Array.from({ length: 80 }, (_, index) => ({
+      ...{ machine_id: MACHINE, generation: 1, host: `n${index}.example`, ports: [OTHER] },
+      ...{ addresses: [`198.51.100.${10 + index}`], ttl_s: 30 },
+    }));
+    const outcomes = await Promise.allSettled(pins.map((one) => network.networks.pin(one)));
+    expect(outcomes.map(({ status }) => status)).toEqual([
+      ...Array(32).fill("fulfilled"),
+      ...Array(48).fill("rejected"),
+    ]);
+    const learned = await nftIn(net.slot.netns, ["list", "set", "inet", "machine", "learned"]);
+    expect(learned.match(/expires/g)).toHaveLength(32);
+    expect(await pin({ host: "late.example" })).toMatchObject({ status: 204 });
+  });
+
+  it("is refused where as many are open as the kernel has room for", async () => {
+    await startMachine(specOf(1, "deny", [`a.example:${OTHER}`]));
+    const ports = Array.from({ length: 256 }, (_, index) => 1000 + index);
+    for (let block = 0; block < 4; block++) {
+      const addresses = [0, 1, 2, 3].map((index) => `198.51.100.${10 + 4 * block + index}`);
+      expect(await pin({ ports, addresses })).toMatchObject({ status: 204 });
+    }
+    expect(await pin({})).toMatchObject({ status: 503 });
+  });
+});
+
+describe("a change of something else than the policy", () => {
+  it("leaves every flow and pin as it is, and is in force", async () => {
+    const allow = [`a.example:${OTHER}`];
+    await startMachine(specOf(1, "deny", allow));
+    await post("/v1/pins", {
+      ...{ machine_id: MACHINE, generation: 1, host: "a.example", ports: [OTHER] },
+      ...{ addresses: [OUTSIDE.first], ttl_s: 30 },
+    });
+    const flow = await net.guest.dial(OUTSIDE.first, OTHER);
+    const markInForce = async () => /ct mark \S+/.exec(await judged())?.[0];
+    const before = await markInForce();
+    await change(specOf(2, "deny", allow, { exposed: [3000] }));
+    await change(specOf(3, "deny", allow, { exposed: [3000], egress_limit_bytes: 100_000 }));
+    expect(before).toMatch(/^ct mark/);
+    expect(await markInForce()).toBe(before);
+    expect(await net.guest.say(flow, "on")).toBe("on");
+    expect(await net.guest.ask(OUTSIDE.first, OTHER, "anew")).toBe("anew");
+    expect(await net.gateway.ask(net.slot.machineAddress, 3000, "exposed")).toBe("exposed");
+  });
+
+  it("that a crash kept from the kernel is made up for, and flows go on", async () => {
+    const allow = [`a.example:${OTHER}`];
+    await startMachine(specOf(1, "deny", allow));
+    await post("/v1/pins", {
+      ...{ machine_id: MACHINE, generation: 1, host: "a.example", ports: [OTHER] },
+      ...{ addresses: [OUTSIDE.first], ttl_s: 30 },
+    });
+    const flow = await net.guest.dial(OUTSIDE.first, OTHER);
+    const { mark } = network.networks.get(net.slot) as SlotNetwork;
+    await server.close();
+    await startNetwork();
+    const wish = { spec: specOf(2, "deny", allow, { exposed: [3000] }), mark };
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", allow), wish);
+    expect(await net.gateway.ask(net.slot.machineAddress, 3000, "exposed")).toBe("exposed");
+    expect(await net.guest.say(flow, "on")).toBe("on");
   });
 });
 
@@ -411,14 +501,11 @@ describe("the host's table of connections", () => {
     ]);
     const stop = new AbortController();
     const flows: FlowEvent[] = [];
-    const watching = watchFlows(
-      (line) => {
-        const flow = parseFlowEvent(line);
-        if (flow) flows.push(flow);
-      },
-      stop.signal,
-      enter,
-    );
+    const onLine = (line: string) => {
+      const flow = parseFlowEvent(line);
+      if (flow) flows.push(flow);
+    };
+    const watching = watchFlows({ onLine, onLost: () => {} }, stop.signal, enter);
     // Until it watches, flows go by unseen.
     await expect
       .poll(async () => {

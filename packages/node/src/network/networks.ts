@@ -13,11 +13,13 @@ import { NodeError } from "../node-error.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 import { allowsPin, type KernelPolicy, kernelPolicyOf } from "./kernel-policy.ts";
 import { readTable } from "./read-table.ts";
-import { type LearnedElement, learn, policyChange, type RulesetInput, rulesetOf, TABLE } from "./ruleset.ts";
+import { learn, type PolicyChange, policyChange, type RulesetInput, rulesetOf, TABLE } from "./ruleset.ts";
 import { type SlotMachine, SlotNetwork } from "./slot-network.ts";
 
 const CONFIRM_MS = 5_000;
 const RETRY_MS = 1_000;
+/** Answers of one machine that wait for the kernel at once. */
+const MOST_WAITING_PINS = 32;
 /** Marks of a namespace that was made for nobody, and of a machine's first spec. */
 const PREPARED_MARK = 1;
 const FIRST_MARK = 2;
@@ -64,7 +66,9 @@ export class Networks {
     const network = this.#get(slot);
     const policy = kernelPolicyOf(spec);
     if (JSON.stringify(policy) !== JSON.stringify(network.policy)) {
-      await this.#load(network, { policy, mark: FIRST_MARK, learned: [], limitBytes: policy.limitBytes });
+      const { generation } = spec;
+      await this.#load(network, { policy, mark: FIRST_MARK, generation, limitBytes: policy.limitBytes });
+      network.mark = FIRST_MARK;
     }
     network.machine = { machineId, spec, version: 0, isApplied: true };
     network.machine.version = this.#init.link.publish();
@@ -84,13 +88,16 @@ export class Networks {
     this.#bySlot.set(slot.number, network);
     network.machine = { machineId, spec, version: 0, isApplied: true };
     network.machine.version = this.#init.link.publish();
-    const found = await readMark(slot);
+    const found = await readInForce(slot);
     if (found === undefined) {
       // A namespace with rules of another make.
-      await nftIn(slot.netns, ["-f", "-"], rulesetOf(this.#rulesetInput(slot), policy, mark));
+      const rules = rulesetOf(this.#rulesetInput(slot), policy, mark, spec.generation);
+      await nftIn(slot.netns, ["-f", "-"], rules);
       return;
     }
-    if (kept && found !== mark)
+    network.kernelMark = found.mark;
+    if (!kept) network.mark = found.mark;
+    else if (found.mark !== mark || found.generation !== spec.generation)
       await this.#load(network, this.#changeFor(network, await this.#limitFor(network)));
   }
 
@@ -120,19 +127,24 @@ export class Networks {
       log.warn({ machine: machine.machineId }, "the gateway is slow to take a machine in");
   }
 
+  /** In force when this returns. What comes while the kernel is busy goes into it together. */
   async pin(pin: Pin): Promise<void> {
     const network = this.#find(pin.machine_id);
-    await network.exclusive(async () => {
-      const { machine } = network;
-      if (machine?.machineId !== pin.machine_id || machine.spec.generation !== pin.generation)
-        throw new NodeError("network_conflict", "the machine has another generation by now");
-      const elements = pin.addresses.map((address) => ({ address, port: pin.port, ttlS: pin.ttl_s }));
-      await nftIn(network.slot.netns, ["-f", "-"], learn(elements));
-      const until = performance.now() + pin.ttl_s * 1000;
-      network.remember(
-        pin.addresses.map((address) => ({ address, port: pin.port, host: pin.host?.toLowerCase(), until })),
-      );
-    });
+    refuseOutdated(network, pin);
+    const waiting = [...network.waitingPins, pin];
+    if (waiting.length > MOST_WAITING_PINS || !network.pins.admits(waiting))
+      throw new NodeError("network_unconfirmed", "too many addresses are to be opened for this machine");
+    network.waitingPins = waiting;
+    network.pinning ??= network.exclusive(() => this.#pinWaiting(network));
+    await network.pinning;
+    refuseOutdated(network, pin);
+  }
+
+  async #pinWaiting(network: SlotNetwork): Promise<void> {
+    const pins = network.waitingPins.filter((pin) => isCurrent(network, pin));
+    network.waitingPins = [];
+    network.pinning = undefined;
+    if (pins.length > 0) await nftIn(network.slot.netns, ["-f", "-"], learn(network.pins.add(pins)));
   }
 
   /**
@@ -187,8 +199,11 @@ export class Networks {
     if (isSame && current.isApplied) return current;
     const limitBytes = await this.#limitFor(network, spec);
     if (!isSame) {
-      await this.#init.keep(machineId, { spec, mark: network.mark + 1 });
-      network.mark++;
+      // Under the same policy nothing that it allowed is judged anew.
+      const isSamePolicy = JSON.stringify(current.spec.egress) === JSON.stringify(spec.egress);
+      const mark = isSamePolicy ? network.mark : network.mark + 1;
+      await this.#init.keep(machineId, { spec, mark });
+      network.mark = mark;
       network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: false };
     }
     const machine = network.machine as SlotMachine;
@@ -218,18 +233,13 @@ export class Networks {
     }
   }
 
-  /** Pins whose name is still allowed on their port go on, for the rest of their time. */
-  #changeFor(network: SlotNetwork, limitBytes: number | undefined) {
-    const spec = (network.machine as SlotMachine).spec;
-    const now = performance.now();
-    const learned: LearnedElement[] = [];
-    for (const [key, { address, port, host, until }] of network.pins) {
-      const ttlS = Math.floor((until - now) / 1000);
-      if (ttlS > 0 && host !== undefined && allowsPin(spec, host, port))
-        learned.push({ address, port, ttlS });
-      else network.pins.delete(key);
-    }
-    return { policy: kernelPolicyOf(spec), mark: network.mark, learned, limitBytes };
+  /** Pins whose name is still allowed on their port go on: new flows for the rest of their time, open ones after it. */
+  #changeFor(network: SlotNetwork, limitBytes: number | undefined): PolicyChange {
+    const { mark, kernelMark, pins, machine } = network;
+    const { spec } = machine as SlotMachine;
+    const change = { policy: kernelPolicyOf(spec), mark, generation: spec.generation, limitBytes };
+    if (mark === kernelMark) return change;
+    return { ...change, pins: pins.keep((host, port) => allowsPin(spec, host, port)) };
   }
 
   /**
@@ -246,11 +256,11 @@ export class Networks {
     return Math.max(0, limit + ((isQuotaSpent ? 0 : quotaBytes) - egressBytes));
   }
 
-  async #load(network: SlotNetwork, change: Parameters<typeof policyChange>[1]): Promise<void> {
+  async #load(network: SlotNetwork, change: PolicyChange): Promise<void> {
     const { slot } = network;
     await nftIn(slot.netns, ["-f", "-"], policyChange(this.#rulesetInput(slot), change));
     network.policy = change.policy;
-    network.mark = change.mark;
+    network.kernelMark = change.mark;
   }
 
   #rulesetInput({ hostAddress, machineAddress }: Slot): RulesetInput {
@@ -273,8 +283,17 @@ function preparedPolicy(mode: "allow" | "deny"): KernelPolicy {
   return kernelPolicyOf({ generation: 1, egress: { mode, allow: [] }, exposed: [] });
 }
 
-/** The mark under which the kernel judges; undefined where the table is not ours. */
-async function readMark(slot: Slot): Promise<number | undefined> {
+function isCurrent({ machine }: SlotNetwork, pin: Pin): boolean {
+  return machine?.machineId === pin.machine_id && machine.spec.generation === pin.generation;
+}
+
+function refuseOutdated(network: SlotNetwork, pin: Pin): void {
+  if (!isCurrent(network, pin))
+    throw new NodeError("network_conflict", "the machine has another generation by now");
+}
+
+/** The mark under which the kernel judges, and what it was last told; undefined where the table is not ours. */
+async function readInForce(slot: Slot): Promise<{ mark: number; generation: number } | undefined> {
   const text = await nftIn(slot.netns, ["list", "chain", ...TABLE.split(" "), "judged"]).catch(
     (error: Error) => {
       if (/No such file/.test(error.message)) return "";
@@ -282,5 +301,6 @@ async function readMark(slot: Slot): Promise<number | undefined> {
     },
   );
   const mark = /ct mark (0x[0-9a-f]+|\d+)/.exec(text)?.[1];
-  return mark === undefined ? undefined : Number(mark);
+  const generation = /comment "generation (\d+)"/.exec(text)?.[1] ?? 0;
+  return mark === undefined ? undefined : { mark: Number(mark), generation: Number(generation) };
 }

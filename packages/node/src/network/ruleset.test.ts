@@ -4,8 +4,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { nftIn } from "../host/netns.ts";
 import { run } from "../host/run.ts";
 import { kernelPolicyOf } from "./kernel-policy.ts";
+import type { LearnedElement } from "./pins.ts";
 import { readTable } from "./read-table.ts";
-import { type LearnedElement, policyChange, type RulesetInput, rulesetOf } from "./ruleset.ts";
+import { policyChange, type RulesetInput, rulesetOf } from "./ruleset.ts";
 import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test-support.ts";
 
 const WEB = 8080;
@@ -34,13 +35,16 @@ async function load(spec: NetworkSpec, more: Partial<RulesetInput> = {}): Promis
   await nftIn(net.slot.netns, ["-f", "-"], rulesetOf({ ...input(), ...more }, kernelPolicyOf(spec), mark));
 }
 
-async function change(spec: NetworkSpec, learned: LearnedElement[] = []): Promise<void> {
+async function change(spec: NetworkSpec, learned: LearnedElement[]): Promise<void> {
   const policy = kernelPolicyOf(spec);
   mark++;
   await nftIn(
     net.slot.netns,
     ["-f", "-"],
-    policyChange(input(), { policy, mark, learned, limitBytes: policy.limitBytes }),
+    policyChange(input(), {
+      ...{ policy, mark, generation: 1, limitBytes: policy.limitBytes },
+      pins: { learned, lasting: [] },
+    }),
   );
 }
 
@@ -165,6 +169,8 @@ describe("in both modes", () => {
 
   it("holds back more than 2,048 flows at once", async () => {
     await load(specOf("allow"));
+    // So many in a moment are held back by another brake as well.
+    await withoutRule("brakes", "limit rate over 200/second");
     await net.inGuest([...SEND_FROM_MANY_PORTS, "2200"]);
     const { udp } = await net.arrived();
     expect(udp).toBeGreaterThan(1_900);
@@ -173,6 +179,67 @@ describe("in both modes", () => {
     await net.inGuest([...SEND_FROM_MANY_PORTS, "2200"]);
     expect((await net.arrived()).udp).toBe(2_200);
   });
+
+  it("flows that begin one after the other come as a trickle after a burst, also when they end at once", async () => {
+    await load(specOf("allow"));
+    await inHost("conntrack", "-F");
+    const { connected = 0 } = await net.guest.churn(OUTSIDE.first, WEB, 3_000);
+    expect(connected).toBeGreaterThanOrEqual(2_040);
+    expect(connected).toBeLessThan(2_900);
+    const entries = await flowsOnHost();
+    expect(entries.length).toBeLessThanOrEqual(connected + 10);
+    await withoutRule("brakes", "limit rate over 200/second");
+    expect(await net.guest.churn(OUTSIDE.first, WEB, 3_000)).toEqual({ connected: 3_000 });
+  });
+
+  it("a flow over which much is said one way counts as one", async () => {
+    await load(specOf("allow"));
+    await net.guest.flood(OUTSIDE.first, 9, "x", 3_000);
+    expect((await net.arrived()).udp).toBe(3_000);
+  });
+
+  it("what was closed leaves both tables after seconds", async () => {
+    await load(specOf("allow"));
+    await net.guest.churn(OUTSIDE.first, WEB, 50);
+    const inMachine = await run("nsenter", [`--net=/run/netns/${net.slot.netns}`, "conntrack", "-L"]);
+    for (const entries of [await flowsOnHost(), timeoutsOf(inMachine)]) {
+      expect(entries.length).toBeGreaterThan(20);
+      expect(Math.max(...entries)).toBeLessThanOrEqual(10);
+    }
+    await net.gateway.churn(OUTSIDE.second, WEB, 50);
+    expect(Math.max(...(await flowsOnHost()))).toBeLessThanOrEqual(10);
+    await net.dropRules(net.hostNs, "vivarium", "begin", "ct timeout set");
+    await net.guest.churn(OUTSIDE.first, WEB, 50);
+    expect(Math.max(...(await flowsOnHost()))).toBeGreaterThan(100);
+    await inHost("conntrack", "-F");
+    await net.stranger.churn(OUTSIDE.second, WEB, 50);
+    expect(Math.max(...(await flowsOnHost()))).toBeGreaterThan(100);
+    await nftIn(net.hostNs, ["insert rule inet vivarium begin ct timeout set guests"]);
+  });
+
+  it("no machine has more than its share of the host's table, whatever its own table believes", async () => {
+    await load(specOf("allow"));
+    for (const brake of ["limit rate over 200/second", "ct count over 2040"])
+      await withoutRule("brakes", brake);
+    await inHost("conntrack", "-F");
+    await net.inGuest([...SEND_FROM_MANY_PORTS, "5600"]);
+    const { udp } = await net.arrived();
+    expect(udp).toBeGreaterThan(5_000);
+    expect(udp).toBeLessThanOrEqual(5_130);
+    await net.dropRules(net.hostNs, "vivarium", "begin", "ct count over");
+    await net.inGuest([...SEND_FROM_MANY_PORTS, "5600"]);
+    expect((await net.arrived()).udp).toBe(5_600);
+    await inHost("conntrack", "-F");
+    await nftIn(net.hostNs, [
+      "add rule inet vivarium begin ct state new add @flows { ip saddr ct count over 5120 } drop",
+    ]);
+  });
+
+  const inHost = (...argv: string[]) => run("nsenter", [`--net=/run/netns/${net.hostNs}`, ...argv]);
+  /** Seconds for which entries of TCP connections that were closed stay. */
+  const timeoutsOf = (listing: string) =>
+    [...listing.matchAll(/^tcp +6 (\d+) (?:TIME_WAIT|CLOSE) src=/gm)].map(([, seconds]) => Number(seconds));
+  const flowsOnHost = async () => timeoutsOf(await inHost("conntrack", "-L"));
 
   it("mail goes out unless the operator closes it", async () => {
     await load(specOf("allow"));

@@ -8,6 +8,7 @@
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import type { KernelPolicy } from "./kernel-policy.ts";
+import type { KeptPins, LearnedElement } from "./pins.ts";
 
 export const GUEST_ADDRESS = "10.200.0.2";
 export const GATEWAY_ADDRESS = "10.200.0.1";
@@ -23,6 +24,8 @@ const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 const FLOWS = 2040;
 /** Connections to the gateway; each costs it a socket. */
 const GATEWAY_FLOWS = 512;
+/** Flows that begin in a second, after a burst of as many as may be open: of closed ones the tables keep entries too. */
+const NEW_FLOWS = 200;
 const SMTP_PORTS = [25, 465, 587];
 
 /** A slot's two addresses, and what holds for all machines of this node. */
@@ -33,15 +36,19 @@ export interface RulesetInput {
   closeSmtp: boolean;
 }
 
-/** A pin: addresses that the gateway resolved for an entry `host:port`. */
-export interface LearnedElement {
-  address: string;
-  port: number;
-  ttlS: number;
+/** Another policy, or another cap or exposed port under the same one. */
+export interface PolicyChange {
+  policy: KernelPolicy;
+  mark: number;
+  /** Of the spec; kept in the table, for whoever comes back. */
+  generation: number;
+  limitBytes: number | undefined;
+  /** Absent where the mark is that of before: all pins stay as they are. */
+  pins?: KeptPins;
 }
 
 /** The whole table, in place of whatever was there. */
-export function rulesetOf(input: RulesetInput, policy: KernelPolicy, mark: number): string {
+export function rulesetOf(input: RulesetInput, policy: KernelPolicy, mark: number, generation = 0): string {
   return `
 table ${TABLE} { }
 delete table ${TABLE}
@@ -52,31 +59,32 @@ ${fixedChains(input)}
   chain judged { }
   chain judge { }
 }
-${contentOf(input, policy, mark)}
+${contentOf(input, policy, { mark, generation })}
 `;
 }
 
-/** One transaction that puts another policy in force; flows that it allows live on, all others end. */
-export function policyChange(
-  input: RulesetInput,
-  change: { policy: KernelPolicy; mark: number; learned: LearnedElement[]; limitBytes: number | undefined },
-): string {
-  const flushed = ["allow_ip", "allow_ipport", "learned", "exposed", "capped"];
+/** One transaction that puts a change in force; flows that it allows live on, all others end. */
+export function policyChange(input: RulesetInput, change: PolicyChange): string {
+  const { pins } = change;
+  const flushed = ["allow_ip", "allow_ipport", "exposed", "capped", ...(pins ? ["learned", "lasting"] : [])];
+  // A table that an older build made has no set of this name yet.
   return `
+add set ${TABLE} lasting ${LASTING}
 ${flushed.map((name) => `flush set ${TABLE} ${name}`).join("\n")}
 flush chain ${TABLE} by_mode
 flush chain ${TABLE} judged
 flush chain ${TABLE} judge
-${contentOf(input, { ...change.policy, limitBytes: change.limitBytes }, change.mark)}
-${learn(change.learned)}
+${contentOf(input, { ...change.policy, limitBytes: change.limitBytes }, change)}
+${pins ? learn(pins.learned) : ""}
+${elements("lasting", pins ? pins.lasting.map(pairOf) : [])}
 `;
 }
 
 /** An element that is there already keeps its time, so it is replaced. */
 export function learn(elements: LearnedElement[]): string {
   if (elements.length === 0) return "";
-  const keys = elements.map(({ address, port }) => `${address} . ${port}`);
-  const timed = elements.map(({ address, port, ttlS }) => `${address} . ${port} timeout ${ttlS}s`);
+  const keys = elements.map(pairOf);
+  const timed = elements.map((element) => `${pairOf(element)} timeout ${element.ttlS}s`);
   return `
 add element ${TABLE} learned { ${keys.join(", ")} }
 delete element ${TABLE} learned { ${keys.join(", ")} }
@@ -84,12 +92,18 @@ add element ${TABLE} learned { ${timed.join(", ")} }
 `;
 }
 
+const pairOf = ({ address, port }: { address: string; port: number }) => `${address} . ${port}`;
+
+/** Where flows of an earlier policy go on, whose pins may have ended since. */
+const LASTING = "{ type ipv4_addr . inet_service; size 4096; }";
+
 function objects({ never }: RulesetInput): string {
   return `
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
   set allow_ip { type ipv4_addr; }
   set allow_ipport { type ipv4_addr . inet_service; }
   set learned { type ipv4_addr . inet_service; flags timeout; timeout 70m; size 4096; }
+  set lasting ${LASTING}
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
   set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
@@ -143,6 +157,9 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
   chain brakes {
     ip daddr ${hostAddress} udp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
     ct state new ip daddr ${hostAddress} tcp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
+    # Questions have their own brake.
+    ip daddr ${hostAddress} meta l4proto { tcp, udp } th dport ${dns} return
+    ct status & confirmed == 0 limit rate over ${NEW_FLOWS}/second burst ${FLOWS} packets counter name dropped drop
     ct state new ip daddr ${hostAddress} tcp dport { ${http}, ${tls} } ct count over ${GATEWAY_FLOWS} counter name dropped reject with tcp reset
     ct state new ip daddr != ${hostAddress} ct count over ${FLOWS} counter name dropped drop
   }
@@ -178,22 +195,23 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
   }`;
 }
 
-function contentOf(input: RulesetInput, policy: KernelPolicy, mark: number): string {
+function contentOf(
+  input: RulesetInput,
+  policy: KernelPolicy,
+  { mark, generation }: { mark: number; generation: number },
+): string {
   const isDeny = policy.mode === "deny";
   return `
 add quota ${TABLE} cap { over ${policy.limitBytes ?? NO_LIMIT} bytes }
 ${elements("allow_ip", policy.addresses)}
-${elements(
-  "allow_ipport",
-  policy.addressPorts.map(({ address, port }) => `${address} . ${port}`),
-)}
+${elements("allow_ipport", policy.addressPorts.map(pairOf))}
 ${elements("exposed", policy.exposed.map(String))}
 table ${TABLE} {
   chain by_mode {
 ${isDeny ? toGateway(input.hostAddress) : ""}
   }
   chain judged {
-    ct mark ${mark} ct state established,related goto granted
+    ct mark ${mark} ct state established,related goto granted comment "generation ${generation}"
     goto judge
   }
   chain judge {
@@ -223,7 +241,8 @@ const ALLOWED_IN_DENY = (mark: number) => `
     meta l4proto udp ct original proto-dst 443 goto refuse
     meta l4proto { tcp, udp } ct original ip daddr @allow_ip ct mark set ${mark} goto granted
     meta l4proto tcp ct original ip daddr . ct original proto-dst @allow_ipport ct mark set ${mark} goto granted
-    meta l4proto tcp ct original ip daddr . ct original proto-dst @learned ct mark set ${mark} goto granted`;
+    meta l4proto tcp ct original ip daddr . ct original proto-dst @learned ct mark set ${mark} goto granted
+    meta l4proto tcp ct state established ct original ip daddr . ct original proto-dst @lasting ct mark set ${mark} goto granted`;
 
 const ALLOWED_IN_ALLOW = (mark: number) => `
     meta l4proto { tcp, udp } ct mark set ${mark} goto granted

@@ -1,15 +1,9 @@
 /** What holds in one slot's namespace, and for which machine. */
+import type { Pin } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
 import type { Slot } from "../host/slots.ts";
 import type { KernelPolicy } from "./kernel-policy.ts";
-
-interface Pinned {
-  address: string;
-  port: number;
-  host: string | undefined;
-  /** Milliseconds of `performance.now()`. */
-  until: number;
-}
+import { Pins } from "./pins.ts";
 
 export interface SlotMachine {
   machineId: string;
@@ -24,16 +18,22 @@ export class SlotNetwork {
   readonly slot: Slot;
   /** Absent while the slot is prepared for nobody. */
   machine: SlotMachine | undefined;
-  /** What flows are marked with that were judged under the policy in force; another one for every change. */
+  /** What flows are marked with that were judged under the policy in force; another one for every other policy. */
   mark: number;
+  /** Under which the kernel judges: another one as long as a change is not in force. */
+  kernelMark: number;
   /** As the kernel has it. */
   policy: KernelPolicy;
-  readonly pins = new Map<string, Pinned>();
+  readonly pins = new Pins();
+  /** Those that go into the kernel together, at the next turn. */
+  waitingPins: Pin[] = [];
+  pinning: Promise<void> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(init: { slot: Slot; mark: number; policy: KernelPolicy }) {
     this.slot = init.slot;
     this.mark = init.mark;
+    this.kernelMark = init.mark;
     this.policy = init.policy;
   }
 
@@ -42,15 +42,5 @@ export class SlotNetwork {
     const mine = this.#turn.then(work, work);
     this.#turn = mine.catch(() => {});
     return mine;
-  }
-
-  remember(pins: Pinned[]): void {
-    const now = performance.now();
-    for (const [key, pin] of this.pins) if (pin.until < now) this.pins.delete(key);
-    for (const pin of pins) this.pins.set(`${pin.address}:${pin.port}`, pin);
-  }
-
-  nameOf(address: string, port: number): string | undefined {
-    return this.pins.get(`${address}:${port}`)?.host;
   }
 }

@@ -67,6 +67,9 @@ export class Actor {
   /** Connections begun at once and held for a while: how many were made, and what became of the others. */
   dialMany = (host: string, port: number, count: number) =>
     this.#call({ op: "dialMany", host, port, conn: count, ms: QUICK_MS }) as Promise<Record<string, number>>;
+  /** Connections that are closed as soon as they are made, a hundred at a time. */
+  churn = (host: string, port: number, count: number) =>
+    this.#call({ op: "churn", host, port, conn: count, ms: 250 }) as Promise<Record<string, number>>;
   log = () => this.#call({ op: "log" }) as Promise<Received[]>;
 
   /** What a new connection is answered, or why there is none. */

@@ -115,6 +115,7 @@ describe("refusals of an agent", () => {
     [409, "directory_not_empty", 409, "directory_not_empty"],
     [500, "no_space", 409, "no_space"],
     [400, "cwd_not_found", 400, "cwd_not_found"],
+    [500, "internal", 500, "internal"],
     [404, "not_found", 400, "invalid"],
     [403, "machine_gone", 400, "invalid"],
     [403, "constructor", 400, "invalid"],

@@ -30,6 +30,8 @@ import { PageSums } from "./page-sums.ts";
 const MIB = 1024 * 1024;
 /** Device state of a microvm is some tens of KiB; a QEMU that writes much more is not ours any more. */
 const STATE_LIMIT_BYTES = 64 * MIB;
+/** Device state, tables and manifest, of a guest that changed no page. */
+const LEAST_BYTES = 4 * MIB;
 const LET_GO_WITHIN_MS = 5_000;
 const SHARED = ["layer.qcow2", "base.raw"] as const;
 
@@ -55,6 +57,8 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
   const { machine, target } = input;
   let isStill = false;
   try {
+    // How much it takes is known at the instant only. Where not even the least fits, no guest is stopped to find out.
+    await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
     const [sums] = await allOrNone([makeTarget(input), input.announce(), freezeGuest(machine)]);
@@ -90,7 +94,7 @@ async function allOrNone<T extends readonly unknown[] | []>(works: T) {
 
 async function freezeGuest(machine: Machine): Promise<void> {
   await machine.agent.command("/v1/freeze").catch((cause: NodeError) => {
-    if (cause.code !== "invalid") throw cause;
+    if (cause.code !== "invalid" && cause.code !== "internal") throw cause;
     throw new NodeError("capture_failed", `the guest could not be frozen: ${cause.message}`, { cause });
   });
 }
@@ -131,7 +135,7 @@ async function takeInstant(
   const mappings = mappingsOf(machine.process.pid, memoryFile);
   const runs = changedRuns(machine.process.pid, mappings);
   const changedBytes = runs.reduce((sum, run) => sum + run.bytes, 0);
-  const release = await deps.gate.reserve(changedBytes + 4 * MIB);
+  const release = await deps.gate.reserve(changedBytes + LEAST_BYTES);
   try {
     await cloneFile(path.join(machineDir, "disk.qcow2"), path.join(target, "disk.qcow2"));
     const disk = watch();

@@ -58,7 +58,8 @@ export class Egress {
 
   /**
    * What the session reached and what it was refused, newest first, page after page as the loop goes on: connections
-   * that ended, refusals and DNS questions. Kept for 7 days, the newest 10,000 lines, also when the session has ended.
+   * that ended, refusals and DNS questions. Kept for 7 days, the newest 10,000 of each
+   * part (let through or refused, connections or questions), also when the session has ended.
    *
    * @example
    * for await (const { at, host, reason } of session.egress.log({ decision: "denied" })) console.log(at, host, reason);

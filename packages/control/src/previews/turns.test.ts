@@ -1,0 +1,20 @@
+import { expect, test } from "vitest";
+import { Turns } from "./turns.ts";
+
+test("work of one key goes one after the other, also after a failure; other keys do not wait", async () => {
+  const turns = new Turns();
+  const seen: string[] = [];
+  const first = Promise.withResolvers<void>();
+  const failing = turns.take("a", async () => {
+    seen.push("first");
+    await first.promise;
+    throw new Error("in vain");
+  });
+  const second = turns.take("a", async () => seen.push("second"));
+  await turns.take("b", async () => seen.push("other"));
+  expect(seen).toEqual(["first", "other"]);
+  first.resolve();
+  await expect(failing).rejects.toThrow("in vain");
+  await second;
+  expect(seen).toEqual(["first", "other", "second"]);
+});

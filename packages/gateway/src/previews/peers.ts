@@ -1,0 +1,40 @@
+/** How many connections come from one address, so that no visitor alone takes all that there may be. */
+import { isIPv6, type Socket } from "node:net";
+import { plainAddress } from "./trusted-proxies.ts";
+
+export class Peers {
+  readonly #most: number;
+  readonly #isShared: (address: string) => boolean;
+  readonly #open = new Map<string, number>();
+
+  constructor(most: number, isShared: (address: string) => boolean) {
+    this.#most = most;
+    this.#isShared = isShared;
+  }
+
+  /** False: one more than its peer may have. */
+  admits(socket: Socket): boolean {
+    const address = plainAddress(socket.remoteAddress ?? "");
+    if (this.#isShared(address)) return true;
+    const network = networkOf(address);
+    const open = this.#open.get(network) ?? 0;
+    if (open >= this.#most) return false;
+    this.#open.set(network, open + 1);
+    socket.once("close", () => this.#close(network));
+    return true;
+  }
+
+  #close(network: string): void {
+    const open = (this.#open.get(network) ?? 1) - 1;
+    if (open === 0) this.#open.delete(network);
+    else this.#open.set(network, open);
+  }
+}
+
+/** Who has one address of IPv6 usually has its whole /64. */
+export function networkOf(address: string): string {
+  if (!isIPv6(address)) return address;
+  const [before = [], after = []] = address.split("::").map((half) => half.split(":").filter(Boolean));
+  const zeros = Array<string>(Math.max(0, 8 - before.length - after.length)).fill("0");
+  return [...before, ...zeros, ...after].slice(0, 4).join(":");
+}

@@ -1,0 +1,44 @@
+/** What the kernel lets one machine reach for `host:port` entries of one generation of its policy, or is about to. */
+
+/** As many as the node opens for one machine; one that is forgotten is only asked for once more. */
+const MOST_KEPT = 4096;
+
+interface KnownPin {
+  /** Milliseconds of `performance.now()`. */
+  until: number;
+  /** Whether the kernel has it; never rejects. */
+  isOpen: Promise<boolean>;
+}
+
+export class KnownPins {
+  readonly #byName = new Map<string, KnownPin>();
+
+  /** Undefined where there is none that lasts until then. */
+  find(host: string, address: string, until: number): Promise<boolean> | undefined {
+    const pin = this.#byName.get(keyOf(host, address));
+    return pin !== undefined && pin.until >= until ? pin.isOpen : undefined;
+  }
+
+  add(host: string, addresses: string[], pin: KnownPin): void {
+    for (const key of addresses.map((address) => keyOf(host, address))) {
+      this.#byName.delete(key);
+      this.#byName.set(key, pin);
+      const oldest = this.#byName.keys().next().value;
+      if (this.#byName.size > MOST_KEPT && oldest !== undefined) this.#byName.delete(oldest);
+    }
+    void pin.isOpen.then((isOpen) => {
+      if (!isOpen) this.#forget(host, addresses, pin);
+    });
+  }
+
+  clear(): void {
+    this.#byName.clear();
+  }
+
+  #forget(host: string, addresses: string[], pin: KnownPin): void {
+    for (const key of addresses.map((address) => keyOf(host, address)))
+      if (this.#byName.get(key) === pin) this.#byName.delete(key);
+  }
+}
+
+const keyOf = (host: string, address: string) => `${host} ${address}`;
