@@ -10,16 +10,22 @@ import type { ExecEvent, Session } from "@vivarium/sdk";
 /** What one message of input holds: the terminal's own limit. */
 const PIECE_BYTES = 32 * 1024;
 const READY = "viv-ready";
-/** Waits until the pipe is there, and runs the command with it as input. */
-const READER = 'mkfifo -m 600 "$0" 2>/dev/null; exec "$@" < "$0"';
+/**
+ * Waits until the pipe is there, and runs the command with it as input. Once both sides hold the pipe it loses its name,
+ * here: the feeder is ended with the command, however early that is. `$0` is what a shell calls itself in errors.
+ */
+const READER = `pipe=$1; shift
+mkfifo -m 600 "$pipe" 2>/dev/null
+exec 3<"$pipe"
+rm -f "$pipe"
+exec "$@" <&3 3<&-`;
 /**
  * Before the terminal takes bytes as they are, nothing may be sent; then come pieces, each behind a line with its length,
- * and a length of 0 at the end. The pipe has no name any more once both sides hold it.
+ * and a length of 0 at the end.
  */
 const WRITER = `stty raw -echo || exit
 mkfifo -m 600 "$0" 2>/dev/null
 exec 3>"$0"
-rm -f "$0"
 printf ${READY}
 while read -r bytes && [ "$bytes" -gt 0 ]; do
   dd bs="$bytes" count=1 iflag=fullblock status=none >&3 || exit
@@ -43,7 +49,7 @@ export async function* execWithInput(
       return { cause };
     },
   );
-  const command = ["sh", "-c", READER, pipe, ...request.command];
+  const command = ["sh", "-c", READER, "viv exec", pipe, ...request.command];
   try {
     yield* session.execStream({ ...request, command }, { signal: either });
   } finally {
