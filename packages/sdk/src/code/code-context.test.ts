@@ -272,7 +272,8 @@ describe("time and interrupts", () => {
   test("code that takes no notice of interrupts is killed after the grace", async () => {
     const { session } = await startGuest();
     // Not by `except`: between two rounds of a loop an interrupt is outside of its `try`.
-    const deaf = "import signal, time\nsignal.signal(signal.SIGINT, lambda *_: None)\nwhile True: time.sleep(60)";
+    const deaf =
+      "import signal, time\nsignal.signal(signal.SIGINT, lambda *_: None)\nwhile True: time.sleep(60)";
     await expect(session.runCode(deaf, { timeoutMs: 1_000 })).rejects.toMatchObject({
       code: "kernel_died",
       message: expect.stringContaining("did not stop"),
