@@ -1,10 +1,11 @@
 /** A throwaway PostgreSQL from the embedded binaries, for checks and tests: no durability, gone when stopped. */
 import { execFileSync, spawn } from "node:child_process";
-import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
 
 const require = createRequire(import.meta.url);
 /** PostgreSQL refuses to run as root; these users exist on every Debian. */
@@ -52,10 +53,11 @@ export async function startEmbeddedPostgres(): Promise<EmbeddedPostgres> {
     { ...options, stdio: "ignore" },
   );
   const ended = new Promise<void>((resolve) => server.once("exit", () => resolve()));
-  await waitForFile(path.join(folder, ".s.PGSQL.5432"));
+  const url = databaseUrl(folder, "postgres");
+  await untilItAnswers(url);
   return {
     folder,
-    url: databaseUrl(folder, "postgres"),
+    url,
     stop: async () => {
       server.kill("SIGINT");
       await Promise.race([ended, sleep(10_000)]);
@@ -101,11 +103,18 @@ function unprivilegedAccount(): { uid: number; gid: number } {
   throw new Error(`none of the users ${UNPRIVILEGED.join(", ")} exists; PostgreSQL does not run as root`);
 }
 
-async function waitForFile(file: string): Promise<void> {
+/** Its socket is there before it takes a connection: until then it says that it is starting up. */
+async function untilItAnswers(url: string): Promise<void> {
   const deadline = Date.now() + START_MS;
-  while (Date.now() < deadline) {
-    if (statSync(file, { throwIfNoEntry: false })) return;
+  for (;;) {
+    const client = new pg.Client(url);
+    try {
+      await client.connect();
+      return await client.end();
+    } catch (cause) {
+      if (Date.now() > deadline)
+        throw new Error(`PostgreSQL did not start within ${START_MS / 1000} s`, { cause });
+    }
     await sleep(20);
   }
-  throw new Error(`PostgreSQL did not start within ${START_MS / 1000} s`);
 }

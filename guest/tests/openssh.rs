@@ -256,6 +256,21 @@ fn the_clients_agent_is_there_for_the_session_alone() {
     eventually(|| (!Path::new(&forwarded).exists()).then_some(()));
 }
 
+/// As in `ssh host yes | head -1`, typed at a terminal, where the client's own input does not end.
+#[test]
+fn a_command_whose_reader_has_gone_gets_a_broken_pipe() {
+    let Some(room) = Room::open() else { return };
+    let mut client = room.client("ssh");
+    client.args(["sandbox@guest", "yes; echo $? > told"]);
+    client.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = Background(client.spawn().unwrap());
+    let mut line = [0; 2];
+    client.0.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"y\n");
+    eventually(|| client.0.try_wait().unwrap());
+    assert_eq!(fs::read_to_string(room.path("told")).unwrap(), "141\n");
+}
+
 /// A reader that stops holds up its own channel and nothing else.
 #[test]
 fn channels_of_one_connection_do_not_wait_for_each_other() {

@@ -59,6 +59,7 @@ prepare_base() {
   version=$(cat "$base/built_on")-$(base_identity "$base")
   target=$IMAGES_DIR/templates/base/$version
   [ -e "$target/template.json" ] || install_base "$base" "$target"
+  describe_base "$base" "$target"
   [ "$(readlink "$IMAGES_DIR/templates/base/next")" = "$version" ] || point next "$version"
 }
 
@@ -85,9 +86,36 @@ install_base() {
   progress "installing version $(basename "$2")"
   put "$1/root.ext4" "$2/root.ext4"
   chmod 0444 "$2/root.ext4"
-  printf '{"name":"base","version":"%s","content_hash":"sha256:%s","built_at":"%s"}\n' \
-    "$(basename "$2")" "$(cat "$1/content_hash")" "$(cat "$1/built_at")" >"$2/template.json.part"
-  mv "$2/template.json.part" "$2/template.json"
+}
+
+# describe_base BASE TARGET: what this version was made of. Written last, which makes it a version; one that an older
+# set-up described is described anew.
+describe_base() {
+  {
+    printf '{"name":"base","version":"%s","content_hash":"sha256:%s","built_at":"%s"' \
+      "$(basename "$2")" "$(cat "$1/content_hash")" "$(cat "$1/built_at")"
+    disk_origin "$2/root.ext4"
+    # Built anew when somebody says so: ./setup --refresh.
+    printf ',"cadence":"on-demand","category":"base"}\n'
+  } >"$2/template.json.part"
+  cmp -s "$2/template.json.part" "$2/template.json" || mv "$2/template.json.part" "$2/template.json"
+  rm -f "$2/template.json.part"
+}
+
+# What the disk itself says that it was built from: the release, and all packages with their versions.
+disk_origin() {
+  local system release packages
+  system=$(disk_file "$1" /usr/lib/os-release | sed -n 's/^ID=//p')
+  release=$(disk_file "$1" /usr/lib/os-release | sed -n 's/^VERSION_CODENAME=//p')
+  [ -z "$system" ] || [ -z "$release" ] || printf ',"base_image_ref":"%s/%s"' "$system" "$release"
+  packages=$(disk_file "$1" /var/lib/dpkg/status | wc -c)
+  [ "$packages" -eq 0 ] ||
+    printf ',"base_image_digest":"sha256:%s"' "$(disk_file "$1" /var/lib/dpkg/status | sha256sum | cut -d' ' -f1)"
+}
+
+# disk_file DISK FILE: nothing for a file that is not there.
+disk_file() {
+  debugfs -R "cat $2" "$1" 2>/dev/null
 }
 
 # point NAME VERSION

@@ -127,7 +127,7 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
     test("is killed with its children when its time is over, and keeps the output so far", async () => {
       const startedAt = Date.now();
       const argv = sh("echo before; sleep 60 & sleep 60; echo after");
-      const done = await node.exec(machineId, { argv, timeout_ms: 1500 });
+      const done = await node.exec(machineId, { argv, timeout_ms: 4_000 });
       expect(done.exit).toMatchObject({ exit_code: -1, timed_out: true });
       expect(done.stdout.toString()).toBe("before\n");
       expect(Date.now() - startedAt).toBeLessThan(30_000);

@@ -11,8 +11,8 @@ const STREAMS = 40;
 const ABANDONED = ["bash", "-c", "exec -a abandoned sleep 300"];
 const COUNT = { command: ["pgrep", "-c", "-f", "^abandoned"] };
 
-/** Sends a streamed exec and closes the connection `afterMs` later, whatever has come back. */
-async function abandon(id: string, command: string[], afterMs: number): Promise<void> {
+/** Sends a streamed exec and closes the connection so many milliseconds later, or after this, whatever has come back. */
+async function abandon(id: string, command: string[], after: number | Promise<unknown>): Promise<void> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);
   socket.on("error", () => {});
@@ -21,17 +21,15 @@ async function abandon(id: string, command: string[], afterMs: number): Promise<
     `POST /v1/sessions/${id}/exec?stream=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.apiKey}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
-  await sleep(afterMs);
-  socket.destroy();
+  await (typeof after === "number" ? sleep(after) : after).finally(() => socket.destroy());
 }
 
 test("a client that leaves while its command is being started kills it, and harms nobody else", async () => {
   await withSession(async (id) => {
     const node = servicePid(service, "node");
     // Seen while its client stays, so that the count below means something.
-    const stays = abandon(id, ABANDONED, 3_000);
-    await eventually(async () => expect((await client.sessions.exec(id, COUNT)).stdout).toBe("1\n"));
-    await stays;
+    const isSeen = eventually(async () => expect((await client.sessions.exec(id, COUNT)).stdout).toBe("1\n"));
+    await abandon(id, ABANDONED, isSeen);
     for (let i = 0; i < STREAMS; i++) await abandon(id, ABANDONED, (i * 31) / STREAMS);
     await eventually(async () => {
       expect((await client.sessions.exec(id, COUNT)).stdout).toBe("0\n");

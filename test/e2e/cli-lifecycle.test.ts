@@ -18,14 +18,15 @@ afterAll(async () => {
   await Promise.all(made.templates.map((name) => client.templates.delete(name).catch(() => {})));
 });
 
-/** A process that counts in its own memory, and writes how far it is. */
-const COUNTER = "(n=0; while :; do n=$((n+1)); echo $n > count; sleep 0.2; done) > /dev/null 2>&1 &";
+/** A process that counts in its own memory, and writes how far it is: added, so that the file is never empty in between. */
+const COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >> count; sleep 0.2; done) > /dev/null 2>&1 &";
+const countIn = async (id: string) => Number(await inside(id, "tail -n1 count"));
 
 test("a paused session keeps files and processes, and the next exec wakes it", async () => {
   const id = await create();
   await inside(id, `echo kept > note; ${COUNTER}`);
-  await eventually(async () => expect(Number(await inside(id, "cat count"))).toBeGreaterThan(0));
-  const before = Number(await inside(id, "cat count"));
+  await eventually(async () => expect(await countIn(id)).toBeGreaterThan(0));
+  const before = await countIn(id);
 
   const timed = await startViv("pause", "--timing", "--wake-at", "8h", id).ended;
   expect(timed).toMatchObject({ code: 0, out: `${id}\n` });
@@ -38,10 +39,10 @@ test("a paused session keeps files and processes, and the next exec wakes it", a
 
   expect(await inside(id, "cat note")).toBe("kept");
   expect(JSON.parse(await viv("get", "--json", id))).toMatchObject({ state: "live" });
-  const after = Number(await inside(id, "cat count"));
+  const after = await countIn(id);
   expect(after).toBeGreaterThanOrEqual(before);
   // The process itself goes on, from the number in its memory.
-  await eventually(async () => expect(Number(await inside(id, "cat count"))).toBeGreaterThan(after));
+  await eventually(async () => expect(await countIn(id)).toBeGreaterThan(after));
   await viv("rm", id);
 });
 
@@ -139,7 +140,7 @@ test("a session idle for its time is paused, and watch tells every change until 
       .map((line) => JSON.parse(line))
       .map(({ from, to }) => (from === undefined ? to : `${from} -> ${to}`));
   try {
-    const id = await create("--idle-timeout", "2s");
+    const id = await create("--idle-timeout", "5s");
     await eventually(() => expect(moves(id)).toContain("live -> paused"), 60_000);
     expect(await inside(id, "echo awake")).toBe("awake");
     await eventually(() => expect(moves(id)).toContain("paused -> live"), 20_000);

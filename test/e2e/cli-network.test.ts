@@ -23,8 +23,9 @@ beforeAll(async () => {
   await client.session(id).files.write("page", "from the guest\n");
   const command = ["python3", "-m", "http.server", "--bind", "0.0.0.0", String(PORT)];
   await client.session(id).processes.start({ name: "web", command });
-  await eventually(async () =>
-    expect(await inGuest(`curl -s http://127.0.0.1:${PORT}/page`)).toBe("from the guest"),
+  await eventually(
+    async () => expect(await inGuest(`curl -s http://127.0.0.1:${PORT}/page`)).toBe("from the guest"),
+    30_000,
   );
 });
 afterAll(async () => {
@@ -114,11 +115,12 @@ test("what is refused is in the log, and a follow tells it as it comes, until th
     printed += chunk.toString();
   });
   const linesAbout = (host: string) => printed.split("\n").filter((line) => line.includes(`"${host}"`));
-  await eventually(() => expect(linesAbout("first.example.com")).not.toEqual([]));
-  const before = linesAbout("first.example.com").length;
+  await eventually(() => expect(linesAbout("first.example.com")).not.toEqual([]), 30_000);
   await lookUp("second.example.com");
   await eventually(() => expect(linesAbout("second.example.com")).not.toEqual([]), 30_000);
-  expect(linesAbout("first.example.com")).toHaveLength(before);
+  // None is told twice; a second question for it may have come to the log later than the first.
+  const lines = linesAbout("first.example.com");
+  expect(new Set(lines).size).toBe(lines.length);
   follow.kill("SIGINT");
   expect(await follow.ended).toMatchObject({ code: 0, err: "" });
 });

@@ -2,12 +2,12 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startViv, startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../support/command-line.ts";
 import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/free-port.ts";
 import { client } from "../support/http.ts";
 
 const home = mkdtempSync(join(tmpdir(), "viv-ssh-"));
@@ -24,14 +24,6 @@ afterAll(async () => {
   rmSync(home, { recursive: true, force: true });
 });
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  return port;
-}
-
 test("viv ssh runs a command as sandbox and exits with its code", async () => {
   expect(await ssh("--", "id -un; echo $GREETING; echo aside >&2; exit 9")).toEqual({
     code: 9,
@@ -39,6 +31,20 @@ test("viv ssh runs a command as sandbox and exits with its code", async () => {
     err: "aside\n",
   });
   expect(await ssh("--", "cat > note && wc -c < note")).toMatchObject({ code: 0, out: "0\n" });
+});
+
+test("a command ends when nobody reads its output any more, though its input stays open", async () => {
+  const pipe = spawn("sh", ["-c", `${VIV_COMMAND} ssh ${id} yes | head -n 1`], {
+    env: { ...vivEnvironment(), ...env },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  let out = "";
+  pipe.stdout.on("data", (chunk) => {
+    out += chunk;
+  });
+  await once(pipe, "close");
+  expect(out).toBe("y\n");
+  await eventually(async () => expect(await ssh("--", "pgrep -x yes")).toMatchObject({ code: 1, out: "" }));
 });
 
 test("the host key is remembered apart from the human's own, and is the same after pause and wake", async () => {

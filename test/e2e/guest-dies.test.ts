@@ -46,11 +46,12 @@ describe.each(ENDS)("a guest that %s", (_name, script, reason) => {
 test("a machine that ends while its node is away is found ended when the node is back", async () => {
   await withSession(async (id) => {
     const pid = machinePid(service.dataDir, id);
-    const script = "(sleep 2; sudo sh -c 'echo o > /proc/sysrq-trigger') > /dev/null 2>&1 &";
+    // Long enough that its node is away by then.
+    const script = "(sleep 8; sudo sh -c 'echo o > /proc/sysrq-trigger') > /dev/null 2>&1 &";
     await client.sessions.exec(id, { command: sh(script) });
     const node = servicePid(service, "node");
     process.kill(node, "SIGSTOP");
-    await eventually(() => expect(readProcess(pid)).toBeUndefined(), SETTLES_WITHIN_MS);
+    await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * SETTLES_WITHIN_MS);
     process.kill(node, "SIGKILL");
     await expectFailed(id, "the machine ended: its process ended while its node was down");
     await expectNothingLeft(id, pid);

@@ -36,7 +36,9 @@ describe.each(["node", "control"] as const)("kill -9 of %s", (victim) => {
   test("leaves the running sessions alive, and they answer again within 10 s", async () => {
     await withSession(async (id) => {
       const probe = { command: sh("cat /proc/sys/kernel/random/boot_id before; pgrep -xfc 'sleep 4444'") };
-      await client.sessions.exec(id, { command: sh("echo kept > before; (sleep 4444 > /dev/null 2>&1 &)") });
+      const start =
+        "echo kept > before; (sleep 4444 > /dev/null 2>&1 &); until pgrep -xf 'sleep 4444'; do sleep 0.1; done";
+      await client.sessions.exec(id, { command: sh(start) });
       const before = await client.sessions.exec(id, probe);
       const machine = machinePid(service.dataDir, id);
       const old = servicePid(service, victim);

@@ -25,7 +25,8 @@ test("5,000 operations against a process that swaps links neither read nor chang
   timeout: 1_800_000,
 }, async () => {
   await withSession(async (id) => {
-    const run = async (script: string) => (await client.sessions.exec(id, { command: sh(script) })).stdout;
+    const run = async (script: string) =>
+      (await client.sessions.exec(id, { command: sh(script), timeout_ms: 90_000 })).stdout;
     await run(PREPARE);
     const before = await run(PICTURE);
     expect(before).toContain("outside/only-outside/f");

@@ -97,6 +97,7 @@ describe.each(["deny", "allow"])("in mode %s", (mode) => {
 test.each(CLIENTS)(
   "%s is refused where its host is in no entry, and the host hears nothing",
   async (_n, script) => {
+    await network.world.settle();
     await network.world.forget();
     const guest = guests.deny as Guest;
     const { code } = await guest.tries(`export ${ENV}; cd /workspace; ${script("other.example.net")}`);

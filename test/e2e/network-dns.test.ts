@@ -75,11 +75,14 @@ async function ask(
   return await guest.one({ op: "dns", name, ...more });
 }
 
-/** Questions that name servers were asked since. */
-async function asked(): Promise<string[]> {
+/** Every question that name servers were asked since. */
+async function questions(): Promise<string[]> {
   const events = await network.world.take();
   return events.flatMap((event) => (event.kind === "dns" ? [event.name] : []));
 }
+
+/** Each name once: a question is asked again when its answer is late. */
+const asked = async () => [...new Set(await questions())];
 
 const packetsTo = (address: string) =>
   network.world.namespace
@@ -234,7 +237,9 @@ print(sent)`;
   expect(arrived).toBeLessThan(1_200);
 });
 
-test("a thousand answers that turn private in between lead to no private host", async () => {
+test("a thousand answers that turn private in between lead to no private host", {
+  timeout: 300_000,
+}, async () => {
   await network.world.forget();
   const visit = `
 import socket
@@ -246,11 +251,16 @@ for turn in range(1000):
     counts[status] = counts.get(status, 0) + 1
     peer.close()
 print(counts.get("200", 0), counts.get("403", 0))`;
-  const [reached, refused] = (await names.run(`python3 -c '${visit}'`, 170_000)).split(" ").map(Number);
-  expect([reached, refused]).toEqual([500, 500]);
+  const counts = (await names.run(`python3 -c '${visit}'`, 280_000)).split(" ").map(Number);
+  const [reached = 0, refused = 0] = counts;
+  expect(reached + refused).toBe(1000);
+  // Each visit asks once, and again only when its answer was late; then the turns of the answers shift by one.
+  const late = (await questions()).length - 1000;
+  expect(late).toBeLessThan(100);
+  expect(Math.abs(reached - refused)).toBeLessThanOrEqual(2 * late);
   expect(packetsTo(NEVER.ten)).toBe(0);
   expect(packetsTo(PUBLIC.denied)).toBe(0);
-  expect(packetsTo(PUBLIC.allowed)).toBeGreaterThan(500 * 4);
+  expect(packetsTo(PUBLIC.allowed)).toBeGreaterThan(reached * 4);
 });
 
 test("an address that a name has left is closed soon after, to new connections", async () => {

@@ -1,5 +1,14 @@
+import { afterAll, beforeAll } from "vitest";
 import { nodeContract } from "../contract/node-contract.ts";
 import { service } from "../support/http.ts";
 import { nodeCaller } from "../support/node-caller.ts";
+import { suspendControl } from "../support/service.ts";
+
+// Control removes what no row of its own names, soon.
+let control: { resume: () => void };
+beforeAll(() => {
+  control = suspendControl(service);
+});
+afterAll(() => control.resume());
 
 nodeContract(async () => nodeCaller(service.nodeSocket));

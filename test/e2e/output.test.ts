@@ -10,17 +10,20 @@ const MIB = 1024 * 1024;
 describe("streamed output", () => {
   test("arrives line by line, as the command writes it", async () => {
     await withSession(async (id) => {
-      const arrivals: { text: string; at: number }[] = [];
-      const command = sh("for i in 1 2 3; do echo $i; sleep 1; done");
+      const arrivals: string[] = [];
+      // Each line waits until the one before it has arrived.
+      const command = sh("for i in 1 2 3; do echo $i; until [ -e seen-$i ]; do sleep 0.1; done; done");
       let exit: unknown;
       for await (const event of client.sessions.execStream(id, { command })) {
-        if (event.type === "exit") exit = event.data;
-        else arrivals.push({ text: Buffer.from(event.data).toString(), at: Date.now() });
+        if (event.type === "exit") {
+          exit = event.data;
+          continue;
+        }
+        const line = Buffer.from(event.data).toString();
+        arrivals.push(line);
+        await client.sessions.exec(id, { command: ["touch", `seen-${line.trim()}`] });
       }
-      expect(arrivals.map(({ text }) => text)).toEqual(["1\n", "2\n", "3\n"]);
-      for (const [i, { at }] of arrivals.slice(1).entries()) {
-        expect(at - (arrivals[i]?.at ?? 0)).toBeGreaterThan(300);
-      }
+      expect(arrivals).toEqual(["1\n", "2\n", "3\n"]);
       expect(exit).toMatchObject({ exit_code: 0, timed_out: false });
     });
   });
@@ -76,7 +79,7 @@ describe("streamed output", () => {
       const request = { command: sh("sleep 3171 & echo up; sleep 3171"), timeout_ms: 600_000 };
       const stream = client.sessions.execStream(id, request, { signal: gone.signal });
       expect((await stream.next()).value).toMatchObject({ type: "stdout" });
-      expect(await countInGuest(id, "sleep 3171")).toBe(2);
+      await eventually(async () => expect(await countInGuest(id, "sleep 3171")).toBe(2));
       gone.abort();
       await stream.next().catch(() => {});
       await eventually(async () => expect(await countInGuest(id, "sleep 3171")).toBe(0), 5000);
@@ -88,11 +91,15 @@ test("a silent command whose client leaves was the session's one command, when i
   const session = await client.sessions.create({ destroy_on_completion: true });
   await client.sessions.waitUntilLive(session.session_id);
   const gone = new AbortController();
-  const call = { command: ["sleep", "600"], timeout_ms: 700_000 };
-  const ended = client.sessions.execStream(session.session_id, call, { signal: gone.signal }).next();
-  await new Promise((resolve) => setTimeout(resolve, 1500));
+  // Answered as soon as the command runs.
+  const answer = await fetch(`${service.url}/v1/sessions/${session.session_id}/exec?stream=true`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" },
+    body: JSON.stringify({ command: ["sleep", "600"], timeout_ms: 700_000 }),
+    signal: gone.signal,
+  });
+  expect(answer.status).toBe(200);
   gone.abort();
-  await ended.catch(() => {});
   await eventually(async () => {
     await expect(client.sessions.get(session.session_id)).rejects.toMatchObject({ code: "not_found" });
   }, 10_000);
@@ -135,17 +142,19 @@ describe("buffered output", () => {
   test("outlives the client that asked for it", async () => {
     await withSession(async (id) => {
       const gone = new AbortController();
-      const exec = client.sessions.exec(
-        id,
-        { command: sh("sleep 2; touch finished") },
-        { signal: gone.signal },
-      );
-      setTimeout(() => gone.abort(), 700);
-      await expect(exec).rejects.toThrow();
-      await eventually(async () => {
-        const there = await client.sessions.exec(id, { command: ["test", "-e", "finished"] });
-        expect(there.exit_code).toBe(0);
-      });
+      const isThere = (file: string) =>
+        eventually(async () => {
+          const there = await client.sessions.exec(id, { command: ["test", "-e", file] });
+          expect(there.exit_code).toBe(0);
+        });
+      const command = sh("touch begun; until [ -e go ]; do sleep 0.1; done; touch finished");
+      const exec = client.sessions.exec(id, { command, timeout_ms: 120_000 }, { signal: gone.signal });
+      const left = expect(exec).rejects.toThrow();
+      await isThere("begun");
+      gone.abort();
+      await left;
+      await client.sessions.exec(id, { command: ["touch", "go"] });
+      await isThere("finished");
     });
   });
 });

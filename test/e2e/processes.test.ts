@@ -112,7 +112,7 @@ describe("end", () => {
   test("what ignores SIGTERM is killed with its grandchildren: 137", { timeout: 120_000 }, async () => {
     await start("stubborn", "trap '' TERM; (trap '' TERM; setsid sleep 4321) & while :; do sleep 1; done");
     await eventually(async () => {
-      const { stdout } = await client.sessions.exec(id, { command: sh("pgrep -f 'sleep 4321' || true") });
+      const { stdout } = await client.sessions.exec(id, { command: ["pgrep", "-xf", "sleep 4321"] });
       expect(stdout).not.toBe("");
     }, 30_000);
     expect((await end("stubborn")).body).toMatchObject({ state: "exited", exit_code: 137 });

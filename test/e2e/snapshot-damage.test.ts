@@ -127,5 +127,5 @@ async function settledTraces(): Promise<MachineTraces> {
     const traces = machineTraces(service.dataDir);
     expect(traces).toMatchObject({ slots: 1 + AHEAD, netns: 1 + AHEAD, links: 1 + AHEAD });
     return traces;
-  });
+  }, 60_000);
 }

@@ -20,6 +20,8 @@ test("the official template names its version, and can be started in it and in n
     memory: true,
     created_at: expect.stringMatching(/^\d{4}-/),
     version: expect.stringMatching(/./),
+    built_at: expect.stringMatching(/^\d{4}-/),
+    content_hash: expect.stringMatching(/^sha256:[0-9a-f]{64}$/),
   });
   const template = `base@${base?.version}`;
   await withSession(async (id) => expect(await out(id, "echo $((6 * 7))")).toBe("42"), { template });

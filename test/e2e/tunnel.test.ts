@@ -1,12 +1,14 @@
 /** The system's OpenSSH client and what is built on it, through the tunnel (wire.md 8.3), in real machines. */
 import { type ChildProcess, execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
-import { createServer as createPort } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/free-port.ts";
 import { ask, client, sh, withSession } from "../support/http.ts";
 import { assertInstalled, hostOf, SshClient } from "../support/ssh-client.ts";
 
@@ -37,15 +39,6 @@ async function beside<T>(child: ChildProcess, use: () => Promise<T>): Promise<T>
     child.kill();
     await ended(child);
   }
-}
-
-async function freePort(): Promise<number> {
-  return await new Promise((resolve) => {
-    const server = createPort().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 /** Noise that neither compresses nor repeats. */
@@ -368,13 +361,14 @@ test("a client that is killed takes its commands along, and nothing else", async
 test("a pause ends the connection, and a destroy too", async () => {
   await withSession(async (other) => {
     for (const end of [() => client.sessions.pause(other), () => client.sessions.delete(other)]) {
-      const running = ssh.ssh([hostOf(other), "echo there; sleep 600"]);
-      await eventually(async () => {
-        const found = await client.sessions.exec(other, { command: ["pgrep", "-xf", "sleep 600"] });
-        expect(found.exit_code).toBe(0);
-      }, 30_000);
-      await end();
-      expect(await running).toMatchObject({ status: 255, stdout: "there\n" });
+      const running = ssh.start([hostOf(other), "echo there; sleep 600"]);
+      await beside(running, async () => {
+        const [said] = await once(running.stdout as Readable, "data");
+        expect(String(said)).toBe("there\n");
+        const exited = once(running, "exit");
+        await end();
+        expect(await exited).toEqual([255, null]);
+      });
     }
   });
 });

@@ -48,7 +48,7 @@ export const START_COUNTER = [
   "-c",
   `cat > /workspace/counter.py << 'END'\n${COUNTER}\nEND\n` +
     "setsid python3 /workspace/counter.py > /workspace/counter.err 2>&1 & " +
-    "for i in $(seq 100); do [ -s /workspace/counter ] && exit 0; sleep 0.1; done; cat /workspace/counter.err; exit 1",
+    "for i in $(seq 200); do [ -s /workspace/counter ] && exit 0; sleep 0.1; done; cat /workspace/counter.err; exit 1",
 ];
 
 /** Prints what the counter holds in memory, as "token count". */

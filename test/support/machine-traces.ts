@@ -54,8 +54,17 @@ export function machinePid(dataDir: string, sessionId: string): number {
 export function slotNumbers(owner: string): number[] {
   if (!existsSync(SLOTS_DIR)) return [];
   return readdirSync(SLOTS_DIR)
-    .filter((name) => readFileSync(join(SLOTS_DIR, name), "utf8") === owner)
+    .filter((name) => ownerOf(name) === owner)
     .map(Number);
+}
+
+/** Of nobody when it was freed since it was listed. */
+function ownerOf(slot: string): string {
+  try {
+    return readFileSync(join(SLOTS_DIR, slot), "utf8");
+  } catch {
+    return "";
+  }
 }
 
 function machineFolders(dataDir: string): string[] {

@@ -4,15 +4,14 @@
  * VIV_TEST_KEEP=1 keeps the data directory with its logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { existsSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
 import type { TestProject } from "vitest/node";
 import { eventually } from "./eventually.ts";
+import { freePort } from "./free-port.ts";
 import { descendantsOf, readProcess } from "./host-processes.ts";
 import { type MachineTraces, machineTraces } from "./machine-traces.ts";
 
@@ -192,22 +191,4 @@ function ownEnvironment(): NodeJS.ProcessEnv {
 
 function tail(file: string): string {
   return existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(-30).join("\n") : "(no log)";
-}
-
-/** Below those that Linux gives to outgoing connections: the service listens there only seconds later. */
-const PORTS = { from: 20_000, to: 32_000 };
-
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(PORTS.from, PORTS.to);
-    if (await isFree(port)) return port;
-  }
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once("error", () => resolve(false));
-    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
-  });
 }

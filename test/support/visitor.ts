@@ -46,7 +46,7 @@ export function visit(
 }
 
 /** Bytes as they are, and all that comes back until the other side closes or falls silent. */
-export function sendRaw(port: number, bytes: string | Buffer, quietMs = 3_000): Promise<string> {
+export function sendRaw(port: number, bytes: string | Buffer, quietMs = 10_000): Promise<string> {
   const socket: Socket = connect(port, "127.0.0.1");
   let got = "";
   return new Promise((resolve) => {

@@ -24,8 +24,11 @@ pub use requests::{list, one, remove, start};
 
 const ROOM: &str = "/var/lib/vivarium/processes";
 const RUNNING: usize = 32;
-/// Clients use a fresh name for every command. Past one of these bounds the exited that began first are forgotten.
+/// An exited process is remembered until its name is used again, and clients use a fresh name for every command: past
+/// this many the exited that began first are forgotten.
 const ENTRIES: usize = 10_000;
+/// Past it the exited that began first keep the beginning of their command. An answer with all of `ENTRIES` shortened and
+/// this much besides is one the host takes.
 const RECORDS_BYTES: usize = 8 * 1024 * 1024;
 /// What the logs of the exited may take of the disk; past it those that began first keep their record and lose their
 /// output.
@@ -86,7 +89,7 @@ impl Processes {
             return conflict("process_limit", message);
         }
         let bytes: usize = argv.iter().map(String::len).sum();
-        if running().map(|process| process.record_bytes).sum::<usize>() + bytes > RECORDS_BYTES {
+        if running().map(|process| process.record_bytes()).sum::<usize>() + bytes > RECORDS_BYTES {
             let message =
                 format!("argv: those of the running processes take {RECORDS_BYTES} bytes; stop one");
             return conflict("process_limit", message);
@@ -97,15 +100,25 @@ impl Processes {
 
     fn add(&self, process: Rc<Process>) {
         self.forget(|entries| entries.iter().position(|entry| entry.name == process.name));
-        let is_full = |entries: &[Rc<Process>]| {
-            let bytes: usize = entries.iter().map(|entry| entry.record_bytes).sum();
-            entries.len() >= ENTRIES || bytes + process.record_bytes > RECORDS_BYTES
-        };
         let oldest_exited = |entries: &[Rc<Process>]| {
-            entries.iter().position(|entry| !entry.is_running()).filter(|_| is_full(entries))
+            entries.iter().position(|entry| !entry.is_running()).filter(|_| entries.len() >= ENTRIES)
         };
         while self.forget(oldest_exited) {}
         self.entries.borrow_mut().push(process);
+        self.bound_records();
+    }
+
+    fn bound_records(&self) {
+        let entries = self.entries.borrow();
+        let mut bytes: usize = entries.iter().map(|entry| entry.record_bytes()).sum();
+        for process in entries.iter().filter(|entry| !entry.is_running()) {
+            if bytes <= RECORDS_BYTES {
+                return;
+            }
+            bytes -= process.record_bytes();
+            process.shorten();
+            bytes += process.record_bytes();
+        }
     }
 
     fn forget(&self, which: impl Fn(&[Rc<Process>]) -> Option<usize>) -> bool {

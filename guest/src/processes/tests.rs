@@ -411,22 +411,61 @@ fn past_10_000_entries_the_exited_that_began_first_are_forgotten() {
     assert!(processes.find("p-5").is_err());
 }
 
+fn told(processes: &Processes, name: &str) -> Value {
+    serde_json::to_value(processes.find(name).unwrap().told()).unwrap()
+}
+
 #[test]
-fn records_with_long_arguments_are_bounded_by_their_bytes() {
+fn past_8_mib_of_records_the_exited_that_began_first_keep_all_but_the_length_of_their_command() {
     let processes = Processes::below("/nowhere");
     for at in 0..20 {
-        exited(&processes, format!("p-{at}"), vec!["x".repeat(1_000_000)]);
+        exited(&processes, format!("p-{at}"), vec!["sh".into(), "x".repeat(1_000_000)]);
     }
-    assert_eq!(processes.entries.borrow().len(), RECORDS_BYTES / 1_000_000);
-    assert!(processes.find("p-19").is_ok());
+    assert_eq!(processes.entries.borrow().len(), 20);
+    let oldest = told(&processes, "p-0");
+    assert_eq!((&oldest["state"], &oldest["exit_code"]), (&json!("exited"), &json!(0)));
+    assert!(oldest["started_at_ms"].is_u64() && oldest["ended_at_ms"].is_u64());
+    assert_eq!(oldest["argv"][0], "sh");
+    assert!(oldest["argv"][1].as_str().unwrap().ends_with("x…"));
+    let whole =
+        |at: usize| told(&processes, &format!("p-{at}"))["argv"][1].as_str().unwrap().len() == 1_000_000;
+    assert_eq!((0..20).map(whole).collect::<Vec<_>>(), [[false; 12].as_slice(), &[true; 8]].concat());
+}
+
+#[test]
+fn running_processes_keep_their_commands_and_are_refused_when_these_grow_too_long() {
+    let processes = Processes::below("/nowhere");
+    exited(&processes, "done".into(), vec!["x".repeat(1_000_000)]);
     for at in 0..8 {
         let argv = vec!["x".repeat(1_000_000)];
         assert!(processes.take_seat("more", &argv).is_ok());
         let running = Process::new(&processes.room, format!("running-{at}"), argv, false, None);
         processes.add(Rc::new(running));
     }
-    assert!(processes.find("p-19").is_err());
+    assert_eq!(told(&processes, "running-0")["argv"][0].as_str().unwrap().len(), 1_000_000);
+    assert!(told(&processes, "done")["argv"][0].as_str().unwrap().len() < 1_000);
     let refusal = processes.take_seat("more", &["x".repeat(1_000_000)]).err().unwrap();
     assert!(format!("{refusal:?}").contains("process_limit"));
     assert!(processes.take_seat("more", &["true".into()]).is_ok());
+}
+
+/// `PROCESSES_ANSWER_BYTES` of the host.
+const ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+#[test]
+fn the_longest_list_is_one_that_the_host_takes() {
+    let processes = Processes::below("/nowhere");
+    for at in 0..ENTRIES {
+        let name = format!("{at:0>63}");
+        exited(&processes, name, vec!["\u{1}".repeat(1_000)]);
+    }
+    for at in 0..8 {
+        let argv = vec!["x".repeat(1_000_000)];
+        let running = Process::new(&processes.room, format!("running-{at}"), argv, false, None);
+        processes.add(Rc::new(running));
+    }
+    assert_eq!(processes.entries.borrow().len(), ENTRIES);
+    let entries = processes.entries.borrow();
+    let bytes: usize = entries.iter().map(|entry| serde_json::to_vec(&entry.told()).unwrap().len() + 1).sum();
+    assert!(bytes < ANSWER_BYTES, "{bytes}");
 }

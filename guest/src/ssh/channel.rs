@@ -41,6 +41,8 @@ pub struct Channel {
     taken: Cell<u32>,
     input: RefCell<BytesMut>,
     has_input_ended: Cell<bool>,
+    /// The client's own reader of the usual output has gone.
+    is_unread: Cell<bool>,
     /// The client has closed it or gone.
     is_gone: Cell<bool>,
     has_sent_eof: Cell<bool>,
@@ -77,6 +79,7 @@ impl Channel {
             taken: Cell::new(0),
             input: RefCell::default(),
             has_input_ended: Cell::new(false),
+            is_unread: Cell::new(false),
             is_gone: Cell::new(false),
             has_sent_eof: Cell::new(false),
             has_sent_close: Cell::new(false),
@@ -143,6 +146,11 @@ impl Channel {
         self.changed.notify_waiters();
     }
 
+    pub fn receive_unread(&self) {
+        self.is_unread.set(true);
+        self.changed.notify_waiters();
+    }
+
     pub fn widen(&self, by: u32) {
         self.peer_window.set(self.peer_window.get().saturating_add(by));
         self.changed.notify_waiters();
@@ -158,6 +166,10 @@ impl Channel {
 
     pub async fn gone(&self) {
         self.until(|| self.is_gone.get().then_some(())).await
+    }
+
+    pub async fn unread(&self) {
+        self.until(|| self.is_unread.get().then_some(())).await
     }
 
     /// False at the end of the input. What has arrived is still there when the client has gone.

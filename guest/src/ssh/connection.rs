@@ -480,7 +480,7 @@ mod tests {
         let request = |name| Message::new(CHANNEL_REQUEST).u32(0).string(name).bool(true);
         let size = |message: Message| message.u32(80).u32(24).u32(0).u32(0);
         let lead = Message::new(CHANNEL_OPEN).string("direct-tcpip").u32(9).u32(9).u32(9);
-        match which % 13 {
+        match which % 14 {
             0 => open_session(1),
             1 => size(request("window-change")),
             2 => size(request("pty-req").string("xterm")).string([53, 0, 0, 0, 1, 0]),
@@ -492,7 +492,8 @@ mod tests {
             8 => Message::new(CHANNEL_EOF).u32(0),
             9 => lead.string("127.0.0.1").u32(1).string("127.0.0.1").u32(9),
             10 => Message::new(GLOBAL_REQUEST).string("tcpip-forward").bool(true).string("localhost").u32(0),
-            11 => Message::new(CHANNEL_OPEN_CONFIRMATION).u32(0).u32(0).u32(9).u32(9),
+            11 => request("eow@openssh.com"),
+            12 => Message::new(CHANNEL_OPEN_CONFIRMATION).u32(0).u32(0).u32(9).u32(9),
             _ => log_in("sandbox", "none"),
         }
     }

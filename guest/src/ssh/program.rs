@@ -158,10 +158,7 @@ impl Program {
                     copy::drain(channel).await;
                 };
                 let outputs = async {
-                    tokio::join!(
-                        copy::to_client(channel, None, &stdout),
-                        copy::to_client(channel, Some(STDERR), &stderr)
-                    );
+                    tokio::join!(speak(channel, stdout), copy::to_client(channel, Some(STDERR), &stderr))
                 };
                 beside(input, async { tokio::join!(end, outputs).0 }).await
             }
@@ -172,6 +169,15 @@ impl Program {
                 beside(input, end_and_rest(end, output, rest)).await
             }
         }
+    }
+}
+
+/// The pipe is kept, for whoever may still write to it, unless the client says that nobody reads there: then what writes
+/// on learns of it, as with `| head` at home.
+async fn speak(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
+    tokio::select! {
+        () = channel.unread() => None,
+        () = copy::to_client(channel, None, &stdout) => Some(stdout),
     }
 }
 

@@ -62,6 +62,10 @@ impl Session {
             "subsystem" if is_early => details.text()? == "sftp" && self.start(mux, Task::Sftp),
             "window-change" => self.resize(size(details)?),
             "signal" => self.signal(details.text()?),
+            "eow@openssh.com" => {
+                self.channel.receive_unread();
+                true
+            }
             _ => false,
         })
     }

@@ -12,7 +12,8 @@ use crate::ssh::link::Link;
 use crate::ssh::messages::*;
 use crate::ssh::wire::{Message, Reader};
 
-const VERSION: &str = concat!("SSH-2.0-Vivarium_", env!("CARGO_PKG_VERSION"));
+/// OpenSSH's client tells only servers of this name that the reader of a command's output has gone.
+const VERSION: &str = concat!("SSH-2.0-OpenSSH_compatible_Vivarium_", env!("CARGO_PKG_VERSION"));
 const VERSION_BYTES: usize = 255;
 
 enum Stage {

@@ -58,7 +58,7 @@ export async function viv(
   url: string,
   argv: string[],
   env: Record<string, string> = {},
-  screen: { isInteractive?: boolean; columns?: number } = {},
+  screen: { isInteractive?: boolean; columns?: number; onOut?: (out: string) => void } = {},
 ) {
   const printed = { out: "", err: "" };
   const terminal = {
@@ -66,6 +66,7 @@ export async function viv(
     size: () => ({ columns: screen.columns ?? 80, rows: 24 }),
     out: (line: string) => {
       printed.out += `${line}\n`;
+      screen.onOut?.(printed.out);
     },
     note: (line: string) => {
       printed.err += `${line}\n`;

@@ -52,6 +52,7 @@ import { addTerminalRoutes } from "./terminals/routes.ts";
 
 /** The ingress listener of a gateway that is told nothing. */
 const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };
+const NO_OWN_HOSTS: OwnHosts = { names: [], addresses: [], ranges: [] };
 const NO_CAPS: EgressCaps = { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 };
 const TICK_MS = 2_000;
 /** Deadlines are kept to this exactness. */
@@ -93,7 +94,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const { pepper, previewKey, mintedKey } = await prepareStore(db, settings.controlDir, log);
   const nodes = new NodeClient(settings.nodeSocket);
   const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
-  const { previewSite = LOCAL_SITE, ownHosts = { names: [], addresses: [] } } = settings;
+  const { previewSite = LOCAL_SITE, ownHosts = NO_OWN_HOSTS } = settings;
   const { egressCaps = NO_CAPS } = settings;
   const parts = assemble({
     db,
@@ -169,7 +170,7 @@ export async function describeApi(log: Log): Promise<string> {
     requireDurablePause: false,
     previewKey: Buffer.alloc(32),
     previewSite: LOCAL_SITE,
-    ownHosts: { names: [], addresses: [] },
+    ownHosts: NO_OWN_HOSTS,
     egressCaps: NO_CAPS,
   });
   const server = await createServer(parts);

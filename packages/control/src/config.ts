@@ -1,6 +1,7 @@
 /** The only reader of the environment. */
 import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
+import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
 import type { EgressCaps } from "./egress/org-cap.ts";
 import type { PreviewSite } from "./previews/urls.ts";
@@ -38,6 +39,7 @@ const Environment = z.object({
   VIV_SESSION_EGRESS_CAP_BYTES: bytes(),
   VIV_ORG_EGRESS_CAP_BYTES: bytes(),
   VIV_ORG_EGRESS_CAP_MAX_BYTES: bytes(),
+  VIV_NEVER_RANGES: z.string().default(""),
   VIV_NODE_DOMAIN: z
     .string()
     .toLowerCase()
@@ -73,6 +75,8 @@ export interface Config {
   /** Cap on the children of one fork. */
   forkChildren: number;
   egressCaps: EgressCaps;
+  /** Closed to all sessions by the node, which is told the same; no policy may list what lies in them. */
+  neverRanges: string[];
   /** Refuse pauses that no archive makes durable. */
   requireDurablePause: boolean;
   /** Name of the place at which a test kills this process. */
@@ -103,6 +107,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
       orgBytes: env.VIV_ORG_EGRESS_CAP_BYTES,
       orgMaxBytes: env.VIV_ORG_EGRESS_CAP_MAX_BYTES,
     },
+    neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES),
   };
 }
 

@@ -31,7 +31,8 @@ export class Control {
   readonly app: App;
   readonly node: ScriptedNode;
   readonly key: string;
-  readonly sql: pg.Client;
+  /** One connection, which several may ask at once. */
+  readonly sql: pg.Pool;
   readonly settings: { databaseUrl: string; nodeSocket: string; controlDir: string; tickMs: number };
 
   constructor(parts: Pick<Control, "app" | "node" | "key" | "sql" | "settings">) {
@@ -83,6 +84,25 @@ export class Control {
 
   exec(id: string, command: string[] = ["true"], more: object = {}): Promise<Answer> {
     return this.ask(`POST /v1/sessions/${id}/exec`, { body: { command, ...more } });
+  }
+
+  /**
+   * Makes a guest operation of a live session, and returns when its end is written down: an age that is written after a
+   * test has moved its clock makes the operation that much younger.
+   */
+  async use<T>(id: string, operation: () => Promise<T>): Promise<T> {
+    const before = await this.sql.query("select last_active_at from sessions where id = $1", [id]);
+    const answer = await operation();
+    await eventually(async () => {
+      // While it is in flight the session counts as busy for longer than that.
+      const { rowCount } = await this.sql.query(
+        `select from sessions
+          where id = $1 and last_active_at > $2 and busy_until <= now() + interval '1500 milliseconds'`,
+        [id, before.rows[0].last_active_at],
+      );
+      if (rowCount === 0) throw new Error(`the end of an operation of ${id} is not written down`);
+    });
+    return answer;
   }
 
   async destroyAll(): Promise<void> {
@@ -139,8 +159,7 @@ export async function startControl({
   const settings = { databaseUrl, nodeSocket: node.socketPath, controlDir, tickMs: 50, ...more };
   const app = await createApp(settings, silentLog);
   if (sweeps) app.startSweeps();
-  const sql = new pg.Client({ connectionString: databaseUrl });
-  await sql.connect();
+  const sql = new pg.Pool({ connectionString: databaseUrl, max: 1, idleTimeoutMillis: 0 });
   const key = readFileSync(path.join(controlDir, "bootstrap.key"), "utf8").trim();
   return new Control({ app, node, key, sql, settings });
 }

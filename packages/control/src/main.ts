@@ -12,7 +12,7 @@ async function main(): Promise<void> {
   const log = createLog("control", config.logLevel);
   await enterControlDir(config.controlDir, config.user);
   armCrashPoint(config.crashAt, config.controlDir);
-  const app = await createApp({ ...config, ownHosts: ownHostsOf(config.previewSite) }, log);
+  const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);
   // Under a supervisor this stream is a log file, and the supervisor shows the key instead.
   if (app.mintedKey && !config.isSupervised) {
     process.stdout.write(

@@ -206,6 +206,8 @@ export class ScriptedNode {
   previews: PreviewTable = { version: 0, routes: [] };
   /** The next report; log lines and used previews are told once. */
   report: NetworkReport = { counters: [], entries: [], lost: 0, cursor: "0", active_sessions: [] };
+  /** How often it was told. */
+  reportCount = 0;
   readonly wakeOutcomes = new Map<string, WakeOutcome>();
   readonly #wakes = new Map<string, Wake>();
   #wakeWaiters: (() => void)[] = [];
@@ -371,6 +373,7 @@ export class ScriptedNode {
 
   #report(): NetworkReport {
     const report = this.report;
+    this.reportCount += 1;
     this.report = { ...report, entries: [], lost: 0, active_sessions: [] };
     return report;
   }

@@ -2,13 +2,13 @@
 import type pg from "pg";
 
 export class TestClock {
-  readonly #sql: pg.Client;
+  readonly #sql: pg.Pool;
 
-  private constructor(sql: pg.Client) {
+  private constructor(sql: pg.Pool) {
     this.#sql = sql;
   }
 
-  static async install(sql: pg.Client): Promise<TestClock> {
+  static async install(sql: pg.Pool): Promise<TestClock> {
     await sql.query(`
       create table test_clock (ahead interval not null);
       insert into test_clock values ('0');

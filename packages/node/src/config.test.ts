@@ -9,6 +9,7 @@ it("adds the operator's ranges to those that nothing reaches", async () => {
   expect(neverRanges).toEqual(["8.8.4.4/32", "9.9.9.0/24"]);
   const isNever = inRanges((await readHostNetwork(["9.9.9.9"], neverRanges)).never);
   expect(["8.8.4.4", "9.9.9.200", "10.1.2.3"].filter(isNever)).toHaveLength(3);
+  expect(["198.51.100.7", "203.0.113.7", "255.255.255.255"].filter(isNever)).toHaveLength(3);
   expect(["8.8.4.5", "9.9.8.1"].filter(isNever)).toEqual([]);
 });
 

@@ -1,6 +1,6 @@
 import { accessSync, constants } from "node:fs";
-import { isIPv4 } from "node:net";
 import path from "node:path";
+import { readRanges } from "@vivarium/kit/ipv4-ranges";
 
 /** What the node daemon is told from outside; read once, at start. */
 export interface NodeConfig {
@@ -44,7 +44,7 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
     gatewayUser: env.VIV_GATEWAY_USER ?? "vivarium-gateway",
     closeSmtp: env.VIV_CLOSE_SMTP === "1",
     resolvers: readResolvers(env.VIV_RESOLVERS ?? ""),
-    neverRanges: readNeverRanges(env.VIV_NEVER_RANGES ?? ""),
+    neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES ?? ""),
     logLevel: env.VIV_LOG_LEVEL ?? "info",
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
@@ -61,22 +61,6 @@ function readResolvers(text: string): string[] {
   if (wrong === undefined) return resolvers;
   throw new Error(
     `VIV_RESOLVERS names "${wrong}"; expected IPv4 addresses with commas between, each with :port or not`,
-  );
-}
-
-function readNeverRanges(text: string): string[] {
-  const ranges = text.split(",").map((part) => part.trim());
-  return ranges.filter((range) => range !== "").map(readNeverRange);
-}
-
-/** One that was misread would be a host that guests reach, and nobody would notice. */
-function readNeverRange(range: string): string {
-  const [address = "", bits = "32", ...rest] = range.split("/");
-  const isRange =
-    isIPv4(address) && /^\d{1,2}$/.test(bits) && Number(bits) >= 1 && Number(bits) <= 32 && rest.length === 0;
-  if (isRange) return `${address}/${Number(bits)}`;
-  throw new Error(
-    `VIV_NEVER_RANGES names "${range}"; expected IPv4 addresses and ranges with commas between, such as 8.8.4.4,8.8.8.0/24`,
   );
 }
 

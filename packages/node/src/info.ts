@@ -25,12 +25,13 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
     cgroup_v2: hasCgroupV2(),
     disk: await diskSpace(dir),
     has_disk_room: await deps.gate.hasRoom(DISK_PER_START_BYTES),
-    baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified }) => ({
+    baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified, origin }) => ({
       template,
       size,
       version,
       created_at,
       is_current: isVerified,
+      origin,
     })),
     warm: deps.pool.counts,
     damaged_snapshots: deps.snapshots.damaged,

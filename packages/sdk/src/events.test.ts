@@ -136,7 +136,7 @@ test("leaving the loop closes the connection", async () => {
     sends(frame(event(1)))(response, () => undefined);
   });
   await take(client.events.follow(), 1);
-  await expect.poll(() => isClosed).toBe(true);
+  await expect.poll(() => isClosed, { timeout: 10_000 }).toBe(true);
 });
 
 test("kept events come page after page", async () => {

@@ -2,6 +2,8 @@
 import errno, json, os, select, socket, ssl, struct, sys, threading, time
 
 WAIT_S = 2.0
+# For the first word of a peer that took the connection, which says so by itself when it will not answer.
+FIRST_S = 10.0
 
 
 def named(error):
@@ -17,9 +19,9 @@ def dialled(probe):
     return peer
 
 
-def read_until_quiet(peer, wait):
+def read_until_quiet(peer, wait=None):
     """What comes until the other side closes, enough is there, or nothing comes any more."""
-    got, end = b"", time.monotonic() + wait
+    got, end = b"", time.monotonic() + (wait or FIRST_S)
     while len(got) < 65536:
         peer.settimeout(max(0.01, end - time.monotonic()))
         try:
@@ -30,6 +32,8 @@ def read_until_quiet(peer, wait):
             return got, named(error)
         if not chunk:
             return got, "closed"
+        if not got and wait is None:
+            end = time.monotonic() + WAIT_S
         got += chunk
     return got, "open"
 
@@ -45,7 +49,7 @@ def tcp(probe):
         except OSError:
             break
         time.sleep(probe.get("gap", 0))
-    got, end = read_until_quiet(peer, probe.get("wait", WAIT_S))
+    got, end = read_until_quiet(peer, probe.get("wait"))
     peer.close()
     return {"got": got.decode("latin1"), "end": end, "ms": int((time.monotonic() - began) * 1000)}
 
@@ -64,10 +68,12 @@ def tls(probe):
     context.check_hostname = False
     if not probe.get("verify"):
         context.verify_mode = ssl.CERT_NONE
-    peer = context.wrap_socket(dialled(probe), server_hostname=probe.get("name"))
+    peer = dialled(probe)
+    peer.settimeout(probe.get("wait", FIRST_S))
+    peer = context.wrap_socket(peer, server_hostname=probe.get("name"))
     host = probe.get("header", probe.get("name") or probe["host"])
     peer.sendall(f"GET {probe.get('path', '/')} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-    got, end = read_until_quiet(peer, probe.get("wait", WAIT_S))
+    got, end = read_until_quiet(peer, probe.get("wait"))
     return {"got": got.decode("latin1"), "end": end}
 
 

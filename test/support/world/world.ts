@@ -9,11 +9,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
+import { sleep } from "@vivarium/kit/clock";
+import { eventually } from "../eventually.ts";
 import { makeCertificates } from "./certificates.ts";
 import type { OpenConnection, WorldEvent } from "./events.ts";
 import { createWorldNamespace, type WorldNamespace } from "./namespace.ts";
 import type { Zone } from "./zone.ts";
 
+const SETTLES_WITHIN_MS = 3_000;
 const INSIDE = fileURLToPath(new URL("./inside.ts", import.meta.url));
 
 export class World {
@@ -58,6 +62,24 @@ export class World {
 
   open(): Promise<OpenConnection[]> {
     return this.#call("open") as Promise<OpenConnection[]>;
+  }
+
+  /**
+   * Waits until every connection has ended and its last packets have come, for tests that count what comes after. Where
+   * one stays open it waits for a while only.
+   */
+  async settle(): Promise<void> {
+    await eventually(
+      async () => {
+        const before = this.namespace.counted();
+        const open = await this.open();
+        if (open.length > 0) throw new Error(`${open.length} connections are open`);
+        await sleep(20);
+        if (!isDeepStrictEqual(this.namespace.counted(), before)) throw new Error("packets still come");
+      },
+      SETTLES_WITHIN_MS,
+      50,
+    ).catch(() => {});
   }
 
   /** Nothing has happened yet, nothing was counted. */

@@ -18,14 +18,20 @@ const LINES = [
   "2027-03-01T09:30:00.125Z  session.forked  s1  state=live children=a,b",
 ];
 
-/** Streams these, then it is as if somebody had pressed Ctrl-C. */
+/** Streams these, and does not end. */
 const streaming = (...events: { id: string; type: string }[]) =>
   serve((_request, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     for (const each of events)
       response.write(`id: ${each.id}\nevent: ${each.type}\ndata: ${JSON.stringify(each)}\n\n`);
-    setTimeout(() => process.emit("SIGINT"), 200);
   });
+
+/** It is as if somebody pressed Ctrl-C once so many lines are there. */
+const interruptAfter = (lines: number) => ({
+  onOut: (out: string) => {
+    if (out.trimEnd().split("\n").length === lines) setImmediate(() => process.emit("SIGINT"));
+  },
+});
 
 test("kept events are printed one a line, oldest first, over pages", async () => {
   const { url, seen } = await serve(({ url: asked = "" }, response) =>
@@ -44,17 +50,18 @@ test("kept events are printed one a line, oldest first, over pages", async () =>
 test("a follow prints what comes, and Ctrl-C is how it ends", async () => {
   const { url, seen } = await streaming(paused, failed);
   const argv = ["events", "-f", "--types", "session.*, egress.denied", "--session", "s1"];
-  const { code, out, err } = await viv(url, argv);
+  const { code, out, err } = await viv(url, argv, {}, interruptAfter(2));
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(out.trimEnd().split("\n")).toEqual(LINES.slice(0, 2));
   expect(seen.map((each) => each.url)).toEqual(["/v1/events?types=session.*%2Cegress.denied&session_id=s1"]);
 });
 
 test.each([[["--json"]], [["--json", "-f"]]])("%j prints each event as one line of JSON", async (options) => {
-  const { url } = options.includes("-f")
+  const isFollowed = options.includes("-f");
+  const { url } = isFollowed
     ? await streaming(paused, forked)
     : await serve((_request, response) => respond(response, 200, { events: [paused, forked] }));
-  const { out } = await viv(url, ["events", ...options]);
+  const { out } = await viv(url, ["events", ...options], {}, isFollowed ? interruptAfter(2) : {});
   expect(
     out
       .trimEnd()

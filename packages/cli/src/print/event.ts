@@ -3,7 +3,7 @@ import { noPaint, type Paint } from "./paint.ts";
 import { plainText } from "./table.ts";
 
 const BAD =
-  /\.(failed|refused|wake_refused|create_refused|denied|session_capped|node_lost|lifetime_expired|gap)$/;
+  /\.(failed|refused|wake_refused|create_refused|denied|anomaly|session_capped|node_lost|lifetime_expired|gap)$/;
 
 /** `2027-01-01T10:00:00.000Z  session.paused  4x7k2m9q0a1b2c3d4e5f6  state=paused reason=idle_timeout` */
 export function renderEvent({ created_at, type, session_id, data }: Event, paint: Paint = noPaint): string {

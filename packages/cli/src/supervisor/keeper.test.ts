@@ -38,7 +38,7 @@ test("starts a killed process again and stops it for good when told", async () =
   });
   await keeper.start();
   process.kill(launched[0]?.pid ?? 0, "SIGKILL");
-  await vi.waitFor(() => expect(launched).toHaveLength(2), 3000);
+  await vi.waitFor(() => expect(launched).toHaveLength(2), 10_000);
   expect(reports).toEqual(["thing ended (killed by SIGKILL); starting it again in 0.2 s"]);
   await keeper.stop();
   expect(identify(launched[1]?.pid ?? 0)).toBeUndefined();
@@ -50,7 +50,7 @@ test("waits longer after each early death, and a failing launch counts as one", 
     throw new Error("no disk");
   });
   void keeper.start();
-  await vi.waitFor(() => expect(reports).toHaveLength(3), 3000);
+  await vi.waitFor(() => expect(reports).toHaveLength(3), 10_000);
   expect(reports.map((report) => report.match(/[\d.]+ s/)?.[0])).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
   expect(reports[0]).toContain("no disk");
   expect(keeper.recentDeaths).toBe(3);
@@ -59,7 +59,8 @@ test("waits longer after each early death, and a failing launch counts as one", 
 
 test("a process that ignores the request to stop is killed after its time", async () => {
   const running = start("trap '' TERM; echo ready; while :; do sleep 0.1; done", 300);
-  await vi.waitFor(async () => expect(await readFile(path.join(dir, "out.log"), "utf8")).toContain("ready"));
+  const said = () => readFile(path.join(dir, "out.log"), "utf8");
+  await vi.waitFor(async () => expect(await said()).toContain("ready"), 10_000);
   await running.stop();
   expect(await running.ended).toBe("killed by SIGKILL");
 });

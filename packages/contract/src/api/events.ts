@@ -19,6 +19,7 @@ export const EVENT_TYPES = [
   "session.create_refused",
   "egress.session_capped",
   "egress.denied",
+  "dns.anomaly",
   "preview.exposed",
   "preview.updated",
   "preview.unexposed",

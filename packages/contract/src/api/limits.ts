@@ -68,6 +68,9 @@ export const LIMITS = {
   listEntries: 100_000,
 
   namedProcesses: 32,
+  processEntries: 10_000,
+  processRecordsBytes: 8 * MIB,
+  exitedLogsBytes: 1024 * MIB,
   processLogReadBytes: 4 * MIB,
   processLogBytes: 10 * MIB,
   processGraceMs: 5 * SECOND_MS,

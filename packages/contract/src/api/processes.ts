@@ -25,7 +25,10 @@ export const ProcessInfo = z
   .object({
     name: z.string(),
     pid: z.int().optional(),
-    command: z.array(z.string()),
+    command: z.array(z.string()).meta({
+      description:
+        "of an exited process that began long ago, where many with long commands followed, only the first 256 bytes; then its last word ends in …",
+    }),
     state: z.enum(["running", "exited"]),
     keep_alive: z.boolean(),
     started_at: timestamp,

@@ -21,6 +21,26 @@ export type TemplateSave = z.input<typeof TemplateSave>;
 export const TEMPLATE_KINDS = ["official", "user"] as const;
 export const TEMPLATE_STATUSES = ["queued", "building", "ready", "failed"] as const;
 
+/** What an official template was made of, as far as whoever made it said so. */
+export const TemplateOrigin = z.object({
+  built_at: timestamp.optional(),
+  base_image_ref: z
+    .string()
+    .optional()
+    .meta({ description: "what it was built from: distribution and release, such as debian/trixie" }),
+  base_image_digest: z
+    .string()
+    .optional()
+    .meta({ description: "digest of the list of that distribution's packages and their versions" }),
+  content_hash: z.string().optional().meta({ description: "digest of its disk" }),
+  cadence: z
+    .string()
+    .optional()
+    .meta({ description: "how often it is built anew; on-demand: when the operator says so" }),
+  category: z.string().optional().meta({ description: "what it is for; base: a system to build on" }),
+});
+export type TemplateOrigin = z.infer<typeof TemplateOrigin>;
+
 export const Template = z
   .object({
     name: z.string(),
@@ -38,6 +58,8 @@ export const Template = z
     /** Whether memory was saved, so that sessions begin with its processes running. */
     memory: z.boolean(),
     timing: z.record(z.string(), z.int()).optional(),
+    /** Of official templates only. */
+    ...TemplateOrigin.shape,
   })
   .meta({ id: "Template" });
 export type Template = z.infer<typeof Template>;

@@ -60,6 +60,7 @@ export const EGRESS_REASONS = [
   "not_reachable",
   "port_not_allowed",
   "too_many",
+  "too_many_names",
   "capped",
   "policy_changed",
 ] as const;

@@ -1,2 +1,3 @@
 export * from "./calls.ts";
+export * from "./never-ranges.ts";
 export * from "./tables.ts";

@@ -16,6 +16,7 @@
  * Logs are ring files in the guest, 10 MiB a stream, below a directory that the user can read and not write.
  */
 import { z } from "zod";
+import { LIMITS } from "../api/limits.ts";
 import type { ExecSpec } from "./messages.ts";
 
 export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: string; keep_alive: boolean };
@@ -23,6 +24,7 @@ export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: strin
 const milliseconds = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const GuestProcess = z.object({
   name: z.string().max(63),
+  /** Only its beginning, and `…`, once the records of all take too much and this one has exited. */
   argv: z.array(z.string()).max(1024),
   keep_alive: z.boolean(),
   /** Absent when it could not be spawned. */
@@ -38,7 +40,7 @@ export const GuestProcess = z.object({
 });
 export type GuestProcess = z.infer<typeof GuestProcess>;
 
-export const GuestProcessList = z.object({ processes: z.array(GuestProcess).max(10_000) });
+export const GuestProcessList = z.object({ processes: z.array(GuestProcess).max(LIMITS.processEntries) });
 
 /** Payload of the `eof` frame of a log. */
 export const LogEnd = z.object({

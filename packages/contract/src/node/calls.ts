@@ -37,6 +37,7 @@
 import { z } from "zod";
 import { LIMITS, SIZE_NAMES } from "../api/limits.ts";
 import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
+import { TemplateOrigin } from "../api/templates.ts";
 import { FileWritten } from "../guest/files.ts";
 import { NetworkSpec } from "./network.ts";
 
@@ -176,6 +177,8 @@ export const NodeInfo = z.object({
       created_at: z.string().optional(),
       /** Whether a StartSpec that names no version gets this one. */
       is_current: z.boolean().optional(),
+      /** What this version of the template was made of. */
+      origin: TemplateOrigin.optional(),
     }),
   ),
   /** Machines that are loaded and warmed ahead, per template and size. */

@@ -83,8 +83,6 @@ test("streams, batch items, runs and terminals with a command have entries as we
     ["exec", ["batched"], 0],
     ["pty", ["top", "-b"], 7],
   ]);
-  // Instants are told in milliseconds, and these two are told apart by theirs.
-  control.node.onExec = (_call, output) => void setTimeout((running) => running.exit(), 5, output());
   const run = await control.ask("POST /v1/sessions/exec", {
     body: { language: "python", code: "1", dependencies: ["six"], command_capture: "full" },
   });
@@ -234,6 +232,28 @@ describe("GET /v1/audit", () => {
     const answer = await control.ask("GET /v1/audit", { key: scoped });
     expect([answer.status, answer.body.code]).toEqual([403, "forbidden"]);
   });
+});
+
+test("entries of one instant are told in the order in which they were written, over pages as well", async () => {
+  const id = await control.createLive();
+  const written = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
+  for (const command of written) await control.exec(id, [command]);
+  await entriesOf(id, written.length);
+  await control.sql.query(
+    "update audit_log set at = (select min(at) from audit_log where session_id = $1) where session_id = $1",
+    [id],
+  );
+  const newestFirst = written.toReversed();
+  const commandsOf = (entries: Entry[]) => entries.map(({ meta }) => meta.executable);
+  expect(commandsOf((await page(`session_id=${id}`)).entries)).toEqual(newestFirst);
+  const paged: unknown[] = [];
+  let cursor = "";
+  do {
+    const body = await page(`session_id=${id}&limit=2${cursor}`);
+    paged.push(...commandsOf(body.entries));
+    cursor = body.next_cursor && `&cursor=${body.next_cursor}`;
+  } while (cursor);
+  expect(paged).toEqual(newestFirst);
 });
 
 test("entries are kept for 90 days", async () => {

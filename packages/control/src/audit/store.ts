@@ -45,7 +45,7 @@ export interface AuditFilter {
   limit: number;
 }
 
-/** Newest first. */
+/** Newest first; of one instant in the order of writing, which `seq` tells and no reader sees. */
 export async function listEntries(db: Queries, orgId: string, filter: AuditFilter): Promise<AuditRow[]> {
   const { since, until, action, sessionId, after, limit } = filter;
   let query = db.selectFrom("audit_log").selectAll().where("org_id", "=", orgId);
@@ -53,8 +53,12 @@ export async function listEntries(db: Queries, orgId: string, filter: AuditFilte
   if (until) query = query.where("at", "<", until);
   if (action !== undefined) query = query.where("action", "=", action);
   if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
-  if (after) query = query.where(sql<boolean>`(at, id) < (${after.at}, ${after.id})`);
-  return await query.orderBy("at", "desc").orderBy("id", "desc").limit(limit).execute();
+  if (after) {
+    // Of an entry that is forgotten by now those of its instant are as well.
+    const place = sql`(${after.at}, (select seq from audit_log where id = ${after.id}))`;
+    query = query.where(sql<boolean>`(at, seq) < ${place}`);
+  }
+  return await query.orderBy("at", "desc").orderBy("seq", "desc").limit(limit).execute();
 }
 
 export async function deleteOldEntries(db: Queries): Promise<void> {

@@ -18,6 +18,7 @@ beforeAll(async () => {
 afterEach(async () => {
   control.node.onStart = () => {};
   await control.destroyAll();
+  await eventually(() => expect(control.node.machines.size).toBe(0));
 });
 afterAll(() => control.close());
 

@@ -53,8 +53,8 @@ create table audit_log (
   constraint audit_log_pkey PRIMARY KEY (seq)
 );
 CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
-CREATE INDEX audit_log_org ON public.audit_log USING btree (org_id, at DESC, id DESC);
-CREATE INDEX audit_log_session ON public.audit_log USING btree (session_id, at DESC, id DESC) WHERE (session_id IS NOT NULL);
+CREATE INDEX audit_log_org ON public.audit_log USING btree (org_id, at DESC, seq DESC);
+CREATE INDEX audit_log_session ON public.audit_log USING btree (session_id, at DESC, seq DESC) WHERE (session_id IS NOT NULL);
 
 create table checkpoints (
   id text not null,

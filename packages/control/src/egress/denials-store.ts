@@ -6,6 +6,12 @@ import type { EgressDenialTable } from "../db/tables.ts";
 import type { EventOwner } from "../events/append.ts";
 import { storable } from "./log-store.ts";
 
+/**
+ * More names than a session may ask for in an hour. It matters that, not which: they are all different, and may be what
+ * a tunnel carries.
+ */
+export const isAnomaly = ({ reason }: { reason: string }) => reason === "too_many_names";
+
 const thisMinute = sql<Date>`date_trunc('minute', service_now(), 'UTC')`;
 
 /** A minute is that in which the lines came. In one order, so that two reports do not lock each other up. */
@@ -14,7 +20,7 @@ export async function addDenials(db: Queries, entries: readonly EgressEntry[]): 
     .filter(({ verdict }) => verdict === "denied")
     .map((entry) => ({
       session_id: entry.machine_id.split("-", 1)[0] ?? "",
-      host: storable(entry.host ?? ""),
+      host: isAnomaly(entry) ? "" : storable(entry.host ?? ""),
       address: storable(entry.address ?? ""),
       port: entry.port ?? 0,
       reason: entry.reason,

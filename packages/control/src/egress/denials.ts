@@ -1,7 +1,7 @@
-/** `egress.denied`: what a session was refused, summed up per minute. */
+/** `egress.denied` and `dns.anomaly`: what a session was refused, summed up per minute and told once. */
 import type { Database, Queries } from "../db/pool.ts";
 import { appendEvents, eventOf, type NewEvent } from "../events/append.ts";
-import { type Denial, takeDenials } from "./denials-store.ts";
+import { type Denial, isAnomaly, takeDenials } from "./denials-store.ts";
 
 /**
  * Places that one session's minute is told by name. A guest may try as many as it likes: what is beyond this is summed
@@ -19,13 +19,15 @@ async function tellIn(tx: Queries): Promise<void> {
 }
 
 function eventsOf(denials: readonly Denial[]): NewEvent[] {
-  const named = denials.slice(0, PLACES).map((denial) => eventOf(denial, "egress.denied", placeOf(denial)));
-  const rest = [...Map.groupBy(denials.slice(PLACES), ({ reason }) => reason).values()];
+  const anomalies = denials.filter(isAnomaly).map((one) => eventOf(one, "dns.anomaly", placeOf(one)));
+  const refused = denials.filter((denial) => !isAnomaly(denial));
+  const named = refused.slice(0, PLACES).map((denial) => eventOf(denial, "egress.denied", placeOf(denial)));
+  const rest = [...Map.groupBy(refused.slice(PLACES), ({ reason }) => reason).values()];
   const summed = rest.flatMap((alike) => {
     const count = alike.reduce((sum, denial) => sum + denial.count, 0);
     return alike.slice(0, 1).map((one) => eventOf(one, "egress.denied", { reason: one.reason, count }));
   });
-  return [...named, ...summed];
+  return [...anomalies, ...named, ...summed];
 }
 
 function placeOf({ host, address, port, reason, count }: Denial): Record<string, unknown> {

@@ -3,7 +3,11 @@ import { expect, test } from "vitest";
 import { type OwnHosts, parseEntry } from "./entry.ts";
 import { normalPolicy } from "./policy.ts";
 
-const OWN: OwnHosts = { names: ["preview.example.net"], addresses: ["93.184.216.34"] };
+const OWN: OwnHosts = {
+  names: ["preview.example.net"],
+  addresses: ["93.184.216.34"],
+  ranges: ["9.9.9.0/24"],
+};
 const parse = (text: string) => parseEntry(text, OWN);
 
 test.each([
@@ -143,6 +147,8 @@ test.each([
   ["240.0.0.1", NEVER],
   ["255.255.255.255", NEVER],
   ["93.184.216.34", NEVER],
+  ["198.51.100.7", NEVER],
+  ["203.0.113.7", NEVER],
   ["preview.example.net", NEVER],
   ["3000-abc.preview.example.net", NEVER],
   ["*.preview.example.net", NEVER],
@@ -158,6 +164,16 @@ test.each([
   ["*.cloudflare-ech.com", /bypass/],
 ])("%j is no entry", (text, reason) => {
   expect(parse(text)).toEqual({ reason: expect.stringMatching(reason) });
+});
+
+test.each([
+  ["9.9.9.0", "9.9.9.0/24"],
+  ["9.9.9.255:443", "9.9.9.0/24"],
+  ["10.0.0.5", "10.0.0.0/8"],
+  ["203.0.113.7:22", "203.0.113.0/24"],
+])("%s is refused with the range that it lies in", (address, range) => {
+  const policy = { mode: "deny" as const, allow: ["9.9.8.255", address] };
+  expect(() => normalPolicy(policy, OWN, "allow")).toThrow(`allow[1]: lies in ${range}, which is `);
 });
 
 test("a policy names index and reason of the first entry it refuses", () => {

@@ -4,14 +4,17 @@
  */
 import { domainToASCII, domainToUnicode } from "node:url";
 import { LIMITS } from "@vivarium/contract/api";
+import { NEVER_RANGES } from "@vivarium/contract/gateway";
+import { findRange } from "@vivarium/kit/ipv4-ranges";
 import { getPublicSuffix } from "tldts";
 import { DNS_OVER_HTTPS, ECH_FRONTS } from "./bypass-names.ts";
-import { isNeverReachable } from "./never-ranges.ts";
 
 /** What this deployment is called, and where it is: no policy leads there. */
 export interface OwnHosts {
   names: readonly string[];
   addresses: readonly string[];
+  /** What else the operator closes to all sessions, `a.b.c.d/n`. */
+  ranges: readonly string[];
 }
 
 export type ParsedEntry = { entry: string } | { reason: string };
@@ -76,8 +79,10 @@ function isDottedQuad(host: string): boolean {
 }
 
 function checkedAddress(address: string, own: OwnHosts): string {
-  if (isNeverReachable(address) || own.addresses.includes(address))
-    refuse("is private, reserved or this service's own address, which is never reachable");
+  if (own.addresses.includes(address)) refuse("is this service's own address, which is never reachable");
+  const range = findRange([...NEVER_RANGES, ...own.ranges], address);
+  if (range !== undefined)
+    refuse(`lies in ${range}, which is private, reserved or closed by the operator, and never reachable`);
   return address;
 }
 

@@ -39,7 +39,14 @@ async function forgetDay(at: Control): Promise<void> {
   await at.sql.query("update orgs set egress_cap_bytes = null, egress_capped_on = null");
   await at.destroyAll();
   at.node.report = { ...at.node.report, counters: [] };
+  await untilWritten(at);
   await at.sql.query("delete from egress_usage");
+}
+
+/** One report is written down before the next is asked for: what was told before this call is by now. */
+async function untilWritten(at: Control): Promise<void> {
+  const before = at.node.reportCount;
+  await eventually(() => expect(at.node.reportCount).toBeGreaterThan(before));
 }
 
 async function sendAndReach(id: string, bytes: number): Promise<void> {

@@ -2,11 +2,18 @@ import { networkInterfaces } from "node:os";
 import type { PreviewSite } from "../previews/urls.ts";
 import type { OwnHosts } from "./entry.ts";
 
-/** This host, and the names of its previews. */
-export function ownHostsOf({ domain }: PreviewSite): OwnHosts {
+/** This host, the names of its previews, and what the operator says is of the deployment. */
+export function ownHostsOf({
+  previewSite,
+  neverRanges,
+}: {
+  previewSite: PreviewSite;
+  neverRanges: string[];
+}): OwnHosts {
   const addresses = Object.values(networkInterfaces()).flatMap((given) => given ?? []);
   return {
-    names: [domain],
+    names: [previewSite.domain],
     addresses: addresses.filter(({ family }) => family === "IPv4").map(({ address }) => address),
+    ranges: neverRanges,
   };
 }

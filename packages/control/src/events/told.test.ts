@@ -144,6 +144,12 @@ test("reaching the cap is told once a day, with the day's figures", async () => 
   await eventually(async () => expect(await capped()).toHaveLength(2));
 });
 
+/** The clock goes on to the beginning of a minute, so that none turns between two reports. */
+async function beginMinute(): Promise<void> {
+  const now = Date.parse(await clock.at());
+  await clock.advance(MINUTE_MS - (now % MINUTE_MS) + 50);
+}
+
 let cursor = 0;
 async function report(id: string, entries: Partial<EgressEntry>[]): Promise<void> {
   cursor += 1;
@@ -168,6 +174,7 @@ async function report(id: string, entries: Partial<EgressEntry>[]): Promise<void
 
 test("what is denied is told once its minute is over, each place with its count", async () => {
   const id = await control.createLive();
+  await beginMinute();
   await report(id, [
     {},
     { count: 2 },
@@ -198,6 +205,25 @@ test("a guest that tries countless places is told in few events, and nothing is 
   expect(events).toHaveLength(21);
   expect(events.at(-1)?.data).toEqual({ reason: "name_not_allowed", count: 280 });
   expect(events.reduce((sum, { data }) => sum + Number(data.count), 0)).toBe(300);
+});
+
+test("more names than a session may ask for are told as an anomaly of its minute, and as nothing else", async () => {
+  const id = await control.createLive();
+  await beginMinute();
+  const question = { kind: "dns" as const, port: 53 };
+  const tunnel = Array.from({ length: 30 }, (_, index) => ({
+    ...{ ...question, host: `secret${index}.t.example.com`, reason: "too_many_names" as const },
+  }));
+  await report(id, [...tunnel, { ...question, count: 2 }]);
+  await report(id, [...tunnel, { reason: "too_many" }]);
+  await clock.advance(MINUTE_MS);
+  const both = "egress.denied,dns.anomaly";
+  await eventually(async () => expect((await of(id, both)).length).toBeGreaterThan(0));
+  expect((await of(id, both)).map(({ type, data }) => [type, data])).toEqual([
+    ["dns.anomaly", { port: 53, reason: "too_many_names", count: 60 }],
+    ["egress.denied", { host: "api.example.com", port: 53, reason: "name_not_allowed", count: 2 }],
+    ["egress.denied", { host: "api.example.com", port: 443, reason: "too_many", count: 1 }],
+  ]);
 });
 
 test("a wake that is refused for want of room is told once a minute, to the whole organisation", async () => {

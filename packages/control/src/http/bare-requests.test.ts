@@ -1,4 +1,5 @@
 /** What a client may send that Node would answer by itself: byte by byte, over TCP. */
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../app.ts";
@@ -138,9 +139,12 @@ test.each([
   const logged: LoggedLine[] = [];
   const app = await createApp(control.settings, recordingLog(logged));
   const url = new URL(await app.server.listen({ host: "127.0.0.1", port: 0 }));
+  const arrived = once(app.server.server, "request");
   const socket = connect(Number(url.port), "127.0.0.1");
   const head = ["POST /v1/sessions HTTP/1.1", "host: x", AUTH, "content-length: 100"];
   socket.write(`${lines(...head)}{"name":`);
+  await arrived;
+  // Its body is read once its key has been looked up.
   await new Promise((resolve) => setTimeout(resolve, 200));
   leave(socket);
   await eventually(() =>

@@ -3,16 +3,18 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fastify } from "fastify";
 import { afterEach, expect, test } from "vitest";
-import { giveUpSlowBodies, PacedBody, TOO_SLOW } from "./body-pace.ts";
+import { type BodyFloor, giveUpSlowBodies, PacedBody, TOO_SLOW } from "./body-pace.ts";
 
 const FLOOR = { windowMs: 200, bytes: 1000 };
+/** For bodies that keep to it: a process that is not run for a while is no slow client. */
+const PATIENT = { windowMs: 1_500, bytes: 1000 };
 const closers: (() => void)[] = [];
 afterEach(() => {
   for (const close of closers.splice(0)) close();
 });
 
 /** A request whose body the test writes, and what the server makes of it. */
-async function paced(): Promise<{
+async function paced(floor: BodyFloor): Promise<{
   body: PacedBody;
   send: (bytes: number) => void;
   end: () => void;
@@ -36,7 +38,7 @@ async function paced(): Promise<{
     server.close();
   });
   return {
-    body: new PacedBody(await arrived.promise, FLOOR),
+    body: new PacedBody(await arrived.promise, floor),
     send: (bytes) => void call.write(Buffer.alloc(bytes)),
     end: () => void call.end(),
     leave: () => void call.destroy(),
@@ -50,18 +52,18 @@ async function sizeOf(body: PacedBody): Promise<number> {
 }
 
 test("a body that keeps to the floor may take as long as it takes", async () => {
-  const { body, send, end } = await paced();
+  const { body, send, end } = await paced(PATIENT);
   const size = sizeOf(body);
   for (let i = 0; i < 10; i++) {
     send(1500);
-    await sleep(60);
+    await sleep(250);
   }
   end();
   expect(await size).toBe(15_000);
 });
 
 test("a body that comes more slowly is given up", async () => {
-  const { body, send } = await paced();
+  const { body, send } = await paced(FLOOR);
   const trickle = setInterval(() => send(10), 20);
   closers.push(() => clearInterval(trickle));
   await expect(sizeOf(body)).rejects.toThrow(
@@ -70,10 +72,10 @@ test("a body that comes more slowly is given up", async () => {
 });
 
 test("a body that nobody reads is not given up, and is not taken into memory", async () => {
-  const { body, send, end } = await paced();
+  const { body, send, end } = await paced(PATIENT);
   body.once("readable", () => {});
   for (let i = 0; i < 100; i++) send(100_000);
-  await sleep(500);
+  await sleep(2_000);
   expect(body.destroyed).toBe(false);
   expect(body.readableLength).toBeLessThan(1_000_000);
   body.removeAllListeners("readable");
@@ -83,7 +85,7 @@ test("a body that nobody reads is not given up, and is not taken into memory", a
 });
 
 test("a client that leaves breaks the body off", async () => {
-  const { body, send, leave } = await paced();
+  const { body, send, leave } = await paced(PATIENT);
   send(100);
   const size = sizeOf(body);
   await sleep(20);
@@ -93,6 +95,7 @@ test("a client that leaves breaks the body off", async () => {
 
 /** A server whose bodies are read whole, and a request that sends its body as the test says. */
 async function whole(
+  floor: BodyFloor,
   send: (write: (bytes: number) => void) => void | Promise<void>,
 ): Promise<{ refused: unknown[]; got: Promise<number> }> {
   const refused: unknown[] = [];
@@ -104,7 +107,7 @@ async function whole(
   });
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
-  giveUpSlowBodies(server, FLOOR);
+  giveUpSlowBodies(server, floor);
   server.post("/", async (request) => String((request.body as Buffer).length));
   await server.listen({ host: "127.0.0.1", port: 0 });
   const { port } = server.server.address() as AddressInfo;
@@ -125,15 +128,15 @@ async function whole(
 test("a JSON body that trickles is refused, one that keeps to the floor is not", async () => {
   let timer: NodeJS.Timeout | undefined;
   closers.push(() => clearInterval(timer));
-  const slow = await whole((write) => {
+  const slow = await whole(FLOOR, (write) => {
     timer = setInterval(() => write(10), 20);
   });
   expect(await slow.got).toBe(400);
   expect(slow.refused).toEqual([TOO_SLOW]);
-  const fast = await whole(async (write) => {
+  const fast = await whole(PATIENT, async (write) => {
     for (let i = 0; i < 10; i++) {
       write(1500);
-      await sleep(60);
+      await sleep(250);
     }
     write(0);
   });

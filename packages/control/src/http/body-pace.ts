@@ -7,14 +7,13 @@ import type { Socket } from "node:net";
 import { Readable } from "node:stream";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
+import { FAREWELL } from "./farewell.ts";
 
 /** 1 KiB a second, looked at every 30 s. */
 export const BODY_FLOOR = { windowMs: 30_000, bytes: 30 * 1024 };
 export type BodyFloor = typeof BODY_FLOOR;
 /** For `clientError`, whose handler writes the answer. */
 export const TOO_SLOW = "ERR_BODY_TOO_SLOW";
-/** How long a client that was let go may still read why. */
-const FAREWELL_MS = 2_000;
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -37,13 +36,12 @@ export function giveUpSlowBodies(server: FastifyInstance, floor = BODY_FLOOR): v
 function refuseRest(server: FastifyInstance, socket: Socket): void {
   const error = Object.assign(new Error("the body arrives too slowly"), { code: TOO_SLOW });
   server.server.emit("clientError", error, socket);
-  setTimeout(() => socket.destroy(), FAREWELL_MS).unref();
 }
 
 /** A client that was answered before its body was read sends on in vain, and comes to read the answer soon. */
 function dropRest(raw: IncomingMessage): void {
   if (raw.complete) return;
-  const over = setTimeout(() => raw.socket.destroy(), FAREWELL_MS);
+  const over = setTimeout(() => raw.socket.destroy(), FAREWELL.ms);
   raw.once("close", () => clearTimeout(over));
 }
 

@@ -18,6 +18,7 @@ import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
 import { requestId } from "./request-id.ts";
 import { logRequests } from "./request-log.ts";
+import { takeTurns } from "./turns.ts";
 import { answerUnknownRoutes } from "./unknown-route.ts";
 import {
   answerBrokenRequest,
@@ -63,6 +64,7 @@ export async function createServer(deps: ServerDeps) {
   // Records are built to their schema by typed code: checking them again would double the cost of a read.
   server.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   server.setErrorHandler(renderError);
+  takeTurns(server);
   server.addHook("onRequest", (request, reply, done) => {
     addCommonHeaders(request, reply);
     done();

@@ -14,10 +14,12 @@ import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
 import { TOO_SLOW } from "./body-pace.ts";
+import { endGently } from "./farewell.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
 import { timesSent } from "./times-sent.ts";
-import { responseOver } from "./upgrades.ts";
+import { afterTurns, breakOff, isCutOff } from "./turns.ts";
+import { handOver } from "./upgrades.ts";
 
 type Connection = Duplex & { _httpMessage?: ServerResponse };
 
@@ -35,7 +37,7 @@ export const NODE_SERVER_OPTIONS = {
 export function routeEverything(nodeServer: NodeServer): void {
   nodeServer.on("checkExpectation", (request, response) => nodeServer.emit("request", request, response));
   nodeServer.on("connect", (request: IncomingMessage, socket: Connection) => {
-    nodeServer.emit("request", request, responseOver(socket, request));
+    handOver(nodeServer, request, socket);
   });
 }
 
@@ -60,31 +62,42 @@ export function refuseUnusableHeaders(server: FastifyInstance): void {
   });
 }
 
-/** For `fastify({clientErrorHandler})`: what arrived is no request, not a whole one, or too large a one. */
+/**
+ * For `fastify({clientErrorHandler})`: what arrived is no request, not a whole one, or too large a one. Whole requests
+ * that came before it are answered before it.
+ */
 export function answerBrokenRequest(
   { log }: { log: Log },
   error: Error & { code?: string },
   socket: Connection,
 ): void {
-  if (error.code === "ECONNRESET" || socket.destroyed) return;
-  if (!socket.writable || socket._httpMessage?.headersSent) return void socket.destroy();
+  if (error.code === "ECONNRESET" || socket.destroyed || isCutOff(socket)) return;
+  const isUnanswered = breakOff(socket);
+  // Something follows what was to be the last of its connection. That one's answer ends it.
+  if (error.code === "HPE_CLOSED_CONNECTION") return;
+  afterTurns(socket, () => {
+    if (!socket.writable || socket._httpMessage?.headersSent) return void socket.destroy();
+    if (isUnanswered) socket.write(brokenAnswer(log, error));
+    endGently(socket);
+  });
+}
+
+function brokenAnswer(log: Log, error: Error & { code?: string }): string {
   const message = BROKEN[error.code ?? ""] ?? "the request is not valid HTTP/1.1";
   const { status, body } = renderedError(new ApiError("validation", message, { cause: error }));
   const requestId = newRequestId();
   const text = JSON.stringify(body);
   log.info({ request_id: requestId, status, reason: error.code }, "answered what is no request");
-  socket.end(
-    [
-      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-      "content-type: application/json; charset=utf-8",
-      "cache-control: no-store",
-      `x-request-id: ${requestId}`,
-      `content-length: ${Buffer.byteLength(text)}`,
-      "connection: close",
-      "",
-      text,
-    ].join("\r\n"),
-  );
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    "content-type: application/json; charset=utf-8",
+    "cache-control: no-store",
+    `x-request-id: ${requestId}`,
+    `content-length: ${Buffer.byteLength(text)}`,
+    "connection: close",
+    "",
+    text,
+  ].join("\r\n");
 }
 
 const BROKEN: Record<string, string | undefined> = {

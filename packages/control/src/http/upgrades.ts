@@ -10,14 +10,14 @@ import type { Log } from "@vivarium/kit/log";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "./api-error.ts";
+import { endGently, FAREWELL } from "./farewell.ts";
+import { afterTurns } from "./turns.ts";
 
 /** For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones. */
 export const UPGRADE_OPTIONS = { shouldUpgradeCallback: wantsWebSocket };
 
 const VERSION = "13";
 const KEY = /^[A-Za-z0-9+/]{22}==$/;
-/** How long a connection may take to end after its refusal, or its closing message, was sent. */
-const LINGER_MS = 2_000;
 
 /** The type declarations do not have the time limit of the closing handshake yet. */
 const WEB_SOCKETS: ServerOptions & { closeTimeout: number } = {
@@ -25,7 +25,7 @@ const WEB_SOCKETS: ServerOptions & { closeTimeout: number } = {
   clientTracking: false,
   perMessageDeflate: false,
   maxPayload: LIMITS.webSocketMessageBytes,
-  closeTimeout: LINGER_MS,
+  closeTimeout: FAREWELL.ms,
 };
 
 export class Upgrades {
@@ -47,7 +47,7 @@ export class Upgrades {
   listenTo(nodeServer: NodeServer): void {
     nodeServer.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       this.#waiting.set(request, { socket, head });
-      nodeServer.emit("request", request, responseOver(socket, request));
+      handOver(nodeServer, request, socket);
     });
   }
 
@@ -95,7 +95,7 @@ export class Upgrades {
     for (const webSocket of all) webSocket.close(WS_CLOSE.goingAway, "the server is shutting down");
     const late = setTimeout(() => {
       for (const webSocket of all) webSocket.terminate();
-    }, LINGER_MS);
+    }, FAREWELL.ms);
     await Promise.all(all.map(closed));
     clearTimeout(late);
   }
@@ -119,18 +119,20 @@ export class Upgrades {
   }
 }
 
-/** An ordinary response over a connection that Node has let go of; the connection ends with it. */
-export function responseOver(socket: Duplex, request: IncomingMessage): ServerResponse {
+/** Hands a request whose connection Node has let go of to the server's `request` event, when its turn has come. */
+export function handOver(nodeServer: NodeServer, request: IncomingMessage, socket: Duplex): void {
   socket.on("error", () => socket.destroy());
+  afterTurns(socket, () => {
+    if (socket.writable) nodeServer.emit("request", request, responseOver(socket, request));
+  });
+}
+
+/** An ordinary response over it; the connection ends with it. */
+function responseOver(socket: Duplex, request: IncomingMessage): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket as Socket);
-  response.once("finish", () => {
-    // What the client sent ahead is read and dropped: a reset could overtake the answer.
-    socket.resume();
-    socket.end();
-    setTimeout(() => socket.destroy(), LINGER_MS).unref();
-  });
+  response.once("finish", () => endGently(socket));
   return response;
 }
 

@@ -1,9 +1,14 @@
+import type { PreviewTable } from "@vivarium/contract/node";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { silentLog } from "../db/database.test-support.ts";
+import { openDatabase } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
+import { SessionSignals } from "../sessions/signals.ts";
 import { TestClock } from "../test-clock.test-support.ts";
+import { PreviewPush } from "./push.ts";
 
 let control: Control;
 let clock: TestClock;
@@ -84,6 +89,41 @@ test("a node that knows a later table is overtaken", async () => {
   expect((await expose(id, { rotate: true })).status).toBe(200);
   expect(control.node.previews.version).toBeGreaterThan(version + 1000);
   expect(stateOf(id)).toBe("live");
+});
+
+test("a node that turns out to have lost its routes while they are compared is told them again", async () => {
+  // Nobody else tells a node anything.
+  const own = await startControl({ sweeps: false });
+  await own.ask(`POST /v1/sessions/${await own.createLive()}/expose`, { body: { port: 3000 } });
+  const db = openDatabase({ url: own.settings.databaseUrl, log: silentLog });
+  const told: number[] = [];
+  const asked = Promise.withResolvers<void>();
+  const answered = Promise.withResolvers<void>();
+  const nodes = {
+    info: async () => {
+      asked.resolve();
+      await answered.promise;
+      return { previews_version: 0 };
+    },
+    putPreviews: async ({ version }: PreviewTable) => void told.push(version),
+  } as unknown as NodeClient;
+  const parts = { db, nodes, signals: new SessionSignals(), previewKey: Buffer.alloc(32), log: silentLog };
+  const push = new PreviewPush(parts);
+  await push.check();
+  expect(told).toHaveLength(1);
+  const checked = push.check();
+  await asked.promise;
+  await own.sql.query("begin");
+  await own.sql.query("lock table preview_routes in access exclusive mode");
+  const ensured = push.ensure();
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  answered.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  await own.sql.query("commit");
+  await Promise.all([checked, ensured]);
+  expect(told).toHaveLength(2);
+  await db.destroy();
+  await own.close();
 });
 
 test("a table that the node could not confirm is told again", async () => {

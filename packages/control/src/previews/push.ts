@@ -65,7 +65,9 @@ export class PreviewPush {
   /** Every tick: a node may have lost its routes with its disk, and other processes may have changed some. */
   async check(): Promise<void> {
     await deleteRoutesOfEnded(this.#deps.db);
-    if (this.#confirmed && (await this.#knownVersion()) !== this.#confirmed.known)
+    const confirmed = this.#confirmed;
+    // What was confirmed meanwhile is later than what is compared here.
+    if (confirmed && (await this.#knownVersion()) !== confirmed.known && this.#confirmed === confirmed)
       this.#confirmed = undefined;
     await this.ensure();
   }
@@ -97,8 +99,11 @@ export class PreviewPush {
 
   /** Nobody here knows what a later version tells: another process may have read rows that were changed back since. */
   async #isToldAlready(): Promise<boolean> {
-    if (!this.#confirmed || digestOf(await this.#routes()) !== this.#confirmed.digest) return false;
-    return (await lastTableVersion(this.#deps.db)) === this.#confirmed.version;
+    const confirmed = this.#confirmed;
+    if (!confirmed || digestOf(await this.#routes()) !== confirmed.digest) return false;
+    const isLast = (await lastTableVersion(this.#deps.db)) === confirmed.version;
+    // A tick may have found meanwhile that the node has lost it.
+    return isLast && this.#confirmed === confirmed;
   }
 
   /** Another process was faster, or the database was set back. */

@@ -57,7 +57,8 @@ function addProcesses(server: Server, deps: StartDeps): void {
   });
   const list = {
     operationId: "listProcesses",
-    summary: "List named processes, running and exited, oldest first",
+    summary:
+      "List named processes, running and exited, oldest first; an exited one stays until its name is used again",
     tags,
     params: SessionParams,
     response: { 200: ProcessList, ...refusals },

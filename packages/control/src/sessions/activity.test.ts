@@ -1,6 +1,10 @@
 import { sleep } from "@vivarium/kit/clock";
+import pg from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
+import { openDatabase } from "../db/pool.ts";
+import { Activity } from "./activity.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -18,17 +22,14 @@ const written = async (id: string): Promise<Date> => {
 };
 /** An operation of its owner's is written down. */
 const expectWritten = async (id: string) => {
-  const before = await written(id);
   await sleep(5);
-  expect((await control.exec(id)).status).toBe(200);
-  await eventually(async () => expect((await written(id)).getTime()).toBeGreaterThan(before.getTime()));
+  expect((await control.use(id, () => control.exec(id))).status).toBe(200);
 };
 
 test("an operation on another organisation's session is no activity of it", async () => {
   const id = await control.createLive();
   await expectWritten(id);
   const key = await control.addKey();
-  await sleep(WRITTEN_WITHIN_MS);
   const before = await written(id);
   const body = { command: ["true"] };
   for (const [call, given] of [
@@ -43,6 +44,44 @@ test("an operation on another organisation's session is no activity of it", asyn
   await sleep(WRITTEN_WITHIN_MS);
   expect(await written(id)).toEqual(before);
   await expectWritten(id);
+});
+
+test("who looks at the clocks waits for activity that is being written", async () => {
+  const id = await control.createLive();
+  const before = await written(id);
+  await sleep(5);
+  const holder = new pg.Client({ connectionString: control.settings.databaseUrl });
+  await holder.connect();
+  await holder.query("begin");
+  await holder.query("select from sessions where id = $1 for update", [id]);
+  expect((await control.exec(id)).status).toBe(200);
+  await eventually(async () => {
+    const { rowCount } = await control.sql.query(
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+        and query like 'update sessions set last_active_at%'`,
+    );
+    expect(rowCount).toBe(1);
+  });
+  const order: string[] = [];
+  const look = control.app.lookAtClocks().then(() => order.push("looked"));
+  await sleep(300);
+  order.push("let go");
+  await holder.query("commit");
+  await holder.end();
+  await look;
+  expect(order).toEqual(["let go", "looked"]);
+  expect((await written(id)).getTime()).toBeGreaterThan(before.getTime());
+});
+
+test("who reads a row is told what was not written before, also when it is written meanwhile", async () => {
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  const activity = new Activity({ db, log: silentLog });
+  const id = await control.createLive();
+  activity.touch(id);
+  const pending = activity.pending();
+  await activity.flush();
+  expect([pending(id), activity.pending()(id)]).toEqual([expect.any(Date), undefined]);
+  await db.destroy();
 });
 
 test("ids that no session can have do not stop activity from being written", async () => {

@@ -31,6 +31,9 @@ export class Activity {
   /** How many operations of an organisation look for a session of this id. */
   readonly #hoped = new Map<string, number>();
 
+  /** One after the other: nothing is left behind in one that is under way. */
+  #flushed: Promise<void> = Promise.resolve();
+
   constructor(deps: { db: Database; log: Log }) {
     this.#deps = deps;
   }
@@ -92,12 +95,22 @@ export class Activity {
     return this.#held.has(session.id) || this.#hoped.has(hopedKey(session.org_id, session.id));
   }
 
-  /** What is not written yet, for readers of the row in this process. */
-  pendingSince(sessionId: string): Date | undefined {
-    return this.#held.has(sessionId) ? new Date() : this.#unwritten(sessionId)?.shown;
+  /**
+   * What is not written by now, for readers in this process of rows that they read after this call: what is written
+   * before their read is in the row, and stays told here.
+   */
+  pending(): (sessionId: string) => Date | undefined {
+    const known = this.#known();
+    return (sessionId) => (this.#held.has(sessionId) ? new Date() : latest(known, sessionId)?.shown);
   }
 
-  async flush(): Promise<void> {
+  /** Resolves once everything that was seen before this call is written down, or could not be. */
+  flush(): Promise<void> {
+    this.#flushed = this.#flushed.then(() => this.#flush());
+    return this.#flushed;
+  }
+
+  async #flush(): Promise<void> {
     const now = performance.now();
     this.#touchHeld(now);
     if (this.#seen.size === 0) return;
@@ -121,10 +134,13 @@ export class Activity {
     return wasReleased ? "done" : undefined;
   }
 
-  /** The latest of them. */
   #unwritten(sessionId: string): Instant | undefined {
-    const known = [...this.#writing, this.#seen].map((seen) => seen.get(sessionId));
-    return known.findLast((at) => at !== undefined);
+    return latest(this.#known(), sessionId);
+  }
+
+  /** In the order in which they were seen. */
+  #known(): Map<string, Instant>[] {
+    return [...this.#writing, this.#seen];
   }
 
   #touchHeld(now: number): void {
@@ -134,6 +150,10 @@ export class Activity {
       this.#seen.set(id, instant());
     }
   }
+}
+
+function latest(known: readonly Map<string, Instant>[], sessionId: string): Instant | undefined {
+  return known.findLast((seen) => seen.has(sessionId))?.get(sessionId);
 }
 
 function hopedKey(orgId: string, sessionId: string): string {

@@ -50,13 +50,17 @@ export async function serviceNow(db: Queries): Promise<Date> {
   return found.rows[0]?.now ?? new Date();
 }
 
-/** Sets or clears when a paused session wakes by itself; undefined when it moved, or something holds it. */
+/**
+ * Sets or clears when a paused session wakes by itself; undefined when it moved, something holds it, or somebody has set
+ * another instant than the one that is given as known.
+ */
 export async function saveWakeAt(
   db: Queries,
   id: string,
   { wakeAt, retryAt, dropAt }: { wakeAt: Date | null; retryAt?: Date; dropAt?: Date },
+  known?: Date | null,
 ): Promise<SessionRow | undefined> {
-  const row = await db
+  let update = db
     .updateTable("sessions")
     .set({
       wake_at: wakeAt,
@@ -66,10 +70,9 @@ export async function saveWakeAt(
     })
     .where("id", "=", id)
     .where("state", "=", WAKES_FROM)
-    .where("op", "is", null)
-    .returningAll()
-    .executeTakeFirst();
-  return row as SessionRow | undefined;
+    .where("op", "is", null);
+  if (known !== undefined) update = update.where(sql<boolean>`wake_at is not distinct from ${known}`);
+  return (await update.returningAll().executeTakeFirst()) as SessionRow | undefined;
 }
 
 /** Leases are on another clock than deadlines: here they are told as instants of the deadlines' clock. */

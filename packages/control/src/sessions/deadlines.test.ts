@@ -83,7 +83,7 @@ describe("max_lifetime_ms", () => {
     await clock.advance(2 * HOUR);
     await looks();
     expect((await read(id)).state).toBe("lifetime_expired");
-    expect(control.node.machines.size).toBe(0);
+    await eventually(() => expect(control.node.machines.size).toBe(0));
   });
 
   test("is over for a resume that comes before anybody looked", async () => {
@@ -136,11 +136,7 @@ describe("idle_timeout_ms", () => {
   test("counts from the last command", async () => {
     const id = await control.createLive({ idle_timeout_ms: 10 * MINUTE });
     await clock.advance(9 * MINUTE);
-    await control.exec(id);
-    await eventually(async () =>
-      expect((await read(id)).last_active_at > (await read(id)).created_at).toBe(true),
-    );
-    await looks();
+    await control.use(id, () => control.exec(id));
     await clock.advance(9 * MINUTE);
     await looks();
     expect((await read(id)).state).toBe("live");
@@ -156,18 +152,19 @@ describe("idle_timeout_ms", () => {
       await ended;
       running.exit();
     };
-    const ran = control.exec(id);
-    await eventually(() =>
-      expect(control.node.execs.some(({ machineId }) => machineId === `${id}-1`)).toBe(true),
-    );
-    for (let n = 0; n < 3; n++) {
-      await clock.advance(9 * MINUTE);
-      await new Promise((resolve) => setTimeout(resolve, 1_300));
-      expect((await read(id)).state).toBe("live");
-    }
-    end();
-    expect((await ran).status).toBe(200);
-    await looks();
+    await control.use(id, async () => {
+      const ran = control.exec(id);
+      await eventually(() =>
+        expect(control.node.execs.some(({ machineId }) => machineId === `${id}-1`)).toBe(true),
+      );
+      for (let n = 0; n < 3; n++) {
+        await clock.advance(9 * MINUTE);
+        await new Promise((resolve) => setTimeout(resolve, 1_300));
+        expect((await read(id)).state).toBe("live");
+      }
+      end();
+      expect((await ran).status).toBe(200);
+    });
     await clock.advance(11 * MINUTE);
     await control.until(id, "paused");
   });
@@ -210,6 +207,13 @@ test("a session is paused after 24 hours of continuous live time, whatever its s
 });
 
 describe("wake_at", () => {
+  /** The ten minutes count from the first refusal. */
+  const untilRefused = (id: string) =>
+    eventually(async () => {
+      const { rows } = await control.sql.query("select wake_drop_at from sessions where id = $1", [id]);
+      expect(rows[0].wake_drop_at).not.toBeNull();
+    });
+
   test("wakes a session that is still paused", async () => {
     const id = await createPaused({}, await clock.at(HOUR));
     await clock.advance(HOUR - MINUTE);
@@ -227,7 +231,7 @@ describe("wake_at", () => {
     await clock.advance(2 * HOUR);
     await looks();
     expect((await read(id)).state).toBe("paused");
-    expect(control.node.machines.size).toBe(0);
+    await eventually(() => expect(control.node.machines.size).toBe(0));
   });
 
   test("that was cleared wakes nobody, and one that was replaced at the new instant only", async () => {
@@ -249,14 +253,30 @@ describe("wake_at", () => {
       throw new Refusal("disk_pressure");
     };
     await clock.advance(HOUR);
-    await eventually(async () => {
-      const { rows } = await control.sql.query("select wake_drop_at from sessions where id = $1", [id]);
-      expect(rows[0].wake_drop_at).not.toBeNull();
-    });
+    await untilRefused(id);
     expect((await read(id)).wake_at).toBeDefined();
     await clock.advance(9 * MINUTE);
     control.node.onStart = () => {};
     await control.until(id, "live");
+  });
+
+  test("that is refused is nobody's to look at before it is said when it is tried again", async () => {
+    const id = await createPaused({}, await clock.at(HOUR));
+    control.node.onStart = () => {
+      throw new Refusal("disk_pressure");
+    };
+    // What the row says in the instant in which the wake is over.
+    await control.sql.query(`
+      create table wakes_over (looked_at_in interval);
+      create function note_wake() returns trigger language plpgsql as $$ begin
+        insert into wakes_over values (new.due_at - service_now()); return new; end $$;
+      create trigger wake_over after update on sessions for each row
+        when (old.op = 'wake' and new.op is null) execute function note_wake()`);
+    await clock.advance(HOUR);
+    await untilRefused(id);
+    const { rows } = await control.sql.query("select looked_at_in > '0' as is_later from wakes_over limit 1");
+    expect(rows).toEqual([{ is_later: true }]);
+    await control.sql.query("drop trigger wake_over on sessions");
   });
 
   test("that is refused for longer is dropped", async () => {
@@ -265,7 +285,7 @@ describe("wake_at", () => {
       throw new Refusal("disk_pressure");
     };
     await clock.advance(HOUR);
-    await looks();
+    await untilRefused(id);
     await clock.advance(10 * MINUTE + SECOND);
     await eventually(async () => expect(await read(id)).not.toHaveProperty("wake_at"));
     control.node.onStart = () => {};

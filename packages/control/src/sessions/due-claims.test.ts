@@ -58,6 +58,18 @@ test("a look from before a wake was set does not outlast the look that knows of 
   expect(await dueAt()).toEqual(WAKE);
 });
 
+test("a refusal of a wake that was cleared, or set anew, meanwhile brings nothing back", async () => {
+  await saveWakeAt(db, id, { wakeAt: WAKE });
+  const { wake_at: old } = await look();
+  const refuse = () => saveWakeAt(db, id, { wakeAt: old, retryAt: LATER, dropAt: LATER }, old);
+  expect(await refuse()).toMatchObject({ wake_at: WAKE, wake_retry_at: LATER });
+  for (const wakeAt of [null, LATER]) {
+    await saveWakeAt(db, id, { wakeAt });
+    expect(await refuse()).toBeUndefined();
+    expect((await look()).wake_at).toEqual(wakeAt);
+  }
+});
+
 test("a look from before a client attached says nothing about the time after", async () => {
   await sql`update sessions set state = 'live'`.execute(db);
   const old = await look();

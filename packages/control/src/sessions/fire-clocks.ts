@@ -17,7 +17,7 @@ import { captureSession, type PauseDeps } from "./pause-machine.ts";
 import { releaseSession } from "./release-session.ts";
 import { decide } from "./state.ts";
 import { type SessionRow, saveMove } from "./store.ts";
-import { type WakeDeps, wakeSession } from "./wake.ts";
+import { WAKE_RETRY_MS, type WakeDeps, wakeSession } from "./wake.ts";
 
 export type ClockDeps = PauseDeps & WakeDeps & { attachments: Attachments; requireDurablePause: boolean };
 
@@ -25,7 +25,6 @@ export type ClockDeps = PauseDeps & WakeDeps & { attachments: Attachments; requi
 const AT_ONCE = 32;
 /** How long a session that was taken stays out of sight: time to write the intent down, or to try again. */
 const TAKEN_MS = 10_000;
-const WAKE_RETRY_MS = 5_000;
 /** An operation in flight is to end before its session is destroyed: how soon that is asked again. */
 const HELD_MS = 1_000;
 const WAKE_PATIENCE_MS = 600_000;
@@ -122,6 +121,7 @@ async function putOffWake(deps: ClockDeps, session: DueSession, reason: ApiError
     isOver
       ? { wakeAt: null }
       : { wakeAt: session.wake_at, retryAt: after(session.now, WAKE_RETRY_MS), dropAt },
+    session.wake_at,
   );
 }
 

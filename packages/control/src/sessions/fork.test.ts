@@ -13,6 +13,8 @@ afterEach(async () => {
   control.node.onStart = () => {};
   control.node.onSnapshot = () => {};
   await control.destroyAll();
+  // What children came from goes behind the answer: the next test counts what there is.
+  await eventually(async () => expect(await remains()).toEqual(clean));
 });
 afterAll(() => control.close());
 
@@ -55,6 +57,28 @@ test("children are live when the call answers, and the parent is", async () => {
   expect((await get(id)).state).toBe("live");
   expect(control.node.machines.get(`${id}-1`)?.state).toBe("running");
   await eventually(async () => expect([control.node.snapshots.size, await opOf(id)]).toEqual([0, null]));
+});
+
+test("a fork whose client leaves is completed, and its children are found and told of", async () => {
+  const id = await control.createLive();
+  const url = await control.app.server.listen({ host: "127.0.0.1", port: 0 });
+  const leaves = new AbortController();
+  const left = Promise.withResolvers<void>();
+  control.node.onStart = async () => {
+    leaves.abort();
+    await left.promise;
+  };
+  const headers = { authorization: `Bearer ${control.key}` };
+  const call = fetch(`${url}/v1/sessions/${id}/fork`, { method: "POST", headers, signal: leaves.signal });
+  await expect(call).rejects.toThrow();
+  left.resolve();
+  await eventually(async () => {
+    const { sessions } = (await control.ask("GET /v1/sessions?state=live")).body;
+    expect(sessions).toHaveLength(2);
+    expect(sessions[0]).toMatchObject({ parent_session_id: id, state: "live" });
+  });
+  const told = await control.sql.query("select data from events where type = 'session.forked'");
+  expect(told.rows.at(-1).data.children).toEqual(await childrenOf(id));
 });
 
 test("all children are loaded from one instant", async () => {

@@ -53,9 +53,8 @@ export function act(world: World, verb: Verb, obstacle?: Obstacle): Outcome {
   if (verb.do === "destroy" && world.state !== "gone")
     return { world: { ...world, state: "gone" }, status: 204 };
   if (world.state === "gone") return { world, status: 404 };
-  // What a request names is looked up before its session's state matters.
-  if (verb.do === "restore" && world.saved === null) return { world, status: 404 };
   if (world.state === "expired") return { world, status: 410 };
+  if (verb.do === "restore" && world.saved === null) return { world, status: 404 };
   switch (verb.do) {
     case "pause":
       return pause(world, verb.wakeIn, obstacle);

@@ -103,7 +103,7 @@ test("ten minutes without a database destroy nothing, and fire every overdue tim
   captured.resolve();
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   expect((await ask("GET", `/v1/sessions/${live}`)).status).toBe(503);
-  expect(control.node.machines.size).toBe(5);
+  await eventually(() => expect(control.node.machines.size).toBe(5));
   await line.restore();
 
   await eventually(async () => {

@@ -49,6 +49,9 @@ function gate(): { opened: Promise<void>; reached: Promise<void>; reach: () => v
   return { opened: opened.promise, reached: reached.promise, reach: reached.resolve, open: opened.resolve };
 }
 
+/** Nothing tells that a request has found its session held: it is given far longer than it takes. */
+const foundBusy = () => new Promise((resolve) => setTimeout(resolve, 1_000));
+
 /** Captures that stand still until they are let go. */
 function holdCaptures() {
   const held = gate();
@@ -173,8 +176,7 @@ describe("a pause", () => {
     const first = pause(id);
     await held.reached;
     const second = pause(id);
-    // Time enough for the second to find the first.
-    await read(id);
+    await foundBusy();
     held.open();
     for (const answer of [await first, await second]) {
       expect(outcome(answer)).toEqual([503, "session_unavailable", "2"]);
@@ -292,7 +294,7 @@ describe("a resume", () => {
     expect([...control.node.snapshots.keys()]).toEqual([await snapshotOf(id)]);
     expect(await snapshotOf(id)).not.toBe(first);
     await resume(id);
-    expect(machinesOf(id)).toEqual([`${id}-5`]);
+    await eventually(() => expect(machinesOf(id)).toEqual([`${id}-5`]));
   });
 
   test("of a live session changes nothing; of one that is being created it waits", async () => {
@@ -575,8 +577,7 @@ describe("a destroy", () => {
       resume(id),
       control.exec(id),
     ];
-    // Long enough for each to find the session busy.
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    await foundBusy();
     expect((await destroy(id)).status).toBe(204);
     held.open();
     for (const answer of [paused, ...waiting])

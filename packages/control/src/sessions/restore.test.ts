@@ -189,6 +189,9 @@ test("a session that is being created, failed or expired is not restored", async
     );
     const answer = await restore(id, chk);
     expect([state, answer.status, answer.body.code]).toEqual([state, status, code]);
+    if (state === "creating") continue;
+    const unknown = await restore(id, `chk_${randomId()}`);
+    expect([state, unknown.status, unknown.body.code]).toEqual([state, status, code]);
   }
 });
 

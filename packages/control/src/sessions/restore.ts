@@ -25,12 +25,14 @@ import type { Operation, Operations } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { takeSlots } from "./admit.ts";
-import { getSession } from "./get.ts";
+import { getReadable } from "./get.ts";
 import { noteKeepAlive } from "./keep-alive.ts";
 import { startSpec } from "./provision.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "./state.ts";
 import { type SessionRow, saveMove, saveTimings } from "./store.ts";
+
+const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
 
 export interface RestoreDeps {
   db: Database;
@@ -63,8 +65,9 @@ export async function restoreSession(
   });
 }
 
+/** A session that nothing can take back any more says so, whatever checkpoint is named. */
 async function findBoth(deps: RestoreDeps, scope: Scope, sessionId: string, idOrName: string) {
-  const session = await getSession(deps.db, scope, sessionId);
+  const session = await getReadable(deps.db, scope, sessionId, CLOSED_IN);
   const checkpoint = await resolveCheckpoint(deps.db, { scope, sessionId: session.id, idOrName });
   return { session, checkpoint };
 }

@@ -66,12 +66,13 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
       },
     },
     async (request) => {
+      const pending = deps.activity.pending();
       const { sessions, nextCursor } = await listSessions(
         deps.db,
         scopeOf(principalOf(request)),
         request.query,
       );
-      const records = sessions.map((row) => toRecord(deps, upToDate(deps.activity, row)));
+      const records = sessions.map((row) => toRecord(deps, upToDate(pending, row)));
       return { sessions: records, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
     },
   );
@@ -92,8 +93,9 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
       },
     },
     async (request) => {
+      const pending = deps.activity.pending();
       const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(deps, upToDate(deps.activity, row), { withTiming: request.query.timing });
+      return toRecord(deps, upToDate(pending, row), { withTiming: request.query.timing });
     },
   );
   server.delete(
@@ -120,8 +122,8 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
 }
 
 /** The row with the activity that is not written yet. None of it is a session's that has ended. */
-function upToDate(activity: Activity, row: SessionRow): SessionRow {
+function upToDate(pending: ReturnType<Activity["pending"]>, row: SessionRow): SessionRow {
   if (row.ended_at !== null) return row;
-  const seen = activity.pendingSince(row.id);
+  const seen = pending(row.id);
   return seen && seen > row.last_active_at ? { ...row, last_active_at: seen } : row;
 }

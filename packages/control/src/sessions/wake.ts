@@ -22,6 +22,9 @@ import type { SessionSignals } from "./signals.ts";
 import { decide, nextMachineIdOf } from "./state.ts";
 import { type SessionRow, saveMove } from "./store.ts";
 
+/** Between a wake by schedule that was refused and the next: whoever tries says so next, and nobody looks before that. */
+export const WAKE_RETRY_MS = 5_000;
+
 export interface WakeDeps {
   db: Database;
   nodes: NodeClient;
@@ -96,7 +99,7 @@ async function startAgain(deps: WakeDeps, op: Operation): Promise<MachineStatus 
     if (!(error instanceof NodeError)) throw error;
     if (op.signal.aborted) return (await calledOff(deps, op, error)) && BUSY;
     if (isRefusal(error)) await takeBack(deps, op);
-    else if (error.failure === "unreachable" && !op.isTakenOver) await deps.operations.clear(op);
+    else if (error.failure === "unreachable" && !op.isTakenOver) await clear(deps, op);
     throw apiErrorOfOperation(error);
   }
 }
@@ -131,7 +134,13 @@ async function calledOff(
 /** The node refuses: nothing of the machine may stay, since the next wake gives its name again. */
 async function takeBack(deps: WakeDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
-  await deps.operations.clear(op);
+  await clear(deps, op);
+}
+
+async function clear({ operations, db }: WakeDeps, op: Operation): Promise<void> {
+  await operations.clear(op, db, {
+    lookAfterMs: op.input.event === "wake_at_reached" ? WAKE_RETRY_MS : 0,
+  });
 }
 
 function wakeSpec(session: SessionRow): StartSpec {

@@ -34,6 +34,7 @@ export function officialTemplate(info: NodeInfo | undefined, name: string, versi
     versions: officialVersions(info, name),
     ...smallestSize(baselines),
     memory: true,
+    ...baselines[0]?.origin,
   };
 }
 

@@ -307,6 +307,30 @@ describe("official templates", () => {
     expect((await control.ask("GET /v1/templates/base")).body).toMatchObject(older);
   });
 
+  test("say what they were made of as far as their node tells it, and those of callers never", async () => {
+    const origin = {
+      built_at: "2026-07-10T09:30:00.000Z",
+      base_image_ref: "debian/trixie",
+      base_image_digest: `sha256:${"1f".repeat(32)}`,
+      content_hash: `sha256:${"2e".repeat(32)}`,
+      cadence: "on-demand",
+      category: "base",
+    };
+    const older = { built_at: "2026-01-02T09:30:00.000Z" };
+    await offer([
+      { template: "base", size: "small", version: "2026.07.10", is_current: true, origin },
+      { template: "base", size: "small", version: "2026.01.02", is_current: false, origin: older },
+    ]);
+    const of = async (name: string) => (await control.ask(`GET /v1/templates/${name}`)).body;
+    expect(await of("base")).toMatchObject(origin);
+    const { version, built_at, ...rest } = await of("base@2026.01.02");
+    expect({ version, built_at }).toEqual({ version: "2026.01.02", ...older });
+    const told = ["base_image_ref", "base_image_digest", "content_hash", "cadence", "category"];
+    for (const field of told) expect(rest).not.toHaveProperty(field);
+    await save(await control.createLive(), { name: "tools" });
+    for (const field of Object.keys(origin)) expect(await of("tools")).not.toHaveProperty(field);
+  });
+
   test("are started without a version in the sizes of the current one", async () => {
     await offer([
       { template: "base", size: "small", version: "2", is_current: true },

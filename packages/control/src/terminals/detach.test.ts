@@ -42,6 +42,18 @@ const sayCloseAndStay = ({ webSocket }: Client) => {
   webSocket.pause();
   webSocket.close();
 };
+/** A command that runs until it is let go. */
+function holdCommand(id: string) {
+  const begun = Promise.withResolvers<void>();
+  const ended = Promise.withResolvers<void>();
+  control.node.onExec = async (_call, output) => {
+    const running = output();
+    begun.resolve();
+    await ended.promise;
+    running.exit();
+  };
+  return { begun: begun.promise, end: ended.resolve, answer: control.exec(id) };
+}
 async function endedRows(id: string) {
   const { body } = await control.ask("GET /v1/sessions?state=ended&limit=500");
   return body.sessions.filter((one: { session_id: string }) => one.session_id === id);
@@ -105,8 +117,14 @@ test("the policy waits for the last of several clients", async () => {
 
 test("a client that attaches again before the policy was applied cancels it", async () => {
   const id = await control.createLive({ on_pty_detach: "destroy" });
-  await leave(await openPty(control, id));
+  const client = await openPty(control, id);
+  // A command in flight puts the policy off, however long the client takes to be back.
+  const command = holdCommand(id);
+  await command.begun;
+  await leave(client);
   const again = await openPty(control, id);
+  command.end();
+  expect((await command.answer).status).toBe(200);
   await graceAndMore();
   expect((await read(id)).state).toBe("live");
   await leave(again);
@@ -134,20 +152,14 @@ test("a session that was never attached to keeps its life, and so does one with 
 
 test("the policy waits for a command in flight", async () => {
   const id = await control.createLive();
-  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
-  control.node.onExec = async (_call, output) => {
-    const running = output();
-    await ended;
-    running.exit();
-  };
   const client = await openPty(control, id);
-  const ran = control.exec(id);
-  await eventually(() => expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-1`));
+  const command = holdCommand(id);
+  await command.begun;
   await leave(client);
   await graceAndMore();
   expect((await read(id)).state).toBe("live");
-  end();
-  expect((await ran).status).toBe(200);
+  command.end();
+  expect((await command.answer).status).toBe(200);
   await control.until(id, "paused");
 }, 15_000);
 

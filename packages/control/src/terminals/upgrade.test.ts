@@ -141,10 +141,14 @@ describe.each(["pty", "tunnel"])("GET …/%s", (kind) => {
     };
     const silent = await refused(control, path());
     expect([silent.status, silent.body.code]).toEqual([503, "session_unavailable"]);
+    const asked = Promise.withResolvers<void>();
     const { promise, resolve } = Promise.withResolvers<void>();
-    control.node.onStream = () => promise;
+    control.node.onStream = () => {
+      asked.resolve();
+      return promise;
+    };
     const broken = refused(control, path());
-    await eventually(() => expect(control.node.upgradedCount).toBeGreaterThan(0));
+    await asked.promise;
     control.node.cutStreams();
     resolve();
     const answer = await broken;

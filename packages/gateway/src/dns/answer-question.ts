@@ -52,7 +52,7 @@ async function answerDenying(deps: AnswerDeps, place: Place, question: Question)
   const ports = name === null ? new Set<number>() : portsFor(place.rules, name);
   if (name === null || ports.size === 0) return refuse(question, RCODE.refused, "name_not_allowed");
   if (question.type !== TYPE.A) return noData(question, "name_allowed");
-  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many");
+  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many_names");
   const pinned = [...ports].filter((port) => !WEB_PORTS.includes(port));
   return answerAddresses(deps, place, question, { name, pinned, reason: "name_allowed" });
 }
@@ -62,7 +62,7 @@ async function answerAllowing(deps: AnswerDeps, place: Place, question: Question
   if (type === TYPE.AXFR || type === TYPE.IXFR) return refuse(question, RCODE.refused, "name_not_allowed");
   const hasNothing = type === TYPE.AAAA || type === TYPE.HTTPS || type === TYPE.SVCB || type === TYPE.ANY;
   if (hasNothing) return noData(question, "mode_allow");
-  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many");
+  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many_names");
   if (type !== TYPE.A) return passOn(deps, place, question);
   return answerAddresses(deps, place, question, { name, pinned: [], reason: "mode_allow" });
 }

@@ -39,8 +39,11 @@ beforeAll(async () => {
 });
 
 beforeEach(async () => {
-  await world.apply({ first: deny("good.example") });
+  // What is still open ends with its machine, so that its lines are not those of the next test.
+  await world.apply({ withoutFirst: true });
+  await new Promise((resolve) => setTimeout(resolve, 20));
   await world.entries(0);
+  await world.apply({ first: deny("good.example") });
   world.names.asked.length = 0;
   world.names.script = (name) => [a(name, name === "good.example" ? `${PREFIX}.80` : `${PREFIX}.81`)];
   seen.length = 0;

@@ -37,10 +37,12 @@ beforeAll(async () => {
 });
 
 beforeEach(async () => {
-  await world.apply({ first: deny("good.example"), second: denyAll });
   for (const socket of opened.splice(0)) socket.destroy();
+  // What is still open ends with its machine, so that its lines are not those of the next test.
+  await world.apply({ withoutFirst: true });
   await new Promise((resolve) => setTimeout(resolve, 20));
   await world.entries(0);
+  await world.apply({ first: deny("good.example"), second: denyAll });
   outside.received = Buffer.alloc(0);
   outside.connections = 0;
   world.names.asked.length = 0;
@@ -335,12 +337,12 @@ test("a guest that does not read does not make the gateway hold what a server se
   const socket = await dialGateway();
   socket.pause();
   socket.write(toRecords(buildHello([serverNames(["flood.example"])])));
+  await until(() => sent > 0);
   let before = -1;
   while (before !== sent) {
     before = sent;
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
-  expect(sent).toBeGreaterThan(0);
   expect(sent).toBeLessThan(64 * 1024 * 1024);
   socket.destroy();
   flood.server.close();

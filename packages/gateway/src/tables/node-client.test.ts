@@ -19,14 +19,14 @@ test("has so many connections for pins at most, and none of them keeps another c
   server.listen(socketPath);
   await once(server, "listening");
   const client = new NodeClient(socketPath);
-  const pins = Promise.allSettled(Array.from({ length: 300 }, () => client.post("/v1/pins", {}, 2_000)));
+  const pins = Promise.allSettled(Array.from({ length: 300 }, () => client.post("/v1/pins", {}, 60_000)));
   await until(() => held === 256);
   await sleep(100);
   expect(await client.post("/v1/applied", {})).toMatchObject({ status: 204 });
   expect(held).toBe(256);
-  await pins;
   client.close();
-  server.closeAllConnections();
   server.close();
+  server.closeAllConnections();
+  await pins;
   await rm(folder, { recursive: true });
 });

@@ -220,8 +220,8 @@ describe("exec frames", () => {
         response.end(exit());
       },
     });
-    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 }, 100);
-    await new Promise((resolve) => setTimeout(resolve, 600));
+    const stream = await execInGuest(connected, { ...spec, timeout_ms: 50 }, 1_000);
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
     const bytes = (await stream.toArray()).reduce((sum, chunk) => sum + chunk.length, 0);
     expect(bytes).toBeGreaterThan(8 * 60 * 1024);
   });

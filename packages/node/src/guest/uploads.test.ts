@@ -15,10 +15,15 @@ afterEach(async () => {
 
 const answer = z.object({ bytes: z.int() });
 
-async function upload(handle: Parameters<typeof startScriptedAgent>[0]["handle"], source: PassThrough) {
+async function upload(
+  handle: Parameters<typeof startScriptedAgent>[0]["handle"],
+  source: PassThrough,
+  standstillMs = 300,
+) {
   agent = await startScriptedAgent({ handle });
   client = new AgentClient(agent.socketPath);
-  return await uploadToGuest(client, { method: "PUT", path: "/v1/files/write?path=a", source, answer }, 300);
+  const request = { method: "PUT", path: "/v1/files/write?path=a", source, answer };
+  return await uploadToGuest(client, request, standstillMs);
 }
 
 it("a source that stands still is given up, and the agent's stream is reset", async () => {
@@ -55,10 +60,10 @@ it("a body that moves slowly may take longer than it may stand still", async () 
     });
     request.on("end", () => response.end(JSON.stringify({ bytes })));
   };
-  const given = upload(handle, source);
+  const given = upload(handle, source, 2_000);
   for (let sent = 0; sent < 8; sent++) {
     source.write("x");
-    await new Promise((resolve) => setTimeout(resolve, 80));
+    await new Promise((resolve) => setTimeout(resolve, 300));
   }
   source.end();
   const sha256 = createHash("sha256").update("x".repeat(8)).digest("hex");

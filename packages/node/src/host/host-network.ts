@@ -4,7 +4,7 @@
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { networkInterfaces } from "node:os";
-import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { GATEWAY_PORTS, NEVER_RANGES } from "@vivarium/contract/gateway";
 import { run } from "./run.ts";
 
 const SLOT_NETWORK = "10.220.0.0/16";
@@ -15,23 +15,6 @@ const ROOT_UID = 0;
  * through, and counted apart: a guest can make the one believe that a flow has ended, and the other not.
  */
 const FLOWS = 5_120;
-
-/** Never reachable from a guest: private, loopback, link-local and metadata, shared, multicast, reserved. */
-const NEVER = [
-  "0.0.0.0/8",
-  "10.0.0.0/8",
-  "100.64.0.0/10",
-  "127.0.0.0/8",
-  "168.63.129.16/32",
-  "169.254.0.0/16",
-  "172.16.0.0/12",
-  "192.0.0.0/24",
-  "192.0.2.0/24",
-  "192.88.99.0/24",
-  "192.168.0.0/16",
-  "198.18.0.0/15",
-  "224.0.0.0/3",
-];
 
 /** What namespaces and gateway need to know about the host. */
 export interface HostNetwork {
@@ -46,7 +29,7 @@ export async function readHostNetwork(wanted: string[] = [], alsoNever: string[]
     .map((address) => address.address)
     .filter((address) => !address.startsWith("127.") && !address.startsWith("10.220."));
   const resolvers = wanted.length > 0 ? wanted : await findResolvers();
-  return { resolvers, never: [...NEVER, ...own.map((address) => `${address}/32`), ...alsoNever] };
+  return { resolvers, never: [...NEVER_RANGES, ...own.map((address) => `${address}/32`), ...alsoNever] };
 }
 
 /** The gateway asks from this host, so a name server on loopback is as good as any. */

@@ -179,11 +179,15 @@ export class WarmPool {
     }
   }
 
+  /** One after the other: a create that comes meanwhile takes one of the rest. */
   async #freshen(): Promise<void> {
     for (const [dir, pool] of this.#pools) {
       const isHot = Date.now() - pool.wantedAt < HOT_MS;
       if (!isHot) this.#pools.delete(dir);
-      for (const warm of pool.ready.splice(0)) {
+      for (const warm of [...pool.ready]) {
+        const at = pool.ready.indexOf(warm);
+        if (at < 0) continue;
+        pool.ready.splice(at, 1);
         if (isHot && (await isAlive(warm))) pool.ready.push(warm);
         else await this.#discard(warm);
       }

@@ -21,6 +21,20 @@ const sockets = new Map<number, Socket>();
 const received: { kind: string; port: number; host: string; from: string; text: string }[] = [];
 let lastConnection = 0;
 
+const LOOK_MS = 50;
+
+/** Calls back after so long. A pause of this process counts for one look of it: what came meanwhile is heard first. */
+function afterPatience(ms: number, done: () => void): NodeJS.Timeout {
+  let left = ms;
+  const looks = setInterval(() => {
+    left -= LOOK_MS;
+    if (left > 0) return;
+    clearInterval(looks);
+    done();
+  }, LOOK_MS);
+  return looks;
+}
+
 const operations: Record<string, (command: Command) => Promise<unknown>> = {
   listen: ({ host, port }) =>
     new Promise((resolve, reject) => {
@@ -51,16 +65,16 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
     new Promise((resolve) => {
       const socket = connect({ host, port, ...(from && { localAddress: from }) });
       const conn = ++lastConnection;
-      const timer = setTimeout(() => {
+      const timer = afterPatience(ms, () => {
         socket.destroy();
         resolve("silence");
-      }, ms);
+      });
       socket.on("error", (error: NodeJS.ErrnoException) => {
-        clearTimeout(timer);
+        clearInterval(timer);
         resolve(error.code);
       });
       socket.once("connect", () => {
-        clearTimeout(timer);
+        clearInterval(timer);
         sockets.set(conn, socket);
         resolve(conn);
       });
@@ -79,13 +93,11 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         return socket;
       });
       // The time runs from when all are under way.
-      setImmediate(
-        setTimeout,
-        () => {
+      setImmediate(() =>
+        afterPatience(ms, () => {
           for (const socket of dialled) socket.resetAndDestroy();
           resolve(outcomes);
-        },
-        ms,
+        }),
       );
     }),
   /** Many connections, a hundred at a time, each closed as soon as it is made; what became of them. */
@@ -103,13 +115,13 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       const socket = sockets.get(conn);
       if (!socket || socket.destroyed) return resolve("closed");
       const done = (what: string) => {
-        clearTimeout(timer);
+        clearInterval(timer);
         socket.off("data", onData).off("close", onClose);
         resolve(what);
       };
       const onData = (bytes: Buffer) => done(bytes.toString());
       const onClose = () => done("closed");
-      const timer = setTimeout(() => done("silence"), ms);
+      const timer = afterPatience(ms, () => done("silence"));
       socket.on("data", onData).on("close", onClose);
       socket.write(text);
     }),
@@ -117,11 +129,11 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
     new Promise((resolve) => {
       const socket = createSocket("udp4");
       const done = (what: string) => {
-        clearTimeout(timer);
+        clearInterval(timer);
         socket.close();
         resolve(what);
       };
-      const timer = setTimeout(() => done("silence"), ms);
+      const timer = afterPatience(ms, () => done("silence"));
       socket.on("error", (error: NodeJS.ErrnoException) => done(error.code ?? "error"));
       socket.on("message", (bytes) => done(bytes.toString()));
       socket.bind(0, from, () => socket.send(text, port, host, (error) => error && done(String(error))));
@@ -137,13 +149,18 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       };
       one();
     }),
+  /** Ends what was dialled with a reset: nothing that is not answered yet is sent again. */
+  hangUp: async () => {
+    for (const socket of sockets.values()) socket.resetAndDestroy();
+    sockets.clear();
+  },
   log: async () => received.splice(0),
 };
 
 function openAndClose(host: string, port: number, ms: number): Promise<string> {
   const socket = connect({ host, port });
   let outcome = "silence";
-  const timer = setTimeout(() => socket.destroy(), ms);
+  const timer = afterPatience(ms, () => socket.destroy());
   socket.once("connect", () => {
     outcome = "connected";
     socket.end();
@@ -153,7 +170,7 @@ function openAndClose(host: string, port: number, ms: number): Promise<string> {
   });
   return new Promise((resolve) =>
     socket.once("close", () => {
-      clearTimeout(timer);
+      clearInterval(timer);
       resolve(outcome);
     }),
   );

@@ -27,6 +27,7 @@ import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 const WEB = 8080;
 const OTHER = 9000;
+const PATIENCE = { timeout: 10_000 };
 
 let net: TestNet;
 let dir: string;
@@ -65,12 +66,12 @@ class ScriptedGateway {
       this.tables = JSON.parse(line) as GatewayTables;
       if (this.confirms) void post("/v1/applied", { version: this.tables.version });
     });
-    await expect.poll(() => this.tables).toBeDefined();
+    await expect.poll(() => this.tables, PATIENCE).toBeDefined();
   }
 
   async leave(): Promise<void> {
     this.#response?.destroy();
-    await expect.poll(() => network.link.isConnected).toBe(false);
+    await expect.poll(() => network.link.isConnected, PATIENCE).toBe(false);
   }
 
   get machine() {
@@ -138,6 +139,7 @@ afterAll(async () => {
 });
 beforeEach(startNetwork);
 afterEach(async () => {
+  await net.hangUp();
   await server.close();
   gateway = undefined;
 });
@@ -162,7 +164,7 @@ describe("a change of policy", () => {
     const watched = gateway as ScriptedGateway;
     watched.confirms = false;
     const done = change(specOf(2, "deny", ["a.example"]));
-    await expect.poll(() => watched.machine?.generation).toBe(2);
+    await expect.poll(() => watched.machine?.generation, PATIENCE).toBe(2);
     expect(watched.machine).toEqual({
       machine_id: MACHINE,
       session_id: MACHINE.slice(0, -2),
@@ -424,7 +426,7 @@ describe("a slot", () => {
     const freed = network.networks.release(net.slot).then(() => {
       isFree = true;
     });
-    await expect.poll(() => gateway?.tables?.slots).toEqual([]);
+    await expect.poll(() => gateway?.tables?.slots, PATIENCE).toEqual([]);
     await gateway.leave();
     expect(isFree).toBe(false);
     await new ScriptedGateway().connect();
@@ -511,14 +513,14 @@ describe("the host's table of connections", () => {
       .poll(async () => {
         await net.guest.udp(OUTSIDE.second, WEB, "hello");
         return flows.length;
-      })
+      }, PATIENCE)
       .toBeGreaterThan(0);
     await net.guest.udp(OUTSIDE.first, WEB, "12345");
     const { machineAddress } = net.slot;
     await run("nsenter", [...enter.slice(1), "conntrack", "-D", "--orig-src", machineAddress]);
     const where = { protocol: "udp", source: machineAddress, address: OUTSIDE.first, port: WEB };
     await expect
-      .poll(() => flows, { timeout: 10_000 })
+      .poll(() => flows, PATIENCE)
       .toContainEqual(expect.objectContaining({ ...where, event: "destroy", bytesOut: 33, bytesIn: 33 }));
     stop.abort();
     await watching;

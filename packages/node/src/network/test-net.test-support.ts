@@ -70,6 +70,7 @@ export class Actor {
   /** Connections that are closed as soon as they are made, a hundred at a time. */
   churn = (host: string, port: number, count: number) =>
     this.#call({ op: "churn", host, port, conn: count, ms: 250 }) as Promise<Record<string, number>>;
+  hangUp = () => this.#call({ op: "hangUp" });
   log = () => this.#call({ op: "log" }) as Promise<Received[]>;
 
   /** What a new connection is answered, or why there is none. */
@@ -110,6 +111,8 @@ export interface TestNet {
   ping(host: string): Promise<boolean>;
   /** Packets of the guest that arrived outside since the last call, by protocol. */
   arrived(): Promise<Record<"gre" | "icmp" | "udp" | "tcp" | "ipv6", number>>;
+  /** Ends all that is dialled, so that nothing of one test is sent again in the next. */
+  hangUp(): Promise<unknown>;
   /** Takes a defence away: the rules of this chain that contain this text. */
   dropRules(netns: string, table: string, chain: string, text: string): Promise<void>;
   close(): Promise<void>;
@@ -151,8 +154,10 @@ async function build(undo: UndoStack, ruleset: (slot: Slot) => string): Promise<
     hostTable({ never: NEVER_HERE, resolvers: [OUTSIDE.private] }, GATEWAY_UID),
   );
   await nftIn(outsideNs, ["-f", "-"], OUTSIDE_COUNTERS);
+  const actors: Actor[] = [];
   const actor = (ns: string, uid?: number) => {
     const made = new Actor(ns, uid);
+    actors.push(made);
     undo.push("actor", () => made.close());
     return made;
   };
@@ -166,6 +171,7 @@ async function build(undo: UndoStack, ruleset: (slot: Slot) => string): Promise<
     ping: async (host) =>
       (await run("nsenter", [`--net=/run/netns/${guestNs}`, "perl", "-e", PING, host])) === "answered",
     arrived: () => readArrived(outsideNs),
+    hangUp: () => Promise.all(actors.map((each) => each.hangUp())),
     dropRules,
     close: () => undo.unwind(),
   };

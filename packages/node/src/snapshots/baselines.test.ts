@@ -43,3 +43,20 @@ test("a version that is removed while the daemon runs is not offered any more", 
   await baselines.read();
   expect(shown()).toEqual(["2"]);
 });
+
+test("a baseline has what is said of its template's version, and is offered where nothing is, or nothing readable", async () => {
+  const dir = (version: string) => path.join(imagesDir, "templates/base", version);
+  for (const version of ["1", "2", "3", "4"]) await bake(version);
+  const described = { name: "base", version: "1", cadence: "on-demand", built_at: "2027-03-01T09:30:00Z" };
+  await writeFile(path.join(dir("1"), "template.json"), JSON.stringify(described));
+  await writeFile(path.join(dir("2"), "template.json"), '{"cadence":');
+  await writeFile(path.join(dir("3"), "template.json"), '{"built_at":"yesterday"}');
+  await baselines.read();
+  const origins = baselines.all.map(({ manifest: { version }, origin }) => [version, origin]);
+  expect(Object.fromEntries(origins)).toEqual({
+    1: { cadence: "on-demand", built_at: "2027-03-01T09:30:00.000Z" },
+    2: {},
+    3: {},
+    4: {},
+  });
+});

@@ -5,12 +5,16 @@
 import { existsSync } from "node:fs";
 import { readdir, realpath } from "node:fs/promises";
 import path from "node:path";
+import type { TemplateOrigin } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
+import { readOrigin } from "./origin.ts";
 
 export interface Baseline extends Loadable {
   isVerified: boolean;
+  /** Of its version, whatever the size. */
+  origin: TemplateOrigin;
 }
 
 /** By `<template>/<size>` for the current version, and by `<template>@<version>/<size>` for every one. */
@@ -89,13 +93,17 @@ async function baselinesIn(
   isCurrent: boolean,
 ): Promise<Baseline[]> {
   const found: Baseline[] = [];
+  const origin = await readOrigin(version).catch((error: Error) => {
+    log.warn({ dir: version, reason: error.message }, "what a template was made of cannot be told");
+    return {};
+  });
   for (const size of await list(version)) {
     const dir = path.join(version, size);
     const manifest = await readManifest(dir).catch(() => null);
     if (manifest === null) continue;
     try {
       if (isCurrent) await verifyLoadable({ dir, manifest }, qemu);
-      found.push({ dir, manifest, isVerified: isCurrent });
+      found.push({ dir, manifest, isVerified: isCurrent, origin });
     } catch (error) {
       log.error({ dir, reason: (error as Error).message }, "baseline refused; bake it again");
     }

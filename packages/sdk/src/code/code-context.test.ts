@@ -1,6 +1,7 @@
 /** The real kernel with this host's python3; the guest is a directory (guest.test-support.ts). */
 import { execFileSync } from "node:child_process";
-import { readFile, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
@@ -24,6 +25,10 @@ const isRunning = async (pid: number) => {
   const status = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => ") Z");
   return !status.includes(") Z");
 };
+
+/** Code that waits for a file in the guest's directory, which the test makes. */
+const AWAIT_FILE =
+  "import os, time\ndef await_file(name):\n  while not os.path.exists(name): time.sleep(.01)\n";
 
 /** Until the code has said that it runs. */
 function announced(): { onStdout: () => void; isRunning: Promise<void> } {
@@ -55,11 +60,16 @@ describe("a run", () => {
   });
 
   test("streams what is printed while it runs, each stream by itself", async () => {
-    const { session } = await startGuest();
+    const { session, root } = await startGuest();
     const seen: string[] = [];
+    // The code goes on after each word only when it was heard.
+    const hear = async (text: string) => {
+      seen.push(text);
+      await writeFile(join(root, `heard-${seen.length}`), "");
+    };
     const { stdout, stderr } = await session.runCode(
-      "import sys, time\nprint('one')\ntime.sleep(.3)\nprint('two')\nprint('wrong', file=sys.stderr)",
-      { onStdout: (text) => void seen.push(text), onStderr: (text) => void seen.push(`! ${text}`) },
+      `import sys\n${AWAIT_FILE}print('one')\nawait_file('heard-1')\nprint('two')\nawait_file('heard-2')\nprint('wrong', file=sys.stderr)`,
+      { onStdout: hear, onStderr: (text) => hear(`! ${text}`) },
     );
     expect(seen).toEqual(["one\n", "two\n", "! wrong\n"]);
     expect([stdout, stderr]).toEqual(["one\ntwo\n", "wrong\n"]);
@@ -210,9 +220,11 @@ describe("a kernel outlives", () => {
   });
 
   test("threads that print between runs: the next one shows it", async () => {
-    const { session } = await startGuest();
-    await session.runCode("import threading\nthreading.Timer(.2, lambda: print('late')).start()");
-    await delay(600);
+    const { session, root } = await startGuest();
+    const late = "def late():\n  await_file('go')\n  print('late')\n  open('printed', 'w').close()\n";
+    await session.runCode(`import threading\n${AWAIT_FILE}${late}threading.Thread(target=late).start()`);
+    await writeFile(join(root, "go"), "");
+    await expect.poll(() => existsSync(join(root, "printed")), { timeout: 10_000 }).toBe(true);
     expect((await session.runCode("1")).stdout).toBe("late\n");
   });
 
@@ -258,7 +270,7 @@ describe("time and interrupts", () => {
   test("a timeout interrupts the code, and the kernel keeps what there was", async () => {
     const { session } = await startGuest();
     await session.runCode("kept = 1");
-    const late = await session.runCode("print('in')\nwhile True: pass", { timeoutMs: 300 });
+    const late = await session.runCode("print('in')\nwhile True: pass", { timeoutMs: 2_000 });
     expect(late).toMatchObject({ timed_out: true, stdout: "in\n", error: { name: "KeyboardInterrupt" } });
     expect(await valueIn(session, "kept")).toBe("1");
   });
@@ -297,7 +309,7 @@ describe("time and interrupts", () => {
     const context = session.createCodeContext();
     await context.interrupt();
     const { onStdout, isRunning } = announced();
-    const run = context.run("print('in')\nimport time\ntime.sleep(60)", { onStdout });
+    const run = context.run("import time\nprint('in')\ntime.sleep(60)", { onStdout });
     await isRunning;
     await context.interrupt();
     expect(await run).toMatchObject({ timed_out: false, error: { name: "KeyboardInterrupt" } });
@@ -310,7 +322,7 @@ describe("time and interrupts", () => {
     const abort = new AbortController();
     const { onStdout, isRunning } = announced();
     const code =
-      "print('in')\nimport time\nstopped = False\ntry:\n  time.sleep(60)\nfinally:\n  stopped = True";
+      "import time\nstopped = False\ntry:\n  print('in')\n  time.sleep(60)\nfinally:\n  stopped = True";
     const run = session.runCode(code, { signal: abort.signal, onStdout });
     await isRunning;
     abort.abort();
@@ -336,7 +348,7 @@ describe("contexts", () => {
       session.runCode("x = 'b'", { context: b }),
     ]);
     const { onStdout, isRunning } = announced();
-    const busy = a.run("print('in')\nimport time\ntime.sleep(60)", { onStdout });
+    const busy = a.run("import time\nprint('in')\ntime.sleep(60)", { onStdout });
     await isRunning;
     expect((await b.run("x")).results[0]?.data).toBe("'b'");
     await a.interrupt();
@@ -351,7 +363,7 @@ describe("contexts", () => {
     await context.restart();
     await context.run("x = 1");
     const { onStdout, isRunning } = announced();
-    const run = context.run("print('in')\nimport time\ntime.sleep(60)", { onStdout });
+    const run = context.run("import time\nprint('in')\ntime.sleep(60)", { onStdout });
     const refused = expect(run).rejects.toMatchObject({
       code: "kernel_died",
       message: expect.stringContaining("restarted"),
@@ -405,9 +417,12 @@ describe("a kernel that dies", () => {
   });
 
   test("between two runs: the next one says so, since its variables are gone", async () => {
-    const { session } = await startGuest();
-    await session.runCode("import os, threading\nthreading.Timer(.2, lambda: os._exit(9)).start()");
-    await delay(600);
+    const { session, root } = await startGuest();
+    const die = "def die():\n  await_file('go')\n  os._exit(9)\n";
+    const begun = `import threading\n${AWAIT_FILE}${die}threading.Thread(target=die).start()\nos.getpid()`;
+    const worker = Number(await valueIn(session, begun));
+    await writeFile(join(root, "go"), "");
+    await expect.poll(() => isRunning(worker), { timeout: 10_000 }).toBe(false);
     await expect(session.runCode("os")).rejects.toMatchObject({ code: "kernel_died" });
     expect((await session.runCode("1")).execution_count).toBe(1);
   });

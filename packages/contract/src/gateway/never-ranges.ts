@@ -1,0 +1,23 @@
+/**
+ * What no session reaches, whatever its policy, `a.b.c.d/n`: private, loopback, link-local and metadata, shared, for
+ * documentation and tests, multicast, reserved. The node closes them, and control refuses entries that lie in them.
+ */
+export const NEVER_RANGES: readonly string[] = [
+  "0.0.0.0/8",
+  "10.0.0.0/8",
+  "100.64.0.0/10",
+  "127.0.0.0/8",
+  // A cloud's metadata service that has a public address.
+  "168.63.129.16/32",
+  "169.254.0.0/16",
+  "172.16.0.0/12",
+  "192.0.0.0/24",
+  "192.0.2.0/24",
+  "192.88.99.0/24",
+  "192.168.0.0/16",
+  "198.18.0.0/15",
+  "198.51.100.0/24",
+  "203.0.113.0/24",
+  "224.0.0.0/4",
+  "240.0.0.0/4",
+];

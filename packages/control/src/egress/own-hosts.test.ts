@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import { readConfig } from "../config.ts";
+import { ownHostsOf } from "./own-hosts.ts";
+import { normalPolicy } from "./policy.ts";
+
+const configWith = (ranges: string) =>
+  readConfig({ DATABASE_URL: "postgresql://localhost/none", VIV_NEVER_RANGES: ranges });
+
+test("what the node closes for the operator no policy lists, and the refusal is told as any", () => {
+  const own = ownHostsOf(configWith("8.8.4.4, 9.9.9.0/24"));
+  const allow = (entry: string) => () => normalPolicy({ mode: "deny", allow: [entry] }, own, "egress.allow");
+  expect(allow("9.9.8.1")()).toEqual({ mode: "deny", allow: ["9.9.8.1"] });
+  for (const [entry, range] of [
+    ["9.9.9.1", "9.9.9.0/24"],
+    ["8.8.4.4:53", "8.8.4.4/32"],
+  ] as const)
+    expect(allow(entry)).toThrow(
+      expect.objectContaining({
+        code: "validation",
+        message: expect.stringContaining(`egress.allow[0]: lies in ${range}`),
+      }),
+    );
+});
+
+test("nothing is closed unless it is told, and a range that could be misread stops the start", () => {
+  expect(ownHostsOf(configWith("")).ranges).toEqual([]);
+  expect(() => configWith("9.9.9.0/33")).toThrow('VIV_NEVER_RANGES names "9.9.9.0/33"');
+});

@@ -1,0 +1,50 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { afterEach, expect, test } from "vitest";
+import { endGently } from "./farewell.ts";
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+/** Both ends of a connection; neither closes because the other has. */
+async function connection(): Promise<{ ours: Socket; theirs: Socket }> {
+  const server = createServer({ allowHalfOpen: true }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const theirs = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+  theirs.on("error", () => {});
+  const [ours] = (await once(server, "connection")) as [Socket];
+  closers.push(() => {
+    theirs.destroy();
+    server.close();
+  });
+  return { ours, theirs };
+}
+
+test("a client that closes as well gets all that was written, though it was sending", async () => {
+  const { ours, theirs } = await connection();
+  theirs.write(Buffer.alloc(10_000_000));
+  ours.write("the answer");
+  endGently(ours, { ms: 60_000, bytes: 64_000_000 });
+  let text = "";
+  for await (const chunk of theirs) text += chunk;
+  expect(text).toBe("the answer");
+  theirs.end();
+  await once(ours, "close");
+});
+
+test("a client that does not close is cut off", async () => {
+  const { ours } = await connection();
+  endGently(ours, { ms: 50, bytes: 1_000_000 });
+  await once(ours, "close");
+});
+
+test("a client that sends on for ever is cut off", async () => {
+  const { ours, theirs } = await connection();
+  const write = () => void theirs.write(Buffer.alloc(100_000), (error) => error ?? write());
+  write();
+  endGently(ours, { ms: 60_000, bytes: 1_000_000 });
+  await once(ours, "close");
+});

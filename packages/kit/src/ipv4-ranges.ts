@@ -1,0 +1,32 @@
+/** Ranges of IPv4 addresses, `a.b.c.d/n`; a single address is one of 32 bits. */
+import { isIPv4 } from "node:net";
+
+/** Of a text with commas between. `name` is what it is called where one is wrong. */
+export function readRanges(name: string, text: string): string[] {
+  const parts = text.split(",").map((part) => part.trim());
+  return parts.filter((part) => part !== "").map((part) => readRange(name, part));
+}
+
+/** One that was misread would leave open what it was to close, and nobody would notice. */
+function readRange(name: string, range: string): string {
+  const [address = "", bits = "32", ...rest] = range.split("/");
+  const isRange =
+    isIPv4(address) && /^\d{1,2}$/.test(bits) && Number(bits) >= 1 && Number(bits) <= 32 && rest.length === 0;
+  if (isRange) return `${address}/${Number(bits)}`;
+  throw new Error(
+    `${name} names "${range}"; expected IPv4 addresses and ranges with commas between, such as 8.8.4.4,8.8.8.0/24`,
+  );
+}
+
+/** The first of them that an address lies in. */
+export function findRange(ranges: readonly string[], address: string): string | undefined {
+  return ranges.find((range) => {
+    const [network = "", bits] = range.split("/");
+    const size = 2 ** (32 - Number(bits));
+    return Math.floor(numberOf(address) / size) === Math.floor(numberOf(network) / size);
+  });
+}
+
+function numberOf(address: string): number {
+  return address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
+}

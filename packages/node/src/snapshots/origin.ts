@@ -1,0 +1,18 @@
+/** What a version of a template was made of, as set-up wrote it beside the disk. */
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { TemplateOrigin } from "@vivarium/contract/api";
+import { z } from "zod";
+
+const Description = TemplateOrigin.extend({
+  built_at: z.iso
+    .datetime()
+    .transform((at) => new Date(at).toISOString())
+    .optional(),
+});
+
+/** Without what it does not say, and without anything where it is missing: a template can be used all the same. */
+export async function readOrigin(versionDir: string): Promise<TemplateOrigin> {
+  const text = await readFile(path.join(versionDir, "template.json"), "utf8").catch(() => "{}");
+  return Description.parse(JSON.parse(text));
+}
