@@ -13,14 +13,21 @@ const MOST_PIECES = 4096;
 export function pour(from: IncomingMessage, to: Writable): void {
   let pieces: Buffer[] = [];
   let isDue = false;
-  const move = () => {
-    isDue = false;
-    if (pieces.length === 0) return;
+  const write = (): boolean => {
+    if (pieces.length === 0) return true;
     const bytes = Buffer.concat(pieces);
     pieces = [];
-    if (to.destroyed || to.write(bytes)) return;
+    return to.destroyed || to.write(bytes);
+  };
+  const move = () => {
+    isDue = false;
+    if (write()) return;
     from.pause();
     from.socket.pause();
+  };
+  const goOn = () => {
+    from.socket.resume();
+    from.resume();
   };
   from.on("data", (piece: Buffer) => {
     // Not in the next tick: a server's parser has one between any two pieces.
@@ -31,14 +38,11 @@ export function pour(from: IncomingMessage, to: Writable): void {
     // Joined and not moved: to be paused in the midst of what has come would leave the rest of it to the stream.
     if (pieces.length === MOST_PIECES) pieces = [Buffer.concat(pieces)];
   });
-  to.on("drain", () => {
-    from.socket.resume();
-    from.resume();
-  });
-  // What came before a break goes on before it.
-  from.prependOnceListener("error", move);
+  to.on("drain", goOn);
+  // Nothing of it is to wait any more, and its socket may be another message's by now.
   from.once("end", () => {
-    move();
+    to.off("drain", goOn);
+    write();
     to.end();
   });
 }

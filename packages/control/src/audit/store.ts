@@ -55,7 +55,7 @@ export async function listEntries(db: Queries, orgId: string, filter: AuditFilte
   if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
   if (after) {
     // Of an entry that is forgotten by now those of its instant are as well.
-    const place = sql`(${after.at}, (select seq from audit_log where id = ${after.id}))`;
+    const place = sql`(${after.at}, (select seq from audit_log where org_id = ${orgId} and id = ${after.id}))`;
     query = query.where(sql<boolean>`(at, seq) < ${place}`);
   }
   return await query.orderBy("at", "desc").orderBy("seq", "desc").limit(limit).execute();

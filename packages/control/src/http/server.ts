@@ -18,7 +18,7 @@ import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
 import { requestId } from "./request-id.ts";
 import { logRequests } from "./request-log.ts";
-import { takeTurns } from "./turns.ts";
+import { inTurn, takeTurns } from "./turns.ts";
 import { answerUnknownRoutes } from "./unknown-route.ts";
 import {
   answerBrokenRequest,
@@ -92,6 +92,7 @@ async function answerUnroutable(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
+  await new Promise<void>((resolve) => inTurn(reply, resolve));
   addCommonHeaders(request, reply);
   const reason = await authenticate(deps, request).then(
     () => error,

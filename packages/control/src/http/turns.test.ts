@@ -22,6 +22,9 @@ const CREATE = create();
 /** More than the system keeps for a connection whose other end does not read. */
 const LONG = 24 * 1024 * 1024;
 
+const SAID_BYTES = 2 * 1024 * 1024;
+const PIECE_BYTES = 32 * 1024;
+
 function request(...head: string[]): string {
   return `${[...head, "host: x", "", ""].join("\r\n")}`;
 }
@@ -130,26 +133,71 @@ test("a request that was answered before its body broke off gets no second answe
 });
 
 const PTY = [`GET /v1/sessions/${"a".repeat(21)}/pty HTTP/1.1`, "connection: Upgrade", "upgrade: websocket"];
-test.each([
-  ["an upgrade", request(...PTY), 401],
-  ["CONNECT", request("CONNECT x:443 HTTP/1.1"), 401],
-])("%s waits for the requests before it", async (_title, last, status) => {
+const CONNECT = request("CONNECT x:443 HTTP/1.1");
+
+test("an upgrade behind requests that are not answered yet is refused after them", async () => {
   const client = open();
-  send(client, CREATE, HEALTH, last);
+  send(client, CREATE, HEALTH, request(...PTY, AUTH));
   await client.closed;
-  expect(client.statuses()).toEqual([200, 200, status]);
+  expect(client.statuses()).toEqual([200, 200, 400]);
+  expect(client.text()).toContain("nothing before it that is not answered yet");
 });
 
-test("a client that sends far ahead is answered as far as it is read, and told that this was all", async () => {
+test("an upgrade behind a long answer takes nothing from it", async () => {
+  const { id, body } = await talkative();
   const client = open();
-  send(client, HEALTH.repeat(200));
+  const exec = request(`POST /v1/sessions/${id}/exec HTTP/1.1`, AUTH, `content-length: ${body.length}`);
+  client.socket.pause();
+  send(client, exec, body, request(...PTY, AUTH));
+  setTimeout(() => client.socket.resume(), 500);
   await client.closed;
-  expect(client.statuses()).toEqual(Array(64).fill(200));
-  expect(client.text().match(/^connection: close\r$/gim)).toHaveLength(1);
+  expect(client.statuses()).toEqual([200, 400]);
+  expect(client.text()).toContain("x".repeat(SAID_BYTES));
 });
 
-/** Sends a command that runs until the test ends it, and a create behind it. */
-async function createBehindCommand(): Promise<{ client: Client; end: () => void }> {
+test("CONNECT behind a request that is not answered yet ends the connection, and nothing else", async () => {
+  const client = open();
+  send(client, CREATE, CONNECT);
+  await client.closed;
+  expect(client.statuses()).toEqual([]);
+  const next = open();
+  send(next, HEALTH, request("GET /v1/healthz HTTP/1.1", "connection: close"));
+  await next.closed;
+  expect(next.statuses()).toEqual([200, 200]);
+});
+
+test("a path that cannot be decoded waits for its turn as well", async () => {
+  const { client, end } = await behindCommand(request("GET /v1/sessions/%zz HTTP/1.1", AUTH), HEALTH);
+  expect(client.statuses()).toEqual([]);
+  end();
+  await eventually(() => expect(client.statuses()).toEqual([200, 404, 200]));
+  client.socket.destroy();
+});
+
+test("a client that sends too far ahead loses its connection, and nobody else anything", async () => {
+  const { client } = await behindCommand(HEALTH.repeat(62), request("GET /v1/sessions/%zz HTTP/1.1", AUTH));
+  send(client, HEALTH, CONNECT);
+  await client.closed;
+  expect(client.statuses()).toEqual([]);
+  const next = open();
+  send(next, HEALTH);
+  await eventually(() => expect(next.statuses()).toEqual([200]));
+  next.socket.destroy();
+});
+
+/** A session whose commands say much at once. */
+async function talkative(): Promise<{ id: string; body: string }> {
+  const id = await control.createLive();
+  control.node.onExec = (_call, output) => {
+    const out = output();
+    for (let said = 0; said < SAID_BYTES; said += PIECE_BYTES) out.stdout("x".repeat(PIECE_BYTES));
+    out.exit();
+  };
+  return { id, body: JSON.stringify({ command: ["true"] }) };
+}
+
+/** Sends a command that runs until the test ends it, and more behind it. */
+async function behindCommand(...more: string[]): Promise<{ client: Client; end: () => void }> {
   const id = await control.createLive();
   const running = Promise.withResolvers<() => void>();
   control.node.onExec = (_call, output) => {
@@ -159,12 +207,12 @@ async function createBehindCommand(): Promise<{ client: Client; end: () => void 
   const client = open();
   const body = JSON.stringify({ command: ["true"] });
   const exec = request(`POST /v1/sessions/${id}/exec HTTP/1.1`, AUTH, `content-length: ${body.length}`);
-  send(client, exec, body, CREATE);
+  send(client, exec, body, ...more);
   return { client, end: await running.promise };
 }
 
 test("requests of one connection are handled one after the other", async () => {
-  const { client, end } = await createBehindCommand();
+  const { client, end } = await behindCommand(CREATE);
   expect(await sessions()).toBe(1);
   end();
   await eventually(() => expect(client.statuses()).toEqual([200, 200]));
@@ -173,7 +221,7 @@ test("requests of one connection are handled one after the other", async () => {
 });
 
 test("a request that waits for its turn is not carried out when its client leaves", async () => {
-  const { client, end } = await createBehindCommand();
+  const { client, end } = await behindCommand(CREATE);
   client.socket.destroy();
   await client.closed;
   end();

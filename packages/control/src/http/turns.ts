@@ -4,10 +4,10 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyReply } from "fastify";
 import { endGently } from "./farewell.ts";
 
-/** More than clients send ahead. Whatever follows is not read, or it would be memory. */
+/** More than clients send ahead. Who sends more loses the connection: each costs memory until its turn. */
 const AHEAD = 64;
 
 /** What one connection waits for. */
@@ -42,25 +42,30 @@ export function takeTurns(server: FastifyInstance): void {
     const line = lines.get(socket);
     if (line && !line.isCut) join(line, socket, response);
   });
-  server.addHook("onRequest", ({ raw: { socket } }, reply, done) => {
-    const line = lines.get(socket);
-    const isItsTurn = () => line?.unanswered[0] === reply.raw;
-    if (!line || isItsTurn()) return done();
-    const go = () => {
-      // Nothing is done that nobody would be told of.
-      if (isItsTurn() && socket.writable) done();
-      else reply.hijack();
-    };
-    if (line.unanswered.includes(reply.raw)) line.waiting.set(reply.raw, go);
-    else go();
-  });
+  server.addHook("onRequest", (_request, reply, done) => inTurn(reply, done));
+}
+
+/** Calls back when all that was asked before is answered; never, when nobody would be told of what is done. */
+export function inTurn(reply: FastifyReply, then: () => void): void {
+  const { socket } = reply.request.raw;
+  const line = lines.get(socket);
+  const isItsTurn = () => line?.unanswered[0] === reply.raw;
+  if (!line || isItsTurn()) {
+    then();
+    return;
+  }
+  const go = () => {
+    if (isItsTurn() && socket.writable) then();
+    else reply.hijack();
+  };
+  if (line.unanswered.includes(reply.raw)) line.waiting.set(reply.raw, go);
+  else go();
 }
 
 function join(line: Line, socket: Duplex, response: ServerResponse): void {
-  const last = line.unanswered.at(-1);
-  if (last && line.unanswered.length >= AHEAD) {
-    last.shouldKeepAlive = false;
+  if (line.unanswered.length >= AHEAD) {
     cutOff(socket, line);
+    socket.destroy();
     return;
   }
   line.unanswered.push(response);
@@ -83,6 +88,10 @@ export function afterTurns(socket: Duplex, then: () => void): void {
   const line = lines.get(socket);
   if (!line || line.unanswered.length === 0) then();
   else line.afterAll = then;
+}
+
+export function isAnswering(socket: Duplex): boolean {
+  return (lines.get(socket)?.unanswered.length ?? 0) > 0;
 }
 
 function cutOff(socket: Duplex, line: Line): void {

@@ -11,9 +11,12 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "./api-error.ts";
 import { endGently, FAREWELL } from "./farewell.ts";
-import { afterTurns } from "./turns.ts";
+import { isAnswering } from "./turns.ts";
 
-/** For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones. */
+/**
+ * For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones; so do those behind
+ * requests that are not answered yet, whose answers need what Node takes off a connection that is upgraded.
+ */
 export const UPGRADE_OPTIONS = { shouldUpgradeCallback: wantsWebSocket };
 
 const VERSION = "13";
@@ -58,7 +61,7 @@ export class Upgrades {
       void reply.header("connection", "close");
       throw new ApiError(
         "validation",
-        "Upgrade: this path is for WebSockets; send `Connection: Upgrade` and `Upgrade: websocket`",
+        "Upgrade: this path is for WebSockets; send `Connection: Upgrade` and `Upgrade: websocket`, and nothing before it that is not answered yet",
       );
     }
     if (headers["sec-websocket-version"] !== VERSION) {
@@ -119,12 +122,11 @@ export class Upgrades {
   }
 }
 
-/** Hands a request whose connection Node has let go of to the server's `request` event, when its turn has come. */
+/** Hands a request whose connection Node has let go of to the server's `request` event. */
 export function handOver(nodeServer: NodeServer, request: IncomingMessage, socket: Duplex): void {
   socket.on("error", () => socket.destroy());
-  afterTurns(socket, () => {
-    if (socket.writable) nodeServer.emit("request", request, responseOver(socket, request));
-  });
+  if (isAnswering(socket)) socket.destroy();
+  else nodeServer.emit("request", request, responseOver(socket, request));
 }
 
 /** An ordinary response over it; the connection ends with it. */
@@ -147,8 +149,8 @@ function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
   );
 }
 
-function wantsWebSocket({ method, headers }: IncomingMessage): boolean {
-  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket";
+function wantsWebSocket({ method, headers, socket }: IncomingMessage): boolean {
+  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && !isAnswering(socket);
 }
 
 function clientLeft(): Error {

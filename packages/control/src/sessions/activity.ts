@@ -101,7 +101,8 @@ export class Activity {
    */
   pending(): (sessionId: string) => Date | undefined {
     const known = this.#known();
-    return (sessionId) => (this.#held.has(sessionId) ? new Date() : latest(known, sessionId)?.shown);
+    return (sessionId) =>
+      this.#held.has(sessionId) ? new Date() : latest([...known, ...this.#known()], sessionId)?.shown;
   }
 
   /** Resolves once everything that was seen before this call is written down, or could not be. */
