@@ -124,5 +124,7 @@ function parseListen(name: string, text: string): Config["listen"] {
   const port = Number(text.slice(colon + 1));
   if (port > 65_535)
     throw new Error(`environment variable ${name}: the port must be at most 65535, got ${port}`);
-  return { host: text.slice(0, colon).replace(/^\[|\]$/g, ""), port };
+  const host = text.slice(0, colon).replace(/^\[|\]$/g, "");
+  // Of the two addresses that this name has, a second server would serve the other, without what ours does by itself.
+  return { host: host === "localhost" ? "127.0.0.1" : host, port };
 }

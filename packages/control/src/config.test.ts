@@ -1,0 +1,15 @@
+import { expect, test } from "vitest";
+import { readConfig } from "./config.ts";
+
+const read = (more: NodeJS.ProcessEnv) => readConfig({ DATABASE_URL: "postgres://db", ...more });
+
+test("one address is listened on, also under the name that stands for two", () => {
+  expect(read({ VIV_LISTEN: "localhost:7400" }).listen).toEqual({ host: "127.0.0.1", port: 7400 });
+  expect(read({ VIV_LISTEN: "[::1]:7400" }).listen).toEqual({ host: "::1", port: 7400 });
+});
+
+test("a value that cannot be used is refused by its name", () => {
+  expect(() => readConfig({})).toThrow("environment variable DATABASE_URL: is required");
+  expect(() => read({ VIV_LISTEN: "7400" })).toThrow("environment variable VIV_LISTEN: must be host:port");
+  expect(() => read({ VIV_LISTEN: "x:70000" })).toThrow("the port must be at most 65535, got 70000");
+});
