@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { MachineList, SnapshotList } from "@vivarium/contract/node";
 import { eventually } from "../support/eventually.ts";
-import { machineTraces } from "../support/machine-traces.ts";
+import { AHEAD, type MachineTraces, machineTraces } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
 import type { Api } from "./api.ts";
@@ -97,11 +97,18 @@ async function checkHost(facts: ServiceFacts, api: Api): Promise<void> {
   if (owners.join() !== live.toSorted().join()) throw new Error(`live: ${live}; machines: ${owners}`);
   if (machines.some(({ state }) => state !== "running"))
     throw new Error(`not running: ${JSON.stringify(machines)}`);
-  const traces = machineTraces(facts.dataDir);
-  if (traces.folders.length !== machines.length) throw new Error(`machine folders: ${traces.folders}`);
+  checkTraces(machineTraces(facts.dataDir), machines.length);
   const { snapshots } = SnapshotList.parse((await node.call("GET", "/v1/snapshots")).body);
   const folders = readdirSync(join(facts.dataDir, "pool/s"));
   if (folders.length !== snapshots.length) throw new Error(`unpublished snapshots among ${folders}`);
+}
+
+/** What is there belongs to a machine, or is kept ready for one; a namespace has its slot and its link. */
+function checkTraces(traces: MachineTraces, machines: number): void {
+  const { folders, uids, slots, netns, links } = traces;
+  const isOwned = folders.length === machines && uids === machines && slots <= machines + AHEAD;
+  if (!isOwned || netns !== slots || links !== slots)
+    throw new Error(`${machines} machines leave ${JSON.stringify(traces)}`);
 }
 
 interface Id {

@@ -87,6 +87,22 @@ test("a guest without its agent's port is cut off, not believed, and can be dele
   });
 });
 
+test("a guest without its agent's port is paused all the same, and goes on as nothing else", async () => {
+  await withSession(async (id) => {
+    const unbind = "cd /sys/bus/virtio/drivers/virtio_console; ls -d virtio* > unbind";
+    await streamOf(id, `sudo sh -c '${unbind}'; exit 0`, 5000);
+    const copies = [`/v1/sessions/${id}/checkpoints`, `/v1/sessions/${id}/fork`];
+    for (const path of copies) expect(await ask(path, { body: {} })).toMatchObject({ status: 503 });
+    expect(await ask(`/v1/sessions/${id}/pause`, { body: {} })).toMatchObject({
+      status: 200,
+      body: { state: "paused" },
+    });
+    for (const path of copies) expect(await ask(path, { body: {} })).toMatchObject({ status: 503 });
+    expect((await ask(`/v1/sessions/${id}/resume`, { body: {} })).status).toBeGreaterThanOrEqual(500);
+    expect((await ask(`/v1/sessions/${id}`)).body.state).toBe("paused");
+  });
+});
+
 test.each(["kill -9 -1", "sudo sh -c 'kill -9 -1'"])(
   "%s ends the commands, not the session",
   async (script) => {

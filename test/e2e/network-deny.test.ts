@@ -188,10 +188,10 @@ describe("names over TLS", () => {
 
   test("a hello in twelve segments, or in three records, is read like any other", async () => {
     const allowed = await real("example.com");
-    await tryIt("names", hello(allowed, { chunks: inTwelve(allowed), gap: 0.05 }));
+    await tryIt("names", hello(allowed, { chunks: inTwelve(allowed), gap: 0.05, wait: 4 }));
     expect(reached()).toEqual([PUBLIC.allowed]);
     const inRecords = (bytes: Buffer) => toRecords(bytes.subarray(5), Math.ceil(bytes.length / 3));
-    await tryIt("names", hello(inRecords(allowed)));
+    await tryIt("names", hello(inRecords(allowed), { wait: 4 }));
     expect(reached()).toEqual([PUBLIC.allowed]);
     const denied = await real("www.example.com");
     for (const probe of [hello(denied, { chunks: inTwelve(denied), gap: 0.05 }), hello(inRecords(denied))]) {

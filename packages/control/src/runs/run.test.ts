@@ -63,6 +63,7 @@ test.each([
       duration_ms: 2,
       phase: "done",
       install_ms: expect.any(Number),
+      restore_ms: expect.any(Number),
     });
     expect(control.node.files.get(file)?.toString()).toBe("print(6*7) # ü");
     expect(control.node.execs.map((call) => call.argv)).toEqual([install, command]);

@@ -158,9 +158,12 @@ async function runStep(
 }
 
 function resultOf(session: SessionRow, step: CollectedExec, phase: RunPhase, installMs?: number): RunResult {
+  const { timings } = session;
   return {
     session_id: session.id,
     ...outputFields(step),
+    // Every run wakes from its template's saved baseline.
+    ...(timings && { restore_ms: (timings.load ?? 0) + (timings.handshake ?? 0) }),
     // The code never started when the installer ended the run.
     ...(phase === "install" && { duration_ms: 0 }),
     phase,

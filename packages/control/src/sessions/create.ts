@@ -48,10 +48,12 @@ async function admit(
   idempotencyKey: string | undefined,
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   return await deps.db.transaction().execute(async (tx) => {
+    const project_id = body.project_id ?? principal.scopedProjectId ?? principal.defaultProjectId;
     const idempotent = idempotencyKey && {
       orgId: principal.orgId,
       key: idempotencyKey,
-      bodyDigest: bodyDigest(deps.pepper, body),
+      // The same body in another project is another request.
+      bodyDigest: bodyDigest(deps.pepper, { ...body, project_id }),
     };
     if (idempotent) {
       const knownId = await claimIdempotencyKey(tx, idempotent);

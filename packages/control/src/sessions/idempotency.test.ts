@@ -1,3 +1,4 @@
+import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Answer, type Control, startControl } from "../control.test-support.ts";
 
@@ -53,6 +54,21 @@ test("the same key with another body is a conflict", async () => {
   const answer = await create("other", { env: { A: "2" } });
   expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
   expect(answer.headers["retry-after"]).toBeUndefined();
+});
+
+test("the same key and body in another project are a conflict, and show nothing of the first", async () => {
+  const { rows } = await control.sql.query("select org_id from projects limit 1");
+  const [{ org_id: orgId }] = rows;
+  const projectId = `prj_${randomId()}`;
+  await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, 'second')", [
+    projectId,
+    orgId,
+  ]);
+  const scoped = await control.addKey({ orgId, scopedProjectId: projectId });
+  const first = await create("project", { name: "first" });
+  expect(first.status).toBe(200);
+  const other = await create("project", { name: "first" }, scoped);
+  expect([other.status, other.body.code, other.body.session_id]).toEqual([409, "conflict", undefined]);
 });
 
 test("a key is scoped to its organisation", async () => {

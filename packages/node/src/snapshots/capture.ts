@@ -61,7 +61,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
     await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
-    const [sums] = await allOrNone([makeTarget(input), input.announce(), freezeGuest(machine)]);
+    const [sums, , isFrozen] = await allOrNone([makeTarget(input), input.announce(), freezeGuest(input)]);
     crashPoint("capture.freeze");
     const freeze = watch();
     const { stages, ownBytes, release } = await takeInstant(deps, input, sums, freeze);
@@ -72,7 +72,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       }
       crashPoint("capture.instant");
       watch();
-      const manifest = await makeDurable(input, { sums, ownBytes, stages, watch });
+      const manifest = await makeDurable(input, { sums, ownBytes, stages, isFrozen, watch });
       return { dir: target, manifest };
     } finally {
       release();
@@ -92,11 +92,20 @@ async function allOrNone<T extends readonly unknown[] | []>(works: T) {
   return await Promise.all(works);
 }
 
-async function freezeGuest(machine: Machine): Promise<void> {
-  await machine.agent.command("/v1/freeze").catch((cause: NodeError) => {
+/**
+ * False for a guest that breaks its agent or hangs the freezer, which is no way to escape a pause: what it does stands
+ * still with the machine. What is to become another machine must stand still first (security.md C8).
+ */
+async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
+  try {
+    await machine.agent.command("/v1/freeze");
+    return true;
+  } catch (error) {
+    if (hold && machine.isRunning && !machine.isOutOfSpace) return false;
+    const cause = error as NodeError;
     if (cause.code !== "invalid" && cause.code !== "internal") throw cause;
     throw new NodeError("capture_failed", `the guest could not be frozen: ${cause.message}`, { cause });
-  });
+  }
 }
 
 /** What does not depend on the instant is done before it. Returns the table of the memory as the parent has it. */
@@ -178,8 +187,9 @@ async function makeDurable(
     sums,
     ownBytes,
     stages,
+    isFrozen,
     watch,
-  }: { sums: PageSums; ownBytes: number; stages: Stages; watch: () => number },
+  }: { sums: PageSums; ownBytes: number; stages: Stages; isFrozen: boolean; watch: () => number },
 ): Promise<Manifest> {
   const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
   const [mem, state, disk, memSums] = await allOrNone([
@@ -193,6 +203,7 @@ async function makeDurable(
   const manifest: Manifest = {
     ...parent.manifest,
     kind: "snapshot",
+    unfrozen: isFrozen ? undefined : true,
     created_at: new Date().toISOString(),
     own_bytes: ownBytes + state.bytes + memSums.bytes + disk.blocks * 512,
     spec,

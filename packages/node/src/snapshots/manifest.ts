@@ -46,6 +46,8 @@ export const Manifest = z.object({
   qemu_build: z.string(),
   device_arguments: z.string(),
   created_at: z.string(),
+  /** The user's processes did not stand still for it: it can only go on as what it was, not become another machine. */
+  unfrozen: z.literal(true).optional(),
   /** Bytes that exist for this snapshot alone. */
   own_bytes: z.int(),
   /** What it was made from; absent in baselines. */

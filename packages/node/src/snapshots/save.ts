@@ -96,6 +96,8 @@ async function captureInTurn(
   crashPoint("capture.published");
   if (hold) await markHeld(config, machine).catch((err) => believeAnnouncement(deps, machine, err));
   deps.log.info({ machine: machine.id, snapshot: id, ...made.manifest.timings }, "machine captured");
+  if (made.manifest.unfrozen)
+    deps.log.warn({ machine: machine.id, snapshot: id }, "its processes could not be frozen for it");
   return made;
 }
 
@@ -115,6 +117,8 @@ function believeAnnouncement(deps: SaveDeps, machine: Machine, err: unknown): vo
 /** All files are immutable, so the copy shares them. What is damaged is not passed on as if it were whole. */
 async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
+  if (source.manifest.unfrozen)
+    throw new NodeError("capture_failed", "its processes were not frozen when it was saved: wake it first");
   const dir = deps.snapshots.dirOf(id);
   try {
     await makeUnpublished(dir);
