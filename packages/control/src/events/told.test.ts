@@ -243,6 +243,20 @@ test("a wake that is refused for want of room is told once a minute, to the whol
   expect(await refusals()).toHaveLength(2);
 });
 
+test("a restore that would wake its session is a wake that is refused", async () => {
+  const id = await control.createLive();
+  const { checkpoint_id } = (await post(id, "checkpoints")).body;
+  await post(id, "pause");
+  await control.sql.query("update orgs set concurrent_sessions = 1");
+  await control.createLive();
+  const { code } = (await post(id, "restore", { checkpoint_id })).body;
+  await control.sql.query("update orgs set concurrent_sessions = 10");
+  expect((await of(id, "session.wake_refused")).map(({ data }) => [data.code, data.op])).toEqual([
+    [code, "restore"],
+  ]);
+  expect(code).toBe("account_concurrency_exceeded");
+});
+
 test("a create that is refused for want of room is told without a session, and a wrong one is not", async () => {
   await control.sql.query("update orgs set concurrent_sessions = 1");
   const id = await control.createLive();

@@ -16,6 +16,7 @@ import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectLast, type NetworkReports } from "../egress/reports.ts";
+import { tellingRefusal } from "../events/refusals.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -56,13 +57,23 @@ export async function restoreSession(
     checkLineage(session, found.checkpoint);
     // Its processes run again, whatever ran before.
     await noteKeepAlive(deps.db, session);
-    const claimed = await claimRestore(deps, session, found.checkpoint);
-    if (!claimed) return BUSY;
-    crashPoint("restore.intent");
-    return await deps.operations.run(claimed, (op) =>
-      exchangeMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
-    );
+    const restore = () => tryRestore(deps, session, { checkpoint: found.checkpoint, startedAt });
+    if (session.state !== "paused") return await restore();
+    const { org_id: orgId, project_id: projectId } = session;
+    const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: "restore" } as const;
+    return await tellingRefusal(deps.db, wanted, restore);
   });
+}
+
+async function tryRestore(
+  deps: RestoreDeps,
+  session: SessionRow,
+  to: { checkpoint: CheckpointRow; startedAt: number },
+): Promise<SessionRow | typeof BUSY> {
+  const claimed = await claimRestore(deps, session, to.checkpoint);
+  if (!claimed) return BUSY;
+  crashPoint("restore.intent");
+  return await deps.operations.run(claimed, (op) => exchangeMachine(deps, op, to));
 }
 
 /** A session that nothing can take back any more says so, whatever checkpoint is named. */
