@@ -23,6 +23,7 @@ export default defineConfig({
           include: [
             "packages/*/src/**/*.test.ts",
             "test/*.test.ts",
+            "test/defences/*.test.ts",
             "test/contract/fake*.test.ts",
             "test/fuzz/**/*.test.ts",
           ],

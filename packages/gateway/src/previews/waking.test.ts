@@ -44,7 +44,9 @@ describe("a paused preview", () => {
         };
       });
     const asked = Array.from({ length: 1_000 }, (_, i) => get(gateway, preview.host, `/${i}`));
-    while (gateway.wakes.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    // Who comes after them is answered after they were heard, and woken for.
+    const { host } = expose(gateway, guest, { visibility: "public" });
+    expect((await get(gateway, host, "/after")).body).toBe("awake /after");
     wakeUp();
     const replies = await Promise.all(asked);
     expect(replies.map(({ body }) => body)).toEqual(replies.map((_, i) => `awake /${i}`));
