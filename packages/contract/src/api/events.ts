@@ -23,6 +23,10 @@ export const EVENT_TYPES = [
   "preview.exposed",
   "preview.updated",
   "preview.unexposed",
+  "checkpoint.created",
+  "checkpoint.deleted",
+  "template.ready",
+  "template.deleted",
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

@@ -7,6 +7,7 @@ import { takeOrgTurn } from "../access/orgs.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
@@ -83,6 +84,8 @@ async function commit(
     await checkRoom(tx, op.session, body.name);
     const row = await insertCheckpoint(tx, rowOf(op.session, body, snapshot));
     if (row === "name_taken") throw nameTaken(body.name ?? "");
+    const { id: checkpoint_id, size_bytes } = row;
+    await appendEvent(tx, eventOf(op.session, "checkpoint.created", { checkpoint_id, size_bytes }));
     return row;
   });
 }

@@ -2,6 +2,7 @@ import { CHECKPOINT_ID_PATTERN } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { releaseOrigin } from "../sessions/release-origin.ts";
 import { checkpointNotFound } from "./get.ts";
@@ -13,7 +14,13 @@ export async function deleteCheckpoint(
   scope: Scope,
   id: string,
 ): Promise<void> {
-  const isGone = CHECKPOINT_ID_PATTERN.test(id) && (await removeCheckpoint(deps.db, scope, id));
-  if (!isGone) throw checkpointNotFound();
+  if (!CHECKPOINT_ID_PATTERN.test(id)) throw checkpointNotFound();
+  await deps.db.transaction().execute(async (tx) => {
+    const gone = await removeCheckpoint(tx, scope, id);
+    if (!gone) throw checkpointNotFound();
+    const { size_bytes } = gone;
+    const session = { ...gone, id: gone.session_id };
+    await appendEvent(tx, eventOf(session, "checkpoint.deleted", { checkpoint_id: id, size_bytes }));
+  });
   await releaseOrigin(deps, id);
 }

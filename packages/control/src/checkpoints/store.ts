@@ -77,11 +77,15 @@ export async function listCheckpointRows(
   return await query.execute();
 }
 
-/** False when the caller has no such checkpoint. */
-export async function removeCheckpoint(db: Queries, scope: Scope, id: string): Promise<boolean> {
+/** What is gone by this; undefined when the caller has no such checkpoint. */
+export async function removeCheckpoint(
+  db: Queries,
+  scope: Scope,
+  id: string,
+): Promise<CheckpointRow | undefined> {
   let query = db.deleteFrom("checkpoints").where("id", "=", id).where("org_id", "=", scope.orgId);
   if (scope.projectId !== null) query = query.where("project_id", "=", scope.projectId);
-  return (await query.returning("id").executeTakeFirst()) !== undefined;
+  return await query.returningAll().executeTakeFirst();
 }
 
 function visible(db: Queries, scope: Scope) {

@@ -46,6 +46,7 @@ test("a session's life is told in its order", async () => {
   expect((await of(id)).map(({ type, data }) => [type, data])).toEqual([
     ["session.created", { state: "creating" }],
     ["session.live", { state: "live" }],
+    ["checkpoint.created", { checkpoint_id: checkpoint.checkpoint_id, size_bytes: checkpoint.size_bytes }],
     ["session.paused", { state: "paused", reason: "pause" }],
     ["session.resumed", { state: "live", reason: "resume" }],
     ["session.restored", { state: "live", reason: "restore", restored_from: checkpoint.checkpoint_id }],
@@ -70,6 +71,43 @@ test("a start from a checkpoint names it", async () => {
   expect((await of(started.session_id, "session.created"))[0]?.data).toMatchObject({
     checkpoint_id: checkpoint.checkpoint_id,
   });
+});
+
+test("a checkpoint that goes is told once, under the session it was made of", async () => {
+  const id = await control.createLive();
+  const { checkpoint_id, size_bytes } = (await post(id, "checkpoints")).body;
+  await control.ask(`DELETE /v1/sessions/${id}`);
+  expect(size_bytes).toBeGreaterThan(0);
+  expect((await control.ask(`DELETE /v1/checkpoints/${checkpoint_id}`)).status).toBe(204);
+  expect((await control.ask(`DELETE /v1/checkpoints/${checkpoint_id}`)).status).toBe(404);
+  expect((await of(id, "checkpoint.deleted")).map(({ data }) => data)).toEqual([
+    { checkpoint_id, size_bytes },
+  ]);
+});
+
+test("a checkpoint that comes to nothing is told by nobody", async () => {
+  const id = await control.createLive();
+  expect((await post(id, "checkpoints", { name: "same" })).status).toBe(200);
+  expect((await post(id, "checkpoints", { name: "same" })).status).toBe(409);
+  expect(await of(id, "checkpoint.*")).toHaveLength(1);
+});
+
+test("each version of a template is told when it is there and when it goes", async () => {
+  const id = await control.createLive();
+  const name = "told-template";
+  for (const version of [1, 2])
+    expect((await post(id, "templates", { name })).body).toMatchObject({ name, version: String(version) });
+  expect((await of(id, "template.*")).map(({ type, data }) => [type, data])).toEqual([
+    ["template.ready", { name, version: "1" }],
+    ["template.ready", { name, version: "2" }],
+  ]);
+  expect((await control.ask(`DELETE /v1/templates/${name}`)).status).toBe(204);
+  expect((await control.ask(`DELETE /v1/templates/${name}`)).status).toBe(404);
+  const gone = await told("types=template.deleted");
+  expect(gone.map(({ session_id, data }) => [session_id, data.name, data.version]).sort()).toEqual([
+    [undefined, name, "1"],
+    [undefined, name, "2"],
+  ]);
 });
 
 test("a create that is rolled back is told by nobody", async () => {

@@ -1,6 +1,7 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
+import { appendEvents, type NewEvent } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -8,7 +9,7 @@ import { releaseOrigin } from "../sessions/release-origin.ts";
 import { templateNotFound } from "./get.ts";
 import { isOfficial } from "./official.ts";
 import { readReference, versionNumber } from "./reference.ts";
-import { removeVersions } from "./store.ts";
+import { removeVersions, type TemplateRow } from "./store.ts";
 
 /** Deletes a template of the caller's, or one of its versions. What was started from it goes on. */
 export async function deleteTemplate(
@@ -28,7 +29,17 @@ export async function deleteTemplate(
   const version = reference.version === undefined ? undefined : versionNumber(reference.version);
   // What is no number is the version of no template of the caller's.
   if (reference.version !== undefined && version === undefined) throw templateNotFound();
-  const gone = await removeVersions(deps.db, scope, { name, version });
+  const gone = await deps.db.transaction().execute(async (tx) => {
+    const removed = await removeVersions(tx, scope, { name, version });
+    await appendEvents(tx, removed.map(deletedOf));
+    return removed;
+  });
   if (gone.length === 0) throw templateNotFound();
   for (const { id } of gone) await releaseOrigin(deps, id);
+}
+
+/** Of no session: a template outlives the one that it was saved from. */
+function deletedOf({ org_id, project_id, name, version }: TemplateRow): NewEvent {
+  const data = { name, version: String(version) };
+  return { type: "template.deleted", orgId: org_id, projectId: project_id, data };
 }

@@ -7,6 +7,7 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { savable } from "../checkpoints/savable.ts";
 import { NotOurs, type SaveStateDeps, saveState } from "../checkpoints/save-state.ts";
 import { untilStored } from "../db/retry.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { Operation } from "../operations/operations.ts";
@@ -69,7 +70,7 @@ async function commit(
     // An earlier attempt was stored, and its confirmation lost.
     if (known) return known;
     if (!(await deps.operations.clear(op, tx))) throw new NotOurs();
-    return await insertTemplate(tx, {
+    const row = await insertTemplate(tx, {
       id,
       org_id: session.org_id,
       project_id: session.project_id,
@@ -83,6 +84,8 @@ async function commit(
       baseline: session.baseline ?? session.template,
       no_sudo: session.no_sudo,
     });
+    await appendEvent(tx, eventOf(session, "template.ready", { name, version: String(row.version) }));
+    return row;
   });
 }
 
