@@ -126,8 +126,9 @@ point() {
 
 # A baseline fits one QEMU build and one set of devices.
 bake_inputs() {
-  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/arguments.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts) \
-    <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)")
+  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts) \
+    <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") \
+    <(guest_cpu)
 }
 
 # The version becomes the current one once it is baked: a service that starts meanwhile finds the one before.

@@ -97,7 +97,8 @@ test("a guest without its agent's port is paused all the same, and goes on as no
       status: 200,
       body: { state: "paused" },
     });
-    for (const path of copies) expect(await ask(path, { body: {} })).toMatchObject({ status: 503 });
+    for (const path of copies)
+      expect(await ask(path, { body: {} })).toMatchObject({ status: 409, body: { code: "conflict" } });
     expect((await ask(`/v1/sessions/${id}/resume`, { body: {} })).status).toBeGreaterThanOrEqual(500);
     expect((await ask(`/v1/sessions/${id}`)).body.state).toBe("paused");
   });

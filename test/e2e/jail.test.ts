@@ -37,6 +37,7 @@ test("the check would notice a process without a jail", () => {
     "CapEff",
     "may gain privileges",
     "no seccomp",
+    "not first to go",
     "net namespace",
     "set-uid files",
   ])

@@ -19,6 +19,8 @@ export function jailFaults(pid: number): string[] {
   for (const set of CAPABILITY_SETS) if (!/^0+$/.test(field(set))) faults.push(`${set} ${field(set)}`);
   if (field("NoNewPrivs") !== "1") faults.push("may gain privileges");
   if (field("Seccomp") !== "2") faults.push("no seccomp filter");
+  if (Number(readFileSync(`/proc/${pid}/oom_score_adj`, "utf8")) < 500)
+    faults.push("not first to go without memory");
   for (const kind of NAMESPACES)
     if (namespaceOf(pid, kind) === namespaceOf("self", kind)) faults.push(`${kind} namespace of the host`);
   const fds = openTargets(pid).filter((target) => target !== "anon_inode:[eventfd]");

@@ -1,6 +1,6 @@
 /** Bodies longer than any buffer, on connections that are kept: they come whole, and the next request is read. */
 import { Agent, createServer, type RequestListener, request, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
@@ -12,8 +12,12 @@ const PREFIX = "127.31.33";
 const LONG = Buffer.alloc(2 << 20, "long");
 const ROUNDS = 10;
 
-/** Says how much it was sent, or sends much. */
+/** Says how much it was sent, or sends much; or answers before it has read anything, and goes. */
 const answer: RequestListener = async (message, response) => {
+  if (message.url === "/no") {
+    response.writeHead(413, { "content-length": 3, connection: "close" }).end("big");
+    return void setTimeout(() => message.socket.destroy(), 50);
+  }
   const { length } = await buffer(message);
   if (message.method === "GET") response.writeHead(200, { "content-length": LONG.length }).end(LONG);
   else response.end(String(length));
@@ -88,6 +92,21 @@ describe.each(["to the outside", "to a preview"])("%s", (way) => {
 
   test("one long answer after the other comes whole to a client that is slow to read", () =>
     asking("GET", "", (body) => expect(body.equals(LONG)).toBe(true)));
+
+  test("an upload that its server does not want is answered, and its connection ends", async () => {
+    const { host, address, port } = ways[way] as Way;
+    const socket = connect({ host: address, port });
+    const length = 64 << 20;
+    socket.on("error", () => {});
+    socket.write(`POST /no HTTP/1.1\r\nHost: ${host}\r\nContent-Length: ${length}\r\n\r\n`);
+    socket.write(Buffer.alloc(length));
+    let heard = "";
+    socket.on("data", (bytes: Buffer) => {
+      heard += bytes.toString("latin1");
+    });
+    await new Promise((resolve) => socket.once("close", resolve));
+    expect(heard).toMatch(/^HTTP\/1\.1 413 .*big$/s);
+  }, 15_000);
 
   test("one upload after the other is taken", () =>
     asking("POST", LONG.toString(), (body) => expect(body.toString()).toBe(String(LONG.length))));

@@ -13,6 +13,11 @@ export const OWN_ERRORS = {
   snapshot_not_found: { status: 404, meaning: "no such snapshot on this node" },
   snapshot_conflict: { status: 409, meaning: "the snapshot exists with other parameters" },
   snapshot_damaged: { status: 500, meaning: "a file of the snapshot is missing, cut short or altered" },
+  snapshot_unfrozen: {
+    status: 409,
+    meaning:
+      "what ran in it could not be frozen when it was saved; it goes on only as the machine that it was",
+  },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },
   disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },

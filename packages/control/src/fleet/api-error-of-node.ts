@@ -86,6 +86,12 @@ function refusedError(error: NodeError): ApiError {
         "the session's state could not be saved; the session goes on as before",
         cause,
       );
+    case "snapshot_unfrozen":
+      return new ApiError(
+        "conflict",
+        "what runs in the session could not be frozen when it was paused, so its saved state cannot be copied; resume it first",
+        cause,
+      );
     case "snapshot_damaged":
     case "snapshot_not_found":
       return new ApiError(

@@ -4,6 +4,7 @@ import {
   request as openRequest,
   type ServerResponse,
 } from "node:http";
+import { leaveUnread } from "../leave-unread.ts";
 import { pour } from "../pour.ts";
 import type { AdmittedRequest } from "./http-front.ts";
 import { valuesOf, withoutHopByHop } from "./http-request.ts";
@@ -40,6 +41,10 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
   });
   response.once("close", () => {
     if (!response.writableFinished) upstream.destroy();
+  });
+  // A server may answer and go before it has read the body: what is left of that would hold up the connection.
+  upstream.once("close", () => {
+    if (!request.complete) leaveUnread(request, connection.flow.guest);
   });
   pour(request, upstream);
 }

@@ -23,7 +23,9 @@ export function forwardUpgrade(admitted: AdmittedRequest, early: Buffer): void {
     closeWith(flow, { refused: "malformed", why: "a request for a WebSocket has no body" });
     return;
   }
+  let hasBegun = false;
   upstream.on("upgrade", (answer: IncomingMessage, socket: Duplex, first: Buffer) => {
+    hasBegun = true;
     const headers = [...answerHeaders(answer), "Connection", "Upgrade", "Upgrade", "websocket"];
     socket.removeAllListeners("timeout");
     writeHead(flow.guest, answer, headers);
@@ -32,13 +34,15 @@ export function forwardUpgrade(admitted: AdmittedRequest, early: Buffer): void {
     splice(flow.guest, socket as Socket);
   });
   upstream.on("response", (answer) => {
+    hasBegun = true;
     writeHead(flow.guest, answer, [...answerHeaders(answer), "Connection", "close"]);
     answer.on("error", () => flow.guest.destroy());
     flow.guest.once("end", () => flow.guest.destroy()).resume();
     answer.pipe(flow.guest);
     flow.guest.once("finish", () => flow.guest.destroySoon());
   });
-  upstream.on("error", (error) => closeWith(flow, refusalOf(error)));
+  // Into an answer that has begun nothing of ours may come.
+  upstream.on("error", (error) => (hasBegun ? flow.guest.destroy() : closeWith(flow, refusalOf(error))));
   upstream.setTimeout(ANSWER_MS, () => upstream.destroy(new Error("the server did not answer")));
   upstream.end();
 }

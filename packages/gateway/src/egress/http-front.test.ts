@@ -24,6 +24,10 @@ beforeAll(async () => {
   good = createServer((incoming, response) => void serveGood(incoming, response));
   good.on("upgrade", (incoming: IncomingMessage, socket: Socket) => {
     seen.push({ method: "UPGRADE", url: incoming.url ?? "", headers: incoming.rawHeaders, body: "" });
+    if (incoming.url === "/cut") {
+      socket.write("HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\naaaa");
+      return void setTimeout(() => socket.resetAndDestroy(), 50);
+    }
     if (incoming.url === "/no")
       return void socket.end("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
     socket.write(
@@ -146,6 +150,11 @@ describe("a request to a host that the policy has", () => {
     await once(socket, "close");
     expect(await say(upgrade("/no"))).toMatch(/^HTTP\/1.1 403 .*no$/s);
     expect(seen.map(({ method, url }) => `${method} ${url}`)).toEqual(["UPGRADE /ws", "UPGRADE /no"]);
+  });
+
+  test("may be refused a WebSocket at length, and nothing of ours is mixed into what breaks off", async () => {
+    const asked = get("good.example", "/cut", "Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    expect(await say(asked)).toMatch(/^HTTP\/1.1 200 OK\r\n.*\r\n\r\naaaa$/s);
   });
 });
 

@@ -14,6 +14,7 @@ import {
 } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
+import { leaveUnread } from "../leave-unread.ts";
 import { pour } from "../pour.ts";
 import type { Flow } from "./flows.ts";
 import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage, UNAVAILABLE } from "./pages.ts";
@@ -31,7 +32,6 @@ const GUEST_CONNECTION = {
   keepAliveInitialDelay: 30_000,
   highWaterMark: 16 * 1024,
 };
-const LINGER_MS = 2_000;
 
 export interface Passage {
   visit: Visit;
@@ -186,12 +186,4 @@ function over({ flow, response, visit }: Passage): Promise<"over"> {
 async function closed(socket: Socket | undefined): Promise<void> {
   if (socket === undefined || socket.closed) return;
   await new Promise<void>((resolve) => socket.once("close", () => resolve()));
-}
-
-/** Whoever still sends a body after the answer gets a moment to read that answer. */
-function leaveUnread(request: IncomingMessage, visitor: Socket): void {
-  request.removeAllListeners("data").resume();
-  request.socket.resume();
-  visitor.end();
-  setTimeout(() => visitor.destroy(), LINGER_MS).unref();
 }

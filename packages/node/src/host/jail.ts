@@ -5,6 +5,7 @@
  * which adds its own seccomp filter. QEMU outlives this process: nothing ties their lives together.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import { writeFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import type { JAIL_PATHS } from "../qemu/arguments.ts";
 import { joinCgroup } from "./cgroup.ts";
@@ -15,6 +16,8 @@ import type { Slot } from "./slots.ts";
 
 const STDERR_KEPT_BYTES = 8 * 1024;
 const OPEN_FILES = 512;
+/** Where the host runs out of memory, the kernel ends a large machine before it ends what serves all of them. */
+const OOM_SCORE_ADJ = 500;
 
 export interface Bind {
   source: string;
@@ -50,6 +53,7 @@ export async function startJailed(spec: JailSpec): Promise<JailedProcess> {
   const pid = await childPid(child, lastWords);
   const identity = identify(pid);
   if (!identity) throw new Error(`QEMU ended at once: ${lastWords()}`);
+  await writeFile(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ));
   await joinCgroup(spec, pid);
   child.unref();
   return { identity, lastWords };

@@ -45,15 +45,23 @@ export async function letGo(machine: Machine): Promise<void> {
   await resumeAs(machine.agent).catch(() => void thawLater(machine));
 }
 
+/** In turn with captures, so that what one of them freezes is not thawed by what another one has left. */
 async function thawLater(machine: Machine): Promise<void> {
-  while (machine.isRunning && !machine.isHeld) {
+  if (machine.isThawing) return;
+  machine.isThawing = true;
+  while (machine.isThawing) {
     await sleep(THAW_RETRY_MS);
-    const isThawed = await resumeAs(machine.agent).then(
-      () => true,
-      () => false,
-    );
-    if (isThawed) return;
+    await machine.exclusive(async () => {
+      machine.isThawing = machine.isRunning && !machine.isHeld && (await isStillFrozen(machine));
+    });
   }
+}
+
+async function isStillFrozen(machine: Machine): Promise<boolean> {
+  return await resumeAs(machine.agent).then(
+    () => false,
+    () => true,
+  );
 }
 
 export async function markHeld(config: NodeConfig, machine: Machine): Promise<void> {

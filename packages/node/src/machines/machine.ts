@@ -16,6 +16,8 @@ export class Machine {
   endReason: string | undefined;
   /** Set while the guest stands still because the pool was full when it wrote. */
   isOutOfSpace = false;
+  /** Set while an agent that did not thaw its guest is asked again and again. */
+  isThawing = false;
   #entry: JournalEntry;
   #shutdownReason: unknown;
   #turn: Promise<unknown> = Promise.resolve();

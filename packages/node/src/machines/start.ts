@@ -3,7 +3,6 @@
  * handshake. Each acquisition pushes its release; a failure at any step leaves nothing behind.
  */
 import { rename } from "node:fs/promises";
-import { freemem } from "node:os";
 import path from "node:path";
 import type { StartSpec } from "@vivarium/contract/node";
 import { stopwatch } from "@vivarium/kit/clock";
@@ -21,6 +20,7 @@ import { NodeError } from "../node-error.ts";
 import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
+import { lackOfRoom } from "./admission.ts";
 import { introduce } from "./guest-state.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
@@ -29,8 +29,6 @@ import type { MachineTable } from "./table.ts";
 import type { WarmMachine, WarmPool } from "./warm-pool.ts";
 
 const MIB = 1024 * 1024;
-/** Memory that stays free for everybody else when a machine is admitted. */
-const MEMORY_RESERVE_BYTES = 512 * MIB;
 /** A warm machine needs some milliseconds; one that needs this long is stuck. */
 const WARM_LIMIT_MS = 3_000;
 /** The gateway is told before the guest runs; most have confirmed long before the guest is introduced. */
@@ -124,10 +122,8 @@ async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
 
 /** Returns the release of what was reserved. */
 async function admit(deps: StartDeps): Promise<() => void> {
-  if (deps.table.count >= deps.config.maxMachines) {
-    throw new NodeError("no_capacity", `this node runs its maximum of ${deps.config.maxMachines} machines`);
-  }
-  if (freemem() < MEMORY_RESERVE_BYTES) throw new NodeError("no_capacity", "this node is short of memory");
+  const lack = lackOfRoom({ machines: deps.table.count, starting: deps.table.starting.size }, deps.config);
+  if (lack !== undefined) throw new NodeError("no_capacity", lack);
   return await deps.gate.reserve(DISK_PER_START_BYTES);
 }
 

@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { AGENT_PORT_NAME } from "@vivarium/contract/guest";
+import { readHostCpu } from "./host-cpu.ts";
 
 export type Accelerator = "kvm" | "tcg";
 
@@ -78,11 +79,13 @@ function deviceArguments(shape: MachineShape): string[] {
   ];
 }
 
-/** Identifies what a device state fits; recorded at capture, compared at load. */
-export function deviceArgumentsHash(shape: MachineShape): string {
-  return createHash("sha256")
-    .update(JSON.stringify(deviceArguments(shape)))
-    .digest("hex");
+/**
+ * Identifies what a device state fits; recorded at capture, compared at load. With KVM the guest sees the host's own CPU,
+ * and programs go on using what that one had: a state fits the same model alone.
+ */
+export function deviceArgumentsHash(shape: MachineShape, hostCpu = readHostCpu): string {
+  const fits = [...deviceArguments(shape), ...(shape.accelerator === "kvm" ? [hostCpu()] : [])];
+  return createHash("sha256").update(JSON.stringify(fits)).digest("hex");
 }
 
 function backendArguments(memory: string): string[] {

@@ -123,7 +123,7 @@ export class UnusableSnapshot extends Error {}
 export async function verifyLoadable({ dir, manifest }: Loadable, qemu: QemuRoot): Promise<void> {
   if (manifest.qemu_build !== qemu.buildId) throw new UnusableSnapshot("it was made by another QEMU build");
   if (manifest.device_arguments !== deviceArgumentsHash(shapeOf(manifest)))
-    throw new UnusableSnapshot("it was made with other devices");
+    throw new UnusableSnapshot("it was made with other devices or on another CPU");
   await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(dir, name, manifest)));
 }
 

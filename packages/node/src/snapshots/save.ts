@@ -118,7 +118,10 @@ function believeAnnouncement(deps: SaveDeps, machine: Machine, err: unknown): vo
 async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
   if (source.manifest.unfrozen)
-    throw new NodeError("capture_failed", "its processes were not frozen when it was saved: wake it first");
+    throw new NodeError(
+      "snapshot_unfrozen",
+      "its processes were not frozen when it was saved: wake it first",
+    );
   const dir = deps.snapshots.dirOf(id);
   try {
     await makeUnpublished(dir);

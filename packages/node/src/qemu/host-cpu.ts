@@ -1,0 +1,16 @@
+import { readFileSync } from "node:fs";
+
+/** What tells CPUs with other instructions apart. Neither flags, which change with the kernel, nor the microcode. */
+const FIELDS = ["vendor_id", "cpu family", "model", "model name"];
+
+/** The model of the host's CPU, as `/proc/cpuinfo` names it. */
+export function readHostCpu(info = readFileSync("/proc/cpuinfo", "utf8")): string {
+  const [first = ""] = info.split("\n\n");
+  const values = new Map(first.split("\n").map((line) => splitLine(line)));
+  return FIELDS.map((field) => values.get(field) ?? "").join(" / ");
+}
+
+function splitLine(line: string): [field: string, value: string] {
+  const [field = "", ...value] = line.split(":");
+  return [field.trim(), value.join(":").trim()];
+}
