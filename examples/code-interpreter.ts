@@ -1,4 +1,5 @@
-// Runs Python in a session as a notebook does. On the host: VIV_API_KEY=viv_… node examples/code-interpreter.ts
+// Runs Python in a session as a notebook does. In the clone:
+// VIV_API_KEY=viv_… node_modules/.bin/node examples/code-interpreter.ts
 import { Client } from "@vivarium/sdk";
 
 const client = new Client({ url: process.env.VIV_URL, apiKey: process.env.VIV_API_KEY });

@@ -2,18 +2,18 @@ import type { LIMITS } from "@vivarium/contract/api/limits";
 
 /** What each limit bounds, for the guide. `null`: it belongs to a part that does not exist yet and is not printed. */
 export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
-  jsonBodyBytes: "the JSON body of a request",
-  filesJsonBodyBytes: null,
+  jsonBodyBytes: "the JSON body of a request, except one that writes files",
+  filesJsonBodyBytes: "the JSON body of a request that writes files",
   headerBytes: "all headers of a request together",
   errorMessageChars: "the `error` text of an answer",
 
   concurrentSessions:
     "sessions of an organisation that are `creating` or `live`, unless the organisation has another ceiling",
-  maxLifetimeMs: null,
-  idleTimeoutMs: null,
-  continuousLiveMs: null,
-  pausedTtlDefaultMs: null,
-  wakeAtMaxMs: null,
+  maxLifetimeMs: "`max_lifetime_ms`",
+  idleTimeoutMs: "`idle_timeout_ms`",
+  continuousLiveMs: "how long a session is `live` without a break before it is paused",
+  pausedTtlDefaultMs: "`paused_ttl_ms` where none is given",
+  wakeAtMaxMs: "how far ahead `wake_at` may be",
   provisionMs: "how long a session may be `creating` before it is `failed`",
   failedRetentionMs: "how long a `failed` session is kept before it is destroyed",
   historyRetentionMs: "how long ended sessions stay listed",
@@ -48,8 +48,8 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   runDependencies: "`dependencies` of one run",
   runDependencyChars: "one dependency",
 
-  pathBytes: "`cwd`",
-  pathComponentBytes: null,
+  pathBytes: "`cwd`, and paths of files",
+  pathComponentBytes: "each part of a path of files, between slashes",
   fileReadBytes: "a file read as a whole; the stream endpoint has no limit",
   fileWriteBytes: "a file written in one JSON request; the stream endpoint has no limit",
   batchFiles: "files of one batch write",
@@ -71,8 +71,8 @@ export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   processGraceMs: "between SIGTERM and SIGKILL when a process is ended",
   terminals: "terminals of a session",
   webSocketMessageBytes: "one message of a terminal or a tunnel",
-  terminalDataBytes: null,
-  webSocketPingMs: null,
+  terminalDataBytes: "one message of output of a terminal or a tunnel; more comes in several",
+  webSocketPingMs: "how often the other side of a WebSocket is pinged",
   webSocketSilenceMs: "a WebSocket whose other side says nothing for so long is closed",
   forkChildrenHard: "children of one fork, whatever is configured",
   forkChildrenDefault: "children of one fork, unless the operator sets `VIV_FORK_CHILDREN`",
