@@ -33,6 +33,7 @@ afterAll(() => network?.close());
 afterEach(async () => {
   const { sessions } = await network.client.sessions.list({ limit: 100 });
   for (const { session_id } of sessions) await network.client.sessions.delete(session_id).catch(() => {});
+  await network.world.hangUp();
 });
 
 const countedAt = (address: string) =>

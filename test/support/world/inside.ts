@@ -20,6 +20,7 @@ const OPERATIONS: Record<string, (argument: never) => unknown> = {
   zone: (wanted: never) => zone.set(wanted),
   take: () => log.take(),
   open: () => connections.list(),
+  hangUp: () => connections.hangUp(),
 };
 
 for (const host of ALL) {

@@ -29,6 +29,11 @@ export class Connections {
     });
   }
 
+  /** Ends all of them at once: nothing of them is sent again. */
+  hangUp(): void {
+    for (const socket of this.#open.values()) socket.resetAndDestroy();
+  }
+
   list(): OpenConnection[] {
     return [...this.#open].map(([id, { bytesRead }]) => ({
       id,

@@ -82,6 +82,14 @@ export class World {
     ).catch(() => {});
   }
 
+  /**
+   * Its servers leave whatever is open. A flow that was cut on the way goes on being sent again for many seconds, and
+   * once its machine is gone this host answers for it.
+   */
+  async hangUp(): Promise<void> {
+    await this.#call("hangUp");
+  }
+
   /** Nothing has happened yet, nothing was counted. */
   async forget(): Promise<void> {
     this.namespace.reset();
