@@ -11,6 +11,7 @@ fingerprint() {
     sha256sum setup package-lock.json packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts
     find scripts/setup images guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     images/local-certificates | sha256sum
+    stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)"
     guest_cpu
   } | sha256sum | cut -c1-64
 }

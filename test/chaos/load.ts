@@ -21,15 +21,24 @@ export interface Known {
   maybe: Set<number>;
   /** Whether marks may have been rewound by a restore that was not answered: then only their order is certain. */
   isRewound: boolean;
-  checkpoints: { id: string; marks: number[]; maybe: Set<number> }[];
+  checkpoints: Kept[];
   hasCounter: boolean;
   isBusy: boolean;
+}
+
+/** A checkpoint that was acknowledged, and what it holds. */
+export interface Kept {
+  id: string;
+  marks: number[];
+  maybe: Set<number>;
 }
 
 export class Load {
   readonly sessions = new Map<string, Known>();
   /** For each mark those that its session had acknowledged when it was sent: they come before it. */
   readonly earlier = new Map<number, Set<number>>();
+  /** Names of templates whose making was acknowledged. */
+  readonly templates: string[] = [];
   readonly #api: Api;
   readonly #random: Random;
   #nextMark = 1;
@@ -102,7 +111,8 @@ export class Load {
   /** Ends what the histories made, once the oracle has seen it. */
   async clear(): Promise<void> {
     for (const known of this.#there) {
-      for (const { id } of known.checkpoints) await this.#api.call("DELETE", `/v1/checkpoints/${id}`);
+      for (const { id } of known.checkpoints.splice(0))
+        await this.#api.call("DELETE", `/v1/checkpoints/${id}`);
       await this.#destroy(known);
     }
   }
@@ -196,8 +206,9 @@ export class Load {
   }
 
   async #template(known: Known): Promise<boolean> {
-    const body = { name: `kept-${this.#nextMark++}` };
-    const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/templates`, body);
+    const name = `kept-${this.#nextMark++}`;
+    const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/templates`, { name });
+    if (status === 200) this.templates.push(name);
     return status === 200;
   }
 

@@ -2,12 +2,13 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { MachineList, SnapshotList } from "@vivarium/contract/node";
+import { query } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { AHEAD, type MachineTraces, machineTraces } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
 import type { Api } from "./api.ts";
-import type { Known, Load } from "./load.ts";
+import type { Kept, Known, Load } from "./load.ts";
 
 const SETTLED_WITHIN_MS = 10_000;
 
@@ -18,9 +19,11 @@ export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise
   let marks = 0;
   for (const known of load.sessions.values())
     if (known.state === "there") marks += await checkContent(api, known, load.earlier);
+  const kept = await checkKept(api, load);
   await eventually(() => checkHost(facts, api), SETTLED_WITHIN_MS);
+  await eventually(() => checkSnapshots(facts), SETTLED_WITHIN_MS);
   const there = [...load.sessions.values()].filter(({ state }) => state === "there").length;
-  return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, host clean`;
+  return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, ${kept} checkpoints kept, host clean`;
 }
 
 async function checkStates(api: Api, load: Load): Promise<void> {
@@ -84,6 +87,48 @@ function checkCounter(known: Known, found: number[]): void {
   if (wrong >= 0)
     throw new Error(`${known.id}: counter has ${found[wrong]} at ${wrong + 1} of ${found.length}`);
   if (known.hasCounter && found.length === 0) throw new Error(`${known.id}: the counter's file is empty`);
+}
+
+/** Every checkpoint and template that was acknowledged is there, and the newest checkpoint starts as it was. */
+async function checkKept(api: Api, load: Load): Promise<number> {
+  const kept = [...load.sessions.values()].flatMap(({ checkpoints }) => checkpoints);
+  const paths = [
+    ...kept.map(({ id }) => `/v1/checkpoints/${id}`),
+    ...load.templates.map((name) => `/v1/templates/${name}`),
+  ];
+  for (const path of paths) {
+    const { status } = await api.call("GET", path);
+    if (status !== 200) throw new Error(`${path} was acknowledged and answers ${status}`);
+  }
+  const newest = kept.at(-1);
+  if (newest) await checkStart(api, newest);
+  return kept.length;
+}
+
+async function checkStart(api: Api, { id, marks, maybe }: Kept): Promise<void> {
+  const { status, body } = await api.call("POST", `/v1/checkpoints/${id}/sessions`, {});
+  if (status !== 200) throw new Error(`${id} does not start: ${status} ${JSON.stringify(body)}`);
+  const read = await api.sh(body.session_id, "cat /workspace/marks 2>/dev/null");
+  await api.call("DELETE", `/v1/sessions/${body.session_id}`);
+  if (read.status !== 200) throw new Error(`what ${id} was started as cannot be read: ${read.status}`);
+  const found = numbers(read.body.stdout);
+  const wrong = found.filter((mark) => !marks.includes(mark) && !maybe.has(mark));
+  const lost = marks.filter((mark) => !found.includes(mark));
+  if (wrong.length + lost.length > 0) throw new Error(`${id} holds ${found}, and should hold ${marks}`);
+}
+
+/** Every saved state belongs to somebody, and whoever has one finds it. */
+async function checkSnapshots(facts: ServiceFacts): Promise<void> {
+  const owned = await query(
+    facts,
+    `select snapshot_id as id from sessions where snapshot_id is not null and state <> 'destroyed'
+     union select id from checkpoints union select id from templates order by id`,
+  );
+  const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
+  const there = SnapshotList.parse(body).snapshots.map(({ snapshot_id }) => snapshot_id);
+  const wanted = owned.map(({ id }) => String(id));
+  if (there.toSorted().join() !== wanted.toSorted().join())
+    throw new Error(`saved states: ${there.toSorted()}; owned: ${wanted.toSorted()}`);
 }
 
 async function checkHost(facts: ServiceFacts, api: Api): Promise<void> {

@@ -15,6 +15,17 @@ describe("the agent", () => {
     });
   });
 
+  test("takes no processor when idle", async () => {
+    await withSession(async (id) => {
+      // User and system time of process 1, in ticks of 10 ms.
+      const ticks = `awk '{print $14 + $15}' /proc/1/stat`;
+      const { stdout } = await client.sessions.exec(id, { command: sh(`${ticks}; sleep 6; ${ticks}`) });
+      const [before = Number.NaN, after = Number.NaN] = stdout.trim().split("\n").map(Number);
+      expect(after - before).toBeLessThanOrEqual(2);
+      expect(before).toBeGreaterThan(0);
+    });
+  });
+
   test("takes little memory when idle, and gives back what a burst of commands took", async () => {
     await withSession(async (id) => {
       expect(await residentKib(id)).toBeLessThan(RESIDENT_KIB);

@@ -96,7 +96,7 @@ function refusedError(error: NodeError): ApiError {
     case "snapshot_not_found":
       return new ApiError(
         "internal",
-        "the saved state is damaged and cannot be loaded; it was left as it is, and trying again does not help",
+        "the saved state cannot be loaded: it is damaged, or was made by a QEMU that this host does not have; it was left as it is, and trying again does not help",
         cause,
       );
     case "machine_held":

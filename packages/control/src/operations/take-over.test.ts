@@ -3,7 +3,7 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
+import { createDatabase, silentLog } from "../db/database.test-support.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
@@ -263,6 +263,18 @@ describe("the reconcile", () => {
     for (const id of [orphan, saved, captured.snapshotId]) orphansSince.set(id, performance.now() - 5_001);
     await removeOrphanSnapshots(deps);
     expect([...control.node.snapshots.keys()].sort()).toEqual([saved, captured.snapshotId].sort());
+    nodes.close();
+    await db.destroy();
+  });
+
+  test("leaves the snapshots of a node alone that belong to another database", async () => {
+    const nodes = new NodeClient(control.node.socketPath);
+    const db = openDatabase({ url: await createDatabase(), log: silentLog });
+    const saved = (await rowOf(await createPaused())).snapshot_id;
+    const orphansSince = new Map<string, number>([[saved, -60_000]]);
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince };
+    await removeOrphanSnapshots(deps);
+    expect(control.node.snapshots.has(saved)).toBe(true);
     nodes.close();
     await db.destroy();
   });

@@ -2,7 +2,7 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
-import { findSnapshotsInUse } from "./store.ts";
+import { findSnapshotsInUse, hasSessions } from "./store.ts";
 
 /** Which of these snapshots a room's rows need. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
@@ -32,8 +32,18 @@ export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
   const owned = new Set<string>();
   for (const owners of deps.snapshotOwners) for (const id of await owners(deps.db, ids)) owned.add(id);
   const orphans = new Set(ids.filter((id) => !owned.has(id)));
+  if (orphans.size > 0 && owned.size === 0 && !(await hasSessions(deps.db)))
+    return tellForeign(deps, orphans);
   for (const id of deps.orphansSince.keys()) if (!orphans.has(id)) deps.orphansSince.delete(id);
   for (const id of orphans) await removeAtSecondLook(deps, id);
+}
+
+/** A row is written before its snapshot is made: a database that never had a session is not the one these belong to. */
+function tellForeign(deps: OrphanDeps, { size }: Set<string>): void {
+  deps.log.warn(
+    { snapshots: size },
+    "the node has saved states of another database; they are left as they are",
+  );
 }
 
 async function removeAtSecondLook(deps: OrphanDeps, id: string): Promise<void> {

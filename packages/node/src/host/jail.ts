@@ -11,7 +11,6 @@ import type { JAIL_PATHS } from "../qemu/arguments.ts";
 import { joinCgroup } from "./cgroup.ts";
 import type { DeviceNode } from "./devices.ts";
 import { identify, type ProcessIdentity } from "./process.ts";
-import type { QemuRoot } from "./qemu-root.ts";
 import type { Slot } from "./slots.ts";
 
 const STDERR_KEPT_BYTES = 8 * 1024;
@@ -33,7 +32,8 @@ export interface JailedProcess {
 
 export interface JailSpec {
   slot: Slot;
-  qemuRoot: QemuRoot;
+  /** Of the QEMU build that is to run. */
+  qemuRoot: string;
   binds: Bind[];
   devices: DeviceNode[];
   /** Largest file that QEMU may write. */
@@ -64,7 +64,7 @@ function command(spec: JailSpec): string[] {
   return [
     ...["--core=0", `--nofile=${OPEN_FILES}`, "--memlock=0", `--fsize=${spec.fileBytes}`],
     ...["/usr/bin/nsenter", `--net=/run/netns/${slot.netns}`],
-    ...["/usr/bin/bwrap", "--ro-bind", qemuRoot.dir, "/"],
+    ...["/usr/bin/bwrap", "--ro-bind", qemuRoot, "/"],
     ...["--dev", "/dev", "--perms", "0755", "--dir", "/dev/net"],
     ...spec.devices.flatMap(({ source, target }) => ["--dev-bind", source, target]),
     ...["--tmpfs", "/tmp"],

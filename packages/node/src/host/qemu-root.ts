@@ -28,9 +28,24 @@ export async function prepareQemuRoot(dataDir: string): Promise<QemuRoot> {
     "",
   );
   const buildId = await hashFile(BINARIES[0] as string);
-  const dir = path.join(dataDir, "qemu-root", buildId.slice(0, 16));
+  const dir = path.join(dataDir, "qemu-root", nameOf(buildId));
   if (!existsSync(dir)) await build(dir);
   return { dir, buildId, version };
+}
+
+const nameOf = (buildId: string) => buildId.slice(0, 16);
+
+/**
+ * The root of the build that made a saved state. Those of earlier builds stay where they are, so that an update of the
+ * host's QEMU loses no session. Undefined where that build has never been on this host.
+ */
+export function rootOf(
+  { dir, buildId }: Pick<QemuRoot, "dir" | "buildId">,
+  wanted: string,
+): string | undefined {
+  if (wanted === buildId) return dir;
+  const earlier = path.join(path.dirname(dir), nameOf(wanted));
+  return existsSync(earlier) ? earlier : undefined;
 }
 
 async function build(dir: string): Promise<void> {

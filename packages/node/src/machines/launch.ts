@@ -7,7 +7,7 @@ import { removeCgroup } from "../host/cgroup.ts";
 import { makeDevices } from "../host/devices.ts";
 import { type Bind, startJailed } from "../host/jail.ts";
 import { isAlive, killAndWait, type ProcessIdentity } from "../host/process.ts";
-import type { QemuRoot } from "../host/qemu-root.ts";
+import { type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../qemu/qmp.ts";
@@ -99,7 +99,7 @@ async function startQemu(deps: { qemu: QemuRoot }, dir: string, slot: Slot, pare
   ];
   return startJailed({
     slot,
-    qemuRoot: deps.qemu,
+    qemuRoot: rootOf(deps.qemu, manifest.qemu_build) ?? deps.qemu.dir,
     binds,
     devices: await makeDevices(dir, slot, manifest.accelerator === "kvm" ? ["tun", "kvm"] : ["tun"]),
     fileBytes: 2 * manifest.disk_gb * GIB,

@@ -168,7 +168,7 @@ async function boot(
   const kernel = path.join(input.imagesDir, "kernel");
   const jailed = await startJailed({
     slot,
-    qemuRoot: input.qemu,
+    qemuRoot: input.qemu.dir,
     devices: await makeDevices(dir, slot, shape.accelerator === "kvm" ? ["tun", "kvm"] : ["tun"]),
     fileBytes: 64 * GIB,
     memoryBytes: shape.memMb * MIB,

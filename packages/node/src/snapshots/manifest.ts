@@ -11,7 +11,7 @@ import { crc32 } from "node:zlib";
 import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
 import { z } from "zod";
 import { syncPath, writeDurably } from "../host/durable-file.ts";
-import { hashFile, type QemuRoot } from "../host/qemu-root.ts";
+import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import { deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
 import { PageSums, verifyMemory } from "./page-sums.ts";
 
@@ -121,7 +121,8 @@ export class UnusableSnapshot extends Error {}
  * baseline were verified with the baseline; they are read again only when the file is not the one that was saved.
  */
 export async function verifyLoadable({ dir, manifest }: Loadable, qemu: QemuRoot): Promise<void> {
-  if (manifest.qemu_build !== qemu.buildId) throw new UnusableSnapshot("it was made by another QEMU build");
+  if (rootOf(qemu, manifest.qemu_build) === undefined)
+    throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(shapeOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
   await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(dir, name, manifest)));
@@ -147,7 +148,8 @@ async function verifyFile(dir: string, name: SnapshotFile, manifest: Manifest): 
 
 async function verifyPages(dir: string, scope: "all" | "own"): Promise<void> {
   const sums = await PageSums.read(path.join(dir, "mem.sums"));
-  await verifyMemory(path.join(dir, "mem"), sums, scope).catch((cause: Error) => {
-    throw new UnusableSnapshot(cause.message, { cause });
+  await verifyMemory(path.join(dir, "mem"), sums, scope).catch((cause: NodeJS.ErrnoException) => {
+    // What could not be read at the moment may be whole.
+    throw cause.code === undefined ? new UnusableSnapshot(cause.message, { cause }) : cause;
   });
 }
