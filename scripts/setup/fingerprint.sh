@@ -6,11 +6,31 @@ guest_cpu() {
   [ ! -w /dev/kvm ] || grep -m 4 -E '^(vendor_id|cpu family|model|model name)[[:space:]]*:' /proc/cpuinfo
 }
 
+# chosen_certificates DATA_DIR: auto, none or a file, as was said now, or for this data directory before.
+chosen_certificates() {
+  local choice=${CA_BUNDLE:-${VIV_CA_BUNDLE:-}}
+  [ -n "$choice" ] || choice=$(cat "$1/ca-bundle" 2>/dev/null) || choice=auto
+  echo "$choice"
+}
+
+# guest_certificates DATA_DIR: what guests trust besides Debian's, as PEM.
+guest_certificates() {
+  local choice
+  choice=$(chosen_certificates "$1")
+  case "$choice" in
+    none) ;;
+    auto) images/local-certificates ;;
+    # A chosen file that is away has left a copy.
+    *) cat "$choice" 2>/dev/null || { [ -z "${CA_BUNDLE:-${VIV_CA_BUNDLE:-}}" ] && cat "$1/ca-bundle.pem"; } ;;
+  esac
+}
+
+# fingerprint DATA_DIR
 fingerprint() {
   {
     sha256sum setup package-lock.json packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts
     find scripts/setup images guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-    images/local-certificates | sha256sum
+    guest_certificates "$1" | sha256sum
     stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)"
     guest_cpu
   } | sha256sum | cut -c1-64

@@ -35,18 +35,22 @@ put_when_different() {
   put "$1" "$2"
 }
 
-# What the guest trusts besides Debian's certificates; a proxy that inspects TLS would otherwise break pip and npm.
+# What the guest trusts besides Debian's certificates; a proxy that inspects TLS would otherwise break pip and npm. A
+# choice is kept, because ./viv runs set-up by itself, without options.
 collect_certificates() {
-  mkdir -p "$CACHE_DIR/certificates"
-  case "$CA_BUNDLE" in
-    none) : >"$CERTIFICATES" ;;
-    auto) images/local-certificates >"$CERTIFICATES" ;;
+  local choice
+  choice=$(chosen_certificates "$DATA_DIR")
+  mkdir -p "$CACHE_DIR/certificates" "$DATA_DIR"
+  guest_certificates "$DATA_DIR" >"$CERTIFICATES" || : >"$CERTIFICATES"
+  case "$choice" in
+    auto | none) rm -f "$DATA_DIR/ca-bundle.pem" ;;
     *)
-      grep -qs 'BEGIN CERTIFICATE' "$CA_BUNDLE" ||
-        fail "--ca-bundle $CA_BUNDLE holds no certificate" "auto, none, or a PEM file" "check the path and that the file is PEM, not DER"
-      cp "$CA_BUNDLE" "$CERTIFICATES"
+      grep -qs 'BEGIN CERTIFICATE' "$CERTIFICATES" ||
+        fail "--ca-bundle $choice holds no certificate" "auto, none, or a PEM file" "check the path and that the file is PEM, not DER"
+      install -m 0644 "$CERTIFICATES" "$DATA_DIR/ca-bundle.pem"
       ;;
   esac
+  echo "$choice" >"$DATA_DIR/ca-bundle"
 }
 CERTIFICATES=$CACHE_DIR/certificates/$$.pem
 
