@@ -1,5 +1,6 @@
 import { layoutOf } from "../supervisor/layout.ts";
 import type { Finding } from "./finding.ts";
+import { checkFirewall } from "./firewall.ts";
 import { checkKvm } from "./kvm.ts";
 import { checkBaselines, checkDisk, checkImages, checkReflink } from "./storage.ts";
 import { checkCgroups, checkClock, checkRoot, checkServiceUser, checkSwap, checkSystem } from "./system.ts";
@@ -16,6 +17,7 @@ export function examineHost(input: { dataDir: string; imagesDir?: string; now: D
     checkBubblewrap(),
     checkNft(),
     checkConntrack(),
+    checkFirewall(),
     checkCgroups(),
     checkReflink(input.dataDir),
     checkDisk(input.dataDir),
