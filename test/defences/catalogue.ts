@@ -207,6 +207,137 @@ const names: Defence[] = [
 
 const flows: Defence[] = [
   {
+    row: "N-04",
+    off: "the policy on names of connections",
+    edits: [
+      { file: `${EGRESS}/flow.ts`, text: "if (!isAllowed) return this.#deny(reason, host);", instead: "" },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for a name outside the policy",
+  },
+  {
+    row: "N-04",
+    off: "that an entry opens its own name alone",
+    edits: [
+      {
+        file: `${EGRESS}/rules.ts`,
+        text: "[rules.exact.get(name), ...",
+        instead: "[rules.exact.get(name), ...parentsOf(name).map((parent) => rules.exact.get(parent)), ...",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for a name below it",
+  },
+  {
+    row: "N-05",
+    off: "that a wildcard does not open the name itself",
+    edits: [
+      {
+        file: `${EGRESS}/rules.ts`,
+        text: "...parentsOf(name).map((parent)",
+        instead: "...[name, ...parentsOf(name)].map((parent)",
+      },
+    ],
+    file: `${EGRESS}/rules.test.ts`,
+    test: "does not open example.com",
+  },
+  {
+    row: "N-08",
+    off: "that a connection is for one host",
+    edits: [
+      {
+        file: `${EGRESS}/http-front.ts`,
+        text: "if (bound !== undefined && bound !== head.host) {",
+        instead: "if (false) {",
+      },
+    ],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "is for the same host, though the policy has another one too",
+  },
+  {
+    row: "N-08",
+    off: "that target and Host agree",
+    edits: [
+      {
+        file: `${EGRESS}/http-request.ts`,
+        text: "if (target.host !== undefined && target.host !== host) {",
+        instead: "if (false) {",
+      },
+    ],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "a target that differs",
+  },
+  {
+    row: "N-08",
+    off: "that there is one Host",
+    edits: [{ file: `${EGRESS}/http-request.ts`, text: "if (hosts.length > 1)", instead: "if (false)" }],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "two hosts",
+  },
+  {
+    row: "N-08",
+    off: "that a length is given in one way",
+    edits: [
+      {
+        file: `${EGRESS}/http-request.ts`,
+        text: "if (lengths.length > 0 && codings.length > 0)",
+        instead: "if (false)",
+      },
+    ],
+    file: `${EGRESS}/http-request.test.ts`,
+    test: "length and coding",
+  },
+  {
+    row: "N-09",
+    off: "the longest hello",
+    edits: [{ file: `${EGRESS}/client-hello.ts`, text: "expect(whole <= MAX_HELLO_BYTES);", instead: "" }],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for a hello of 40 KiB",
+  },
+  {
+    row: "N-09",
+    off: "that a hello has one name",
+    edits: [{ file: `${EGRESS}/client-hello.ts`, text: "expect(list.isAtEnd());", instead: "" }],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for two names",
+  },
+  {
+    row: "N-09",
+    off: "the end of the wait for a hello",
+    edits: [
+      {
+        file: `${EGRESS}/tls-front.ts`,
+        text: "setTimeout(onGone, HELLO_MS)",
+        instead: "setTimeout(onGone, 60_000)",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "when the hello does not come whole within its time",
+  },
+  {
+    row: "N-12",
+    off: "the look for numbers that are addresses",
+    edits: [{ file: `${CAPS}/entry.ts`, text: "refuse(NUMBERS);", instead: ";" }],
+    file: `${CAPS}/entry.test.ts`,
+    test: "2130706433",
+  },
+  {
+    row: "N-12",
+    off: "the look for private addresses",
+    edits: [{ file: `${CAPS}/entry.ts`, text: "if (range !== undefined)\n", instead: "if (false)\n" }],
+    file: `${CAPS}/entry.test.ts`,
+    test: "169.254.169.254",
+  },
+  {
+    row: "N-12",
+    off: "the look for public suffixes",
+    edits: [
+      { file: `${CAPS}/entry.ts`, text: 'if (isSuffix || !base.includes("."))', instead: "if (false)" },
+    ],
+    file: `${CAPS}/entry.test.ts`,
+    test: "*.co.uk",
+  },
+  {
     row: "N-13",
     off: "the generation that an open flow must have, in the kernel",
     edits: [
