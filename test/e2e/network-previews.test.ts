@@ -1,4 +1,4 @@
-/** Previews of real machines through the real path: security.md P-01 to P-10 and wire.md part 2, 4. */
+/** Previews of real machines through the real path: security.md P-01 to P-10, N-02 and wire.md part 2, 4. */
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
@@ -9,7 +9,8 @@ import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { servicePid } from "../support/service.ts";
 import { NAVIGATION, openSocket, type Page, sendRaw, visit } from "../support/visitor.ts";
-import type { Guest } from "../support/world/guest.ts";
+import { netnsOf, openedBetween } from "../support/world/defences.ts";
+import { type Guest, hex, type Probe } from "../support/world/guest.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 
 const MIB = 1024 * 1024;
@@ -274,6 +275,35 @@ describe("nobody else gets in", () => {
     expect(await get("")).toMatch(/^HTTP\/1\.1 40[04] /);
     expect(await get(line(hostOf(preview)) + line(hostOf(preview)))).toMatch(/^HTTP\/1\.1 40[04] /);
     expect(await get(line(hostOf(preview).toUpperCase()))).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
+describe("another session", () => {
+  const ask = (host: string, port: number, path: string): Probe => ({
+    ...{ op: "tcp", host, port, wait: 2 },
+    chunks: [hex(`GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)],
+  });
+  const heard = async (path: string) => (await guestLog()).some((line) => line.includes(path));
+
+  test("reaches neither the exposed port of a machine nor another one, nor its gateway (N-02)", async () => {
+    const { guest_ip: address = "" } = await expose(guest, APP_PORT);
+    const gateway = address.replace(/\d+$/, (last) => String(Number(last) - 1));
+    const closed = [
+      ...[APP_PORT, EMPTY_PORT, 22].map((port) => ask(address, port, "/from-another")),
+      ...[53, 80, 443, 15053, 15080, 15443].map((port) => ask(gateway, port, "/from-another")),
+    ];
+    for (const { got } of await other.probe(...closed)) expect(got ?? "").toBe("");
+    expect(await heard("/from-another")).toBe(false);
+    const { facts } = network;
+    const to = { netns: netnsOf(facts, guest.id), address, port: APP_PORT };
+    await openedBetween(netnsOf(facts, other.id), to, async () => {
+      expect((await other.one(ask(address, APP_PORT, "/with-the-rules-away"))).got).toMatch(
+        /^HTTP\/1\.1 200/,
+      );
+    });
+    expect(await heard("/with-the-rules-away")).toBe(true);
+    expect((await other.one(ask(address, APP_PORT, "/after"))).got ?? "").toBe("");
+    expect(await heard("/after")).toBe(false);
   });
 });
 

@@ -29,6 +29,25 @@ export async function openedTo<T>(netns: string, address: string, use: () => Pro
   }
 }
 
+/** While `use` runs, nothing keeps the one machine from a port of the other, and none of all machines from another. */
+export async function openedBetween<T>(
+  from: string,
+  to: { netns: string; address: string; port: number },
+  use: () => Promise<T>,
+): Promise<T> {
+  const links = ["iifname", "viv*", "oifname", "viv*", "accept"];
+  const port = ["iifname", "veth0", "tcp", "dport", String(to.port), "dnat", "ip", "to", "10.200.0.2"];
+  const undone = [
+    insert(undefined, ["inet", "vivarium", "forward", ...links]),
+    insert(to.netns, ["inet", "machine", "nat_pre", ...port]),
+  ];
+  try {
+    return await openedTo(from, to.address, use);
+  } finally {
+    for (const undo of undone) undo();
+  }
+}
+
 /** Until the machine ends: rules of a chain that contain this text. */
 export function dropRules(netns: string, chain: string, text: string): void {
   const listing = nft(netns, ["-a", "list", "chain", "inet", "machine", chain]);

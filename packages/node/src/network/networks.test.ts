@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
@@ -544,6 +545,21 @@ describe("the report", () => {
     expect(counters).toMatchObject([{ machine_id: MACHINE, egress_bytes: 0, dropped_packets: 2 }]);
     await network.reporter.readLast(net.slot);
     expect((await network.reporter.report(cursor)).entries).toEqual([]);
+  });
+
+  it("has what is refused after a guest was refused at countless places", async () => {
+    await startMachine(specOf(1, "deny"));
+    const many = `use Socket; socket(S, PF_INET, SOCK_DGRAM, 17); for (1 .. 600) { send(S, "x", 0, pack_sockaddr_in(20000 + $_, inet_aton("${OUTSIDE.first}"))) }`;
+    await net.inGuest(["perl", "-e", many]);
+    const { entries, cursor } = await network.reporter.report(undefined);
+    expect(entries.length).toBeGreaterThan(500);
+    // A reading is told again for two seconds.
+    await sleep(2_100);
+    await net.guest.dial(OUTSIDE.metadata, WEB);
+    const later = await network.reporter.report(cursor);
+    expect(later.entries).toEqual([
+      expect.objectContaining({ address: OUTSIDE.metadata, port: WEB, reason: "never_address", count: 1 }),
+    ]);
   });
 
   it("has what a cap kept back, as what the guest meant", async () => {

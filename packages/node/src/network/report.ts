@@ -2,16 +2,20 @@
 import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
+import { nftIn } from "../host/netns.ts";
 import type { Slot } from "../host/slots.ts";
 import type { EgressLog } from "./egress-log.ts";
 import type { Networks } from "./networks.ts";
 import { type RefusedFlow, readTable, type TableReading } from "./read-table.ts";
+import { FORGET_REFUSED, REFUSED_PLACES } from "./ruleset.ts";
 import type { SlotNetwork } from "./slot-network.ts";
 
 /** Reading costs a process per machine; who asks more often is told the same. */
 const FRESH_MS = 2_000;
 const AT_ONCE = 4;
 const ENDED_KEPT_MS = 60_000;
+/** Of the places that the kernel remembers, so that the next reading has room as well. */
+const NEARLY_FULL = REFUSED_PLACES / 2;
 
 export class Reporter {
   readonly #deps: { networks: Networks; log: EgressLog; isNever: (address: string) => boolean; say: Log };
@@ -73,6 +77,8 @@ export class Reporter {
     try {
       const reading = await readTable(network.slot.netns);
       this.#logRefused(machineId, network.slot, reading);
+      if (Math.max(reading.refused.length, reading.cut.length) >= NEARLY_FULL)
+        await this.#forgetRefused(machineId, network.slot);
       return {
         machine_id: machineId,
         egress_bytes: reading.egressBytes,
@@ -85,6 +91,15 @@ export class Reporter {
       this.#deps.say.warn({ machine: machineId, err }, "a machine's counters could not be read");
       return undefined;
     }
+  }
+
+  /** What the kernel has no room for is refused without a line: who fills the room would hide the rest. */
+  async #forgetRefused(machineId: string, { netns }: Slot): Promise<void> {
+    await nftIn(netns, ["-f", "-"], FORGET_REFUSED).then(
+      () => this.#told.delete(machineId),
+      (err: unknown) =>
+        this.#deps.say.warn({ machine: machineId, err }, "refused flows could not be forgotten"),
+    );
   }
 
   #logRefused(machineId: string, { hostAddress }: Slot, { refused, cut }: TableReading): void {

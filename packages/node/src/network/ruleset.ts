@@ -27,6 +27,8 @@ const GATEWAY_FLOWS = 512;
 /** Flows that begin in a second, after a burst of as many as may be open: of closed ones the tables keep entries too. */
 const NEW_FLOWS = 200;
 const SMTP_PORTS = [25, 465, 587];
+/** Places of refused flows that the kernel remembers for the egress log. */
+export const REFUSED_PLACES = 512;
 
 /** A slot's two addresses, and what holds for all machines of this node. */
 export interface RulesetInput {
@@ -80,6 +82,9 @@ ${elements("lasting", pins ? pins.lasting.map(pairOf) : [])}
 `;
 }
 
+/** Makes room for what is refused from now on. */
+export const FORGET_REFUSED = `flush set ${TABLE} refused\nflush set ${TABLE} cut\n`;
+
 /** An element that is there already keeps its time, so it is replaced. */
 export function learn(elements: LearnedElement[]): string {
   if (elements.length === 0) return "";
@@ -106,8 +111,8 @@ function objects({ never }: RulesetInput): string {
   set lasting ${LASTING}
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
-  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
-  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size 512; }
+  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${REFUSED_PLACES}; }
+  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${REFUSED_PLACES}; }
   counter egress_bytes { }
   counter ingress_bytes { }
   counter dropped { }
