@@ -94,6 +94,33 @@ describe.each(["deny", "allow"])("in mode %s", (mode) => {
   });
 });
 
+describe("a run with dependencies, in a machine that trusts what a company trusts,", () => {
+  const TEMPLATE = "with-registries";
+  const CONFIGURE = `sudo cp ${CA_FILE} /usr/local/share/ca-certificates/world.crt && sudo update-ca-certificates >/dev/null 2>&1
+mkdir -p ~/.config/pip && printf '[global]\\nindex-url = https://${REGISTRIES.pip}/simple/\\n' > ~/.config/pip/pip.conf
+echo 'registry=https://${REGISTRIES.npm}/' > ~/.npmrc
+printf '[install]\\nregistry = "https://${REGISTRIES.npm}/"\\n' > ~/.bunfig.toml`;
+
+  beforeAll(async () => {
+    const { id } = guests.allow as Guest;
+    await (guests.allow as Guest).run(CONFIGURE);
+    await network.client.templates.save(id, { name: TEMPLATE });
+  });
+
+  test.each([
+    ["python", "import greeting; print(greeting.text)"],
+    ["node", 'console.log(require("greeting"))'],
+    ["bun", 'import greeting from "greeting"; console.log(greeting)'],
+  ] as const)("installs them without root, and %s finds them", async (language, code) => {
+    const { status, body } = await network.ask("/v1/sessions/exec", {
+      body: { language, code, dependencies: ["greeting"], template: TEMPLATE, timeout_ms: 170_000 },
+    });
+    expect([status, body]).toMatchObject([200, { exit_code: 0, phase: "done" }]);
+    expect(body.stdout).toContain(GREETING);
+    expect(body.install_ms).toBeGreaterThan(0);
+  });
+});
+
 test.each(CLIENTS)(
   "%s is refused where its host is in no entry, and the host hears nothing",
   async (_n, script) => {
