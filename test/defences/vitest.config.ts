@@ -20,7 +20,8 @@ export default defineConfig({
     globalSetup: file.startsWith("packages/control/") ? ["test/support/postgres.ts"] : [],
     // What is kept for other runs must never be code without a defence.
     fsModuleCache: false,
-    testTimeout: 10_000,
+    // What notices often waits for what never comes; each of these tests is done in less.
+    testTimeout: away ? 7_000 : 20_000,
     hookTimeout: 60_000,
   },
 });
