@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# One hash over everything in this checkout that set-up builds from, and over the certificates that guests get.
+# One hash over everything that set-up builds from: this checkout, QEMU, the CPU, and the certificates that guests get.
 
 # With KVM a guest has the host's own CPU, and what was saved on another one does not load. Emulated ones are all alike.
 guest_cpu() {

@@ -275,6 +275,12 @@ describe("the reconcile", () => {
     const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince };
     await removeOrphanSnapshots(deps);
     expect(control.node.snapshots.has(saved)).toBe(true);
+    expect(orphansSince.get(saved)).toBe(Number.POSITIVE_INFINITY);
+    // Nor once the database has sessions of its own.
+    const withSessions = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    await removeOrphanSnapshots({ ...deps, db: withSessions, snapshotOwners: [async () => []] });
+    expect(control.node.snapshots.has(saved)).toBe(true);
+    await withSessions.destroy();
     nodes.close();
     await db.destroy();
   });

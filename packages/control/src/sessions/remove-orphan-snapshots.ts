@@ -12,6 +12,8 @@ export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
  * on its way from a room that is asked later to one that was asked before. Two looks this far apart do not.
  */
 const BETWEEN_LOOKS_MS = 5_000;
+/** As the time of a first look: a second one never comes. */
+const NEVER = Number.POSITIVE_INFINITY;
 
 export interface OrphanDeps {
   db: Database;
@@ -33,17 +35,19 @@ export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
   for (const owners of deps.snapshotOwners) for (const id of await owners(deps.db, ids)) owned.add(id);
   const orphans = new Set(ids.filter((id) => !owned.has(id)));
   if (orphans.size > 0 && owned.size === 0 && !(await hasSessions(deps.db)))
-    return tellForeign(deps, orphans);
+    return leaveForeign(deps, orphans);
   for (const id of deps.orphansSince.keys()) if (!orphans.has(id)) deps.orphansSince.delete(id);
   for (const id of orphans) await removeAtSecondLook(deps, id);
 }
 
-/** A row is written before its snapshot is made: a database that never had a session is not the one these belong to. */
-function tellForeign(deps: OrphanDeps, { size }: Set<string>): void {
-  deps.log.warn(
-    { snapshots: size },
-    "the node has saved states of another database; they are left as they are",
-  );
+/**
+ * A row is written before its snapshot is made: a database that never had a session is not the one these belong to. They
+ * are nobody's for as long as this process runs, also once the database has sessions of its own.
+ */
+function leaveForeign({ orphansSince, log }: OrphanDeps, orphans: Set<string>): void {
+  const isNews = [...orphans].some((id) => orphansSince.get(id) !== NEVER);
+  for (const id of orphans) orphansSince.set(id, NEVER);
+  if (isNews) log.warn({ snapshots: orphans.size }, "saved states of another database are left as they are");
 }
 
 async function removeAtSecondLook(deps: OrphanDeps, id: string): Promise<void> {

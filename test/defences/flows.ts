@@ -1,0 +1,273 @@
+/** What defends flows, policies and caps: security.md D7. */
+import type { Defence } from "./defence.ts";
+
+const EGRESS = "packages/gateway/src/egress";
+const NETWORK = "packages/node/src/network";
+const CAPS = "packages/control/src/egress";
+
+export const flows: Defence[] = [
+  {
+    row: "N-04",
+    off: "the policy on names of connections",
+    edits: [
+      { file: `${EGRESS}/flow.ts`, text: "if (!isAllowed) return this.#deny(reason, host);", instead: "" },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for a name outside the policy",
+  },
+  {
+    row: "N-04",
+    off: "that an entry opens its own name alone",
+    edits: [
+      {
+        file: `${EGRESS}/rules.ts`,
+        text: "[rules.exact.get(name), ...",
+        instead: "[rules.exact.get(name), ...parentsOf(name).map((parent) => rules.exact.get(parent)), ...",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for a name below it",
+  },
+  {
+    row: "N-05",
+    off: "that a wildcard does not open the name itself",
+    edits: [
+      {
+        file: `${EGRESS}/rules.ts`,
+        text: "...parentsOf(name).map((parent)",
+        instead: "...[name, ...parentsOf(name)].map((parent)",
+      },
+    ],
+    file: `${EGRESS}/rules.test.ts`,
+    test: "does not open example.com",
+  },
+  {
+    row: "N-08",
+    off: "that a connection is for one host",
+    edits: [
+      {
+        file: `${EGRESS}/http-front.ts`,
+        text: "if (bound !== undefined && bound !== head.host) {",
+        instead: "if (false) {",
+      },
+    ],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "is for the same host, though the policy has another one too",
+  },
+  {
+    row: "N-08",
+    off: "that target and Host agree",
+    edits: [
+      {
+        file: `${EGRESS}/http-request.ts`,
+        text: "if (target.host !== undefined && target.host !== host) {",
+        instead: "if (false) {",
+      },
+    ],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "a target that differs",
+  },
+  {
+    row: "N-08",
+    off: "that there is one Host",
+    edits: [{ file: `${EGRESS}/http-request.ts`, text: "if (hosts.length > 1)", instead: "if (false)" }],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "two hosts",
+  },
+  {
+    row: "N-08",
+    off: "that a length is given in one way",
+    edits: [
+      {
+        file: `${EGRESS}/http-request.ts`,
+        text: "if (lengths.length > 0 && codings.length > 0)",
+        instead: "if (false)",
+      },
+    ],
+    file: `${EGRESS}/http-request.test.ts`,
+    test: "length and coding",
+  },
+  {
+    row: "N-09",
+    off: "the longest hello",
+    edits: [{ file: `${EGRESS}/client-hello.ts`, text: "expect(whole <= MAX_HELLO_BYTES);", instead: "" }],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for a hello of 40 KiB",
+  },
+  {
+    row: "N-09",
+    off: "that a hello has one name",
+    edits: [{ file: `${EGRESS}/client-hello.ts`, text: "expect(list.isAtEnd());", instead: "" }],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "for two names",
+  },
+  {
+    row: "N-09",
+    off: "the end of the wait for a hello",
+    edits: [
+      {
+        file: `${EGRESS}/tls-front.ts`,
+        text: "setTimeout(onGone, HELLO_MS)",
+        instead: "setTimeout(onGone, 60_000)",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "when the hello does not come whole within its time",
+  },
+  {
+    row: "N-12",
+    off: "the look for numbers that are addresses",
+    edits: [{ file: `${CAPS}/entry.ts`, text: "refuse(NUMBERS);", instead: ";" }],
+    file: `${CAPS}/entry.test.ts`,
+    test: "2130706433",
+  },
+  {
+    row: "N-12",
+    off: "the look for private addresses",
+    edits: [{ file: `${CAPS}/entry.ts`, text: "if (range !== undefined)\n", instead: "if (false)\n" }],
+    file: `${CAPS}/entry.test.ts`,
+    test: "169.254.169.254",
+  },
+  {
+    row: "N-12",
+    off: "the look for public suffixes",
+    edits: [
+      { file: `${CAPS}/entry.ts`, text: 'if (isSuffix || !base.includes("."))', instead: "if (false)" },
+    ],
+    file: `${CAPS}/entry.test.ts`,
+    test: "*.co.uk",
+  },
+  {
+    row: "N-13",
+    off: "the generation that an open flow must have, in the kernel",
+    edits: [
+      {
+        file: `${NETWORK}/ruleset.ts`,
+        text: "ct mark ${mark} ct state established,related goto granted",
+        instead: "ct state established,related goto granted",
+      },
+    ],
+    file: `${NETWORK}/networks.test.ts`,
+    test: "ends the flow that it revokes and leaves the one that it allows, whoever speaks first",
+  },
+  {
+    row: "N-13",
+    off: "the second look at flows through the gateway when tables change",
+    edits: [
+      {
+        file: `${EGRESS}/open-flows.ts`,
+        text: "deps.tables.subscribe(() => this.#judgeAgain());",
+        instead: "",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "ends flows that are no longer allowed before it counts, and leaves the others alone",
+  },
+  {
+    row: "N-13",
+    off: "the same for requests over HTTP",
+    edits: [
+      {
+        file: `${EGRESS}/open-flows.ts`,
+        text: "deps.tables.subscribe(() => this.#judgeAgain());",
+        instead: "",
+      },
+    ],
+    file: `${EGRESS}/http-front.test.ts`,
+    test: "a change of tables ends an idle connection and one that is being answered",
+  },
+  {
+    row: "N-13",
+    off: "the look at what holds now, once a name is resolved",
+    edits: [
+      {
+        file: `${EGRESS}/open-flows.ts`,
+        text: "deps.tables.subscribe(() => this.#judgeAgain());",
+        instead: "",
+      },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "counts also for a flow whose name is still being resolved",
+  },
+  {
+    row: "N-16",
+    off: "the quota in the kernel",
+    edits: [
+      {
+        file: `${NETWORK}/ruleset.ts`,
+        text: 'quota name "cap" add @capped { ip saddr } goto cut',
+        instead: "",
+      },
+    ],
+    file: `${NETWORK}/networks.test.ts`,
+    test: "lets bytes out up to the limit, to the packet, and goes on from there when it is raised",
+  },
+  {
+    row: "N-16",
+    off: "what a session's other machines sent on the day",
+    edits: [{ file: `${CAPS}/limit.ts`, text: "Math.max(0, capBytes - others)", instead: "capBytes" }],
+    file: `${CAPS}/cap.test.ts`,
+    test: "a paused session takes a cap without waking, and wakes with what is left of its day",
+  },
+  {
+    row: "N-16",
+    off: "that a day's figure only grows",
+    edits: [
+      {
+        file: `${CAPS}/usage-store.ts`,
+        text: "egress_last = greatest(egress_usage.egress_last, excluded.egress_last)",
+        instead: "egress_last = excluded.egress_last",
+      },
+    ],
+    file: `${CAPS}/cap.test.ts`,
+    test: "today's figure never decreases, whatever a machine's counter says",
+  },
+  {
+    row: "N-16",
+    off: "that a day begins where the last one ended",
+    edits: [
+      {
+        file: `${CAPS}/usage-store.ts`,
+        text: "coalesce(earlier.egress_last, 0), greatest(seen.egress",
+        instead: "0, greatest(seen.egress",
+      },
+    ],
+    file: `${CAPS}/cap.test.ts`,
+    test: "a session that sent its day's bytes stays live and is marked once a day; the new day gives it all of its cap",
+  },
+  {
+    row: "N-17",
+    off: "the most flows of a machine through the gateway",
+    edits: [
+      { file: `${EGRESS}/open-flows.ts`, text: "if (flows.size >= MAX_FLOWS) {", instead: "if (false) {" },
+    ],
+    file: `${EGRESS}/tls-front.test.ts`,
+    test: "a machine has at most 512 flows, and another one's are not counted with them",
+  },
+  {
+    row: "N-17",
+    off: "the most requests ahead of their turn on a connection",
+    edits: [
+      {
+        file: `${EGRESS}/open-flows.ts`,
+        text: "if (flow.unanswered >= MAX_UNANSWERED) return false;",
+        instead: "",
+      },
+    ],
+    file: `${EGRESS}/sent-ahead.test.ts`,
+    test: "wait in line up to 16; with one more the connection is cut",
+  },
+  {
+    row: "N-17",
+    off: "the most requests ahead of their turn of a machine",
+    edits: [
+      {
+        file: `${EGRESS}/open-flows.ts`,
+        text: "return sentAhead < MAX_SENT_AHEAD;",
+        instead: "return true;",
+      },
+    ],
+    file: `${EGRESS}/sent-ahead.test.ts`,
+    test: "are at most 512 ahead of their turn for all connections of a machine",
+  },
+];
