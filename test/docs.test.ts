@@ -8,6 +8,8 @@ import { beforeAll, expect, test } from "vitest";
 const ROOT = join(import.meta.dirname, "..");
 /** A file or folder of the repository, or the tail of one: `guest/src`, `sessions/sweep.ts`, `sweep.ts`. */
 const NAMES = /^(packages|guest|images|test|scripts|docs)\/[\w./-]+$|^[\w./-]+\.(ts|rs)$/;
+/** What the section's headings say, and folders whose files the map itself is about. */
+const TOPS = /^(packages\/\w+\/src|guest\/src|test|scripts)$/;
 let pages: { path: string; text: string }[] = [];
 let files: string[] = [];
 
@@ -30,6 +32,17 @@ test("every file that a page names exists", () => {
   );
   expect(named.length).toBeGreaterThan(50);
   expect(named.filter(({ name }) => !isThere(name))).toEqual([]);
+});
+
+test("every folder of sources is a room that the architecture names", () => {
+  const text = pages.find(({ path }) => path === "ARCHITECTURE.md")?.text ?? "";
+  const [, rooms = ""] = text.split("\n## Rooms\n");
+  const named = [...(rooms.split("\n## ")[0] ?? "").matchAll(/`([^`\s]+)`/g)].map((match) => match[1] ?? "");
+  const folders = new Set(files.filter((file) => /\.(ts|rs)$/.test(file)).map((file) => dirname(file)));
+  expect(folders.size).toBeGreaterThan(50);
+  const isNamed = (folder: string) => named.some((name) => folder === name || folder.endsWith(`/${name}`));
+  const rest = [...folders].filter((folder) => !TOPS.test(folder) && !isNamed(folder));
+  expect(rest).toEqual([]);
 });
 
 test("every link inside the repository leads somewhere", () => {
