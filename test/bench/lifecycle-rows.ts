@@ -19,6 +19,7 @@ import { percentile, type Row, row, timed } from "./samples.ts";
 
 const MIB = 1024 * 1024;
 const DIRTY_MB = [0, 100, 200];
+const DISK_MB = 256;
 /** What every measured session has run before it is saved. */
 const WORK = ["python3", "-c", "print(sum(range(1000)))"];
 const CHILDREN = 16;
@@ -60,6 +61,7 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     row("restore in place, to its answer", "ms", of("restore"), `${over("restore", "F1")} (goal ≤ 1.25)`),
     await writeFloor(baseline, pool),
     ...(await dirtyRows(client)),
+    ...(await diskRows(client)),
     ...(await forkRows(facts, client, p50("F1"))),
   ];
 }
@@ -70,11 +72,7 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     await client.sessions.exec(id, { command: WORK });
     const checkpointMs = await timed(() => client.checkpoints.create(id, { name: "bench" }));
     keep("checkpoint", checkpointMs);
-    const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
-    const newest = SnapshotList.parse(body).snapshots.toSorted((a, b) =>
-      a.created_at < b.created_at ? 1 : -1,
-    );
-    keep("stopped", newest[0]?.timings?.stopped ?? Number.NaN);
+    keep("stopped", await newestStop(facts));
     keep("restore", await timed(() => client.sessions.restore(id, "bench")));
     await client.sessions.exec(id, { command: WORK });
     keep("pause", await timed(() => client.sessions.pause(id)));
@@ -86,6 +84,14 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     await client.sessions.delete(id);
     for (const { checkpoint_id } of checkpoints) await client.checkpoints.delete(checkpoint_id);
   }
+}
+
+/** How long, in ms, the newest snapshot held its guest still. */
+async function newestStop(facts: ServiceFacts): Promise<number> {
+  const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
+  const { snapshots } = SnapshotList.parse(body);
+  const [newest] = snapshots.toSorted((a, b) => (a.created_at < b.created_at ? 1 : -1));
+  return newest?.timings?.stopped ?? Number.NaN;
 }
 
 /** What the pool's disk takes for 100 MB that must be durable: no pause can grow by less. */
@@ -130,6 +136,28 @@ async function dirtyRows(client: Client): Promise<Row[]> {
   return rows;
 }
 
+/** How a pause and a wake grow with what the session has written to its disk: both read it once. */
+async function diskRows(client: Client): Promise<Row[]> {
+  const { session_id: id } = await client.sessions.create();
+  try {
+    const write = `head -c ${DISK_MB}M /dev/urandom > /workspace/written && sync`;
+    await client.sessions.exec(id, { command: ["sh", "-c", write], timeout_ms: 120_000 });
+    const pauses: number[] = [];
+    const wakes: number[] = [];
+    for (let i = 0; i < 3; i++) {
+      pauses.push(await timed(() => client.sessions.pause(id)));
+      await sleep(1_000);
+      wakes.push(await timed(() => client.sessions.exec(id, { command: ["true"] })));
+    }
+    return [
+      row(`pause with ${DISK_MB} MB written to the disk`, "ms", pauses),
+      row(`wake with ${DISK_MB} MB written to the disk`, "ms", wakes),
+    ];
+  } finally {
+    await client.sessions.delete(id);
+  }
+}
+
 async function forkRows(facts: ServiceFacts, client: Client, loadMs: number): Promise<Row[]> {
   const { session_id: id } = await client.sessions.create();
   try {
@@ -138,6 +166,7 @@ async function forkRows(facts: ServiceFacts, client: Client, loadMs: number): Pr
     const forkMs = await timed(async () => {
       children = (await client.sessions.fork(id, { count: CHILDREN })).children;
     });
+    const parentStopped = await newestStop(facts);
     const own: number[] = [];
     for (const child of children) {
       await client.sessions.exec(child, { command: ["true"] });
@@ -152,6 +181,7 @@ async function forkRows(facts: ServiceFacts, client: Client, loadMs: number): Pr
         [forkMs],
         `${(forkMs / bound).toFixed(2)} × (16 × F1 ÷ 2 cores) (goal ≤ 1)`,
       ),
+      row("  of it the parent stands still", "ms", [parentStopped]),
       row("memory of a forked child's own after one exec", "MiB", own, "goal ≤ 12"),
     ];
   } finally {
