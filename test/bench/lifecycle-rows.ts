@@ -72,7 +72,11 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     await client.sessions.exec(id, { command: WORK });
     const checkpointMs = await timed(() => client.checkpoints.create(id, { name: "bench" }));
     keep("checkpoint", checkpointMs);
-    keep("stopped", await newestStop(facts));
+    const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
+    const newest = SnapshotList.parse(body).snapshots.toSorted((a, b) =>
+      a.created_at < b.created_at ? 1 : -1,
+    );
+    keep("stopped", newest[0]?.timings?.stopped ?? Number.NaN);
     keep("restore", await timed(() => client.sessions.restore(id, "bench")));
     await client.sessions.exec(id, { command: WORK });
     keep("pause", await timed(() => client.sessions.pause(id)));
@@ -84,14 +88,6 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     await client.sessions.delete(id);
     for (const { checkpoint_id } of checkpoints) await client.checkpoints.delete(checkpoint_id);
   }
-}
-
-/** How long, in ms, the newest snapshot held its guest still. */
-async function newestStop(facts: ServiceFacts): Promise<number> {
-  const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
-  const { snapshots } = SnapshotList.parse(body);
-  const [newest] = snapshots.toSorted((a, b) => (a.created_at < b.created_at ? 1 : -1));
-  return newest?.timings?.stopped ?? Number.NaN;
 }
 
 /** What the pool's disk takes for 100 MB that must be durable: no pause can grow by less. */
@@ -163,10 +159,12 @@ async function forkRows(facts: ServiceFacts, client: Client, loadMs: number): Pr
   try {
     await client.sessions.exec(id, { command: WORK });
     let children: string[] = [];
+    let parentStopped = Number.NaN;
     const forkMs = await timed(async () => {
-      children = (await client.sessions.fork(id, { count: CHILDREN })).children;
+      const answer = await client.sessions.fork(id, { count: CHILDREN }, { timing: true });
+      children = answer.children;
+      parentStopped = answer.timing?.stopped ?? Number.NaN;
     });
-    const parentStopped = await newestStop(facts);
     const own: number[] = [];
     for (const child of children) {
       await client.sessions.exec(child, { command: ["true"] });
