@@ -4,11 +4,14 @@ import { join } from "node:path";
 import { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { deviceArgumentsHash } from "../../packages/node/src/qemu/arguments.ts";
+import { devicesOf, Manifest } from "../../packages/node/src/snapshots/manifest.ts";
 import { startSpec } from "../contract/node-contract.ts";
 import { flipBit, type PageKind, pageOffset, removeFile, truncateFile, unshare } from "../support/damage.ts";
 import { eventually } from "../support/eventually.ts";
+import { readProcess } from "../support/host-processes.ts";
 import { service, sh } from "../support/http.ts";
-import { AHEAD, type MachineTraces, machineTraces } from "../support/machine-traces.ts";
+import { AHEAD, type MachineTraces, machinePid, machineTraces } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
 
@@ -16,6 +19,8 @@ const node = nodeCaller(service.nodeSocket);
 const source = `${randomId()}-1`;
 const whole = newSnapshot();
 const used = [`/v1/machines/${source}`, `/v1/snapshots/${whole}`];
+/** Something that QEMU takes, and is not told today. */
+const EARLIER = ["-name", "earlier"];
 let before: MachineTraces;
 
 // Control removes what no row of its own names, soon.
@@ -63,6 +68,12 @@ test("a manifest that cannot be read", async () => {
   });
 });
 
+test("devices other than those that its hash is of", async () => {
+  await expectRefused("devices", async (dir) =>
+    editManifest(dir, (manifest) => ({ devices: [...devicesOf(manifest), ...EARLIER] })),
+  );
+});
+
 test("a manifest that is missing", async () => {
   await expectRefused("manifest", (dir) => removeFile(dir, "manifest.json"));
 });
@@ -75,6 +86,32 @@ test("the snapshot that all of these were copied from is whole", async () => {
   const { stdout } = await node.exec(machine, { argv: ["cat", "file"] });
   expect(stdout.toString()).toBe("whole\n");
 });
+
+test("it goes on with the devices that it was made with, whatever machines are given now", async () => {
+  const earlier = newSnapshot();
+  const machine = `${randomId()}-1`;
+  used.push(`/v1/snapshots/${earlier}`, `/v1/machines/${machine}`);
+  await node.call("PUT", `/v1/snapshots/${earlier}`, { snapshot_id: whole });
+  const dir = join(service.dataDir, "pool/s", earlier);
+  editManifest(dir, (manifest) => {
+    const devices = [...devicesOf(manifest), ...EARLIER];
+    return { devices, device_arguments: deviceArgumentsHash(manifest, devices) };
+  });
+  const spec = startSpec({ hostname: "earlier", snapshot_id: earlier });
+  expect(await node.call("PUT", `/v1/machines/${machine}`, spec)).toMatchObject({ status: 200 });
+  const { stdout } = await node.exec(machine, { argv: ["cat", "file"] });
+  expect(stdout.toString()).toBe("whole\n");
+  const [session = ""] = machine.split("-");
+  const pid = machinePid(service.dataDir, session);
+  expect(readProcess(pid)?.argv.join(" ")).toContain(EARLIER.join(" "));
+});
+
+function editManifest(dir: string, edit: (manifest: Manifest) => Partial<Manifest>): void {
+  const file = join(dir, "manifest.json");
+  unshare(file);
+  const manifest = Manifest.parse(JSON.parse(readFileSync(file, "utf8")));
+  writeFileSync(file, JSON.stringify({ ...manifest, ...edit(manifest) }));
+}
 
 function newSnapshot(): string {
   return `chk_${randomId()}`;

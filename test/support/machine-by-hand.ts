@@ -9,7 +9,7 @@ import { AgentClient } from "../../packages/node/src/guest/client.ts";
 import { run } from "../../packages/node/src/host/run.ts";
 import { JAIL_PATHS, loadArguments, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../../packages/node/src/qemu/qmp.ts";
-import { type Loadable, shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
+import { devicesOf, type Loadable, shapeOf } from "../../packages/node/src/snapshots/manifest.ts";
 
 const START_LIMIT_MS = 30_000;
 
@@ -97,5 +97,5 @@ function hostArguments({ dir: source, manifest }: Loadable, dir: string, disk: s
       (text, [from, to]) => text.replaceAll(new RegExp(`(?<=[=":])${from}(?=[",]|$)`, "g"), to),
       argument,
     );
-  return loadArguments(shapeOf(manifest)).map(inPlace);
+  return loadArguments(shapeOf(manifest), devicesOf(manifest)).map(inPlace);
 }

@@ -12,6 +12,7 @@ import type { Slot } from "../host/slots.ts";
 import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../qemu/qmp.ts";
 import {
+  devicesOf,
   type Loadable,
   manifestPath,
   SNAPSHOT_FILES,
@@ -105,6 +106,6 @@ async function startQemu(deps: { qemu: QemuRoot }, dir: string, slot: Slot, pare
     fileBytes: 2 * manifest.disk_gb * GIB,
     memoryBytes: manifest.mem_mb * MIB,
     vcpus: manifest.vcpus,
-    arguments: loadArguments(shapeOf(manifest)),
+    arguments: loadArguments(shapeOf(manifest), devicesOf(manifest)),
   });
 }

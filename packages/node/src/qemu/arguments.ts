@@ -1,6 +1,6 @@
 /**
  * QEMU's command line (architecture.md section 3, security.md C2). The device list is the same when a baseline is
- * baked and when it is loaded; its hash goes into the manifest and a mismatch refuses to load.
+ * baked and when it is loaded: it goes into the manifest, and whatever was saved since is loaded with it.
  */
 import { createHash } from "node:crypto";
 import { AGENT_PORT_NAME } from "@vivarium/contract/guest";
@@ -59,8 +59,11 @@ export function kernelArguments(accelerator: Accelerator, tscKhz: number): strin
 
 const SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/** Machine, CPU and devices: everything that a saved device state depends on. */
-function deviceArguments(shape: MachineShape): string[] {
+/**
+ * Machine, CPU and devices: everything that a saved device state depends on. A change here is for what is baked from now
+ * on; what was baked before is loaded with the arguments that it was baked with.
+ */
+export function deviceArguments(shape: MachineShape): string[] {
   const tcg = shape.accelerator === "tcg";
   // Emulated, an instruction that copies byte by byte is several times as slow as one that copies words.
   const cpu = tcg ? "max,pku=off,la57=off,erms=off,fsrm=off" : "host,migratable=on";
@@ -80,11 +83,15 @@ function deviceArguments(shape: MachineShape): string[] {
 }
 
 /**
- * Identifies what a device state fits; recorded at capture, compared at load. With KVM the guest sees the host's own CPU,
- * and programs go on using what that one had: a state fits the same model alone.
+ * Identifies what a device state fits; recorded when it is baked, compared at load. With KVM the guest sees the host's own
+ * CPU, and programs go on using what that one had: a state fits the same model alone.
  */
-export function deviceArgumentsHash(shape: MachineShape, hostCpu = readHostCpu): string {
-  const fits = [...deviceArguments(shape), ...(shape.accelerator === "kvm" ? [hostCpu()] : [])];
+export function deviceArgumentsHash(
+  { accelerator }: Pick<MachineShape, "accelerator">,
+  devices: string[],
+  hostCpu = readHostCpu,
+): string {
+  const fits = [...devices, ...(accelerator === "kvm" ? [hostCpu()] : [])];
   return createHash("sha256").update(JSON.stringify(fits)).digest("hex");
 }
 
@@ -141,14 +148,14 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
   ];
 }
 
-/** A machine that waits for a device state, with the snapshot's memory mapped privately. */
-export function loadArguments(shape: MachineShape): string[] {
+/** A machine that waits for a device state made with these devices, with the snapshot's memory mapped privately. */
+export function loadArguments(shape: MachineShape, devices: string[]): string[] {
   return [
     ...backendArguments(
       `memory-backend-file,id=mem,size=${shape.memMb}M,mem-path=${JAIL_PATHS.memory},share=off,readonly=on,rom=off`,
     ),
     ...diskArguments({ base: JAIL_PATHS.base, layer: JAIL_PATHS.layer, disk: JAIL_PATHS.disk }),
-    ...deviceArguments(shape),
+    ...devices,
     ...["-incoming", "defer", "-S"],
   ];
 }

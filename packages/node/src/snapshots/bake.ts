@@ -23,6 +23,7 @@ import { rulesetOf } from "../network/ruleset.ts";
 import {
   type Accelerator,
   coldBootArguments,
+  deviceArguments,
   deviceArgumentsHash,
   JAIL_PATHS,
   kernelArguments,
@@ -267,6 +268,7 @@ async function finish(
 ): Promise<void> {
   for (const name of ["run", "tun", "kvm"]) await rm(path.join(dir, name), { recursive: true, force: true });
   const tier = SIZES[made.size];
+  const devices = deviceArguments(made.shape);
   const sums = await sumMemory(path.join(dir, "mem"), tier.mem_mb * MIB);
   await writeFile(path.join(dir, "mem.sums"), sums.toBytes());
   for (const name of SNAPSHOT_FILES.filter((each) => each !== "base.raw")) {
@@ -285,7 +287,8 @@ async function finish(
     mem_mb: tier.mem_mb,
     disk_gb: tier.disk_gb,
     qemu_build: made.qemu.buildId,
-    device_arguments: deviceArgumentsHash(made.shape),
+    devices,
+    device_arguments: deviceArgumentsHash(made.shape, devices),
     created_at: new Date().toISOString(),
     own_bytes: 0,
     files: await describeFiles(dir),

@@ -12,7 +12,7 @@ import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
 import { z } from "zod";
 import { syncPath, writeDurably } from "../host/durable-file.ts";
 import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
-import { deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
+import { deviceArguments, deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
 import { PageSums, verifyMemory } from "./page-sums.ts";
 
 /**
@@ -44,6 +44,9 @@ export const Manifest = z.object({
   mem_mb: z.int(),
   disk_gb: z.int(),
   qemu_build: z.string(),
+  /** What QEMU was told of machine, CPU and devices when the baseline was baked. Absent: what it is told today. */
+  devices: z.array(z.string()).optional(),
+  /** Their hash, with KVM also of the CPU's model. */
   device_arguments: z.string(),
   created_at: z.string(),
   /** The user's processes did not stand still for it: it can only go on as what it was, not become another machine. */
@@ -70,6 +73,9 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
   vcpus: manifest.vcpus,
   memMb: manifest.mem_mb,
 });
+
+export const devicesOf = (manifest: Manifest): string[] =>
+  manifest.devices ?? deviceArguments(shapeOf(manifest));
 
 export async function describeFiles(dir: string): Promise<Manifest["files"]> {
   const entries = await Promise.all(
@@ -123,7 +129,7 @@ export class UnusableSnapshot extends Error {}
 export async function verifyLoadable({ dir, manifest }: Loadable, qemu: QemuRoot): Promise<void> {
   if (rootOf(qemu, manifest.qemu_build) === undefined)
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
-  if (manifest.device_arguments !== deviceArgumentsHash(shapeOf(manifest)))
+  if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
   await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(dir, name, manifest)));
 }
