@@ -1,9 +1,12 @@
 import { existsSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 const POSTGRES = "test/support/postgres.ts";
 const NETWORK = "test/e2e/network-*.test.ts";
 const MINUTE_MS = 60_000;
+/** Tests without machines wait more than they compute. */
+const AT_ONCE = availableParallelism() + 1;
 const ON_MACHINES = {
   fileParallelism: false,
   maxWorkers: 1,
@@ -28,6 +31,8 @@ export default defineConfig({
             "test/fuzz/**/*.test.ts",
           ],
           globalSetup: existsSync(POSTGRES) ? [POSTGRES] : [],
+          maxWorkers: AT_ONCE,
+          maxConcurrency: AT_ONCE,
           testTimeout: 20_000,
           hookTimeout: 60_000,
         },

@@ -1,6 +1,6 @@
 /**
  * Each test that stands for a row of the catalogue of attacks notices when the row's defence is away. They run in a
- * network namespace of their own, so that they may run beside themselves.
+ * network namespace of their own, so that they may run beside themselves; so they do, a few at once.
  */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -61,7 +61,7 @@ function readReport(told: string): Outcome {
 const placed = DEFENCES.map((defence, place) => ({ ...defence, place }));
 const byFile = Map.groupBy(placed, ({ file }) => file);
 
-describe.each([...byFile])("%s", (file, defences) => {
+describe.concurrent.each([...byFile])("%s", (file, defences) => {
   test("passes there as it is", { timeout: PATIENCE_MS }, async () => {
     const names = [...new Set(defences.map(({ test: name }) => name))];
     const { passed, failed } = await runTests(file, names);

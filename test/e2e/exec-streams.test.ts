@@ -10,6 +10,7 @@ import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 import { openTerminal } from "../support/web-socket.ts";
 
 const MIB = 1024 * 1024;
@@ -17,6 +18,10 @@ const SLOW_BYTES_A_SECOND = 100 * 1024;
 /** What is on its way between a program and a reader that stands still: pipes, windows, socket buffers. */
 const UNDERWAY_BYTES = 16 * MIB;
 const GROWTH_BYTES = 16 * MIB;
+/** A command may be silent for ten minutes and more. */
+const SILENT_SECONDS = size({ ci: 33, full: 605 });
+/** One second is promised, and kept on a host that has nothing else to do. */
+const KILLED_WITHIN_SECONDS = size({ ci: 15, full: 1 });
 
 /** An answer that is read only as fast as its caller reads it. */
 async function open(method: string, path: string, body?: object): Promise<IncomingMessage> {
@@ -69,6 +74,33 @@ describe("a client that leaves", () => {
     });
   });
 
+  test(`ends its command within ${KILLED_WITHIN_SECONDS} s by the guest's own clock`, async () => {
+    await withSession(async (id) => {
+      // Tells its client and a file what time it is, until it is killed.
+      const beats =
+        "while read -r up rest < /proc/uptime; do echo $up; echo $up >> beats; sleep 0.02; done 2> /dev/null";
+      const answer = await stream(id, sh(beats));
+      let heard = "";
+      answer.on("data", (chunk) => {
+        heard += chunk;
+      });
+      const ticks = () => [...heard.matchAll(/^data: (.+)\n\n/gm)].map(([, data = ""]) => atob(data).trim());
+      await eventually(() => expect(ticks().length).toBeGreaterThan(20), 30_000);
+      answer.destroy();
+      const left = Number(ticks().at(-1)?.split("\n").at(-1));
+      const last = async () =>
+        Number((await client.sessions.exec(id, { command: ["tail", "-n", "1", "beats"] })).stdout);
+      const killed = await eventually(async () => {
+        const before = await last();
+        await sleep(500);
+        expect(await last()).toBe(before);
+        return before;
+      }, 30_000);
+      console.log(`ended within ${(killed - left).toFixed(2)} s of what was read last`);
+      expect(killed - left).toBeLessThanOrEqual(KILLED_WITHIN_SECONDS);
+    });
+  });
+
   test("during a download leaves no open file behind, during an upload none at all", async () => {
     await withSession(async (id) => {
       await client.sessions.exec(id, { command: sh("head -c 300000000 /dev/zero > big") });
@@ -96,11 +128,10 @@ describe("a client that leaves", () => {
 
 test("a silent command keeps its stream, by a sign of life every 15 s", async () => {
   await withSession(async (id) => {
-    const seconds = Number(process.env.VIV_SILENT_SECONDS ?? 33);
-    const answer = await stream(id, sh(`sleep ${seconds}; exit 4`), (seconds + 60) * 1000);
+    const answer = await stream(id, sh(`sleep ${SILENT_SECONDS}; exit 4`), (SILENT_SECONDS + 60) * 1000);
     const text = Buffer.concat(await answer.toArray()).toString();
     expect(text).toMatch(/^(: hb\n\n)+event: exit\ndata: \{"exit_code":4,"timed_out":false,[^\n]*\n\n$/);
-    expect(text.split(": hb\n\n").length - 1).toBeGreaterThanOrEqual(Math.floor(seconds / 15) - 1);
+    expect(text.split(": hb\n\n").length - 1).toBeGreaterThanOrEqual(Math.floor(SILENT_SECONDS / 15) - 1);
   });
 }, 1_000_000);
 

@@ -2,8 +2,9 @@
 import { expect, test } from "vitest";
 import { FOOLED_READER, LINK_SWAPPER } from "../support/guest-programs.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
+import { size } from "../support/sizes.ts";
 
-const OPERATIONS = 5_000;
+const OPERATIONS = size({ ci: 1_500, full: 5_000 });
 const AT_ONCE = 8;
 const PLACES = ["swap/a/f", "swap/f", "swap/a/new/f", "swap/a"];
 const ALLOWED = [200, 400, 404, 409];
@@ -21,7 +22,7 @@ setsid python3 /tmp/swapper.py > /dev/null 2>&1 &
 const PICTURE =
   "cd /home/sandbox; find . -printf '%p %y %m %U %s %T@ %C@\\n' | sort; cat outside/f outside/*/f";
 
-test("5,000 operations against a process that swaps links neither read nor change anything outside", {
+test(`${OPERATIONS} operations against a process that swaps links neither read nor change anything outside`, {
   timeout: 1_800_000,
 }, async () => {
   await withSession(async (id) => {

@@ -5,14 +5,15 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { slotNumbers } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 
 const MINUTE_MS = 60_000;
-const MACHINES = 50;
-const AT_ONCE = 2;
 /** Descriptors breathe a little; a leak would be one for each machine, or more. */
 const BREATH = 15;
+const MACHINES = size({ ci: 20, full: 500 });
+const AT_ONCE = 2;
 
 let network: Network;
 beforeAll(async () => {
@@ -74,8 +75,8 @@ async function many(count: number): Promise<void> {
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
 }
 
-test("fifty machines leave no namespace, link, rule, connection or descriptor", {
-  timeout: 25 * MINUTE_MS,
+test(`${MACHINES} machines leave no namespace, link, rule, connection or descriptor`, {
+  timeout: size({ ci: 25, full: 180 }) * MINUTE_MS,
 }, async () => {
   await many(4);
   const ready = await eventually(() => {
