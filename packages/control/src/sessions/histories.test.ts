@@ -2,11 +2,12 @@
  * Random histories of sessions against a model: every verb, refusals of the node, ceilings, verbs at the same time,
  * operations whose process died, and time that goes by. Each session's guest counts its commands, so that a state that
  * was lost, gained or mixed up shows in the next answer. A failure prints the seed and the shortest history it found;
- * VIV_HISTORIES and VIV_HISTORIES_SEED set how many there are and where they begin.
+ * VIV_HISTORIES_SEED sets where they begin.
  */
 import { randomId } from "@vivarium/kit/id";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { size } from "../../../../test/support/sizes.ts";
 import { type Answer, type Control, eventually, startControl } from "../control.test-support.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
 import {
@@ -19,7 +20,7 @@ import {
   type World,
 } from "./history-model.test-support.ts";
 
-const HISTORIES = Number(process.env.VIV_HISTORIES ?? 10_000);
+const HISTORIES = size({ ci: 1_500, full: 10_000 });
 const SEED = Number(process.env.VIV_HISTORIES_SEED ?? Math.floor(Math.random() * 2 ** 31));
 /** Histories at the same time, each of an organisation of its own: what one waits for, another uses. */
 const LANES = 12;
