@@ -31,7 +31,9 @@ import { registerGatewayRoutes } from "./server/gateway-routes.ts";
 import { findUid, listenForControl, listenForGateway } from "./server/listen.ts";
 import { registerRoutes } from "./server/routes.ts";
 import { Baselines, baselineKey } from "./snapshots/baselines.ts";
+import { verifyLoadable } from "./snapshots/manifest.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
+import { Verifications } from "./snapshots/verify-together.ts";
 
 /** What a create without a template and a size starts. */
 const HOT = baselineKey("base", DEFAULT_SIZE);
@@ -80,8 +82,10 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
-  const pool = new WarmPool({ config, qemu, baselines, namespaces, gate, log }, [HOT]);
-  const deps: StartDeps = { config, qemu, baselines, snapshots, pool, namespaces, network, gate, table, log };
+  const verifications = new Verifications((loadable) => verifyLoadable(loadable, qemu));
+  const shared = { config, qemu, baselines, verifications, namespaces, gate, log };
+  const pool = new WarmPool(shared, [HOT]);
+  const deps: StartDeps = { ...shared, snapshots, pool, network, table };
   await reconcile(deps);
   const stopping = new AbortController();
   const background = [

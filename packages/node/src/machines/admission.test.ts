@@ -1,23 +1,103 @@
-import { expect, it } from "vitest";
-import { lackOfRoom } from "./admission.ts";
+import { describe, expect, it } from "vitest";
+import { makeRoom } from "./admission.ts";
+import { WarmStock } from "./warm-stock.ts";
 
 const MIB = 1024 * 1024;
 const MUCH = 64 * 1024 * MIB;
+const NONE = { giveUpOne: async () => false };
 
-it("as many machines run as the operator allows, and no more", () => {
-  expect(lackOfRoom({ machines: 1, starting: 1 }, { maxMachines: 1 }, MUCH)).toBeUndefined();
-  expect(lackOfRoom({ machines: 2, starting: 1 }, { maxMachines: 1 }, MUCH)).toMatch(/maximum of 1/);
+const lack = (machines: number, starting: number, maxMachines: number, free?: number) =>
+  makeRoom(
+    () => ({ machines, starting }),
+    { maxMachines },
+    NONE,
+    free === undefined ? undefined : () => free,
+  );
+
+it("as many machines run as the operator allows, and no more", async () => {
+  expect(await lack(1, 1, 1, MUCH)).toBeUndefined();
+  expect(await lack(2, 1, 1, MUCH)).toMatch(/maximum of 1/);
 });
 
-it("a machine is admitted while 512 MiB stay free beside what all that start will take", () => {
-  const lack = (starting: number, free: number) =>
-    lackOfRoom({ machines: starting, starting }, { maxMachines: 100 }, free);
-  expect(lack(1, 640 * MIB)).toBeUndefined();
-  expect(lack(1, 640 * MIB - 1)).toMatch(/memory/);
-  expect(lack(10, 1_792 * MIB)).toBeUndefined();
-  expect(lack(11, 1_792 * MIB)).toMatch(/memory/);
+it("a machine is admitted while 512 MiB stay free beside what all that start will take", async () => {
+  expect(await lack(1, 1, 100, 640 * MIB)).toBeUndefined();
+  expect(await lack(1, 1, 100, 640 * MIB - 1)).toMatch(/memory/);
+  expect(await lack(10, 10, 100, 1_792 * MIB)).toBeUndefined();
+  expect(await lack(11, 11, 100, 1_792 * MIB)).toMatch(/memory/);
 });
 
-it("the memory that is looked at is this host's", () => {
-  expect(lackOfRoom({ machines: 1, starting: 1_000_000 }, { maxMachines: 1 })).toMatch(/memory/);
+it("the memory that is looked at is this host's", async () => {
+  expect(await lack(1, 1_000_000, 2_000_000)).toMatch(/memory/);
+});
+
+describe("machines that wait, of 256 MiB each,", () => {
+  const EACH = 256 * MIB;
+
+  /** A host whose free memory is what its warm machines leave: none of it stays free while all of them are there. */
+  function hostWith(names: string[]) {
+    const there = new Set(names);
+    const ended: string[] = [];
+    const stock = new WarmStock<string>(async (name) => {
+      await new Promise(setImmediate);
+      there.delete(name);
+      ended.push(name);
+    });
+    for (const name of names) stock.want(name.replace(/\d/, "")).ready.push(name);
+    for (const [at, shelf] of [...stock.shelves.values()].entries()) shelf.wantedAt = at;
+    const free = () => (names.length - there.size) * EACH;
+    const start = (starting = 1) =>
+      makeRoom(() => ({ machines: starting, starting }), { maxMachines: 100 }, stock, free);
+    return { stock, there, ended, start };
+  }
+
+  it("are given up for a start that lacks memory, the least wanted first, and no more than it takes", async () => {
+    const { ended, there, start } = hostWith(["old1", "hot1", "hot2", "hot3"]);
+    expect(await start()).toBeUndefined();
+    expect(ended[0]).toBe("old1");
+    expect(ended).toHaveLength(3);
+    expect(there.size).toBe(1);
+    expect(await start()).toBeUndefined();
+    expect(ended).toHaveLength(3);
+  });
+
+  it("are all given up before a start is refused", async () => {
+    const { ended, start } = hostWith(["a1", "b1"]);
+    expect(await start()).toMatch(/memory/);
+    expect(ended).toEqual(["a1", "b1"]);
+  });
+
+  it("are given up one by one for starts that ask at the same time", async () => {
+    const { there, start } = hostWith(["a1", "a2", "a3", "a4", "a5", "a6"]);
+    const answers = await Promise.all([start(4), start(4), start(4), start(4)]);
+    expect(answers).toEqual([undefined, undefined, undefined, undefined]);
+    expect(there.size).toBe(2);
+  });
+
+  it("are waited for while they are looked after, and given up then", async () => {
+    const { stock, ended, start } = hostWith(["a1", "a2", "a3"]);
+    const looked = Promise.withResolvers<boolean>();
+    const shelf = stock.want("a");
+    const looking = stock.borrow(shelf, "a1", () => looked.promise);
+    const answer = start();
+    await expect.poll(() => ended).toHaveLength(2);
+    looked.resolve(true);
+    expect(await answer).toBeUndefined();
+    expect(ended).toHaveLength(3);
+    await looking;
+    expect(shelf.ready).toEqual([]);
+  });
+
+  it("stay where the operator allows no more machines", async () => {
+    const { stock, ended } = hostWith(["a1"]);
+    const counts = { machines: 2, starting: 1 };
+    expect(
+      await makeRoom(
+        () => counts,
+        { maxMachines: 1 },
+        stock,
+        () => 0,
+      ),
+    ).toMatch(/maximum of 1/);
+    expect(ended).toEqual([]);
+  });
 });

@@ -11,14 +11,8 @@ import { type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../qemu/qmp.ts";
-import {
-  devicesOf,
-  type Loadable,
-  manifestPath,
-  SNAPSHOT_FILES,
-  shapeOf,
-  verifyLoadable,
-} from "../snapshots/manifest.ts";
+import { devicesOf, type Loadable, manifestPath, SNAPSHOT_FILES, shapeOf } from "../snapshots/manifest.ts";
+import type { Verifications } from "../snapshots/verify-together.ts";
 
 const QMP_LIMIT_MS = 15_000;
 const MIB = 1024 * 1024;
@@ -44,12 +38,12 @@ export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): P
 
 /** What was verified once since this daemon started is not verified again: baselines. */
 export async function launch(
-  deps: { qemu: QemuRoot },
+  deps: { qemu: QemuRoot; verifications: Verifications },
   undo: UndoStack,
   input: { dir: string; slot: Slot; parent: Loadable; isVerified: boolean },
 ): Promise<{ process: ProcessIdentity; qmp: Qmp }> {
   const { dir, slot, parent } = input;
-  const verified = input.isVerified ? Promise.resolve() : verifyLoadable(parent, deps.qemu);
+  const verified = input.isVerified ? Promise.resolve() : deps.verifications.verify(parent);
   // Looked at only after QEMU has started; a failure until then must not count as nobody's.
   verified.catch(() => {});
   const process = await connect(deps, undo, { dir, slot, parent }).catch(async (error) => {

@@ -20,7 +20,8 @@ import { NodeError } from "../node-error.ts";
 import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
-import { lackOfRoom } from "./admission.ts";
+import type { Verifications } from "../snapshots/verify-together.ts";
+import { makeRoom } from "./admission.ts";
 import { introduce } from "./guest-state.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
@@ -41,6 +42,7 @@ export interface StartDeps {
   qemu: QemuRoot;
   baselines: Baselines;
   snapshots: SnapshotTable;
+  verifications: Verifications;
   pool: WarmPool;
   namespaces: NamespacePool;
   network: NodeNetwork;
@@ -122,7 +124,8 @@ async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
 
 /** Returns the release of what was reserved. */
 async function admit(deps: StartDeps): Promise<() => void> {
-  const lack = lackOfRoom({ machines: deps.table.count, starting: deps.table.starting.size }, deps.config);
+  const { table, config, pool } = deps;
+  const lack = await makeRoom(() => ({ machines: table.count, starting: table.starting.size }), config, pool);
   if (lack !== undefined) throw new NodeError("no_capacity", lack);
   return await deps.gate.reserve(DISK_PER_START_BYTES);
 }

@@ -19,9 +19,11 @@ import type { QemuRoot } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import type { Baseline, Baselines } from "../snapshots/baselines.ts";
+import type { Verifications } from "../snapshots/verify-together.ts";
 import { resumeAs } from "./guest-state.ts";
 import { machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
+import { WarmStock } from "./warm-stock.ts";
 
 const MIB = 1024 * 1024;
 /** Memory that a pool leaves free beside what its next machine may come to use. */
@@ -47,15 +49,11 @@ export interface WarmMachine {
   undo: UndoStack;
 }
 
-interface Pool {
-  ready: WarmMachine[];
-  wantedAt: number;
-}
-
 export interface WarmPoolDeps {
   config: NodeConfig;
   qemu: QemuRoot;
   baselines: Baselines;
+  verifications: Verifications;
   namespaces: NamespacePool;
   gate: DiskGate;
   log: Log;
@@ -66,7 +64,7 @@ export class WarmPool {
   /** Keys that are wanted from the start on, without being asked for. */
   readonly #hot: readonly string[];
   /** By the folder of the baseline: `base` and `base@<its current version>` are one, and share what waits. */
-  readonly #pools = new Map<string, Pool>();
+  readonly #stock = new WarmStock<WarmMachine>((warm) => this.#discard(warm));
   #lastTaken = 0;
 
   constructor(deps: WarmPoolDeps, hot: readonly string[]) {
@@ -88,10 +86,17 @@ export class WarmPool {
 
   /** Ready machines per baseline. */
   get counts(): { template: string; size: string; ready: number }[] {
-    return [...this.#pools].flatMap(([dir, { ready }]) => {
+    return [...this.#stock.shelves].flatMap(([dir, { ready }]) => {
       const manifest = this.#deps.baselines.at(dir)?.manifest;
       return manifest ? [{ template: manifest.template, size: manifest.size, ready: ready.length }] : [];
     });
+  }
+
+  /** Ends the machine that is wanted least, for whoever needs its memory; false when none is left. */
+  async giveUpOne(): Promise<boolean> {
+    const isGivenUp = await this.#stock.giveUpOne();
+    if (isGivenUp) this.#deps.log.info("a warm machine is given up: a start needs its memory");
+    return isGivenUp;
   }
 
   /** Fills and keeps fresh until told to stop, then ends what it holds. */
@@ -108,18 +113,12 @@ export class WarmPool {
       freshenedAt = Date.now();
       await this.#freshen();
     }
-    await Promise.all(
-      [...this.#pools.values()].flatMap(({ ready }) => ready.splice(0).map((w) => this.#discard(w))),
-    );
+    await this.#stock.endAll();
   }
 
-  #want(key: string): Pool | undefined {
+  #want(key: string) {
     const dir = this.#deps.baselines.get(key)?.dir;
-    if (dir === undefined) return undefined;
-    const pool = this.#pools.get(dir) ?? { ready: [], wantedAt: 0 };
-    this.#pools.set(dir, pool);
-    pool.wantedAt = Date.now();
-    return pool;
+    return dir === undefined ? undefined : this.#stock.want(dir);
   }
 
   /** Ends a machine that nobody is to have, and removes all of it. */
@@ -135,7 +134,7 @@ export class WarmPool {
   async #fillOne(): Promise<void> {
     const { config, baselines } = this.#deps;
     if (Date.now() - this.#lastTaken < QUIET_MS) return;
-    for (const [dir, pool] of this.#pools) {
+    for (const [dir, pool] of this.#stock.shelves) {
       const baseline = baselines.at(dir);
       const isHot = Date.now() - pool.wantedAt < HOT_MS;
       if (!baseline || !isHot || pool.ready.length >= config.warmMachines) continue;
@@ -181,16 +180,11 @@ export class WarmPool {
 
   /** One after the other: a create that comes meanwhile takes one of the rest. */
   async #freshen(): Promise<void> {
-    for (const [dir, pool] of this.#pools) {
+    for (const [dir, pool] of this.#stock.shelves) {
       const isHot = Date.now() - pool.wantedAt < HOT_MS;
-      if (!isHot) this.#pools.delete(dir);
-      for (const warm of [...pool.ready]) {
-        const at = pool.ready.indexOf(warm);
-        if (at < 0) continue;
-        pool.ready.splice(at, 1);
-        if (isHot && (await isAlive(warm))) pool.ready.push(warm);
-        else await this.#discard(warm);
-      }
+      for (const warm of [...pool.ready])
+        await this.#stock.borrow(pool, warm, async () => isHot && (await isAlive(warm)));
+      if (!isHot) this.#stock.shelves.delete(dir);
     }
   }
 }

@@ -1,0 +1,148 @@
+import { link, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { deviceArgumentsHash } from "../qemu/arguments.ts";
+import { describeFiles, type Loadable, SNAPSHOT_FILES, shapeOf, verifyLoadable } from "./manifest.ts";
+import { PAGE_BYTES, sumMemory } from "./page-sums.ts";
+import { Verifications } from "./verify-together.ts";
+
+const CHILDREN = 16;
+const QEMU = { dir: "", buildId: "build", version: "10.0.0" };
+
+let root: string;
+let source: Loadable;
+/** Verifications that have begun. */
+let begun: number;
+/** Until then what has begun reads nothing. */
+let mayRead: Promise<void>;
+let verifications: Verifications;
+
+beforeEach(async () => {
+  root = await mkdtemp(path.join(tmpdir(), "verify-together-"));
+  source = await makeSnapshot("source");
+  begun = 0;
+  mayRead = Promise.resolve();
+  verifications = new Verifications(async (loadable) => {
+    begun++;
+    await mayRead;
+    await verifyLoadable(loadable, QEMU);
+  });
+});
+afterEach(() => rm(root, { recursive: true, force: true }));
+
+async function makeSnapshot(name: string): Promise<Loadable> {
+  const dir = path.join(root, name);
+  await mkdir(dir);
+  for (const file of SNAPSHOT_FILES) await writeFile(path.join(dir, file), file);
+  const memory = path.join(dir, "mem");
+  await writeFile(memory, Buffer.alloc(4 * PAGE_BYTES, 7));
+  await writeFile(path.join(dir, "mem.sums"), (await sumMemory(memory, 4 * PAGE_BYTES)).toBytes());
+  const manifest: Loadable["manifest"] = {
+    ...{ format: 2, kind: "snapshot", template: "base", version: "1", size: "small", accelerator: "tcg" },
+    ...{ vcpus: 1, mem_mb: 1024, disk_gb: 8, qemu_build: "build", device_arguments: "" },
+    ...{ created_at: "2027-01-01T00:00:00.000Z", own_bytes: 0, files: await describeFiles(dir) },
+  };
+  return { dir, manifest: { ...manifest, device_arguments: deviceArgumentsHash(shapeOf(manifest)) } };
+}
+
+/** As a machine has them: links in a folder of its own. */
+async function linked(name: string, { dir, manifest } = source): Promise<Loadable> {
+  const own = path.join(root, name);
+  await mkdir(own);
+  for (const file of SNAPSHOT_FILES) await link(path.join(dir, file), path.join(own, file));
+  return { dir: own, manifest };
+}
+
+const children = () => Promise.all(Array.from({ length: CHILDREN }, (_, i) => linked(`child${i}`)));
+
+/** In place, so that every link sees it. */
+async function damage(file: string): Promise<void> {
+  const content = await readFile(path.join(source.dir, file));
+  content[0] = (content[0] ?? 0) ^ 1;
+  await writeFile(path.join(source.dir, file), content);
+}
+
+const hold = (): (() => void) => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  mayRead = promise;
+  return resolve;
+};
+
+/** Once all of them wait for whatever was begun. */
+async function allAsked(outcomes: Promise<void>[]): Promise<void> {
+  for (const outcome of outcomes) outcome.catch(() => {});
+  await expect.poll(() => begun, { timeout: 10_000 }).toBeGreaterThan(0);
+  // Which file a link leads to is asked first. What is asked of the file system after that is answered after that.
+  for (let i = 0; i < 50; i++) await stat(root);
+}
+
+test("machines that are loaded from the same files at once have them verified once", async () => {
+  const release = hold();
+  const all = (await children()).map((child) => verifications.verify(child));
+  await allAsked(all);
+  release();
+  await Promise.all(all);
+  expect(begun).toBe(1);
+});
+
+test.each(["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2"])(
+  "%s is damaged for all of them, whether they share the look or not",
+  async (file) => {
+    await damage(file);
+    const all = (await children()).map((child) => verifications.verify(child));
+    const outcomes = await Promise.allSettled(all);
+    for (const outcome of outcomes)
+      expect(outcome).toMatchObject({
+        reason: { message: expect.stringContaining("damaged"), name: "Error" },
+      });
+  },
+);
+
+test("damage that one verification finds is told to all who share it", async () => {
+  const release = hold();
+  await damage("state");
+  const all = (await children()).map((child) => verifications.verify(child));
+  await allAsked(all);
+  release();
+  for (const outcome of await Promise.allSettled(all))
+    expect(outcome).toMatchObject({ reason: { message: "state is damaged" } });
+  expect(begun).toBe(1);
+});
+
+test("a verification that has ended is not used again: files that were damaged since are found damaged", async () => {
+  const [first, second, third] = await children();
+  await verifications.verify(first as Loadable);
+  await damage("layer.qcow2");
+  await expect(verifications.verify(second as Loadable)).rejects.toThrow("layer.qcow2 is damaged");
+  await damage("layer.qcow2");
+  await verifications.verify(third as Loadable);
+  expect(begun).toBe(3);
+});
+
+test("who shares the look of a machine that is gone before it ends looks for itself", async () => {
+  const release = hold();
+  const [gone, ...others] = await children();
+  const first = verifications.verify(gone as Loadable);
+  await allAsked([first]);
+  const rest = others.map((child) => verifications.verify(child));
+  await allAsked(rest);
+  await rm((gone as Loadable).dir, { recursive: true });
+  release();
+  await expect(first).rejects.toThrow("ENOENT");
+  await Promise.all(rest);
+  expect(begun).toBe(2);
+});
+
+test("other files, and other claims about the same files, are verified for themselves", async () => {
+  const release = hold();
+  const other = await makeSnapshot("other");
+  const claims = { ...source.manifest, qemu_build: "none" };
+  const whole = [source, other].map((loadable) => verifications.verify(loadable));
+  const claimed = verifications.verify({ dir: source.dir, manifest: claims });
+  await allAsked([...whole, claimed]);
+  release();
+  await Promise.all(whole);
+  await expect(claimed).rejects.toThrow("QEMU build");
+  expect(begun).toBe(3);
+});
