@@ -10,11 +10,20 @@ export const CRASH_POINTS = [
   "capture.synced",
   "capture.manifest",
   "capture.published",
+  "copy.begin",
+  "copy.done",
+  "remove.renamed",
+  "stop.killed",
+  "stop.released",
+  "reconcile.adopted",
+  "reconcile.slot",
   "create.commit",
+  "create.started",
   "pause.intent",
   "pause.commit",
   "pause.release",
   "wake.intent",
+  "wake.started",
   "wake.commit",
   "fork.intent",
   "fork.captured",
@@ -27,5 +36,21 @@ export const CRASH_POINTS = [
   "restore.release",
   "save_template.intent",
   "save_template.commit",
+  "checkpoint_delete.commit",
+  "template_delete.commit",
   "destroy.commit",
+  "release.machines",
+  "release.snapshots",
+  "release.origin",
+  "reconcile.removed",
+  "take_over.claimed",
 ] as const;
+type CrashPoint = (typeof CRASH_POINTS)[number];
+
+/** What a process does about a death is reached by one that died before. */
+export const DEATHS_BEFORE: Partial<Record<CrashPoint, CrashPoint>> = {
+  "reconcile.adopted": "capture.published",
+  "reconcile.slot": "capture.published",
+  "reconcile.removed": "pause.commit",
+  "take_over.claimed": "pause.intent",
+};

@@ -26,19 +26,27 @@ export interface Known {
   isBusy: boolean;
 }
 
-/** A checkpoint that was acknowledged, and what it holds. */
+/** A checkpoint or a template that was acknowledged, and what it holds. */
 export interface Kept {
+  /** The id of a checkpoint, the name of a template. */
   id: string;
   marks: number[];
   maybe: Set<number>;
+  hasCounter: boolean;
+}
+
+/** A checkpoint or a template whose end was asked for; where that was not answered, it may still be there. */
+export interface Removed {
+  path: string;
+  isCertain: boolean;
 }
 
 export class Load {
   readonly sessions = new Map<string, Known>();
   /** For each mark those that its session had acknowledged when it was sent: they come before it. */
   readonly earlier = new Map<number, Set<number>>();
-  /** Names of templates whose making was acknowledged. */
-  readonly templates: string[] = [];
+  readonly templates: Kept[] = [];
+  readonly removed: Removed[] = [];
   readonly #api: Api;
   readonly #random: Random;
   #nextMark = 1;
@@ -77,11 +85,18 @@ export class Load {
     await on((known) => this.#checkpoint(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
+    // Of a paused session: a copy of its saved state.
+    await on((known) => this.#checkpoint(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#template(known));
+    await on((known) => this.#startCheckpoint(known));
+    await on(() => this.#startTemplate());
     await on((known) => this.#fork(known));
+    await on((known) => this.#removeCheckpoint(known));
+    await on(() => this.#removeTemplate());
     await on((known) => this.#restore(known));
     await on((known) => this.#mark(known));
+    await on((known) => this.#pause(known));
     await on((known) => this.#destroy(known));
   }
 
@@ -90,7 +105,10 @@ export class Load {
     const known = await this.#create();
     if (!known) throw new Error("a create was refused");
     known.isBusy = true;
-    const verbs = [this.#mark, this.#mark, this.#pause, this.#resume, this.#checkpoint, this.#restore];
+    const verbs = [
+      ...[this.#mark, this.#mark, this.#pause, this.#resume],
+      ...[this.#checkpoint, this.#restore, this.#removeCheckpoint, this.#template, this.#removeTemplate],
+    ];
     const paired = [this.#pause, this.#mark, this.#resume, this.#checkpoint];
     let forks = 0;
     for (let step = 0; step < steps; step++) {
@@ -115,6 +133,7 @@ export class Load {
         await this.#api.call("DELETE", `/v1/checkpoints/${id}`);
       await this.#destroy(known);
     }
+    for (const { id } of this.templates.splice(0)) await this.#api.call("DELETE", `/v1/templates/${id}`);
   }
 
   get #there(): Known[] {
@@ -130,15 +149,14 @@ export class Load {
       }
       const known = this.#random.pick(there);
       known.isBusy = true;
+      const hasRoom =
+        [...this.sessions.values()].filter(({ state }) => state === "there").length < SESSIONS_MAX;
       const verbs = [
-        this.#mark,
-        this.#mark,
-        this.#mark,
-        this.#pause,
-        this.#pause,
-        this.#checkpoint,
-        this.#restore,
-        ...(there.length < SESSIONS_MAX ? [this.#fork] : [this.#destroy]),
+        ...[this.#mark, this.#mark, this.#mark, this.#pause, this.#pause, this.#restore],
+        ...[this.#checkpoint, this.#checkpoint, this.#template, this.#removeCheckpoint, this.#removeTemplate],
+        ...(hasRoom
+          ? [this.#fork, this.#startCheckpoint, this.#startTemplate]
+          : [this.#destroy, this.#destroy]),
       ];
       const isDone = await this.#random.pick(verbs).call(this, known);
       known.isBusy = false;
@@ -182,11 +200,24 @@ export class Load {
   }
 
   async #checkpoint(known: Known): Promise<boolean> {
+    if (known.isRewound) return true;
     const marks = [...known.marks];
     const { status, body } = await this.#api.call("POST", `/v1/sessions/${known.id}/checkpoints`, {});
     if (status !== 200) return false;
-    known.checkpoints.push({ id: body.checkpoint_id, marks, maybe: sentSince(known, marks) });
+    known.checkpoints.push(keptOf(known, body.checkpoint_id, marks));
     return true;
+  }
+
+  async #startCheckpoint(known: Known): Promise<boolean> {
+    if (known.checkpoints.length === 0) return true;
+    const kept = this.#random.pick(known.checkpoints);
+    const { status, body } = await this.#api.call("POST", `/v1/checkpoints/${kept.id}/sessions`, {});
+    if (status === 200) this.#addStarted(body.session_id, kept);
+    return status === 200;
+  }
+
+  async #removeCheckpoint(known: Known): Promise<boolean> {
+    return await this.#remove("checkpoints", known.checkpoints);
   }
 
   async #restore(known: Known): Promise<boolean> {
@@ -206,10 +237,41 @@ export class Load {
   }
 
   async #template(known: Known): Promise<boolean> {
+    if (known.isRewound) return true;
     const name = `kept-${this.#nextMark++}`;
+    const marks = [...known.marks];
     const { status } = await this.#api.call("POST", `/v1/sessions/${known.id}/templates`, { name });
-    if (status === 200) this.templates.push(name);
+    if (status === 200) this.templates.push(keptOf(known, name, marks));
     return status === 200;
+  }
+
+  /** Another worker may delete it meanwhile: then it is refused, or goes on. */
+  async #startTemplate(): Promise<boolean> {
+    if (this.templates.length === 0) return true;
+    const kept = this.#random.pick(this.templates);
+    const { status, body } = await this.#api.call("POST", "/v1/sessions", { template: kept.id });
+    if (status === 200) this.#addStarted(body.session_id, kept);
+    return status === 200;
+  }
+
+  async #removeTemplate(): Promise<boolean> {
+    return await this.#remove("templates", this.templates);
+  }
+
+  async #remove(room: string, all: Kept[]): Promise<boolean> {
+    if (all.length === 0) return true;
+    const kept = this.#random.pick(all);
+    all.splice(all.indexOf(kept), 1);
+    const path = `/v1/${room}/${kept.id}`;
+    const { status } = await this.#api.call("DELETE", path);
+    // It was acknowledged: the oracle is to find that it is gone.
+    if (status === 404) all.push(kept);
+    else this.removed.push({ path, isCertain: status === 204 });
+    return status === 204;
+  }
+
+  #addStarted(id: string, { marks, maybe, hasCounter }: Kept): void {
+    this.#add(id, [...marks], new Set(maybe)).hasCounter = hasCounter;
   }
 
   async #fork(known: Known): Promise<boolean> {
@@ -245,6 +307,10 @@ export class Load {
     this.sessions.set(id, known);
     return known;
   }
+}
+
+function keptOf(known: Known, id: string, marks: number[]): Kept {
+  return { id, marks, maybe: sentSince(known, marks), hasCounter: known.hasCounter };
 }
 
 /** What was sent while a copy was being made may be in it, also when it was acknowledged before the copy was. */

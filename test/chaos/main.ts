@@ -1,19 +1,22 @@
 /**
  * Chaos: kill -9 of the node daemon and of control, at random instants and at each named crash point, under a mixed load
- * of creates, execs, pauses, wakes, forks, checkpoints, restores and destroys. After every batch of kills the load rests, and an
- * oracle of its own compares what was acknowledged with what is there (security.md C8).
+ * of creates, execs, pauses, wakes, forks, checkpoints, restores, templates, starts from both, and the ends of all of
+ * these. After every batch of kills the load rests, and an oracle of its own compares what was acknowledged with what is
+ * there (security.md C8).
  *
  *   npm run chaos -- [--kills 200] [--batch 10] [--seed 7]     random kills
  *   npm run chaos -- --points                                  each named crash point once
+ *   npm run chaos -- --at copy.begin,copy.done                 these crash points
  *   npm run chaos -- --histories 200                           no kills: random lives of sessions, each step a success
  *
  * Only the service that it starts itself is hurt. Ends with exit code 1 at the first finding.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { raiseCeiling } from "../support/database.ts";
 import { type ServiceFacts, servicePid, startService } from "../support/service.ts";
 import { Api } from "./api.ts";
-import { CRASH_POINTS } from "./crash-points.ts";
+import { CRASH_POINTS, DEATHS_BEFORE } from "./crash-points.ts";
 import { Load } from "./load.ts";
 import { verify } from "./oracle.ts";
 import { randomFrom } from "./random.ts";
@@ -25,17 +28,26 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     histories: { type: "string" },
     points: { type: "boolean", default: false },
+    at: { type: "string" },
   },
 });
-/** Sessions of one history and its fork: three. The ceiling is ten. */
+/** Of sessions: the oracle wakes everything that there is. */
+const CEILING = 100;
 const AT_ONCE = 3;
 const STEPS = 12;
 const random = randomFrom(Number(values.seed));
 console.log(`seed ${values.seed}`);
 
 if (values.histories) await undisturbed(Number(values.histories));
-else if (values.points) for (const point of CRASH_POINTS) await crashAt(point);
+else if (values.points || values.at) for (const point of pointsToVisit()) await crashAt(point);
 else await randomKills(Number(values.kills), Number(values.batch));
+
+function pointsToVisit() {
+  const wanted = values.at?.split(",");
+  const unknown = wanted?.filter((name) => !CRASH_POINTS.some((point) => point === name)) ?? [];
+  if (unknown.length > 0) throw new Error(`--at: no crash points ${unknown}; they are ${CRASH_POINTS}`);
+  return CRASH_POINTS.filter((point) => wanted?.includes(point) ?? true);
+}
 
 async function undisturbed(histories: number): Promise<void> {
   await underLoad({}, async ({ facts, api, load }) => {
@@ -65,8 +77,9 @@ async function randomKills(kills: number, batch: number): Promise<void> {
 }
 
 /** One run of the whole mix with the point armed in both processes; it fires in whichever gets there. */
-async function crashAt(point: string): Promise<void> {
-  await underLoad({ VIV_CRASH_AT: point }, async ({ facts, api, load }) => {
+async function crashAt(point: (typeof CRASH_POINTS)[number]): Promise<void> {
+  const points = [DEATHS_BEFORE[point], point].filter((name) => name !== undefined);
+  await underLoad({ VIV_CRASH_AT: points.join(",") }, async ({ facts, api, load }) => {
     await load.each();
     const seen = await verify(facts, api, load);
     console.log(`${point}: ${api.hasCrashed(point) ? "fired" : "NOT REACHED"}; ${seen}`);
@@ -88,6 +101,7 @@ async function underLoad(
   const service = await startService({ env });
   const { facts } = service;
   const api = new Api(facts);
+  await raiseCeiling(facts, CEILING);
   const load = new Load(api, random);
   try {
     await work({ facts, api, load });

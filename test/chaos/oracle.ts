@@ -7,10 +7,12 @@ import { eventually } from "../support/eventually.ts";
 import { AHEAD, type MachineTraces, machineTraces } from "../support/machine-traces.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import type { ServiceFacts } from "../support/service.ts";
-import type { Api } from "./api.ts";
+import type { Api, Reply } from "./api.ts";
 import type { Kept, Known, Load } from "./load.ts";
 
 const SETTLED_WITHIN_MS = 10_000;
+/** What a process that died did not delete is looked at twice before another one does. */
+const CLEARED_WITHIN_MS = 30_000;
 
 /** Returns one line about what was seen; throws at the first finding. */
 export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise<string> {
@@ -20,10 +22,11 @@ export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise
   for (const known of load.sessions.values())
     if (known.state === "there") marks += await checkContent(api, known, load.earlier);
   const kept = await checkKept(api, load);
+  const removed = await checkRemoved(api, load);
+  await eventually(() => checkSnapshots(facts), CLEARED_WITHIN_MS);
   await eventually(() => checkHost(facts, api), SETTLED_WITHIN_MS);
-  await eventually(() => checkSnapshots(facts), SETTLED_WITHIN_MS);
   const there = [...load.sessions.values()].filter(({ state }) => state === "there").length;
-  return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, ${kept} checkpoints kept, host clean`;
+  return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, ${kept} checkpoints and templates kept, ${removed} removed, host clean`;
 }
 
 async function checkStates(api: Api, load: Load): Promise<void> {
@@ -89,24 +92,41 @@ function checkCounter(known: Known, found: number[]): void {
   if (known.hasCounter && found.length === 0) throw new Error(`${known.id}: the counter's file is empty`);
 }
 
-/** Every checkpoint and template that was acknowledged is there, and the newest checkpoint starts as it was. */
+/** Every checkpoint and template that was acknowledged is there, and the newest of each starts as it was. */
 async function checkKept(api: Api, load: Load): Promise<number> {
-  const kept = [...load.sessions.values()].flatMap(({ checkpoints }) => checkpoints);
+  const checkpoints = [...load.sessions.values()].flatMap((known) => known.checkpoints);
   const paths = [
-    ...kept.map(({ id }) => `/v1/checkpoints/${id}`),
-    ...load.templates.map((name) => `/v1/templates/${name}`),
+    ...checkpoints.map(({ id }) => `/v1/checkpoints/${id}`),
+    ...load.templates.map(({ id }) => `/v1/templates/${id}`),
   ];
   for (const path of paths) {
     const { status } = await api.call("GET", path);
     if (status !== 200) throw new Error(`${path} was acknowledged and answers ${status}`);
   }
-  const newest = kept.at(-1);
-  if (newest) await checkStart(api, newest);
-  return kept.length;
+  const [checkpoint, template] = [checkpoints.at(-1), load.templates.at(-1)];
+  if (checkpoint)
+    await checkStart(api, checkpoint, () =>
+      api.call("POST", `/v1/checkpoints/${checkpoint.id}/sessions`, {}),
+    );
+  if (template)
+    await checkStart(api, template, () => api.call("POST", "/v1/sessions", { template: template.id }));
+  return paths.length;
 }
 
-async function checkStart(api: Api, { id, marks, maybe }: Kept): Promise<void> {
-  const { status, body } = await api.call("POST", `/v1/checkpoints/${id}/sessions`, {});
+/** What is gone stays gone. Nobody was told of the rest, so it may be there: then it goes now. */
+async function checkRemoved(api: Api, load: Load): Promise<number> {
+  for (const removed of load.removed) {
+    const { status } = await api.call("GET", removed.path);
+    if (status !== 404 && (removed.isCertain || status !== 200))
+      throw new Error(`${removed.path} was deleted and answers ${status}`);
+    if (status === 200) await api.call("DELETE", removed.path);
+    removed.isCertain = true;
+  }
+  return load.removed.length;
+}
+
+async function checkStart(api: Api, { id, marks, maybe }: Kept, start: () => Promise<Reply>): Promise<void> {
+  const { status, body } = await start();
   if (status !== 200) throw new Error(`${id} does not start: ${status} ${JSON.stringify(body)}`);
   const read = await api.sh(body.session_id, "cat /workspace/marks 2>/dev/null");
   await api.call("DELETE", `/v1/sessions/${body.session_id}`);

@@ -66,6 +66,11 @@ export async function killAt(control: Control, point: string, call: string, body
   });
 }
 
+/** Asked for nothing, a process dies of what its sweeps find. */
+export async function killSweepingAt(control: Control, point: string): Promise<void> {
+  await withProcess(control, point, async (mortal) => expect(await mortal.died).toBe("SIGKILL"));
+}
+
 /** How often in a row one may die of another's work. */
 const LIVES = 3;
 

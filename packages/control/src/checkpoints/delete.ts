@@ -1,4 +1,5 @@
 import { CHECKPOINT_ID_PATTERN } from "@vivarium/contract/api";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
@@ -22,5 +23,6 @@ export async function deleteCheckpoint(
     const session = { ...gone, id: gone.session_id };
     await appendEvent(tx, eventOf(session, "checkpoint.deleted", { checkpoint_id: id, size_bytes }));
   });
+  crashPoint("checkpoint_delete.commit");
   await releaseOrigin(deps, id);
 }

@@ -145,6 +145,33 @@ describe.concurrent("killed at", () => {
     PATIENCE_MS,
   );
 
+  test.each(["checkpoint_delete.commit", "release.origin"])(
+    "%s: the checkpoint is gone, and so is its state",
+    async (point) => {
+      const id = await control.createLive();
+      const chk = await checkpointOf(id);
+      await killAt(control, point, `DELETE /v1/checkpoints/${chk}`);
+      expect((await control.ask(`GET /v1/checkpoints/${chk}`)).status).toBe(404);
+      await eventually(() => expect(snapshotsOf(id, "chk_")).toEqual([]), TAKEN_OVER_MS);
+      expect((await control.exec(id)).status).toBe(200);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "template_delete.commit: the template is gone, and so is its state; what was started from it goes on",
+    async () => {
+      const id = await control.createLive();
+      await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "going" } });
+      const started = await control.createLive({ template: "going" });
+      await killAt(control, "template_delete.commit", "DELETE /v1/templates/going");
+      expect((await control.ask("GET /v1/templates/going")).status).toBe(404);
+      await eventually(() => expect(snapshotsOf(id, "tpl_")).toEqual([]), TAKEN_OVER_MS);
+      expect((await control.exec(started)).status).toBe(200);
+    },
+    PATIENCE_MS,
+  );
+
   test(
     "save_template.intent: no version is taken",
     async () => {

@@ -1,4 +1,5 @@
 /** Operations whose process died are carried on, or taken back, by whoever finds them. */
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import { ApiError } from "../http/api-error.ts";
 import type { OperationKind } from "./operation.ts";
@@ -14,6 +15,7 @@ export async function takeOverOperations<Deps extends { operations: Operations; 
   for (const row of await deps.operations.claimLapsed()) {
     const work = row.op && takeOvers[row.op];
     if (!work) continue;
+    crashPoint("take_over.claimed");
     const context = { session_id: row.id, op: row.op };
     deps.log.info(context, "an operation is taken over: its process is gone");
     const done = deps.operations.run(row, (op) => work(deps, op), { isTakenOver: true });

@@ -64,7 +64,7 @@ describe.concurrent("killed at", () => {
     PATIENCE_MS,
   );
 
-  test.each(["wake.intent", "wake.commit"])(
+  test.each(["wake.intent", "wake.started", "wake.commit"])(
     "%s: the session is awake all the same, with one machine",
     async (point) => {
       const id = await createPaused();
@@ -101,6 +101,23 @@ describe.concurrent("killed at", () => {
       expect(machinesOf(id)).toEqual([[`${id}-1`, "running"]]);
       expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
       expect(machinesOf(id)).toEqual([]);
+    },
+    PATIENCE_MS,
+  );
+
+  test(
+    "create.started: the session becomes live with the machine that was started, and no other",
+    async () => {
+      const id = await withMortal(control, "create.started", async (mortal) => {
+        const answer = await mortal.ask("POST /v1/sessions", { name: "started" });
+        if (answer !== "broken") expect(answer.status).toBe(200);
+        expect(await mortal.died).toBe("SIGKILL");
+        const { rows } = await control.sql.query("select id from sessions where name = 'started'");
+        return rows[0].id as string;
+      });
+      await eventually(async () => expect((await rowOf(id)).state).toBe("live"), TAKEN_OVER_MS);
+      expect(machinesOf(id)).toEqual([[`${id}-1`, "running"]]);
+      expect((await control.exec(id)).status).toBe(200);
     },
     PATIENCE_MS,
   );

@@ -6,6 +6,7 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
@@ -72,6 +73,7 @@ async function provision(deps: ProvisionDeps, session: SessionRow, cancel: Abort
   ]);
   cancel.abort();
   if (outcome === "cancelled") return;
+  crashPoint("create.started");
   if (outcome.state === "running") await hand(deps, session, outcome);
   else await failProvisioning(deps, session, outcome.reason ?? "the machine ended while it started");
 }

@@ -3,6 +3,7 @@
  * which is gone. A node that does not answer proves nothing.
  */
 import type { MachineStatus } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { oneLine } from "../http/render-error.ts";
 import { releaseSession } from "./release-session.ts";
 import { type SettleDeps, settleSession } from "./settle.ts";
@@ -63,6 +64,7 @@ async function removeUnwanted(deps: ReconcileDeps, machines: MachineStatus[]): P
 async function remove({ nodes, log }: ReconcileDeps, machine: MachineStatus): Promise<void> {
   log.info({ machine_id: machine.machine_id }, "removing a machine that no session wants");
   await nodes.deleteMachine(machine.machine_id);
+  crashPoint("reconcile.removed");
 }
 
 /** The session's machine, or the one that an operation makes or gives up. */

@@ -1,3 +1,4 @@
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -14,6 +15,7 @@ export async function releaseOrigin(
   try {
     if (await isOriginInUse(db, snapshotId)) return;
     await nodes.deleteSnapshot(snapshotId);
+    crashPoint("release.origin");
   } catch (err) {
     log.warn({ err, snapshot_id: snapshotId }, "a snapshot could not be deleted yet; the sweep tries again");
   }

@@ -1,3 +1,4 @@
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -21,7 +22,9 @@ export async function releaseSession(
   const deleteForAnswer = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
   try {
     await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteForAnswer : deleteMachine));
+    crashPoint("release.machines");
     await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
+    crashPoint("release.snapshots");
     await markReleased(db, session.id);
   } catch (err) {
     log.warn(

@@ -79,6 +79,7 @@ export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<Sessio
   const startedAt = performance.now();
   const machine = await startAgain(deps, op);
   if (machine === BUSY) return BUSY;
+  crashPoint("wake.started");
   const timings = { place: 0, ...machine.timings, total: Math.round(performance.now() - startedAt) };
   const session = await commit(deps, op, timings, machine.guest_ip);
   if (session === BUSY) return BUSY;

@@ -1,3 +1,4 @@
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
@@ -35,6 +36,7 @@ export async function deleteTemplate(
     return removed;
   });
   if (gone.length === 0) throw templateNotFound();
+  crashPoint("template_delete.commit");
   for (const { id } of gone) await releaseOrigin(deps, id);
 }
 

@@ -4,6 +4,7 @@
  */
 import { rm } from "node:fs/promises";
 import path from "node:path";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { AgentClient } from "../guest/client.ts";
 import { isAlive } from "../host/process.ts";
 import { removeUnnamedSlots, slotsOf, slotsOfNobody } from "../host/slots.ts";
@@ -47,6 +48,7 @@ async function settle(deps: ReconcileDeps, entry: JournalEntry, folder: string):
     deps.table.markEnded(entry.machine_id, "its process ended while its node was down");
     return;
   }
+  crashPoint("reconcile.adopted");
   deps.log.info({ machine: machine.id, held: machine.isHeld }, "machine adopted");
 }
 
@@ -99,7 +101,9 @@ async function removeUnownedSlots(deps: StopDeps): Promise<void> {
   const owned = new Set([...deps.table.running.values()].map((machine) => machine.slot.number));
   for (const { entry } of await readJournal(deps.config.dataDir)) if (entry) owned.add(entry.slot);
   for (const slot of await slotsOf(deps.config.dataDir)) {
-    if (!owned.has(slot.number)) await deps.namespaces.discard(slot);
+    if (owned.has(slot.number)) continue;
+    await deps.namespaces.discard(slot);
+    crashPoint("reconcile.slot");
   }
   for (const slot of await slotsOfNobody()) await deps.namespaces.discard(slot);
 }

@@ -1,4 +1,5 @@
 /** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine is already gone. */
+import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { NodeConfig } from "../config.ts";
 import { removeCgroup } from "../host/cgroup.ts";
@@ -45,8 +46,10 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
 export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> {
   const slot = slotOf(entry.slot);
   if (entry.process) await killAndWait(entry.process);
+  crashPoint("stop.killed");
   await removeCgroup(slot);
   await deps.namespaces.discard(slot);
+  crashPoint("stop.released");
   await removeEntry(deps.config.dataDir, entry.machine_id);
   deps.log.info({ machine: entry.machine_id }, "machine removed");
 }

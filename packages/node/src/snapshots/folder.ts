@@ -4,6 +4,7 @@
  */
 import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import path from "node:path";
+import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "../host/durable-file.ts";
 import { manifestPath } from "./manifest.ts";
 
@@ -30,6 +31,7 @@ export async function removeFolder(dir: string): Promise<void> {
     throw error;
   }
   await syncPath(path.dirname(dir));
+  crashPoint("remove.renamed");
   await rm(removed, { recursive: true, force: true });
 }
 

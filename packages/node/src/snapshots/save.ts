@@ -125,11 +125,13 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
   const dir = deps.snapshots.dirOf(id);
   try {
     await makeUnpublished(dir);
+    crashPoint("copy.begin");
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
     await verifyLoadable({ dir, manifest: source.manifest }, deps.qemu);
     // Nothing was captured, so no stages of a capture are told.
     const manifest = { ...source.manifest, spec, created_at: new Date().toISOString(), timings: undefined };
     await publishManifest(dir, manifest);
+    crashPoint("copy.done");
     return { dir, manifest };
   } catch (error) {
     await removeFolder(dir);

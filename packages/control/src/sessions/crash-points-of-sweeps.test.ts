@@ -1,0 +1,68 @@
+/** A process that is killed while it clears away what another one left: the next one goes on where it stopped. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { killAt, killSweepingAt, withMortal } from "../mortal-control.test-support.ts";
+
+const PATIENCE_MS = 90_000;
+/** Claims last five seconds, a snapshot is looked at twice, and the machine may be busy. */
+const CLEARED_MS = 30_000;
+
+let control: Control;
+beforeAll(async () => {
+  // Whoever is killed is the only one that sweeps.
+  control = await startControl({ sweeps: false });
+});
+afterAll(() => control.close());
+
+const rowOf = async (id: string) =>
+  (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
+const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
+const snapshots = () => [...control.node.snapshots.keys()];
+
+/** Until the sweeps of a process that nothing happens to have done it. */
+const swept = (check: () => Promise<void> | void) =>
+  withMortal(control, "none", () => eventually(check, CLEARED_MS));
+
+test(
+  "killed at reconcile.removed: the machine that nobody wants is gone, and the session wakes",
+  async () => {
+    const id = await control.createLive();
+    await killAt(control, "pause.commit", `POST /v1/sessions/${id}/pause`);
+    expect(machinesOf(id)).toEqual([`${id}-1`]);
+    await killSweepingAt(control, "reconcile.removed");
+    expect(machinesOf(id)).toEqual([]);
+    expect(await rowOf(id)).toMatchObject({ state: "paused", op: null });
+    expect((await control.exec(id)).status).toBe(200);
+    expect(machinesOf(id)).toEqual([`${id}-2`]);
+  },
+  PATIENCE_MS,
+);
+
+test(
+  "killed at take_over.claimed: the pause is taken over once more, and ends",
+  async () => {
+    const id = await control.createLive();
+    await killAt(control, "pause.intent", `POST /v1/sessions/${id}/pause`);
+    await killSweepingAt(control, "take_over.claimed");
+    expect(await rowOf(id)).toMatchObject({ state: "live", op: "pause" });
+    await swept(async () => expect(await rowOf(id)).toMatchObject({ state: "paused", op: null }));
+    expect((await control.exec(id)).status).toBe(200);
+  },
+  PATIENCE_MS,
+);
+
+test.each(["release.machines", "release.snapshots"])(
+  "killed at %s: nothing of the session is left, and the row says so",
+  async (point) => {
+    const id = await control.createLive();
+    expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
+    const { snapshot_id: saved } = await rowOf(id);
+    expect(snapshots()).toContain(saved);
+    await killAt(control, point, `DELETE /v1/sessions/${id}`);
+    expect(await rowOf(id)).toMatchObject({ state: "destroyed", machine_released_at: null });
+    expect(snapshots().includes(saved)).toBe(point === "release.machines");
+    await swept(async () => expect((await rowOf(id)).machine_released_at).not.toBe(null));
+    expect([machinesOf(id), snapshots().includes(saved)]).toEqual([[], false]);
+  },
+  PATIENCE_MS,
+);
