@@ -16,7 +16,7 @@ import { letGo, markHeld, markRunning } from "./guest-state.ts";
 import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
 import { readNetwork } from "./network-journal.ts";
-import { clean, type StopDeps } from "./stop.ts";
+import { clean, cleanWithoutSlot, type StopDeps } from "./stop.ts";
 
 /** A busy host makes a monitor slow; only a process that is gone is given up. */
 const QMP_LIMIT_MS = 30_000;
@@ -25,31 +25,40 @@ export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable; network: Node
 
 export async function reconcile(deps: ReconcileDeps): Promise<void> {
   await deps.snapshots.removeUnpublished();
-  const journal = await readJournal(deps.config.dataDir);
+  const { dataDir } = deps.config;
+  const journal = await readJournal(dataDir);
+  // A stop that did not get to its end may have freed the slot, and so does a restart of the host: then it may be
+  // another's by now.
+  const slots = new Set((await slotsOf(dataDir)).map(({ number }) => number));
+  const undo = (entry: JournalEntry) =>
+    slots.has(entry.slot) ? clean(deps, entry) : cleanWithoutSlot(deps, entry);
   await Promise.all(
-    journal.map(({ machineId, entry }) =>
-      entry
-        ? settle(deps, entry, machineId)
-        : rm(machineDir(deps.config.dataDir, machineId), { recursive: true, force: true }),
-    ),
+    journal.map(async ({ machineId, entry }) => {
+      if (!entry) return await rm(machineDir(dataDir, machineId), { recursive: true, force: true });
+      // A warm machine that was being handed out: its folder has the new name, its entry the old one.
+      if (machineId !== entry.machine_id) return await undo({ ...entry, machine_id: machineId });
+      if (entry.state === "starting" || entry.state === "ended") return await undo(entry);
+      if (await adoptOrEnd(deps, entry)) return;
+      // From its entry on, the slot would be freed once more when control deletes the machine.
+      if (!slots.has(entry.slot)) await cleanWithoutSlot(deps, entry);
+    }),
   );
   await removeUnownedSlots(deps);
 }
 
-async function settle(deps: ReconcileDeps, entry: JournalEntry, folder: string): Promise<void> {
-  // A warm machine that was being handed out: its folder has the new name, its entry the old one.
-  if (folder !== entry.machine_id) return clean(deps, { ...entry, machine_id: folder });
-  if (entry.state === "starting" || entry.state === "ended") return clean(deps, entry);
+/** Whether it runs. One that does not is listed until control deletes it. */
+async function adoptOrEnd(deps: ReconcileDeps, entry: JournalEntry): Promise<boolean> {
   const machine = await adopt(deps, entry).catch((error) => {
     deps.log.warn({ machine: entry.machine_id, err: error }, "machine could not be adopted");
     return null;
   });
   if (!machine) {
     deps.table.markEnded(entry.machine_id, "its process ended while its node was down");
-    return;
+    return false;
   }
   crashPoint("reconcile.adopted");
   deps.log.info({ machine: machine.id, held: machine.isHeld }, "machine adopted");
+  return true;
 }
 
 async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine | null> {

@@ -50,6 +50,16 @@ export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> 
   await removeCgroup(slot);
   await deps.namespaces.discard(slot);
   crashPoint("stop.released");
-  await removeEntry(deps.config.dataDir, entry.machine_id);
-  deps.log.info({ machine: entry.machine_id }, "machine removed");
+  await forget(deps, entry);
+}
+
+/** The same for a machine whose slot was freed already: whoever has that now keeps it. */
+export async function cleanWithoutSlot(deps: StopDeps, entry: JournalEntry): Promise<void> {
+  if (entry.process) await killAndWait(entry.process);
+  await forget(deps, entry);
+}
+
+async function forget({ config, log }: StopDeps, { machine_id: id }: JournalEntry): Promise<void> {
+  await removeEntry(config.dataDir, id);
+  log.info({ machine: id }, "machine removed");
 }
