@@ -95,7 +95,7 @@ export class WarmPool {
   /** Ends the machine that is wanted least, for whoever needs its memory; false when none is left. */
   async giveUpOne(): Promise<boolean> {
     const isGivenUp = await this.#stock.giveUpOne();
-    if (isGivenUp) this.#deps.log.info("a warm machine is given up: a start needs its memory");
+    if (isGivenUp) this.#deps.log.info("a start lacks memory: warm machines give way");
     return isGivenUp;
   }
 
