@@ -88,6 +88,40 @@ export const flows: Defence[] = [
     test: "length and coding",
   },
   {
+    row: "N-08",
+    off: "the look at a server's answer before it is written anew",
+    edits: [{ file: `${EGRESS}/forward-request.ts`, text: "if (isAnswer(answer))", instead: "if (true)" }],
+    file: `${EGRESS}/hostile-server.test.ts`,
+    test: "a version that is not ours is told to the guest, and the next request is answered",
+  },
+  {
+    row: "N-08",
+    off: "the same where a WebSocket was asked for",
+    edits: [{ file: `${EGRESS}/forward-upgrade.ts`, text: "|| !isAnswer(answer)", instead: "" }],
+    file: `${EGRESS}/hostile-server.test.ts`,
+    test: "a version that is not ours is told to the guest, and the next request is answered",
+  },
+  {
+    row: "N-08",
+    off: "that a consent is one to a WebSocket",
+    edits: [{ file: `${EGRESS}/forward-upgrade.ts`, text: "|| !grantsWebSocket(answer)", instead: "" }],
+    file: `${EGRESS}/hostile-server.test.ts`,
+    test: "a consent to another protocol is told to the guest, and the next request is answered",
+  },
+  {
+    row: "N-08",
+    off: "that an upgrade comes alone",
+    edits: [
+      {
+        file: `${EGRESS}/http-front.ts`,
+        text: 'if (connection.flow.isAnswering) return connection.flow.cut("malformed");',
+        instead: "",
+      },
+    ],
+    file: `${EGRESS}/hostile-server.test.ts`,
+    test: "a request for a WebSocket behind one that is not answered ends its connection and no other",
+  },
+  {
     row: "N-09",
     off: "the longest hello",
     edits: [{ file: `${EGRESS}/client-hello.ts`, text: "expect(whole <= MAX_HELLO_BYTES);", instead: "" }],

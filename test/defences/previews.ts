@@ -177,6 +177,19 @@ export const previews: Defence[] = [
     test: "with another request right behind it is 400",
   },
   {
+    row: "P-07",
+    off: "that there is one Origin",
+    edits: [
+      {
+        file: `${PREVIEWS}/hygiene.ts`,
+        text: "NEVER_TWICE.some((name) => all(name).length > 1) ||",
+        instead: "",
+      },
+    ],
+    file: `${PREVIEWS}/smuggling.test.ts`,
+    test: "two Origins is 400, the connection closes and nothing hidden is heard",
+  },
+  {
     row: "P-08",
     off: "that there is one Authorization",
     edits: [
@@ -223,6 +236,39 @@ export const previews: Defence[] = [
     ],
     file: `${PREVIEWS}/hostile-guest.test.ts`,
     test: "interim answers without an end is 502, and little of it was taken",
+  },
+  {
+    row: "P-09",
+    off: "the look at an answer before it is written anew",
+    edits: [{ file: `${PREVIEWS}/pass.ts`, text: "if (!isAnswer(answer))", instead: "if (false)" }],
+    file: `${PREVIEWS}/hostile-guest.test.ts`,
+    test: "a coding that is not taken off is 502",
+  },
+  {
+    row: "P-09",
+    off: "the deafness to what comes behind the end of a request",
+    edits: [
+      {
+        file: `${PREVIEWS}/pass.ts`,
+        text: "const isHeard = () => flow.guest === guest && !response.headersSent;",
+        instead: "const isHeard = () => true;",
+      },
+    ],
+    file: `${PREVIEWS}/hostile-guest.test.ts`,
+    test: "to an upgrade, with more interim answers than are listened to, and then its consent, is 502",
+  },
+  {
+    row: "P-09",
+    off: "that the phrase of a status is ours",
+    edits: [
+      {
+        file: `${PREVIEWS}/pass.ts`,
+        text: "sendHead(response, answer.statusCode ?? 502, headers.flat());",
+        instead: "response.writeHead(answer.statusCode ?? 502, answer.statusMessage, headers.flat());",
+      },
+    ],
+    file: `${PREVIEWS}/hostile-guest.test.ts`,
+    test: "and calls its status what nobody may send",
   },
   {
     row: "P-10",

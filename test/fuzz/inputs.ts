@@ -18,6 +18,8 @@ export const INPUTS = {
   refusals: 20_000,
   resyncs: 600,
   connections: 3_000,
+  guestAnswers: 1_500,
+  serverAnswers: 1_500,
 } as const;
 
 /** Every input is a test of its own; the first that fails ends the run with its seed. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Writable } from "node:stream";
+import type { Heed } from "./contain.ts";
 
 /** So many are joined before their turn is over: one turn may bring megabytes, and each piece costs hundreds of bytes. */
 const MOST_PIECES = 4096;
@@ -10,7 +11,7 @@ const MOST_PIECES = 4096;
  * size. So nothing is left to the streams to keep: pieces are joined in the turn in which they come, and it is the
  * socket that waits.
  */
-export function pour(from: IncomingMessage, to: Writable): void {
+export function pour(from: IncomingMessage, to: Writable, heed: Heed): void {
   let pieces: Buffer[] = [];
   let isDue = false;
   const write = (): boolean => {
@@ -19,17 +20,17 @@ export function pour(from: IncomingMessage, to: Writable): void {
     pieces = [];
     return to.destroyed || to.write(bytes);
   };
-  const move = () => {
+  const move = heed(() => {
     isDue = false;
     if (write()) return;
     from.pause();
     from.socket.pause();
-  };
-  const goOn = () => {
+  });
+  const goOn = heed(() => {
     from.socket.resume();
     from.resume();
-  };
-  from.on("data", (piece: Buffer) => {
+  });
+  const take = (piece: Buffer) => {
     // Not in the next tick: a server's parser has one between any two pieces.
     if (pieces.push(piece) === 1 && !isDue) {
       isDue = true;
@@ -37,12 +38,14 @@ export function pour(from: IncomingMessage, to: Writable): void {
     }
     // Joined and not moved: to be paused in the midst of what has come would leave the rest of it to the stream.
     if (pieces.length === MOST_PIECES) pieces = [Buffer.concat(pieces)];
-  });
+  };
+  from.on("data", heed(take));
   to.on("drain", goOn);
   // Nothing of it is to wait any more, and its socket may be another message's by now.
-  from.once("end", () => {
+  const finish = () => {
     to.off("drain", goOn);
     write();
     to.end();
-  });
+  };
+  from.once("end", heed(finish));
 }

@@ -11,14 +11,14 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import type { EgressEntry, EgressRules, Flows, GatewayTables, Pin } from "@vivarium/contract/gateway";
-import { createLog } from "@vivarium/kit/log";
+import { createLog, type Log } from "@vivarium/kit/log";
 import { type Answer, decode, encode, type Packet } from "dns-packet";
 import { startEgress } from "./app.ts";
 import { EgressLog } from "./flows/egress-log.ts";
 import { CurrentTables } from "./tables/current-tables.ts";
 import { NodeClient } from "./tables/node-client.ts";
 
-const log = createLog("gateway-test", "silent");
+const silent = createLog("gateway-test", "silent");
 
 export type Script = (name: string, type: string, question: Buffer) => Answer[] | Buffer | "silent" | number;
 
@@ -155,7 +155,11 @@ export interface World {
 }
 
 /** `prefix`: three numbers below 127, such as `127.31.1`. The ports are those of the outside's servers. */
-export async function startWorld(prefix: string, outside: { http: number; tls: number }): Promise<World> {
+export async function startWorld(
+  prefix: string,
+  outside: { http: number; tls: number },
+  log: Log = silent,
+): Promise<World> {
   const names = await new TestNameServer().start(`${prefix}.53`);
   const node = new TestNode();
   const client = new NodeClient(await node.start());

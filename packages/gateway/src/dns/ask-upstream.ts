@@ -64,12 +64,14 @@ function askOverUdp({ address, port }: Server, message: Buffer, signal: AbortSig
   socket.on("message", (answer) => {
     if (isAnswerTo(message, answer)) resolve(answer);
   });
-  // Connected, so that the kernel takes answers from this server alone and tells when nobody listens there.
-  socket.connect(port, address, () => {
+  // Connected, so that the kernel takes answers from this server alone and tells when nobody listens there. A callback
+  // would be called without a connection too, where the host has no way to this server.
+  socket.once("connect", () => {
     socket.send(message, (error) => {
       if (error) reject(error);
     });
   });
+  socket.connect(port, address);
   return promise.finally(() => {
     signal.removeEventListener("abort", onAbort);
     socket.close();

@@ -66,6 +66,8 @@ async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<
     return undefined;
   }
   socket.setKeepAlive(true, DEAD_PEER_MS);
+  // Node writes some heads in the encoding of the socket: bytes of headers are to stay the bytes that they are.
+  socket.setDefaultEncoding("latin1");
   // The flow's end tells; whoever uses the socket listens for more.
   socket.on("error", () => {});
   if (flow.isOpen) return socket;

@@ -4,11 +4,15 @@ import {
   request as openRequest,
   type ServerResponse,
 } from "node:http";
+import type { Duplex } from "node:stream";
+import { isAnswer, lengthLast, sendHead } from "../answer-head.ts";
+import { contained, type Heed } from "../contain.ts";
+import { headerPairs } from "../header-pairs.ts";
 import { leaveUnread } from "../leave-unread.ts";
 import { pour } from "../pour.ts";
 import type { AdmittedRequest } from "./http-front.ts";
-import { valuesOf, withoutHopByHop } from "./http-request.ts";
-import { refusalOf, respondWith } from "./refuse-request.ts";
+import { withoutHopByHop } from "./http-request.ts";
+import { NO_ANSWER, type Refusal, refusalOf, respondWith } from "./refuse-request.ts";
 
 /** What a server may answer with; a guest's own parser sets its own bounds. */
 const MAX_RESPONSE_HEADER_BYTES = 64 * 1024;
@@ -17,36 +21,64 @@ const MAX_INTERIM_ANSWERS = 16;
 /** Writes the request anew to its server, and the answer back, both as they come. */
 export function forwardRequest(admitted: AdmittedRequest, response: ServerResponse): void {
   const { connection, request } = admitted;
+  const { flow } = connection;
   const upstream = openUpstream(admitted, admitted.headers);
   if (!upstream) {
-    respondWith(response, connection.flow, {
-      refused: "malformed",
-      why: "the request cannot be written anew",
-    });
+    respondWith(response, flow, { refused: "malformed", why: "the request cannot be written anew" });
     return;
   }
-  // Their ends are looked after below; an error without a listener would end the process.
+  let isRefused = false;
+  const refuse = (refusal: Refusal) => {
+    if (isRefused) return;
+    isRefused = true;
+    respondWith(response, flow, refusal);
+    upstream.destroy();
+  };
+  const heed: Heed = (handler) =>
+    contained(
+      connection.log,
+      handler,
+      () => refuse(NO_ANSWER),
+      () => flow.cut("not_reachable"),
+    );
+  // Its end is looked after below; an error without a listener would end the process.
   request.on("error", () => upstream.destroy());
   response.on("error", () => upstream.destroy());
   // A server may say it as often as it likes; the guest is told once, if it waits for that.
   if (/\b100-continue\b/i.test(request.headers.expect ?? "")) {
-    upstream.once("continue", () => response.writeContinue());
+    upstream.once(
+      "continue",
+      heed(() => response.writeContinue()),
+    );
   }
-  upstream.on("response", (answer) => relay(answer, response));
-  upstream.on("error", (error) => {
+  const onAnswer = (answer: IncomingMessage) => {
+    // Parsers read on in what came together, also behind what ended the request.
+    if (upstream.destroyed) return;
+    if (isAnswer(answer)) relay(answer, response, heed);
+    else refuse(NO_ANSWER);
+  };
+  upstream.on("response", heed(onAnswer));
+  const onUpgrade = (_: IncomingMessage, socket: Duplex) => {
+    socket.destroy();
+    refuse(NO_ANSWER);
+  };
+  upstream.on("upgrade", heed(onUpgrade));
+  const onError = (error: Error) => {
+    if (isRefused) return;
     // A kept connection that its server has just closed: the guest sees what it would see without a gateway.
-    if (upstream.reusedSocket && !response.headersSent) connection.flow.guest.resetAndDestroy();
+    if (upstream.reusedSocket && !response.headersSent) flow.guest.resetAndDestroy();
     else if (response.headersSent) response.destroy();
-    else respondWith(response, connection.flow, refusalOf(error));
-  });
+    else refuse(refusalOf(error));
+  };
+  upstream.on("error", heed(onError));
   response.once("close", () => {
     if (!response.writableFinished) upstream.destroy();
   });
   // A server may answer and go before it has read the body: what is left of that would hold up the connection.
   upstream.once("close", () => {
-    if (!request.complete) leaveUnread(request, connection.flow.guest);
+    if (!request.complete) leaveUnread(request, flow.guest);
   });
-  pour(request, upstream);
+  pour(request, upstream, heed);
 }
 
 /** Undefined where the runtime refuses to write such a request. */
@@ -59,7 +91,7 @@ export function openUpstream(
       agent: connection.agent,
       method: request.method,
       path,
-      headers,
+      headers: lengthLast(headers),
       maxHeaderSize: MAX_RESPONSE_HEADER_BYTES,
     });
     upstream.maxHeadersCount = 0;
@@ -79,31 +111,16 @@ function boundInterim(upstream: ClientRequest): void {
   });
 }
 
-function relay(answer: IncomingMessage, response: ServerResponse): void {
-  // A coding besides chunked was not taken off: the guest would get it without its name.
-  const codings = valuesOf(answer.rawHeaders, "transfer-encoding");
-  if (codings.some((coding) => coding.toLowerCase() !== "chunked")) {
-    response.destroy();
-    return;
-  }
-  response.sendDate = false;
-  try {
-    response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answerHeaders(answer));
-  } catch {
-    response.destroy();
-    return;
-  }
+function relay(answer: IncomingMessage, response: ServerResponse, heed: Heed): void {
   answer.on("error", () => response.destroy());
-  pour(answer, response);
+  response.sendDate = false;
+  sendHead(response, answer.statusCode ?? 502, answerHeaders(answer));
+  pour(answer, response, heed);
 }
 
 /** How the answer's body is framed is anew decided between gateway and guest. */
-export function answerHeaders(answer: IncomingMessage): string[] {
-  const headers = withoutHopByHop(answer.rawHeaders);
-  const kept: string[] = [];
-  for (let at = 0; at < headers.length; at += 2) {
-    if (headers[at]?.toLowerCase() === "transfer-encoding") continue;
-    kept.push(headers[at] ?? "", headers[at + 1] ?? "");
-  }
-  return kept;
+export function answerHeaders(answer: IncomingMessage, without = ["transfer-encoding"]): string[] {
+  return headerPairs(withoutHopByHop(answer.rawHeaders))
+    .filter(([name]) => !without.includes(name.toLowerCase()))
+    .flat();
 }

@@ -4,8 +4,11 @@
  */
 import { once } from "node:events";
 import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type EgressReason, GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import type { Log } from "@vivarium/kit/log";
+import { contained } from "../contain.ts";
 import { dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
 import { forwardRequest } from "./forward-request.ts";
@@ -33,6 +36,7 @@ const IDLE_MS = 60 * 60 * 1000;
 export interface HttpConnection {
   flow: Flow;
   agent: Agent;
+  log: Log;
 }
 
 /** A request that may go on. */
@@ -57,15 +61,22 @@ export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<
 
 function serveConnections(deps: FrontDeps, server: Server, hostAddress: string): void {
   const connections = new WeakMap<Duplex, HttpConnection>();
-  server.on("connection", (guest) => {
+  const { log } = deps;
+  const onConnection = (guest: Socket) => {
     guest.on("error", () => {});
     const flow = deps.flows.accept(guest, hostAddress, "http");
     if (!flow) return;
     const agent = new FlowAgent(deps, flow);
-    connections.set(guest, { flow, agent });
+    connections.set(guest, { flow, agent, log });
     guest.once("close", () => agent.destroy());
-  });
-  const serve = (request: IncomingMessage, response: ServerResponse) => {
+  };
+  server.on(
+    "connection",
+    contained(log, onConnection, (guest) => guest.destroy()),
+  );
+  const onRequest = (request: IncomingMessage, response: ServerResponse) => {
+    // Its connection's end tells; without a listener it would be the process's.
+    response.on("error", () => request.socket.destroy());
     const connection = connections.get(request.socket);
     if (!connection || connection.flow.guest.destroyed) return;
     if (!deps.flows.mayAsk(connection.flow)) return connection.flow.cut("too_many");
@@ -76,24 +87,39 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
     if ("refused" in admitted) respondWith(response, connection.flow, admitted);
     else forwardRequest(admitted, response);
   };
+  const serve = contained(log, onRequest, (request) => request.socket.destroy());
   server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
-  server.on("connect", (request, socket) => {
+  const onConnect = (request: IncomingMessage, socket: Duplex) => {
     const flow = connections.get(socket)?.flow;
     if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });
     else request.destroy();
-  });
-  server.on("upgrade", (request, socket, head) => {
+  };
+  server.on(
+    "connect",
+    contained(log, onConnect, (_, socket) => socket.destroy()),
+  );
+  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const connection = connections.get(socket);
     if (!connection?.flow.isOpen) return void socket.destroy();
+    // An upgrade comes alone: its answer would be written into the one that is under way.
+    if (connection.flow.isAnswering) return connection.flow.cut("malformed");
     const admitted = admit(connection, request);
     if ("refused" in admitted) closeWith(connection.flow, admitted);
     else forwardUpgrade(admitted, head);
-  });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+  };
+  server.on(
+    "upgrade",
+    contained(log, onUpgrade, (_, socket) => socket.destroy()),
+  );
+  const onUnreadable = (error: NodeJS.ErrnoException, socket: Duplex) => {
     const flow = connections.get(socket)?.flow;
     if (!flow || error.code === "ECONNRESET") return void socket.destroy();
     closeWith(flow, { refused: "malformed", why: "the request cannot be read" });
-  });
+  };
+  server.on(
+    "clientError",
+    contained(log, onUnreadable, (_, socket) => socket.destroy()),
+  );
 }
 
 /** By the tables of now, for each request anew. */

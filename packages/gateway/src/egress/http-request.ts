@@ -1,6 +1,7 @@
 /** Reads a request's head strictly: for which host it is, and what of it goes on. Pure. */
 import { isIPv4 } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
+import { headerPairs } from "../header-pairs.ts";
 import { normaliseName } from "./names.ts";
 
 export interface RequestHead {
@@ -55,22 +56,15 @@ export function wantsWebSocket(rawHeaders: readonly string[]): boolean {
 export function withoutHopByHop(rawHeaders: readonly string[]): string[] {
   const listed = valuesOf(rawHeaders, "connection").flatMap((value) => value.toLowerCase().split(/[\s,]+/));
   const dropped = new Set([...HOP_BY_HOP, ...listed.filter((name) => !FRAMING.has(name))]);
-  return pairsOf(rawHeaders)
+  return headerPairs(rawHeaders)
     .filter(([name]) => !dropped.has(name.toLowerCase()))
     .flat();
 }
 
 export function valuesOf(rawHeaders: readonly string[], wanted: string): string[] {
-  return pairsOf(rawHeaders)
+  return headerPairs(rawHeaders)
     .filter(([name]) => name.toLowerCase() === wanted)
     .map(([, value]) => value);
-}
-
-function pairsOf(rawHeaders: readonly string[]): [string, string][] {
-  const pairs: [string, string][] = [];
-  for (let at = 0; at < rawHeaders.length; at += 2)
-    pairs.push([rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""]);
-  return pairs;
 }
 
 /** What two readers could end at two places, and protocols that would go on unjudged. */

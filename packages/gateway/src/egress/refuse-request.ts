@@ -10,6 +10,13 @@ export interface Refusal {
   status?: number;
 }
 
+/** A server whose answer cannot be written anew. */
+export const NO_ANSWER: Refusal = {
+  refused: "not_reachable",
+  status: 502,
+  why: "what the server sent is not an HTTP answer",
+};
+
 /** Tells the guest in words, and closes its connection. */
 export function respondWith(response: ServerResponse, flow: Flow, refusal: Refusal): void {
   flow.deny(refusal.refused);

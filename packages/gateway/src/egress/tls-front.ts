@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
+import { contained } from "../contain.ts";
 import { readHello } from "./client-hello.ts";
 import { type DialDeps, DialRefused, dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
@@ -15,7 +16,7 @@ const HELLO_MS = 5_000;
 export type FrontDeps = DialDeps & { flows: OpenFlows; log: Log };
 
 export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<Listener> {
-  const server = createServer({ allowHalfOpen: true }, (guest) => {
+  const onConnection = (guest: Socket) => {
     guest.on("error", () => {});
     const flow = deps.flows.accept(guest, hostAddress, "tls");
     if (!flow) return;
@@ -23,7 +24,9 @@ export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<L
       if (!(error instanceof DialRefused)) deps.log.error({ err: error }, "a TLS flow broke");
       flow.cut(error instanceof DialRefused ? error.reason : "not_reachable");
     });
-  });
+  };
+  const serveContained = contained(deps.log, onConnection, (guest) => guest.destroy());
+  const server = createServer({ allowHalfOpen: true }, serveContained);
   server.listen({ host: hostAddress, port: GATEWAY_PORTS.tls, exclusive: true });
   await once(server, "listening");
   server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "TLS server"));
@@ -31,7 +34,7 @@ export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<L
 }
 
 async function serve(deps: FrontDeps, flow: Flow): Promise<void> {
-  const hello = await readName(flow.guest);
+  const hello = await readName(deps, flow.guest);
   if ("reason" in hello) {
     flow.cut(hello.reason);
     return;
@@ -48,11 +51,11 @@ async function serve(deps: FrontDeps, flow: Flow): Promise<void> {
 type Named = { name: string; received: Buffer };
 
 /** Leaves the socket paused. Never rejects: a guest that says nothing in time has no name. */
-function readName(guest: Socket): Promise<Named | { reason: "no_name" | "malformed" }> {
+function readName({ log }: FrontDeps, guest: Socket): Promise<Named | { reason: "no_name" | "malformed" }> {
   let received = Buffer.alloc(0);
   const { promise, resolve } = Promise.withResolvers<Named | { reason: "no_name" | "malformed" }>();
   const onGone = () => resolve({ reason: received.length === 0 ? "no_name" : "malformed" });
-  const onData = (chunk: Buffer) => {
+  const take = (chunk: Buffer) => {
     received = Buffer.concat([received, chunk]);
     const hello = readHello(received);
     if (hello.state === "refused") resolve({ reason: hello.reason });
@@ -60,6 +63,7 @@ function readName(guest: Socket): Promise<Named | { reason: "no_name" | "malform
     guest.pause();
     resolve({ name: hello.name, received });
   };
+  const onData = contained(log, take, () => resolve({ reason: "malformed" }));
   const late = setTimeout(onGone, HELLO_MS);
   guest.on("data", onData).once("end", onGone).once("close", onGone);
   return promise.finally(() => {

@@ -1,5 +1,6 @@
 /** One visitor's request, from the parser to its end: gate, wake, place, guest. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Log } from "@vivarium/kit/log";
 import type { Flow, Flows } from "./flows.ts";
 import { judge, type Verdict } from "./gate.ts";
 import type { Site } from "./host.ts";
@@ -22,6 +23,7 @@ export interface Ingress {
   flows: Flows;
   places: Places;
   isTrustedProxy: IsTrustedProxy;
+  log: Log;
   onActive: (sessionId: string) => void;
 }
 
@@ -80,7 +82,7 @@ async function serve(
   const { route } = verdict;
   const flow = ingress.flows.open(route, request.socket, () => !visit.isUpgrade && !request.complete);
   if (flow === undefined) return sendPage(response, visit, BUSY);
-  const { isTrustedProxy } = ingress;
+  const { isTrustedProxy, log } = ingress;
   const { secure } = ingress.site;
   const { setCookie } = verdict;
   try {
@@ -94,8 +96,8 @@ async function serve(
         ingress.onActive(route.session_id);
         const { address, machineId } = machine;
         flow.machineId = machineId;
-        const passage = { visit, route, request, response, flow, address, secure, isTrustedProxy, setCookie };
-        if ((await pass(passage)) === "over") return;
+        const passage = { visit, route, request, response, flow, address, log };
+        if ((await pass({ ...passage, secure, isTrustedProxy, setCookie })) === "over") return;
       } finally {
         place();
       }

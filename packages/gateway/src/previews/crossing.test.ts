@@ -8,6 +8,7 @@ import {
   type Guest,
   get,
   NAVIGATION,
+  sendRaw,
   startGateway,
   startGuest,
   stopGuest,
@@ -156,6 +157,32 @@ describe("what reaches the visitor", () => {
     pages["/long"] = (response) => response.writeHead(200, { "Content-Length": 5 }).end();
     const head = await get(gateway, host, "/long", { method: "HEAD" });
     expect([head.headers["content-length"], head.body]).toEqual(["5", ""]);
+  });
+});
+
+describe("bytes of headers", () => {
+  const bytes = "caf\u00e9 \u00c3\u00a9 \u00e6\u0097\u00a5";
+
+  test("are the same bytes on either side", async () => {
+    const { host } = expose(gateway, guest, { visibility: "public" });
+    pages["/bytes"] = (page) => void page.writeHead(200, ["X-Name", bytes]).end(Buffer.from("x"));
+    const asked = `GET /bytes HTTP/1.1\r\nHost: ${host}\r\nX-Asked: ${bytes}\r\nConnection: close\r\n\r\n`;
+    const answer = await sendRaw(gateway.port, Buffer.from(asked, "latin1"));
+    expect(answer).toContain(`\r\nX-Name: ${bytes}\r\n`);
+    expect(guest.heads.at(-1)).toContain(`x-asked: ${bytes}\n`);
+  });
+
+  test("name a file, whatever letters its name has and wherever its length is told", async () => {
+    const { host } = expose(gateway, guest, { visibility: "public" });
+    const named = `attachment; filename="${bytes}"`;
+    pages["/file"] = (page) => {
+      const lines = `HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Disposition: ${named}\r\n\r\nx`;
+      page.socket?.end(Buffer.from(lines, "latin1"));
+    };
+    const asked = `GET /file HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
+    const answer = await sendRaw(gateway.port, asked);
+    expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+    expect(answer).toContain(`\r\nContent-Disposition: ${named}\r\n`);
   });
 });
 

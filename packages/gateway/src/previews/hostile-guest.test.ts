@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { expose, type Gateway, get, openUpgrade, startGateway } from "./previews.test-support.ts";
+import { expose, type Gateway, get, openUpgrade, sendRaw, startGateway } from "./previews.test-support.ts";
 
 const MIB = 1 << 20;
 
@@ -17,6 +17,10 @@ function heldBytes(): number {
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
+
+const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+/** One more than are listened to. */
+const HINTS = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17);
 
 let gateway: Gateway;
 let server: Server;
@@ -97,10 +101,7 @@ describe("a guest that answers what is no answer (P-09)", () => {
   });
 
   test.each([
-    [
-      "an upgrade that nobody asked for",
-      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nbytes",
-    ],
+    ["an upgrade that nobody asked for", `${UPGRADE}bytes`],
     ["a 101 without an upgrade", "HTTP/1.1 101 Switching Protocols\r\n\r\nbytes"],
     ["two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"],
     [
@@ -108,6 +109,19 @@ describe("a guest that answers what is no answer (P-09)", () => {
       "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
     ["a status that is none", "HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"],
+    ["a status of nothing", "HTTP/1.1 000 No\r\nContent-Length: 0\r\n\r\n"],
+    ["a status of four digits", "HTTP/1.1 1000 No\r\nContent-Length: 0\r\n\r\n"],
+    ["a version that is not ours", "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"],
+    [
+      "a coding that is not taken off",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ["more interim answers than are listened to, and then one", `${HINTS}HTTP/1.1 200 OK\r\n\r\n`],
+    [
+      "more interim answers than are listened to, and then a status that is none",
+      `${HINTS}HTTP/1.1 101 \r\n\r\n`,
+    ],
+    ["more interim answers than are listened to, and then an upgrade", HINTS + UPGRADE],
     ["nothing at all", ""],
   ])("%s is 502", async (_, bytes) => {
     const { host } = await guestDoing((socket) => socket.end(bytes));
@@ -131,6 +145,30 @@ describe("a guest that answers what is no answer (P-09)", () => {
     socket.destroy();
     expect(head).toMatch(/^HTTP\/1\.1 502 /);
   });
+
+  test.each([
+    ["more interim answers than are listened to, and then its consent", HINTS + UPGRADE],
+    ["a 101 that consents to nothing", "HTTP/1.1 101 \r\n\r\n"],
+    ["a status that is none", "HTTP/1.1 099 No\r\n\r\n"],
+    ["a phrase that nobody may send, and an end", "HTTP/1.1 000 \u0001\r\n\r\n"],
+  ])("to an upgrade, with %s, is 502, and the next visitor is answered", async (_, bytes) => {
+    const { host } = await guestDoing((socket) => socket.end(bytes));
+    const { head, socket } = await openUpgrade(gateway, host, "/");
+    socket.destroy();
+    expect(head).toMatch(/^HTTP\/1\.1 502 /);
+    expect(await outcome(host)).toBe(502);
+  });
+
+  test.each(["\u0001", "\u007f", "\u00ff", "\u0000"])(
+    "and calls its status what nobody may send (%j) is passed on with the status's own name",
+    async (byte) => {
+      const { host } = await guestDoing((socket) =>
+        socket.end(Buffer.from(`HTTP/1.1 404 a${byte}b\r\nContent-Length: 2\r\n\r\nno`, "latin1")),
+      );
+      const raw = `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
+      expect(await sendRaw(gateway.port, raw)).toMatch(/^HTTP\/1\.1 404 Not Found\r\n[\s\S]*\r\n\r\nno$/);
+    },
+  );
 
   test("but what is large and proper is passed on", async () => {
     const { host } = await guestDoing((socket) => {

@@ -3,10 +3,12 @@
  * refuses most of it; this refuses the rest, so that a guest sees no framing but ours.
  */
 import type { IncomingMessage } from "node:http";
-import { headerPairs } from "./visit.ts";
+import { headerPairs } from "../header-pairs.ts";
 
 export const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_HEADERS = 100;
+/** The gate looks at these, and at one of each: a guest must not be shown another. */
+const NEVER_TWICE = ["origin", "referer", "sec-fetch-mode", "sec-fetch-site"];
 
 export function isMalformed(request: IncomingMessage, upgrade?: { head: Buffer }): boolean {
   const pairs = headerPairs(request.rawHeaders);
@@ -16,6 +18,7 @@ export function isMalformed(request: IncomingMessage, upgrade?: { head: Buffer }
   const isOld = request.httpVersionMajor !== 1 || request.httpVersionMinor !== 1;
   return (
     pairs.length > MAX_HEADERS ||
+    NEVER_TWICE.some((name) => all(name).length > 1) ||
     !request.url?.startsWith("/") ||
     lengths.length + codings.length > 1 ||
     codings.some((coding) => isOld || coding.trim().toLowerCase() !== "chunked") ||

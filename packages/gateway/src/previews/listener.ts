@@ -9,6 +9,8 @@ import {
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Log } from "@vivarium/kit/log";
+import { contained } from "../contain.ts";
 import type { Pair } from "./certificate.ts";
 import { Connections } from "./connections.ts";
 import { MAX_HEADER_BYTES, wantsWebSocket } from "./hygiene.ts";
@@ -51,11 +53,17 @@ const OPTIONS: ServerOptions = {
   shouldUpgradeCallback: wantsWebSocket,
 };
 
-/** `isShared`: many visitors come from this address. */
+export interface ListenerDeps {
+  bounds?: Partial<Bounds>;
+  /** Whether many visitors come from this address. */
+  isShared: (address: string) => boolean;
+  log: Log;
+}
+
 export function createListener(
   pair: Pair | "none yet" | undefined,
   answer: Answer,
-  { bounds, isShared }: { bounds?: Partial<Bounds>; isShared: (address: string) => boolean },
+  { bounds, isShared, log }: ListenerDeps,
 ): Server {
   const most = { ...BOUNDS, ...bounds };
   const server = pair
@@ -72,35 +80,60 @@ export function createListener(
   const peers = new Peers(most.ofOneAddress, isShared);
   const connections = new Connections(most.connections);
   const waiting = new WaitingHeads(most.heads);
-  server.on("connection", (socket) => {
+  const onConnection = (socket: Socket) => {
     if (!peers.admits(socket)) return void socket.destroy();
     connections.add(socket);
     waiting.add(socket);
-  });
+  };
+  server.on(
+    "connection",
+    contained(log, onConnection, (socket) => socket.destroy()),
+  );
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
+    // Its connection's end tells; without a listener it would be the process's.
+    response.on("error", () => request.socket.destroy());
     waiting.done(request.socket);
     if (!connections.admits(request.socket, response)) return void request.socket.destroy();
-    answer(request, response, upgrade).catch(() => request.socket.destroy());
+    answer(request, response, upgrade).catch((error: unknown) => {
+      log.error({ err: error }, "a visitor's connection is ended, because its request broke");
+      request.socket.destroy();
+    });
   };
-  server.on("request", (request, response) => onRequest(request, response));
-  // Who wants to be told that a body is welcome is told so only once it is.
-  server.on("checkContinue", (request, response) => onRequest(request, response));
-  // Any other wish is none that has to be met, and Node would answer it without asking us.
-  server.on("checkExpectation", (request, response) => onRequest(request, response));
-  server.on("upgrade", (request: IncomingMessage, socket: Socket, head: Buffer) => {
+  const serve = contained(
+    log,
+    (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
+    (request) => request.socket.destroy(),
+  );
+  // Who wants to be told that a body is welcome is told so only once it is. Any other wish is none that has to be met,
+  // and Node would answer it without asking us.
+  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
+  const onUpgrade = (request: IncomingMessage, socket: Socket, head: Buffer) => {
     // An upgrade comes alone: its answer has no place beside another one, and Node would throw.
     if (connections.isAnswering(socket)) return void socket.destroy();
     onRequest(request, responseOver(socket, request), { head });
-  });
-  server.on("clientError", refuseUnreadable);
+  };
+  server.on(
+    "upgrade",
+    contained(log, onUpgrade, (_, socket) => socket.destroy()),
+  );
+  server.on(
+    "clientError",
+    contained(log, refuseUnreadable, (_, socket) => socket.destroy()),
+  );
   return server;
 }
 
-export async function listen(server: Server, at: { host: string; port: number }): Promise<AddressInfo> {
+export async function listen(
+  server: Server,
+  at: { host: string; port: number },
+  log: Log,
+): Promise<AddressInfo> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(at.port, at.host, () => resolve());
   });
+  // From here on it is of one connection that could not be accepted, as where no descriptor is left.
+  server.on("error", (error) => log.warn({ err: error }, "a visitor could not be let in"));
   return server.address() as AddressInfo;
 }
 

@@ -4,11 +4,12 @@
  * reaches beyond its own host.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
+import { headerPairs } from "../header-pairs.ts";
 import { TOKEN_HEADER } from "./gate.ts";
 import { isGateCookieName, withoutGateCookies } from "./gate-cookie.ts";
 import { type IsTrustedProxy, visitorAddress, visitorScheme } from "./trusted-proxies.ts";
 import { withoutTokens } from "./url-token.ts";
-import { headerPairs, type Visit, valuesOf } from "./visit.ts";
+import { type Visit, valuesOf } from "./visit.ts";
 
 const OF_ONE_HOP = new Set([
   "connection",

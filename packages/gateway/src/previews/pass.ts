@@ -14,6 +14,9 @@ import {
 } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
+import type { Log } from "@vivarium/kit/log";
+import { grantsWebSocket, isAnswer, lengthLast, sendHead } from "../answer-head.ts";
+import { contained, type Heed } from "../contain.ts";
 import { leaveUnread } from "../leave-unread.ts";
 import { pour } from "../pour.ts";
 import type { Flow } from "./flows.ts";
@@ -43,6 +46,14 @@ export interface Passage {
   secure: boolean;
   isTrustedProxy: IsTrustedProxy;
   setCookie?: string;
+  log: Log;
+}
+
+/** What becomes of a request that its guest does not answer. */
+interface Ends {
+  /** Tells the visitor so. */
+  fail: (page: Page) => void;
+  heed: Heed;
 }
 
 /**
@@ -55,19 +66,23 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   const guest = ask(passage);
   flow.guest = guest;
   const fail = (page: Page) => {
-    if (response.headersSent) flow.visitor.destroy();
+    if (response.headersSent || flow.phase === "passing") flow.visitor.destroy();
     else sendPage(response, visit, page);
     guest.destroy();
   };
+  const failBad = () => fail(badAnswer(passage.route.port));
+  const heed: Heed = (handler) => contained(passage.log, handler, failBad, () => flow.cut());
   const gone = Promise.withResolvers<"machine_gone">();
-  flow.onMachineGone = () => {
+  flow.onMachineGone = heed(() => {
     if (isRepeatable(passage)) gone.resolve("machine_gone");
     else fail(UNAVAILABLE);
-  };
-  flow.onSlowGuest = () => fail(flow.phase === "connecting" ? nothingListens(passage.route.port) : NO_ANSWER);
-  heedGuest(passage, guest, fail);
+  });
+  flow.onSlowGuest = heed(() =>
+    fail(flow.phase === "connecting" ? nothingListens(passage.route.port) : NO_ANSWER),
+  );
+  heedGuest(passage, guest, { fail, heed });
   if (visit.isUpgrade) guest.end();
-  else passBody(request, response, guest);
+  else passBody(passage, guest, heed);
   if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
   if (visit.isUpgrade && flow.phase === "passing") {
     await closed(flow.guestSocket);
@@ -78,36 +93,44 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   return "over";
 }
 
-/** Takes the one answer of the guest, whatever it is; `fail` tells the visitor that there is none. */
-function heedGuest(passage: Passage, guest: ClientRequest, fail: (page: Page) => void): void {
+/** Takes the one answer of the guest, whatever it is. */
+function heedGuest(passage: Passage, guest: ClientRequest, { fail, heed }: Ends): void {
   const { flow, response, visit, setCookie } = passage;
   const failBad = () => fail(badAnswer(passage.route.port));
+  /** Parsers read on in what came together, also behind what ended the request, or a machine that is gone. */
+  const isHeard = () => flow.guest === guest && !response.headersSent;
   guest.once("socket", (socket) => {
     flow.guestSocket = socket;
     socket.once("connect", () => flow.enter("asking"));
   });
-  guest.on("error", () => {
-    // The end of what a machine that is gone was asked.
-    if (flow.guest !== guest) return;
+  const onError = () => {
+    if (!isHeard()) return;
     if (flow.phase === "connecting") fail(nothingListens(passage.route.port));
     else if (flow.phase === "asking") failBad();
-  });
-  countInterim(guest, failBad);
-  guest.once("response", (answer) => {
-    // A 101 that grants no upgrade: Node takes it for an answer.
-    if ((answer.statusCode ?? 0) < 200) return failBad();
+  };
+  guest.on("error", heed(onError));
+  const onTooMany = () => {
+    if (isHeard()) failBad();
+  };
+  countInterim(guest, heed(onTooMany));
+  const onAnswer = (answer: IncomingMessage) => {
+    if (!isHeard()) return;
+    if (!isAnswer(answer)) return failBad();
     flow.enter("passing");
-    passAnswer(passage, answer, failBad);
-  });
-  guest.once("upgrade", (answer, socket: Socket, head) => {
-    if (!visit.isUpgrade || answer.headers.upgrade?.toLowerCase() !== "websocket") {
+    passAnswer(passage, answer, heed);
+  };
+  guest.once("response", heed(onAnswer));
+  const onUpgrade = (answer: IncomingMessage, socket: Socket, head: Buffer) => {
+    if (!isHeard() || !visit.isUpgrade || !grantsWebSocket(answer)) {
       socket.destroy();
-      return failBad();
+      if (isHeard()) failBad();
+      return;
     }
     flow.enter("passing");
     response.detachSocket(flow.visitor);
     passUpgrade({ answer, head, guest: socket, visitor: flow.visitor, setCookie });
-  });
+  };
+  guest.once("upgrade", heed(onUpgrade));
 }
 
 /** Asked twice it is the same as once (RFC 9110 9.2.2), and all of it is still here. */
@@ -121,7 +144,7 @@ function ask({ visit, route, request, address, secure, isTrustedProxy, flow }: P
   const guest = httpRequest({
     method: request.method,
     path: pathForGuest(visit, route),
-    headers: headersForGuest(visit, { route, secure, peer, isTrustedProxy }),
+    headers: lengthLast(headersForGuest(visit, { route, secure, peer, isTrustedProxy })),
     maxHeaderSize: MAX_ANSWER_HEADER_BYTES,
     insecureHTTPParser: false,
     createConnection: () => connect({ host: address, port: route.port, ...GUEST_CONNECTION }),
@@ -131,44 +154,32 @@ function ask({ visit, route, request, address, secure, isTrustedProxy, flow }: P
   return guest;
 }
 
-function passBody(request: IncomingMessage, response: ServerResponse, guest: ClientRequest): void {
+function passBody({ request, response }: Passage, guest: ClientRequest, heed: Heed): void {
   if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
   request.once("error", () => guest.destroy());
   // Asked a second time.
   if (request.readableEnded) guest.end();
-  else pour(request, guest);
+  else pour(request, guest, heed);
 }
 
-function passAnswer(
-  { response, flow, setCookie }: Passage,
-  answer: IncomingMessage,
-  onBadHead: () => void,
-): void {
+function passAnswer({ response, flow, setCookie }: Passage, answer: IncomingMessage, heed: Heed): void {
   answer.on("error", () => flow.visitor.destroy());
   answer.once("close", () => {
     if (!answer.complete) flow.visitor.destroy();
   });
   const headers = headersForVisitor(answer.rawHeaders);
   if (setCookie !== undefined) headers.push(["Set-Cookie", setCookie]);
-  try {
-    response.writeHead(answer.statusCode ?? 502, answer.statusMessage, headers.flat());
-    response.flushHeaders();
-  } catch {
-    // A status or a character that Node would not send.
-    onBadHead();
-    return;
-  }
-  pour(answer, response);
+  sendHead(response, answer.statusCode ?? 502, headers.flat());
+  pour(answer, response, heed);
 }
 
 /** Interim answers are not passed on, and a guest that sends nothing else is not listened to for ever. */
 function countInterim(guest: ClientRequest, onTooMany: () => void): void {
   let interim = 0;
-  const count = () => {
+  guest.on("information", () => {
     interim++;
     if (interim > MAX_INTERIM_ANSWERS) onTooMany();
-  };
-  guest.on("information", count);
+  });
 }
 
 /** The answer was sent or the visitor left. */

@@ -1,10 +1,12 @@
 import type { Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
+import { createLog } from "@vivarium/kit/log";
 import { afterEach, expect, test } from "vitest";
 import { createListener, listen } from "./listener.ts";
 import { networkOf } from "./peers.ts";
 import { closedOf, expose, get, startGateway, startGuest, stopGuest } from "./previews.test-support.ts";
 
+const log = createLog("previews", "silent");
 const BOUNDS = { ofOneAddress: 3 };
 let server: Server | undefined;
 let visitors: Socket[] = [];
@@ -21,8 +23,9 @@ async function listenBounded(): Promise<AddressInfo> {
   server = createListener(undefined, async (_, response) => void response.end("answered"), {
     bounds: BOUNDS,
     isShared,
+    log,
   });
-  return await listen(server, { host: "127.0.0.1", port: 0 });
+  return await listen(server, { host: "127.0.0.1", port: 0 }, log);
 }
 
 /** The answer to one request over a connection that stays open; undefined when it was closed instead. */

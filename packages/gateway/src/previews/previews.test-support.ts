@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type RequestListener, request, type
 import { type AddressInfo, connect, type Socket } from "node:net";
 import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
 import { randomId } from "@vivarium/kit/id";
-import { createLog } from "@vivarium/kit/log";
+import { createLog, type Log } from "@vivarium/kit/log";
 import { type Previews, type PreviewsConfig, startPreviews, type TablesInForce } from "./start.ts";
 
 export const mintToken = () => randomBytes(32).toString("base64url");
@@ -59,7 +59,10 @@ export interface Gateway {
   onWake: (sessionId: string) => Promise<WakeOutcome>;
 }
 
-export async function startGateway(config: Partial<PreviewsConfig> = {}): Promise<Gateway> {
+export async function startGateway(
+  config: Partial<PreviewsConfig> = {},
+  log: Log = createLog("previews", "silent"),
+): Promise<Gateway> {
   const gateway: Omit<Gateway, "previews" | "port"> = {
     tables: new TestTables(),
     wakes: [],
@@ -78,7 +81,7 @@ export async function startGateway(config: Partial<PreviewsConfig> = {}): Promis
       gateway.wakes.push(sessionId);
       return gateway.onWake(sessionId);
     },
-    log: createLog("previews", "silent"),
+    log,
     onActive: (sessionId) => gateway.active.push(sessionId),
   });
   return Object.assign(gateway, { previews, port: Number(new URL(previews.url()).port) });

@@ -67,6 +67,10 @@ describe("a request that two readers could understand differently (P-07)", () =>
     ["a bare line feed", ["X-A: 1\nTransfer-Encoding: chunked"], `0\r\n\r\n${HIDDEN}`],
     ["a bare carriage return", ["X-A: 1\rTransfer-Encoding: chunked"], `0\r\n\r\n${HIDDEN}`],
     ["a NUL in a header", ["X-A: 1\u00002"], ""],
+    ["two Origins", ["Origin: http://a.example", "Origin: http://b.example"], ""],
+    ["two Origins that are one", ["Origin: http://a.example", "oRIGIN: http://a.example"], ""],
+    ["two Referers", ["Referer: http://a.example/", "Referer: http://b.example/"], ""],
+    ["two that tell whose page asks", ["Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site"], ""],
   ])("%s is 400, the connection closes and nothing hidden is heard", async (_, headers, body) => {
     const before = guest.heads.length;
     const answer = await sendRaw(gateway.port, post(headers, body));
@@ -117,6 +121,7 @@ describe("an upgrade", () => {
   test.each([
     ["another request right behind it", `\r\n${HIDDEN}`],
     ["a body", `Content-Length: ${HIDDEN.length}\r\n\r\n${HIDDEN}`],
+    ["two Origins", "Origin: http://a.example\r\nOrigin: http://b.example\r\n\r\n"],
   ])("with %s is 400", async (_, more) => {
     const before = guest.heads.length;
     expect(await sendRaw(gateway.port, head() + more)).toMatch(/^HTTP\/1\.1 400 /);

@@ -85,6 +85,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     flows,
     places: new Places(),
     isTrustedProxy: compileProxies(config.trustedProxies ?? []),
+    log,
     onActive: deps.onActive,
   };
   const server = createListener(
@@ -92,10 +93,11 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     (request, response, upgrade) => answer(ingress, request, response, upgrade),
     {
       ...(config.bounds && { bounds: config.bounds }),
+      log,
       isShared: (address) => isLoopback(address) || ingress.isTrustedProxy(address),
     },
   );
-  const { address, family, port } = await listen(server, config.listen);
+  const { address, family, port } = await listen(server, config.listen, log);
   ingress.site.publicPort = config.publicPort ?? port;
   const unsubscribe = tables.subscribe(() => {
     const now = tables.current();

@@ -1,5 +1,6 @@
 /** What a visitor asks: the request as far as the gate and the pages look at it. */
 import type { IncomingMessage } from "node:http";
+import { headerPairs } from "../header-pairs.ts";
 import { type PreviewHost, parseHost, type Site } from "./host.ts";
 
 export interface Visit {
@@ -20,12 +21,6 @@ export function readVisit(site: Site, request: IncomingMessage, isUpgrade: boole
   const host = hosts.length === 1 ? parseHost(site, hosts[0]?.[1]) : undefined;
   if (host === undefined) return undefined;
   return { host, method: request.method ?? "", url: request.url ?? "", headers, isUpgrade };
-}
-
-export function headerPairs(raw: readonly string[]): [name: string, value: string][] {
-  const pairs: [string, string][] = [];
-  for (let i = 0; i + 1 < raw.length; i += 2) pairs.push([raw[i] as string, raw[i + 1] as string]);
-  return pairs;
 }
 
 export function valuesOf(visit: Pick<Visit, "headers">, name: string): string[] {

@@ -1,0 +1,40 @@
+import { EventEmitter } from "node:events";
+import { describe, expect, test } from "vitest";
+import { contained } from "./contain.ts";
+
+const told: unknown[] = [];
+const log = { error: (fields: unknown) => void told.push(fields) };
+const broken = (..._: unknown[]) => {
+  throw new Error("broken");
+};
+
+describe("a handler that throws", () => {
+  test("ends its own connection, is told, and leaves whoever called it alone", () => {
+    const ended: string[] = [];
+    const server = new EventEmitter();
+    server.on(
+      "connection",
+      contained(log, broken, (name: string) => ended.push(name)),
+    );
+    server.emit("connection", "first");
+    server.emit("connection", "second");
+    expect(ended).toEqual(["first", "second"]);
+    expect(told).toEqual([{ err: new Error("broken") }, { err: new Error("broken") }]);
+  });
+
+  test("is ended in the first way that works, and in no other", () => {
+    const tried: string[] = [];
+    const say = (name: string) => () => void tried.push(name);
+    contained(log, broken, broken, say("second"), say("third"))();
+    expect(tried).toEqual(["second"]);
+    expect(contained(log, broken, broken)).not.toThrow();
+  });
+});
+
+test("a handler that does not throw is only called", () => {
+  const heard: unknown[] = [];
+  const hear = (...words: string[]) => void heard.push(...words);
+  const end = (..._: string[]) => void heard.push("ended");
+  contained(log, hear, end)("a", "b");
+  expect(heard).toEqual(["a", "b"]);
+});

@@ -1,0 +1,121 @@
+/** Servers that answer what is no answer: the guest is told so, its gateway serves on. */
+import { connect } from "node:net";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { a, deny, startWorld, TestServer, type World } from "../world.test-support.ts";
+
+const PREFIX = "127.31.11";
+const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+/** One more than are listened to. */
+const HINTS = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17);
+const GOOD = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+let answer = GOOD;
+/** Not to be told from one that breaks off, if it went on. */
+let isEnding = true;
+const outside = new TestServer((_, socket) => {
+  const bytes = Buffer.from(answer, "latin1");
+  if (isEnding) socket.end(bytes);
+  else socket.write(bytes);
+});
+let world: World;
+
+beforeAll(async () => {
+  const port = await outside.start(`${PREFIX}.80`);
+  world = await startWorld(PREFIX, { http: port, tls: 1 });
+  world.names.script = (name) => [a(name, `${PREFIX}.80`)];
+  await world.apply({ first: deny("good.example") });
+});
+
+afterAll(async () => {
+  outside.server.close();
+  await world.close();
+});
+
+/** What the guest has heard by the end of its connection. */
+async function ask(bytes: string, more = "Connection: close\r\n"): Promise<string> {
+  answer = bytes;
+  const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
+  const heard: Buffer[] = [];
+  socket.on("data", (chunk) => heard.push(chunk)).on("error", () => {});
+  socket.write(Buffer.from(`GET / HTTP/1.1\r\nHost: good.example\r\n${more}\r\n`, "latin1"));
+  await new Promise((resolve) => socket.once("close", resolve));
+  return Buffer.concat(heard).toString("latin1");
+}
+
+const WEB_SOCKET = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+const NONE: [string, string][] = [
+  ["a status that is none", "HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"],
+  ["a status of nothing", "HTTP/1.1 000 No\r\nContent-Length: 0\r\n\r\n"],
+  ["a status of four digits", "HTTP/1.1 1000 No\r\nContent-Length: 0\r\n\r\n"],
+  ["a version that is not ours", "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"],
+  ["a 101 that consents to nothing", "HTTP/1.1 101 \r\n\r\nbytes"],
+  ["a consent to another protocol", UPGRADE.replace("websocket", "other")],
+  ["a coding that is not taken off", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"],
+  ["more interim answers than are listened to, and then one", HINTS + GOOD],
+  ["more interim answers than are listened to, and then a consent", HINTS + UPGRADE],
+  ["interim answers and nothing else", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 \r\n\r\n"],
+  ["a phrase that nobody may send, and no status", "HTTP/1.1 000 \u0001\r\n\r\n"],
+  ["nothing", ""],
+];
+
+describe.each([
+  ["a request", "Connection: close\r\n"],
+  ["a WebSocket", WEB_SOCKET],
+])("to %s", (_, more) => {
+  describe.each([
+    ["and ends", true],
+    ["and waits", false],
+  ])("%s", (_how, ends) => {
+    test.each(NONE.filter(([name]) => ends || !/nothing$|nothing else$/.test(name)))(
+      "%s is told to the guest, and the next request is answered",
+      async (_what, bytes) => {
+        isEnding = ends;
+        expect(await ask(bytes, more)).toMatch(
+          /^HTTP\/1.1 502 [\s\S]*Refused by the sandbox's gateway: [^\n]*\n$/,
+        );
+        isEnding = true;
+        expect(await ask(GOOD)).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*ok$/);
+      },
+    );
+  });
+
+  test.each(["\u0001", "\u007f", "\u00ff", "\u0000"])(
+    "an answer whose status is called what nobody may send (%j) is passed on with the status's own name",
+    async (byte) => {
+      const named = `HTTP/1.1 404 a${byte}b\r\nContent-Length: 2\r\n\r\nno`;
+      expect(await ask(named, more)).toMatch(/^HTTP\/1.1 404 Not Found\r\n[\s\S]*\r\n\r\nno$/);
+      // It breaks off: what goes wrong later must not stumble over what came first.
+      expect(await ask(named.replace("2", "20"), more)).toMatch(/^HTTP\/1.1 404 Not Found\r\n/);
+    },
+  );
+});
+
+test("a consent to a WebSocket that nobody asked for is none", async () => {
+  isEnding = false;
+  expect(await ask(`${UPGRADE}bytes`)).toMatch(/^HTTP\/1.1 502 [\s\S]*not an HTTP answer.\n$/);
+  isEnding = true;
+});
+
+test("a status of which only its server knows the meaning is passed on", async () => {
+  expect(await ask(GOOD.replace("200", "999"))).toMatch(/^HTTP\/1.1 999 unknown\r\n[\s\S]*ok$/);
+});
+
+test.each(["Connection: close\r\n", "Connection: close\r\nExpect: 100-continue\r\n", WEB_SOCKET])(
+  "bytes of headers are the same bytes on either side (%j)",
+  async (more) => {
+    const bytes = "caf\u00e9 \u00c3\u00a9 \u00e6\u0097\u00a5";
+    const named = `X-Name: ${bytes}\r\nContent-Disposition: attachment; filename="${bytes}"\r\n`;
+    outside.received = Buffer.alloc(0);
+    const heard = await ask(GOOD.replace("\r\n\r\n", `\r\n${named}\r\n`), `X-Asked: ${bytes}\r\n${more}`);
+    expect(heard).toContain(`\r\n${named}`);
+    expect(outside.received.toString("latin1")).toContain(`\r\nX-Asked: ${bytes}\r\n`);
+  },
+);
+
+test("a request for a WebSocket behind one that is not answered ends its connection and no other", async () => {
+  isEnding = false;
+  const both = `Connection: keep-alive\r\n\r\nGET /ws HTTP/1.1\r\nHost: good.example\r\n${WEB_SOCKET}`;
+  expect(await ask("", both)).toBe("");
+  isEnding = true;
+  expect(await ask(GOOD)).toMatch(/^HTTP\/1.1 200 OK/);
+});
