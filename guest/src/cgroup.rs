@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::Pid;
 use tokio::time::{Instant, sleep};
 
@@ -22,6 +23,8 @@ const FROZEN_CHECK: Duration = Duration::from_millis(2);
 
 pub struct Cgroups {
     user: PathBuf,
+    /// The same: also when root has unmounted the tree, or mounted something over it.
+    dir: io::Result<File>,
     next: Cell<u64>,
     /// Made while nobody waits for it.
     spare: RefCell<Option<Leaf>>,
@@ -52,8 +55,10 @@ impl Cgroups {
     }
 
     pub fn of(user: impl Into<PathBuf>) -> Cgroups {
+        let user = user.into();
         Cgroups {
-            user: user.into(),
+            dir: File::open(&user),
+            user,
             next: Cell::default(),
             spare: RefCell::default(),
             left: RefCell::default(),
@@ -88,12 +93,12 @@ impl Cgroups {
     }
 
     pub fn kill_user(&self) -> io::Result<()> {
-        write(&self.user, "cgroup.kill", "1")
+        self.tell("cgroup.kill", "1")
     }
 
     /// Answers false when some process could not be frozen in time.
     pub async fn freeze_user(&self, within: Duration) -> io::Result<bool> {
-        write(&self.user, "cgroup.freeze", "1")?;
+        self.tell("cgroup.freeze", "1")?;
         let end = Instant::now() + within;
         while !self.is_frozen()? {
             if Instant::now() > end {
@@ -104,13 +109,27 @@ impl Cgroups {
         Ok(true)
     }
 
+    /// A tree that root has removed had nothing left in it that stands still.
     pub fn thaw_user(&self) -> io::Result<()> {
-        write(&self.user, "cgroup.freeze", "0")
+        match self.tell("cgroup.freeze", "0") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            told => told,
+        }
     }
 
     fn is_frozen(&self) -> io::Result<bool> {
-        let events = fs::read_to_string(self.user.join("cgroup.events"))?;
+        let mut events = String::new();
+        self.open("cgroup.events", OFlags::RDONLY)?.read_to_string(&mut events)?;
         Ok(events.lines().any(|line| line == "frozen 1"))
+    }
+
+    fn tell(&self, file: &str, value: &str) -> io::Result<()> {
+        self.open(file, OFlags::WRONLY)?.write_all(value.as_bytes())
+    }
+
+    fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
+        let dir = self.dir.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+        Ok(File::from(openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?))
     }
 }
 
@@ -129,4 +148,24 @@ impl Leaf {
 
 fn write(cgroup: impl AsRef<Path>, file: &str, value: &str) -> io::Result<()> {
     fs::write(cgroup.as_ref().join(file), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cgroup_root, run};
+
+    #[test]
+    fn a_tree_that_was_removed_is_thawed_and_cannot_be_frozen() {
+        run(async {
+            let path = cgroup_root().join(format!("vivarium-test-{}-removed", std::process::id()));
+            fs::create_dir(&path).expect("make a cgroup; these tests run as root");
+            let cgroups = Cgroups::of(&path);
+            assert!(cgroups.freeze_user(Duration::from_secs(30)).await.unwrap());
+            cgroups.thaw_user().unwrap();
+            fs::remove_dir(&path).unwrap();
+            cgroups.thaw_user().unwrap();
+            assert!(cgroups.freeze_user(Duration::from_secs(30)).await.is_err());
+        });
+    }
 }

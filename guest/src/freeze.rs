@@ -10,28 +10,35 @@ use crate::machine::Machine;
 use crate::refusal::Refusal;
 
 const FROZEN_WITHIN: Duration = Duration::from_secs(5);
+/// A disk full of dirty pages takes its time. What is not on disk by then is saved with the memory: a file system may wait
+/// for a process that has just been frozen.
+const SYNCED_WITHIN: Duration = Duration::from_secs(10);
 
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
     machine.is_frozen.set(true);
     let frozen = machine.cgroups.freeze_user(FROZEN_WITHIN).await.or_else(|error| {
-        thaw(machine)?;
+        go_on(machine)?;
         Err(Refusal::internal("freeze", error))
     })?;
     if !frozen {
-        thaw(machine)?;
+        go_on(machine)?;
         return Err(Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not_frozen",
             format!("some process did not freeze within {FROZEN_WITHIN:?}; all run on, try again"),
         ));
     }
-    // Off the one thread: a disk full of dirty pages takes its time.
-    let _ = tokio::task::spawn_blocking(rustix::fs::sync).await;
+    machine.chores.within(SYNCED_WITHIN, rustix::fs::sync).await;
     body::json(&json!({}))
 }
 
 pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {
+    go_on(machine)?;
+    body::json(&json!({}))
+}
+
+pub fn go_on(machine: &Machine) -> Result<(), Refusal> {
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
     machine.thawed();
-    body::json(&json!({}))
+    Ok(())
 }

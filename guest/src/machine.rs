@@ -1,15 +1,18 @@
 //! What requests share.
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 
 use tokio::sync::{Notify, Semaphore};
 
 use crate::cgroup::Cgroups;
+use crate::chores::Chores;
 use crate::memory::Burst;
 use crate::processes::Processes;
 use crate::reaper::Reaper;
 use crate::ssh::host_key::HostKey;
+use crate::sys::RandomDevice;
 use crate::terminals::Terminals;
 
 pub struct Machine {
@@ -18,6 +21,8 @@ pub struct Machine {
     pub burst: Rc<Burst>,
     /// Work that may hold a thread of the pool for long. Fewer at a time than threads, so that the rest goes on.
     pub long_work: Semaphore,
+    pub chores: Chores,
+    pub random: RandomDevice,
     pub host_key: HostKey,
     /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
@@ -31,19 +36,21 @@ pub struct Machine {
 const LONG_WORK: usize = 2;
 
 impl Machine {
-    pub fn new(cgroups: Cgroups) -> Self {
-        Machine {
+    pub fn new(cgroups: Cgroups) -> io::Result<Self> {
+        Ok(Machine {
             cgroups,
             reaper: Rc::default(),
             burst: Rc::default(),
             long_work: Semaphore::new(LONG_WORK),
+            chores: Chores::begin()?,
+            random: RandomDevice::open()?,
             host_key: HostKey::default(),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
             generation: Cell::new(0),
             processes: Processes::default(),
             terminals: Terminals::default(),
-        }
+        })
     }
 
     pub fn thawed(&self) {

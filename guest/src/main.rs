@@ -5,6 +5,7 @@ mod body;
 mod boot;
 mod cgroup;
 mod channel;
+mod chores;
 mod clock;
 mod credentials;
 mod exec;
@@ -25,6 +26,7 @@ mod power;
 mod processes;
 mod reaper;
 mod refusal;
+mod regular_file;
 mod resync;
 mod server;
 mod ssh;
@@ -58,7 +60,7 @@ fn main() {
     boot::ensure_workspace();
     network::configure();
     identity::prepare();
-    let machine = machine::Machine::new(cgroups);
+    let machine = or_die("make what requests share", machine::Machine::new(cgroups));
     log::warn("forget the logs of another life", machine.processes.forget_old_logs());
     or_die("serve", serve(machine));
 }

@@ -227,22 +227,30 @@ pub fn resize_ext4(file_system: &impl AsFd, blocks: u64) -> io::Result<()> {
     Ok(check(unsafe { libc::ioctl(fd, EXT4_IOC_RESIZE_FS, &blocks) }).map(drop)?)
 }
 
-/// Mixes the bytes in, credits them in full and makes the generator use them at once.
-pub fn add_entropy(bytes: &[u8; 64]) -> io::Result<()> {
-    #[repr(C)]
-    struct PoolInfo {
-        entropy_bits: i32,
-        buffer_bytes: i32,
-        buffer: [u8; 64],
+/// Opened while nobody else is there: what stands at its path later is up to root in the guest.
+pub struct RandomDevice(std::fs::File);
+
+impl RandomDevice {
+    pub fn open() -> io::Result<RandomDevice> {
+        Ok(RandomDevice(std::fs::File::options().write(true).open("/dev/urandom")?))
     }
-    let info =
-        PoolInfo { entropy_bits: bytes.len() as i32 * 8, buffer_bytes: bytes.len() as i32, buffer: *bytes };
-    let device = std::fs::File::options().write(true).open("/dev/urandom")?;
-    let fd = device.as_raw_fd();
-    // SAFETY: the kernel reads the structure its header describes.
-    check(unsafe { libc::ioctl(fd, RNDADDENTROPY, &info) })?;
-    // SAFETY: takes no argument.
-    Ok(check(unsafe { libc::ioctl(fd, RNDRESEEDCRNG) }).map(drop)?)
+
+    /// Mixes the bytes in, credits them in full and makes the generator use them at once.
+    pub fn add_entropy(&self, bytes: &[u8; 64]) -> io::Result<()> {
+        #[repr(C)]
+        struct PoolInfo {
+            entropy_bits: i32,
+            buffer_bytes: i32,
+            buffer: [u8; 64],
+        }
+        let bits = bytes.len() as i32 * 8;
+        let info = PoolInfo { entropy_bits: bits, buffer_bytes: bytes.len() as i32, buffer: *bytes };
+        let fd = self.0.as_raw_fd();
+        // SAFETY: the kernel reads the structure its header describes.
+        check(unsafe { libc::ioctl(fd, RNDADDENTROPY, &info) })?;
+        // SAFETY: takes no argument.
+        Ok(check(unsafe { libc::ioctl(fd, RNDRESEEDCRNG) }).map(drop)?)
+    }
 }
 
 /// One heap for all threads: each of its own would stay with the process.

@@ -53,7 +53,7 @@ impl TestMachine {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cgroup = cgroup_root().join(format!("vivarium-test-{}-{number}", std::process::id()));
         fs::create_dir(&cgroup).expect("make a cgroup; these tests run as root");
-        let mut machine = Machine::new(Cgroups::of(&cgroup));
+        let mut machine = Machine::new(Cgroups::of(&cgroup)).unwrap();
         machine.processes = Processes::below(room.path().join("processes"));
         let machine = Rc::new(machine);
         spawn_local(machine.reaper.clone().run().unwrap());

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-use crate::log;
+use crate::{log, regular_file};
 
 pub const NAME: &str = "sandbox";
 pub const HOME: &str = "/home/sandbox";
@@ -75,12 +75,15 @@ pub fn drop_sudo() -> io::Result<()> {
         }
     }
     for path in [GROUP, "/etc/gshadow"] {
-        let Ok(text) = fs::read_to_string(path) else {
+        let opened = regular_file::open(Path::new(path), fs::File::options().read(true).write(true));
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             continue;
-        };
+        }
+        let mut file = opened?;
+        let text = regular_file::read(&mut file)?;
         let kept = without_root_groups(&text);
         if kept != text {
-            fs::write(path, kept)?;
+            regular_file::fill(&mut file, &kept)?;
         }
     }
     Ok(())

@@ -385,7 +385,7 @@ mod tests {
 
     fn mux() -> Rc<Mux> {
         let login = Login { uid: 65534, gid: 65534, ..Login::of_the_user() };
-        let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")));
+        let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")).unwrap());
         let site = Site { machine, login, environment: BTreeMap::new(), is_in_cgroup: false };
         Rc::new(Mux::new(site, Rc::new(Link::new())))
     }

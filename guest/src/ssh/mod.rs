@@ -97,7 +97,7 @@ mod tests {
 
     /// A tunnel through HTTP/2, as the node opens it, with the way to say more.
     async fn open(first: &[u8]) -> (mpsc::Sender<Bytes>, Response<Incoming>) {
-        let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")));
+        let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")).unwrap());
         let (host, guest) = tokio::io::duplex(64 * 1024);
         let service = service_fn(move |request: Request<Incoming>| {
             let machine = machine.clone();

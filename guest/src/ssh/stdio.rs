@@ -30,7 +30,7 @@ impl Input for Stdin {
 pub fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")));
+        let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")).unwrap());
         tokio::task::spawn_local(machine.reaper.clone().run().expect("a signal handler"));
         // A client that ends hangs its proxy up, which would take this server's last deeds away.
         let _caught = signal(SignalKind::hangup()).expect("a signal handler");
