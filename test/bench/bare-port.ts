@@ -76,7 +76,7 @@ export async function openBarePort(
 
 async function stealPort(machine: MachineByHand, bytes: number): Promise<void> {
   await machine.go();
-  await resumeAs(machine.agent, { hostname: "bench", no_sudo: false });
+  await resumeAs(machine.agent, { identity: { hostname: "bench", no_sudo: false } });
   const argv = ["sudo", "python3", "-c", PORT_THIEF, String(bytes)];
   const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: TAKEN_WITHIN_MS });
   for await (const _ of frames);

@@ -22,7 +22,7 @@ export async function captureByHand(
   const { agent, qmp, dir, pid } = machine;
   try {
     await machine.go();
-    await resumeAs(agent, { hostname: "bench", no_sudo: false });
+    await resumeAs(agent, { identity: { hostname: "bench", no_sudo: false } });
     const frames = await execInGuest(agent, { argv: command, env: {}, timeout_ms: 60_000 });
     for await (const _ of frames);
     const sums = await PageSums.read(join(source.dir, "mem.sums"));

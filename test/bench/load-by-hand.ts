@@ -33,7 +33,7 @@ export async function loadByHand(
     await machine.go();
     await agent.health();
     const firstAnswerMs = performance.now() - startedAt;
-    await resumeAs(agent, { hostname: "bench", no_sudo: false });
+    await resumeAs(agent, { identity: { hostname: "bench", no_sudo: false } });
     const frames = await execInGuest(agent, { argv: ["true"], env: {}, timeout_ms: EXEC_LIMIT_MS });
     for await (const _ of frames);
     return {

@@ -112,7 +112,7 @@ async function bareMachine(
   const machine = await startByHand(baseline, join(facts.dataDir, "pool"), network);
   undo.push("machine", () => machine.end());
   await machine.go();
-  await resumeAs(machine.agent, { hostname: "bench", no_sudo: false });
+  await resumeAs(machine.agent, { identity: { hostname: "bench", no_sudo: false } });
   const run = async (argv: string[]) => {
     const decoder = new FrameDecoder();
     const output = { [FRAME.stdout]: "", [FRAME.stderr]: "" };

@@ -6,7 +6,8 @@ import { snapshotContract } from "./snapshot-contract.ts";
 
 async function fakeNode() {
   const fake = await startFakeNode();
-  return { ...nodeCaller(fake.socketPath), close: fake.close };
+  const makeUnfit = async (machineId: string) => fake.makeUnfit(machineId);
+  return { ...nodeCaller(fake.socketPath), close: fake.close, makeUnfit };
 }
 
 nodeContract(fakeNode);

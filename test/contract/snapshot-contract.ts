@@ -19,8 +19,13 @@ export interface SnapshotTraits {
   hasMemory: boolean;
 }
 
-export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits: SnapshotTraits): void {
-  let node: ContractedNode;
+export interface SnapshottingNode extends ContractedNode {
+  /** As root in the guest: no copy of it becomes another machine from now on, while it goes on itself. */
+  makeUnfit: (machineId: string) => Promise<void>;
+}
+
+export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, traits: SnapshotTraits): void {
+  let node: SnapshottingNode;
   const used: string[] = [];
   const newMachine = () => {
     const id = `${randomId()}-1`;
@@ -50,6 +55,7 @@ export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits
     expect(await node.call("PUT", machinePath(source), spec)).toMatchObject({ status: 200 });
     await run(source, "echo before > file; echo kept > kept");
     await startCounter(node, source);
+    await run(source, "(while :; do date +%s%3N >> moments; sleep 0.2; done) > /dev/null 2>&1 &");
     expect(await put(saved, liveCapture)).toMatchObject({ status: 200 });
     await run(source, "echo after > file; rm kept");
   });
@@ -160,6 +166,44 @@ export function snapshotContract(makeNode: () => Promise<ContractedNode>, traits
     expect(await run(held, "cat file")).toBe("before\n");
     expect(await continueMachine(node, held)).toEqual(one);
     await remove(node, machinePath(held));
+  });
+
+  test.runIf(traits.hasMemory)(
+    "while it is held none of its processes runs, whatever it was told",
+    async () => {
+      const held = newMachine();
+      const over = { hostname: "held", snapshot_id: saved, hold: true };
+      const loadedAt = Date.now();
+      expect(await start(held, over)).toMatchObject({ status: 200, body: { state: "held" } });
+      const continuedAt = Date.now();
+      expect(await continueMachine(node, held)).toMatchObject({ status: 200 });
+      const moments = await eventually(async () => {
+        const told = (await run(held, "cat moments")).trim().split("\n").map(Number);
+        expect(told.at(-1)).toBeGreaterThanOrEqual(continuedAt);
+        return told;
+      }, 30_000);
+      expect(moments.filter((moment) => moment >= loadedAt && moment < continuedAt)).toEqual([]);
+      await remove(node, machinePath(held));
+    },
+  );
+
+  test("a guest that is unfit to be copied is refused, held or not, and leaves the old machine as it is", async () => {
+    const [old, next] = [newMachine(), newMachine()];
+    const unfit = newSnapshot();
+    expect(await start(old, { hostname: "old", snapshot_id: saved })).toMatchObject({ status: 200 });
+    await node.makeUnfit(old);
+    expect(await put(unfit, { machine_id: old, after: "continue" })).toMatchObject({ status: 200 });
+    for (const more of [{ hold: true }, {}]) {
+      const refused = await start(next, { hostname: "next", snapshot_id: unfit, ...more });
+      expect(refused).toMatchObject(refusal(409, "guest_unfit"));
+      expect(await node.call("GET", machinePath(next))).toMatchObject(refusal(404, "machine_not_found"));
+    }
+    expect(await statusOf(node, old)).toMatchObject({ state: "running" });
+    expect(await run(old, "cat file")).toBe("before\n");
+    // The name is free, and the saved state is as good as ever for whoever goes on as the one that was saved.
+    const resumed = await start(next, { hostname: "old", snapshot_id: unfit, resume: true });
+    expect(resumed).toMatchObject({ status: 200, body: { state: "running" } });
+    for (const path of [machinePath(old), machinePath(next), snapshotPath(unfit)]) await remove(node, path);
   });
 
   describe("a capture with hold", () => {

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { snapshotContract } from "../contract/snapshot-contract.ts";
+import { KEEP_ITS_NAME } from "../support/hostile-guest.ts";
 import { service } from "../support/http.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
@@ -11,4 +12,13 @@ beforeAll(() => {
 });
 afterAll(() => control.resume());
 
-snapshotContract(async () => nodeCaller(service.nodeSocket), { hasMemory: true });
+snapshotContract(
+  async () => {
+    const node = nodeCaller(service.nodeSocket);
+    const makeUnfit = async (machineId: string) => {
+      expect(await node.exec(machineId, { argv: KEEP_ITS_NAME })).toMatchObject({ exit: { exit_code: 0 } });
+    };
+    return { ...node, makeUnfit };
+  },
+  { hasMemory: true },
+);

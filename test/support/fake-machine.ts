@@ -21,6 +21,8 @@ export interface FakeMachine {
   /** Settles when no capture and no continue is under way. */
   turn: Promise<unknown>;
   isDeleted: boolean;
+  /** Its guest refuses to become another machine, and so does every copy of it. */
+  isUnfit: boolean;
 }
 
 export interface FakeState {

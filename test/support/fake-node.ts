@@ -53,6 +53,8 @@ export interface FakeNode {
   /** Every call that arrived, in order; bodies of files are left out. */
   calls: FakeCall[];
   failNextStart(code: NodeErrorCode, message: string): void;
+  /** What root in a guest can do: no copy of it becomes another machine. */
+  makeUnfit(machineId: string): void;
   /** What a machine does when its QEMU dies: it stays listed as `ended`. */
   endMachine(machineId: string, reason: string): void;
   /** Holds every answer until the returned function is called. */
@@ -105,6 +107,9 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
     calls: state.calls,
     failNextStart: (code, message) => {
       state.nextStartFailure = new Refusal(code, message);
+    },
+    makeUnfit: (machineId) => {
+      found(state, machineId).isUnfit = true;
     },
     endMachine: (machineId, reason) => endMachine(found(state, machineId), reason),
     pauseAnswers: () => {
@@ -205,6 +210,8 @@ async function startMachine(state: State, machineId: string, body: unknown): Pro
   const snapshot = spec.snapshot_id === undefined ? undefined : findSnapshot(state, spec.snapshot_id);
   if (snapshot && snapshot.status.size !== spec.size)
     throw new Refusal("invalid", `size: the snapshot is of size ${snapshot.status.size}`);
+  if (snapshot?.isUnfit && !spec.resume)
+    throw new Refusal("guest_unfit", "it does not confirm that it goes on: it is unfit");
   const { baselines } = nodeInfo(state);
   if (!snapshot && !baselines.some((b) => b.template === spec.template && b.size === spec.size))
     throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
@@ -220,6 +227,7 @@ async function startMachine(state: State, machineId: string, body: unknown): Pro
     underWay: new Set(),
     turn: Promise.resolve(),
     isDeleted: false,
+    isUnfit: snapshot?.isUnfit ?? false,
   };
   state.machines.set(machineId, machine);
   machine.started = bringUp(machine, state.options.startDelayMs ?? 0, snapshot);

@@ -22,6 +22,7 @@ export interface FakeSnapshot {
   dir: string;
   /** Guest path → path below `dir` of files outside /workspace. */
   placed: Map<string, string>;
+  isUnfit: boolean;
   done: Promise<void>;
 }
 
@@ -58,7 +59,8 @@ function capture(
 ): FakeSnapshot {
   const machine = alive(state, spec.machine_id);
   const placed = [...machine.placed].map(([guest, host]) => [guest, host.slice(machine.dir.length)] as const);
-  const from = { template: machine.spec.template, size: machine.spec.size, placed: new Map(placed) };
+  const { template, size } = machine.spec;
+  const from = { template, size, placed: new Map(placed), isUnfit: machine.isUnfit };
   const dir = join(state.dir, id);
   const done = inTurn(machine, async () => {
     running(state, spec.machine_id);
@@ -76,7 +78,7 @@ function copy(state: FakeState, id: string, spec: { snapshot_id: string }): Fake
   const source = findSnapshot(state, spec.snapshot_id);
   const dir = join(state.dir, id);
   const { template, size } = source.status;
-  const from = { template, size, placed: source.placed };
+  const from = { template, size, placed: source.placed, isUnfit: source.isUnfit };
   return fresh(id, spec, dir, from, cp(source.dir, dir, { recursive: true, verbatimSymlinks: true }));
 }
 
@@ -84,13 +86,13 @@ function fresh(
   id: string,
   spec: SnapshotSpec,
   dir: string,
-  from: { template: string; size: string; placed: Map<string, string> },
+  from: { template: string; size: string; placed: Map<string, string>; isUnfit: boolean },
   done: Promise<void>,
 ): FakeSnapshot {
-  const { template, size, placed } = from;
+  const { template, size, placed, isUnfit } = from;
   const created_at = new Date().toISOString();
   const status = { snapshot_id: id, template, size, bytes: 4096, created_at, timings: TIMINGS };
-  return { spec, status: { ...status, state: "saving" }, dir, placed, done };
+  return { spec, status: { ...status, state: "saving" }, dir, placed, isUnfit, done };
 }
 
 /** The snapshot, whole; one that is still being made is none yet. */

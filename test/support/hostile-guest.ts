@@ -84,3 +84,39 @@ export function takeOver(manner: Manner): string[] {
   const begin = `(sleep 1; exec sudo python3 hostile.py ${manner}) > /dev/null 2>&1 &`;
   return ["sh", "-c", `cat > hostile.py << 'END'\n${PROGRAM}\nEND\n${begin}`];
 }
+
+const TRACER = `
+import ctypes, os
+SYSCALL, SEIZE, INTERRUPT, PEEK_USER, POKE_USER = 24, 0x4206, 0x4207, 3, 6
+EVERY_CHILD, TRAP, NUMBER, SETHOSTNAME, NONE = 0x40000000, 5, 8 * 15, 170, 2 ** 64 - 1
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.restype, ptrace.argtypes = ctypes.c_long, [ctypes.c_long, ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong]
+def trace(request, address=0, data=0):
+    ctypes.set_errno(0)
+    said = ptrace(request, 1, address, data)
+    if said == -1 and ctypes.get_errno(): raise OSError(ctypes.get_errno(), "ptrace")
+    return said
+with open("/sys/fs/cgroup/cgroup.procs", "w") as f: f.write(str(os.getpid()))
+trace(SEIZE, 0, 1)
+trace(INTERRUPT)
+_, status = os.waitpid(1, EVERY_CHILD)
+open("/workspace/traced", "w").close()
+while True:
+    stop, event = os.WSTOPSIG(status), status >> 16
+    if stop == TRAP | 0x80 and trace(PEEK_USER, NUMBER) == SETHOSTNAME: trace(POKE_USER, NUMBER, NONE)
+    trace(SYSCALL, 0, 0 if event or stop & 0x7f == TRAP else stop)
+    _, status = os.waitpid(1, EVERY_CHILD)
+`;
+
+/**
+ * Root traces the agent and takes one system call away from it: it does not take another machine's name, so that no copy
+ * of it is ever confirmed. Everything else it does as before. The tracer is where no freeze stops it, or it would stop
+ * the agent.
+ */
+export const KEEP_ITS_NAME = [
+  "sh",
+  "-c",
+  `rm -f traced; cat > tracer.py << 'END'\n${TRACER}\nEND\n` +
+    "(exec sudo python3 tracer.py) > tracer.err 2>&1 & " +
+    "for i in $(seq 300); do [ -e traced ] && exit 0; sleep 0.1; done; cat tracer.err; exit 1",
+];

@@ -6,7 +6,7 @@
  *                                         stream reset by the host kills the command's whole process tree
  *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
  *   POST /v1/freeze                     → 200 {}: user cgroup frozen, file systems synced
- *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, then thaw
+ *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, then thaw (not with `stay_frozen`)
  *   POST /v1/thaw                       → 200 {}
  *   POST /v1/power-off                  → 200 {}, then the machine ends
  *
@@ -63,6 +63,11 @@ export interface Resumed {
     machine_id: string;
     no_sudo: boolean;
   };
+  /**
+   * The user's processes go on with a later call. An agent that was saved before this was said does not know it, and
+   * thaws: until its machine is stopped they run for a moment.
+   */
+  stay_frozen?: boolean;
 }
 export const ResumedAck = z.object({
   reseeded: z.literal(true),

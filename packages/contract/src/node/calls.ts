@@ -4,8 +4,8 @@
  *   GET    /v1/info                               → 200 NodeInfo
  *   GET    /v1/machines                           → 200 {machines: MachineStatus[]}
  *   PUT    /v1/machines/{machine_id}  StartSpec   → 200 MachineStatus, once the machine answers and was reseeded; with
- *                                                   `hold`, once it is loaded and could go on. Same id and same body
- *                                                   again: the same answer (also while starting); other body: 409
+ *                                                   `hold` it stands still again by then. Same id and same body again:
+ *                                                   the same answer (also while starting); other body: 409
  *   GET    /v1/machines/{machine_id}              → 200 MachineStatus
  *   DELETE /v1/machines/{machine_id}              → 204 when nothing of it is left; unknown id: 204
  *   POST   /v1/machines/{machine_id}/continue     → 200 MachineStatus: a held machine goes on, reseeded; one that runs
@@ -59,7 +59,7 @@ export const StartSpec = z.object({
   snapshot_id: SnapshotId.optional(),
   /** The machine goes on as the one that was saved: its identity stays. Otherwise it becomes a machine of its own. */
   resume: z.boolean().optional(),
-  /** Load and stand still; nothing in the guest runs before `continue`. */
+  /** Load, reseed and stand still: it could go on, and none of its user's processes runs before `continue`. */
   hold: z.boolean().optional(),
   /** In force before the guest runs; absent: full public egress, nothing exposed. */
   network: NetworkSpec.optional(),

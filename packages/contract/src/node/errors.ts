@@ -18,6 +18,11 @@ export const OWN_ERRORS = {
     meaning:
       "what ran in it could not be frozen when it was saved; it goes on only as the machine that it was",
   },
+  guest_unfit: {
+    status: 409,
+    meaning:
+      "the guest of a saved state does not confirm that it was reseeded; nothing of its machine is left",
+  },
   capture_failed: { status: 503, meaning: "the state could not be saved; the machine goes on as before" },
   template_unavailable: { status: 404, meaning: "no baseline for this template and size on this node" },
   disk_pressure: { status: 503, meaning: "not enough free disk for another machine" },

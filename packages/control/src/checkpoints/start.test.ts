@@ -151,6 +151,7 @@ test.each([
   ["agent_unavailable", 503, "session_unavailable"],
   ["snapshot_damaged", 500, "internal"],
   ["snapshot_not_found", 500, "internal"],
+  ["guest_unfit", 409, "conflict"],
 ] as const)("a node that refuses with %s leaves nothing behind", async (code, status, shown) => {
   control.node.onStart = () => {
     throw new Refusal(code);
@@ -162,6 +163,17 @@ test.each([
   const { rows } = await control.sql.query("select from sessions where name = 'gone'");
   expect(rows).toEqual([]);
   expect(control.node.snapshots.has(chk)).toBe(true);
+});
+
+test("a create from a checkpoint whose guest does not come back fails with what to do", async () => {
+  control.node.onStart = () => {
+    throw new Refusal("guest_unfit");
+  };
+  const id = await control.create({ from_checkpoint: chk });
+  const { body } = await control.until(id, "failed");
+  expect(body.status_reason).toBe(
+    "the guest in the saved state that the session starts from does not come back; choose another one",
+  );
 });
 
 test("a node that is away is told, and nothing stays", async () => {

@@ -92,6 +92,12 @@ function refusedError(error: NodeError): ApiError {
         "what runs in the session could not be frozen when it was paused, so its saved state cannot be copied; resume it first",
         cause,
       );
+    case "guest_unfit":
+      return guestUnfit(
+        error,
+        "the guest in the saved state does not come back",
+        "start from another checkpoint, or repair it in the session and save it again",
+      );
     case "snapshot_damaged":
     case "snapshot_not_found":
       return new ApiError(
@@ -111,6 +117,13 @@ function refusedError(error: NodeError): ApiError {
     default:
       return new ApiError("internal", "the node or the machine failed unexpectedly", cause);
   }
+}
+
+/** The guest's own word for it helps whoever broke it, and nobody else reads it. */
+export function guestUnfit(cause: NodeError, what: string, advice: string): ApiError {
+  return new ApiError("conflict", `${what}: ${oneLine(cause.message, EXPLANATION_CHARS)}; ${advice}`, {
+    cause,
+  });
 }
 
 /** What each refusal of the agent is to the caller; the words are those of the contract (wire.md 6.1). */

@@ -223,6 +223,7 @@ test.each([
   ["no_capacity", 503, "unavailable", "5"],
   ["agent_unavailable", 503, "session_unavailable", "2"],
   ["snapshot_damaged", 500, "internal", undefined],
+  ["guest_unfit", 409, "conflict", undefined],
 ] as const)("one child that is refused with %s is the end of all", async (code, status, shown, retry) => {
   const id = await control.createLive();
   const before = await remains();

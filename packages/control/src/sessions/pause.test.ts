@@ -342,6 +342,20 @@ describe("a resume", () => {
     },
   );
 
+  test("whose guest does not come back is a conflict that nobody is told to try again", async () => {
+    const id = await createPaused();
+    control.node.onStart = () => {
+      throw new Refusal("guest_unfit", "its agent is silent");
+    };
+    for (const answer of [await resume(id), await control.exec(id)]) {
+      expect(outcome(answer)).toEqual([409, "conflict", undefined]);
+      expect(answer.body.error).toBe(
+        "the session's guest does not come back, and the session stays paused: its agent is silent; restore it to a checkpoint, or destroy it",
+      );
+    }
+    expect([(await read(id)).state, await operationOf(id)]).toEqual(["paused", null]);
+  });
+
   test("over the organisation's ceiling is 429 and the session stays paused; a wake under way counts", async () => {
     const id = await createPaused();
     const other = await createPaused();

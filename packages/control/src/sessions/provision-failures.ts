@@ -25,6 +25,11 @@ const FAILURES: Partial<Record<NodeErrorCode, ProvisionFailure>> = {
     reason: "the saved state that the session starts from is damaged",
     code: "internal",
   },
+  guest_unfit: {
+    reason:
+      "the guest in the saved state that the session starts from does not come back; choose another one",
+    code: "conflict",
+  },
   agent_unavailable: {
     reason: "the machine started, but its agent does not answer",
     code: "unavailable",

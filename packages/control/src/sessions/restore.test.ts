@@ -201,6 +201,7 @@ describe("before the switch", () => {
     ["no_capacity", 503, "unavailable", "5"],
     ["snapshot_damaged", 500, "internal", undefined],
     ["snapshot_not_found", 404, "not_found", undefined],
+    ["guest_unfit", 409, "conflict", undefined],
   ] as const)(
     "a node that refuses with %s leaves the session running as it was",
     async (code, status, shown, retry) => {
@@ -221,6 +222,23 @@ describe("before the switch", () => {
       expect((await restore(id, chk)).status).toBe(200);
     },
   );
+
+  test("a checkpoint whose guest does not come back is named, with why and what to do", async () => {
+    const id = await control.createLive();
+    const chk = await checkpoint(id);
+    control.node.onStart = () => {
+      throw new Refusal("guest_unfit", "its guest says:\u001b[31m\n no");
+    };
+    for (const state of ["live", "paused"]) {
+      const { body } = await restore(id, chk);
+      expect([body.code, body.error]).toEqual([
+        "conflict",
+        "checkpoint_id: the guest in this checkpoint does not come back, and the session is as it was: its guest says: [31m  no; choose another checkpoint",
+      ]);
+      expect(await rowOf(id)).toMatchObject({ state, incarnation: 1, op: null });
+      if (state === "live") await pause(id);
+    }
+  });
 
   test("a node that is away is told, and the session is as it was", async () => {
     const id = await control.createLive();

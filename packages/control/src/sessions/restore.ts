@@ -1,7 +1,7 @@
 /**
  * Takes a session back to a checkpoint, in place (part 2, 7; security.md C8 "Restore in place"). The old machine is
- * given up once the new one is loaded, and the new one goes on once the old one is gone: there is always one to go on
- * with, and never two that run.
+ * given up once the new one is loaded and has been reseeded, and the new one goes on once the old one is gone: there is
+ * always one to go on with, and never two that run.
  */
 import type { CreateTiming } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
@@ -17,7 +17,7 @@ import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectLast, type NetworkReports } from "../egress/reports.ts";
 import { tellingRefusal } from "../events/refusals.ts";
-import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -147,7 +147,8 @@ async function load(deps: RestoreDeps, op: Operation, spec: StartSpec): Promise<
     if (!(error instanceof NodeError)) throw error;
     if (op.signal.aborted) return await calledOff(deps, op, error);
     await giveUp(deps, op, error);
-    throw error.code === "snapshot_not_found" ? checkpointGone(error) : apiErrorOfOperation(error);
+    if (error.code === "snapshot_not_found") throw checkpointGone(error);
+    throw error.code === "guest_unfit" ? checkpointUnfit(error) : apiErrorOfOperation(error);
   }
 }
 
@@ -226,4 +227,12 @@ function checkpointGone(cause: NodeError): ApiError {
   return new ApiError("not_found", "checkpoint_id: the checkpoint was deleted, or its node has lost it", {
     cause,
   });
+}
+
+function checkpointUnfit(cause: NodeError): ApiError {
+  return guestUnfit(
+    cause,
+    "checkpoint_id: the guest in this checkpoint does not come back, and the session is as it was",
+    "choose another checkpoint",
+  );
 }

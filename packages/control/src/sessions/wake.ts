@@ -8,9 +8,10 @@ import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { tellingRefusal } from "../events/refusals.ts";
-import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import type { ApiError } from "../http/api-error.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
@@ -101,7 +102,7 @@ async function startAgain(deps: WakeDeps, op: Operation): Promise<MachineStatus 
     if (op.signal.aborted) return (await calledOff(deps, op, error)) && BUSY;
     if (isRefusal(error)) await takeBack(deps, op);
     else if (error.failure === "unreachable" && !op.isTakenOver) await clear(deps, op);
-    throw apiErrorOfOperation(error);
+    throw error.code === "guest_unfit" ? sessionUnfit(error) : apiErrorOfOperation(error);
   }
 }
 
@@ -147,4 +148,13 @@ async function clear({ operations, db }: WakeDeps, op: Operation): Promise<void>
 function wakeSpec(session: SessionRow): StartSpec {
   if (session.snapshot_id === null) throw new Error("a paused session has no saved state");
   return { ...startSpec(session), snapshot_id: session.snapshot_id, resume: true };
+}
+
+/** Trying again gives the same guest: nobody is told to wait. */
+function sessionUnfit(cause: NodeError): ApiError {
+  return guestUnfit(
+    cause,
+    "the session's guest does not come back, and the session stays paused",
+    "restore it to a checkpoint, or destroy it",
+  );
 }

@@ -1,10 +1,11 @@
 import { GENERATION } from "@vivarium/contract/guest";
 import { sleep } from "@vivarium/kit/clock";
-import { afterEach, expect, it } from "vitest";
-import type { AgentClient } from "../guest/client.ts";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { AgentClient } from "../guest/client.ts";
+import { type ScriptedAgent, startScriptedAgent } from "../guest/scripted-agent.test-support.ts";
 import { identify } from "../host/process.ts";
 import type { Qmp } from "../qemu/qmp.ts";
-import { letGo } from "./guest-state.ts";
+import { introduce, letGo } from "./guest-state.ts";
 import type { JournalEntry } from "./journal.ts";
 import { Machine } from "./machine.ts";
 
@@ -64,4 +65,87 @@ it("what a capture froze is not thawed before the capture is over, and then it i
   capture.resolve();
   await done;
   await expect.poll(() => agent.asked, SOON).toBeGreaterThan(1);
+});
+
+describe("a machine that is introduced", () => {
+  const SNAPSHOT = `chk_${"a".repeat(21)}`;
+  const ACK = {
+    reseeded: true,
+    generation: 2,
+    health: { generation: GENERATION, version: "1", uptime_ms: 1 },
+  };
+  const refusal = { code: "internal", message: "could not reseed: Operation not permitted" };
+
+  /** Its agent answers everything with `answer`; what it was asked is in `asked`. */
+  async function machineOf(
+    spec: object,
+    { status, body }: { status: number; body: object },
+    life: { process?: Machine["process"]; shutdown?: string } = {},
+  ) {
+    const asked: Record<string, unknown>[] = [];
+    const scripted: ScriptedAgent = await startScriptedAgent({
+      handle: async (request, response) => {
+        asked.push(JSON.parse(Buffer.concat(await request.toArray()).toString()));
+        response.writeHead(status).end(JSON.stringify(body));
+      },
+    });
+    const agent = new AgentClient(scripted.socketPath);
+    onTestFinished(async () => {
+      agent.close();
+      await scripted.close();
+    });
+    const machine = new Machine({
+      entry: {
+        machine_id: "m-1",
+        state: "starting",
+        slot: 1,
+        spec: { hostname: "m", ...spec },
+      } as JournalEntry,
+      process: life.process ?? (identify(process.pid) as Machine["process"]),
+      qmp: {
+        closed: life.process ? Promise.resolve() : new Promise(() => {}),
+        onEvent: (listener: (event: string, data: object) => void) =>
+          life.shutdown && listener("SHUTDOWN", { reason: life.shutdown }),
+      } as unknown as Qmp,
+      agent,
+    });
+    return { machine, asked };
+  }
+
+  it("stays frozen when it is to be held, and is told nothing of it otherwise", async () => {
+    const answer = { status: 200, body: ACK };
+    const held = await machineOf({ snapshot_id: SNAPSHOT, hold: true }, answer);
+    await introduce(held.machine);
+    expect(held.asked).toMatchObject([{ stay_frozen: true, identity: { hostname: "m" } }]);
+    const plain = await machineOf({ snapshot_id: SNAPSHOT, resume: true }, answer);
+    await introduce(plain.machine);
+    expect(Object.keys(plain.asked[0] ?? {}).toSorted()).toEqual(["entropy", "wall_clock_ns"]);
+  });
+
+  it("is unfit when the guest of a saved state refuses or makes no sense, and the refusal says why", async () => {
+    const refusing = await machineOf({ snapshot_id: SNAPSHOT, hold: true }, { status: 500, body: refusal });
+    await expect(introduce(refusing.machine)).rejects.toMatchObject({
+      code: "guest_unfit",
+      message: expect.stringContaining("could not reseed: Operation not permitted"),
+    });
+    const lying = await machineOf(
+      { snapshot_id: SNAPSHOT },
+      { status: 200, body: { ...ACK, reseeded: false } },
+    );
+    await expect(introduce(lying.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+  });
+
+  it("is no unfit guest when it comes from a baseline, or when its process was killed", async () => {
+    const answer = { status: 500, body: refusal };
+    const fresh = await machineOf({}, answer);
+    await expect(introduce(fresh.machine)).rejects.toMatchObject({ code: "internal" });
+    const gone = { pid: process.pid, startTicks: "another" };
+    const killed = await machineOf({ snapshot_id: SNAPSHOT }, answer, { process: gone });
+    await expect(introduce(killed.machine)).rejects.toMatchObject({ code: "internal" });
+    const crashed = await machineOf({ snapshot_id: SNAPSHOT }, answer, {
+      process: gone,
+      shutdown: "guest-panic",
+    });
+    await expect(introduce(crashed.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+  });
 });

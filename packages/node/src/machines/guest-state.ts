@@ -3,26 +3,49 @@ import { createHash, randomBytes } from "node:crypto";
 import { sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
+import { NodeError } from "../node-error.ts";
 import { writeEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
+/** How long a machine that ends may take to be seen ending. */
+const ENDS_WITHIN_MS = 500;
+
 /**
  * Reseed and clock, and unless the machine goes on as the one that was saved, an identity of its own; user processes
- * run only after that. A machine that does not confirm is not handed out (architecture.md invariant 7).
+ * run only after that, and of one that is to be held none does. A machine that does not confirm is not handed out
+ * (architecture.md invariant 7). An agent that was saved before it knew to stay frozen thaws them for the moment until
+ * its machine is stopped.
  */
 export async function introduce(machine: Machine): Promise<void> {
-  const { hostname, no_sudo, resume } = machine.spec;
-  await resumeAs(machine.agent, resume ? undefined : { hostname, no_sudo });
+  const { hostname, no_sudo, resume, hold } = machine.spec;
+  const identity = resume ? undefined : { hostname, no_sudo };
+  await resumeAs(machine.agent, { identity, stayFrozen: hold }).catch(async (cause: Error) => {
+    throw (await isOfItsGuest(machine)) ? unfit(cause) : cause;
+  });
+}
+
+/** A baseline is ours, and so is what is wrong with it. A process that was killed says nothing about its guest. */
+async function isOfItsGuest(machine: Machine): Promise<boolean> {
+  if (machine.spec.snapshot_id === undefined) return false;
+  await Promise.race([machine.qmp.closed, sleep(ENDS_WITHIN_MS)]);
+  return machine.isRunning || machine.wasEndedByGuest;
+}
+
+function unfit(cause: Error): NodeError {
+  return new NodeError("guest_unfit", `it does not confirm that it goes on: ${cause.message}`, {
+    cause,
+  });
 }
 
 export async function resumeAs(
   agent: AgentClient,
-  identity?: { hostname: string; no_sudo: boolean },
+  { identity, stayFrozen }: { identity?: { hostname: string; no_sudo: boolean }; stayFrozen?: boolean } = {},
 ): Promise<void> {
   const ack = await agent.resumed({
     entropy: randomBytes(64).toString("base64"),
     wall_clock_ns: String(BigInt(Date.now()) * 1_000_000n),
     ...(identity && { identity: { ...identity, machine_id: machineIdOf(identity.hostname) } }),
+    ...(stayFrozen && { stay_frozen: true }),
   });
   if (!ack.reseeded) throw new Error("the agent did not confirm the reseed");
   assertGeneration(ack.health);

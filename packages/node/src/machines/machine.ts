@@ -75,6 +75,11 @@ export class Machine {
     return this.endReason === undefined && isAlive(this.process);
   }
 
+  /** Powered off, restarted or crashed from inside, as far as QEMU has said. */
+  get wasEndedByGuest(): boolean {
+    return String(this.#shutdownReason).startsWith("guest-");
+  }
+
   status(): MachineStatus {
     return {
       machine_id: this.id,

@@ -1,6 +1,6 @@
 /**
  * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load, continue,
- * handshake. Each acquisition pushes its release; a failure at any step leaves nothing behind.
+ * handshake, and where it is to be held, stop: what is held has proven that it could go on. Each acquisition pushes its release; a failure at any step leaves nothing behind.
  */
 import { rename } from "node:fs/promises";
 import path from "node:path";
@@ -13,6 +13,7 @@ import type { NodeConfig } from "../config.ts";
 import type { DiskGate } from "../disks/gate.ts";
 import { AgentClient } from "../guest/client.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
+import { killAndWait } from "../host/process.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
@@ -23,6 +24,7 @@ import type { SnapshotTable } from "../snapshots/table.ts";
 import type { Verifications } from "../snapshots/verify-together.ts";
 import { makeRoom } from "./admission.ts";
 import { introduce } from "./guest-state.ts";
+import { inTime } from "./in-time.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
 import { Machine } from "./machine.ts";
@@ -155,13 +157,16 @@ async function startWarm(
   spec: StartSpec,
 ): Promise<Machine | undefined> {
   const own = new UndoStack();
-  const late = AbortSignal.timeout(WARM_LIMIT_MS);
-  const isLate = new Promise<never>((_resolve, reject) => {
-    late.addEventListener("abort", () => reject(new Error(`not within ${WARM_LIMIT_MS} ms`)), { once: true });
-  });
+  own.push("warm machine", () => warm.undo.unwind());
+  const work = async (late: AbortSignal) =>
+    await letRun(deps, own, await nameWarm(deps, own, warm, id, spec), late);
+  // Without its process and its agent nothing that it waits for takes long to fail.
+  const giveUp = async () => {
+    warm.agent.close();
+    await killAndWait(warm.process);
+  };
   try {
-    const loaded = await nameWarm(deps, own, warm, id, spec);
-    const machine = await Promise.race([letRun(deps, own, loaded, late), isLate]);
+    const machine = await inTime(WARM_LIMIT_MS, { work, giveUp });
     undo.push("warm machine", () => own.unwind());
     return machine;
   } catch (err) {
@@ -181,9 +186,10 @@ async function letRun(
   const { hold } = machine.spec;
   crashPoint("start.load");
   undo.push("agent", () => machine.agent.close());
-  if (!hold) await machine.qmp.execute("cont");
+  await machine.qmp.execute("cont");
   const loadMs = watch();
-  if (!hold) await introduce(machine);
+  await introduce(machine);
+  if (hold) await machine.qmp.execute("stop");
   await deps.network.networks.known(machine.slot, GATEWAY_KNOWS_MS);
   crashPoint("start.handshake");
   unwanted?.throwIfAborted();
@@ -246,7 +252,6 @@ async function nameWarm(
 ): Promise<Loaded> {
   const { config } = deps;
   const watch = stopwatch();
-  undo.push("warm machine", () => warm.undo.unwind());
   const dir = machineDir(config.dataDir, id);
   await rename(machineDir(config.dataDir, warm.id), dir);
   undo.push("folder", () => removeEntry(config.dataDir, id));

@@ -192,7 +192,7 @@ export class WarmPool {
 /** With another identity first: taking one on is what the machine will do next. */
 async function warmUp(warm: WarmMachine): Promise<void> {
   await warm.qmp.execute("cont");
-  await resumeAs(warm.agent, { hostname: "warm", no_sudo: false });
+  await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } });
   for (const argv of WARM_UP) await runToEnd(warm.agent, argv);
   await standStill(warm);
 }

@@ -1,0 +1,24 @@
+import { sleep } from "@vivarium/kit/clock";
+
+/**
+ * Work that somebody else does in another way once it is late. Both write the same journal entry, so the late one is
+ * told, given up, and waited for: nothing of it goes on once this has thrown. `giveUp` makes it fail soon.
+ */
+export async function inTime<T>(
+  limitMs: number,
+  { work, giveUp }: { work: (late: AbortSignal) => Promise<T>; giveUp: () => Promise<void> },
+): Promise<T> {
+  const late = new AbortController();
+  const over = new AbortController();
+  const done = work(late.signal).finally(() => over.abort());
+  const isDone = done.then(
+    () => true,
+    () => true,
+  );
+  if (await Promise.race([isDone, sleep(limitMs, over.signal).then(() => over.signal.aborted)]))
+    return await done;
+  late.abort();
+  const givenUp = await Promise.allSettled([giveUp(), done]);
+  const cause = givenUp.find(({ status }) => status === "rejected");
+  throw new Error(`not within ${limitMs} ms`, { cause });
+}
