@@ -1,6 +1,7 @@
 /**
  * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load, continue,
- * handshake, and where it is to be held, stop: what is held has proven that it could go on. Each acquisition pushes its release; a failure at any step leaves nothing behind.
+ * handshake, and where it is to be held, stop: what is held has proven that it could go on. Each acquisition pushes its
+ * release; a failure at any step leaves nothing behind.
  */
 import { rename } from "node:fs/promises";
 import path from "node:path";

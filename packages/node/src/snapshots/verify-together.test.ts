@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { deviceArgumentsHash } from "../qemu/arguments.ts";
-import { describeFiles, type Loadable, SNAPSHOT_FILES, shapeOf, verifyLoadable } from "./manifest.ts";
+import { describeFiles, devicesOf, type Loadable, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
 import { PAGE_BYTES, sumMemory } from "./page-sums.ts";
 import { Verifications } from "./verify-together.ts";
 
@@ -43,7 +43,10 @@ async function makeSnapshot(name: string): Promise<Loadable> {
     ...{ vcpus: 1, mem_mb: 1024, disk_gb: 8, qemu_build: "build", device_arguments: "" },
     ...{ created_at: "2027-01-01T00:00:00.000Z", own_bytes: 0, files: await describeFiles(dir) },
   };
-  return { dir, manifest: { ...manifest, device_arguments: deviceArgumentsHash(shapeOf(manifest)) } };
+  return {
+    dir,
+    manifest: { ...manifest, device_arguments: deviceArgumentsHash(manifest, devicesOf(manifest)) },
+  };
 }
 
 /** As a machine has them: links in a folder of its own. */
