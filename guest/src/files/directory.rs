@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 
+use super::unfinished;
 use super::work::Pace;
 
 /// As many names as anybody is shown.
@@ -41,12 +42,15 @@ pub fn by_path(a: &Name, b: &Name) -> Ordering {
     a.cmp(b.bytes.iter().copied().chain(path(b)))
 }
 
+/// Without files that are being written: they have their own names only once they are whole.
 pub fn read(directory: &OwnedFd, order: Order, most: usize, pace: &Pace) -> Result<Names, Errno> {
     let mut heap = BinaryHeap::new();
     let mut is_cut = false;
     let mut seen = 0_usize;
     each(directory, |name| {
-        heap.push(Ordered { name, order });
+        if name.kind != FileType::RegularFile || !unfinished::is_name(&name.bytes) {
+            heap.push(Ordered { name, order });
+        }
         if heap.len() > most {
             heap.pop();
             is_cut = true;

@@ -14,7 +14,7 @@ use super::paths::{PATH_BYTES, Path, Workspace};
 use super::query::Query;
 use super::walk::{Found, Next, Visitor, open_beneath, walk};
 use super::work::Pace;
-use super::{names, open, resolve};
+use super::{names, open, resolve, unfinished};
 
 pub const DEFAULT_RESULTS: usize = 1000;
 pub const MOST_RESULTS: usize = 10_000;
@@ -97,7 +97,12 @@ impl Search<'_> {
 
     fn take_if_there(&mut self, directory: &OwnedFd, name: &[u8]) {
         let fits = self.prefix.len() + 1 + name.len() <= PATH_BYTES;
-        if fits && resolve::look(directory, name).is_ok_and(|object| object.kind() != FileType::Directory) {
+        let is_shown = |kind| match kind {
+            FileType::Directory => false,
+            FileType::RegularFile => !unfinished::is_name(name),
+            _ => true,
+        };
+        if fits && resolve::look(directory, name).is_ok_and(|object| is_shown(object.kind())) {
             self.take(name);
         }
     }

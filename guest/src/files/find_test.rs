@@ -5,6 +5,8 @@ use super::*;
 use crate::files::faults::Code;
 use crate::files::testing::Place;
 
+const UNFINISHED: &str = ".vivarium-0123456789abcdef";
+
 fn found(place: &Place, path: &str, pattern: &str, max_results: usize) -> Result<(Vec<String>, bool), Code> {
     let result = place.run(path, |workspace, path, pace| {
         let find = Find { path: path.clone(), glob: Glob::parse(pattern)?, max_results };
@@ -47,6 +49,20 @@ fn paths_are_absolute_in_byte_order_and_of_no_directories() {
     assert_eq!(found(&place, "b", "*", 1), Err(Code::NotADirectory));
     assert_eq!(found(&place, "x", "*", 1), Err(Code::NoSuchFile));
     assert_eq!(found(&place, ".", "[", 1), Err(Code::BadPattern));
+}
+
+#[test]
+fn files_that_are_being_written_are_not_found_not_even_by_their_names() {
+    let place = Place::new();
+    for name in [UNFINISHED, "d/.vivarium-00000000deadbeef", ".vivarium-0123", "whole"] {
+        place.file(name, "");
+    }
+    place.file(".vivarium-fedcba9876543210/x", "");
+    let all = [".vivarium-0123", ".vivarium-fedcba9876543210/x", "whole"];
+    assert_eq!(found(&place, ".", "**", 100).unwrap(), (all.map(String::from).to_vec(), false));
+    for pattern in [UNFINISHED, ".vivarium-????????????????", "d/.vivarium-00000000deadbeef"] {
+        assert_eq!(found(&place, ".", pattern, 100).unwrap().0, [""; 0], "{pattern}");
+    }
 }
 
 #[test]

@@ -58,6 +58,16 @@ fn lines_come_in_the_order_of_paths_and_lines() {
 }
 
 #[test]
+fn files_that_are_being_written_are_not_searched() {
+    let place = Place::new();
+    for name in [".vivarium-0123456789abcdef", "d/.vivarium-00000000deadbeef", ".vivarium-x", "whole"] {
+        place.file(name, "foo");
+    }
+    let whole = [".vivarium-x:1:foo", "whole:1:foo"].map(String::from).to_vec();
+    assert_eq!(with(&place, ".", "foo", |_| {}).unwrap(), (whole, 2, false));
+}
+
+#[test]
 fn files_and_directories_are_chosen_by_their_names() {
     let place = Place::new();
     for name in ["a.rs", "a.txt", "target/b.rs", "x/target/c.rs", "x/d.rs", "xtarget/e.rs"] {

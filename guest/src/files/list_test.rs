@@ -49,6 +49,17 @@ fn names_are_in_byte_order_and_directories_end_in_a_slash() {
 }
 
 #[test]
+fn files_that_are_being_written_are_not_listed() {
+    let place = Place::new();
+    for name in [".vivarium-0123456789abcdef", ".vivarium-0123456789abcdeF", "whole"] {
+        place.file(name, "");
+    }
+    place.directory(".vivarium-fedcba9876543210");
+    let expected = [".vivarium-0123456789abcdeF", ".vivarium-fedcba9876543210/", "whole"];
+    assert_eq!(entries(&place, ".").unwrap(), expected);
+}
+
+#[test]
 fn whatever_is_listed_can_be_asked_for() {
     let place = Place::new();
     let names: [&[u8]; 4] = [b"a\xff", b"\\xff", b"caf\xc3\xa9", &[0xfe; 255]];

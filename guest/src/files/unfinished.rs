@@ -9,6 +9,16 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::credentials::as_root;
 
+const PREFIX: &str = ".vivarium-";
+const RANDOM_DIGITS: usize = 16;
+
+/// Whether a file of this name may be one: searches and lists pass over it, for it may be gone or half there.
+pub fn is_name(name: &[u8]) -> bool {
+    name.strip_prefix(PREFIX.as_bytes()).is_some_and(|digits| {
+        digits.len() == RANDOM_DIGITS && digits.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 pub struct Unfinished {
     parent: OwnedFd,
     name: String,
@@ -21,7 +31,7 @@ impl Unfinished {
     pub fn create(parent: OwnedFd) -> Result<Unfinished, Errno> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
-        let name = format!(".vivarium-{:016x}", u64::from_ne_bytes(random));
+        let name = format!("{PREFIX}{:0RANDOM_DIGITS$x}", u64::from_ne_bytes(random));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&parent, name.as_str(), flags, Mode::from_raw_mode(0o600))?.into();
         Ok(Unfinished { parent, name, file, is_finished: false })
@@ -53,5 +63,34 @@ impl Drop for Unfinished {
                 let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::testing::Place;
+
+    #[test]
+    fn only_exactly_the_names_it_gives_are_its_names() {
+        let place = Place::new();
+        for _ in 0..8 {
+            let parent = std::fs::File::open(place.path("")).unwrap().into();
+            let unfinished = Unfinished::create(parent).unwrap();
+            assert!(is_name(unfinished.name.as_bytes()), "{}", unfinished.name);
+        }
+        for other in [
+            "",
+            ".vivarium-",
+            ".vivarium-0123456789abcde",
+            ".vivarium-0123456789abcdef0",
+            ".vivarium-0123456789ABCDEF",
+            ".vivarium-0123456789abcdeg",
+            "vivarium-0123456789abcdef",
+            "x.vivarium-0123456789abcdef",
+            ".vivarium-0123456789abcdef/",
+        ] {
+            assert!(!is_name(other.as_bytes()), "{other}");
+        }
     }
 }
