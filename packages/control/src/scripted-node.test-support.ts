@@ -204,7 +204,7 @@ export class ScriptedNode {
   readonly networks = new Map<string, NetworkSpec>();
   /** What the gateway has; lost with `forgetPreviews`. */
   previews: PreviewTable = { version: 0, routes: [] };
-  /** The next report; log lines and used previews are told once. */
+  /** The next report; log lines and used previews are told until a report after its cursor is asked for. */
   report: NetworkReport = { counters: [], entries: [], lost: 0, cursor: "0", active_sessions: [] };
   /** How often it was told. */
   reportCount = 0;
@@ -302,7 +302,7 @@ export class ScriptedNode {
       case "PUT previews":
         return answer(response, await this.#putPreviews(JSON.parse(body.toString()) as PreviewTable));
       case "GET network/:id":
-        return answer(response, this.#report());
+        return answer(response, this.#report(url.searchParams.get("after")));
       case "GET wakes":
         return answer(response, { wakes: await this.#listWakes(response) });
       case "POST wakes/:id":
@@ -371,11 +371,11 @@ export class ScriptedNode {
     return { version: table.version };
   }
 
-  #report(): NetworkReport {
-    const report = this.report;
+  #report(after: string | null): NetworkReport {
     this.reportCount += 1;
-    this.report = { ...report, entries: [], lost: 0, active_sessions: [] };
-    return report;
+    if (after === this.report.cursor)
+      this.report = { ...this.report, entries: [], lost: 0, active_sessions: [] };
+    return this.report;
   }
 
   /** Waits for one as long as control does. */

@@ -46,6 +46,15 @@ const countLines = async (id: string) => {
   return rows.map(({ what, decision, lines }) => [what, decision, lines]);
 };
 
+test.each([
+  ["only that lines were lost", { lost: 3 }],
+  ["only which previews were used", { active_sessions: ["nobody"] }],
+])("a report that tells %s is read once, and not told again", async (_title, told) => {
+  cursor += 1;
+  control.node.report = { ...control.node.report, ...told, cursor: `c${cursor}` };
+  await eventually(() => expect(control.node.report).toMatchObject({ lost: 0, active_sessions: [] }));
+});
+
 test("a line tells what was reached, or refused and why", async () => {
   const id = await control.createLive();
   tell(

@@ -66,17 +66,23 @@ async function write(
   from: string | undefined,
   report: NetworkReport,
 ): Promise<void> {
-  if (report.lost > 0)
-    deps.log.warn({ lost: report.lost }, "lines of egress logs were lost: too many at once");
   await saveCounters(deps.db, report.counters);
-  if (report.entries.length > 0) {
-    await deps.db.transaction().execute(async (tx) => {
-      if (!(await moveCursor(tx, nodeId, { from, to: report.cursor }))) return;
+  if (isToldUntilRead(report)) {
+    const isRead = await deps.db.transaction().execute(async (tx) => {
+      if (!(await moveCursor(tx, nodeId, { from, to: report.cursor }))) return false;
       await insertLines(tx, report.entries);
       await addDenials(tx, report.entries);
+      return true;
     });
+    if (isRead && report.lost > 0)
+      deps.log.warn({ lost: report.lost }, "lines of egress logs were lost: too many at once");
   }
   await tellCapped(deps, report);
+}
+
+/** Whether the node tells this again until it is asked with a later cursor. Of idle machines there is nothing to move past. */
+function isToldUntilRead({ entries, lost, active_sessions }: NetworkReport): boolean {
+  return entries.length > 0 || lost > 0 || active_sessions.length > 0;
 }
 
 /**

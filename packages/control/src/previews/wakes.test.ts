@@ -107,8 +107,9 @@ test("a node that was away is asked again", async () => {
 test("previews that are used count as activity, and keep a session from being idle", async () => {
   const id = await control.createLive({ idle_timeout_ms: 60_000 });
   const before = (await control.ask(`GET /v1/sessions/${id}`)).body.last_active_at;
+  let uses = 0;
   const use = () => {
-    control.node.report = { ...control.node.report, active_sessions: [id] };
+    control.node.report = { ...control.node.report, active_sessions: [id], cursor: `u${++uses}` };
   };
   await new Promise((resolve) => setTimeout(resolve, 20));
   use();
