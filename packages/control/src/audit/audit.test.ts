@@ -5,6 +5,7 @@ import { silentLog } from "../db/database.test-support.ts";
 import { openDatabase } from "../db/pool.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
 import { openPty, streamOf } from "../terminals/client.test-support.ts";
+import { CommandLog } from "./command-log.ts";
 import { deleteOldEntries } from "./store.ts";
 
 let control: Control;
@@ -170,6 +171,32 @@ test("entries outlive their session, and an outage of the catalog", async () => 
   await control.sql.query("alter table audit_log_away rename to audit_log");
   await control.ask(`DELETE /v1/sessions/${id}`);
   expect((await entriesOf(id, 1))[0]?.meta.executable).toBe("during");
+});
+
+test("an entry that the catalog refuses is left out, and none of those around it", async () => {
+  const id = await control.createLive({ command_capture: "full" });
+  const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
+  const said: unknown[] = [];
+  const log = Object.assign(Object.create(silentLog), { warn: (...words: unknown[]) => said.push(words) });
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  const commandLog = new CommandLog({ db, pepper: Buffer.from("p"), log });
+  const by = { orgId: rows[0].org_id, keyId: "key_x", requestId: "r", ip: "::1" };
+  const start = (...argv: string[]) => commandLog.started({ session: rows[0], by, kind: "exec", argv });
+  const first = start("c0");
+  for (const word of ["c1", "\ud800 hunter2", "c2", "c3", "\0", "c4"]) start(word).ended({});
+  await commandLog.flush();
+  first.ended({ exit_code: 3 });
+  start("c5").ended({});
+  await commandLog.flush();
+  await db.destroy();
+  const entries = await entriesOf(id, 6);
+  expect(entries.map(({ meta }) => meta.command)).toEqual([["c0"], ["c1"], ["c2"], ["c3"], ["c4"], ["c5"]]);
+  expect(entries[0]?.meta.exit_code).toBe(3);
+  expect(said.map((words) => JSON.stringify(words))).toEqual([
+    expect.stringContaining('"sql_state":"22P'),
+    expect.stringContaining('"sql_state":"22P'),
+  ]);
+  expect(JSON.stringify(said)).not.toContain("hunter2");
 });
 
 describe("GET /v1/audit", () => {

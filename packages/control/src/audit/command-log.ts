@@ -16,6 +16,7 @@ import {
   insertEntries,
   type NewAuditRow,
 } from "./store.ts";
+import { writeAllButRefused } from "./write-all-but-refused.ts";
 
 export interface CommandEnd {
   exit_code?: number;
@@ -122,7 +123,7 @@ export class CommandLog {
       const batch = [...this.#entries.values()].slice(0, MOST_AT_ONCE);
       // What ends while it is written is completed by a write of its own.
       for (const { id } of batch) this.#entries.delete(id);
-      await insertEntries(db, batch).catch((error: unknown) => {
+      await this.#writeRows(batch, (rows) => insertEntries(db, rows)).catch((error: unknown) => {
         this.#takeBack(batch);
         throw error;
       });
@@ -132,9 +133,20 @@ export class CommandLog {
   async #writeCompletions(db: Database): Promise<void> {
     while (this.#completions.length > 0) {
       const batch = this.#completions.slice(0, MOST_AT_ONCE);
-      await completeEntries(db, batch);
+      await this.#writeRows(batch, (rows) => completeEntries(db, rows));
       this.#completions.splice(0, batch.length);
     }
+  }
+
+  async #writeRows<Row extends { id: string }>(
+    rows: readonly Row[],
+    write: (rows: readonly Row[]) => Promise<void>,
+  ): Promise<void> {
+    await writeAllButRefused(rows, write, ({ id }, sqlState) => {
+      // Without the database's words: they repeat what the command was.
+      const facts = { audit_id: id, sql_state: sqlState };
+      this.#deps.log.warn(facts, "the catalog refused what an entry of the audit log holds: it is left out");
+    });
   }
 
   #takeBack(batch: readonly NewAuditRow[]): void {

@@ -13,6 +13,12 @@ export function isStoreUnavailable(error: unknown): boolean {
   return CONNECTION_SENTENCES.test(error.message);
 }
 
+/** The SQLSTATE of a refusal of what was to be stored, which is refused again however often it is tried. */
+export function refusedData(error: unknown): string | undefined {
+  if (!(error instanceof Error && "code" in error && typeof error.code === "string")) return undefined;
+  return /^22[0-9A-Z]{3}$/.test(error.code) ? error.code : undefined;
+}
+
 function isSocketCall(error: Error): boolean {
   return "syscall" in error && ["connect", "read", "write", "getaddrinfo"].includes(String(error.syscall));
 }
