@@ -1,14 +1,15 @@
-import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
 import type { OwnHosts } from "../egress/entry.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
+import { normalPolicy } from "../egress/policy.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
+import { admitSession, BASE_TEMPLATE, checkReferences, type SessionSettings } from "./admit.ts";
 import { checkCreate } from "./create-rules.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";
@@ -53,7 +54,7 @@ async function admit(
       orgId: principal.orgId,
       key: idempotencyKey,
       // The same body in another project is another request.
-      bodyDigest: bodyDigest(deps.pepper, { ...body, project_id }),
+      bodyDigest: bodyDigest(deps.pepper, meaningOf(deps, { ...body, project_id })),
     };
     if (idempotent) {
       const knownId = await claimIdempotencyKey(tx, idempotent);
@@ -70,15 +71,35 @@ async function admit(
   });
 }
 
+/** What is asked for, told in one way: the client that repeats a create may write out what the first left to us. */
+function meaningOf({ ownHosts }: CreateDeps, body: ParsedSessionCreate): object {
+  const { labels, size, egress, from_checkpoint } = body;
+  // Left to a saved state, these are as it has them.
+  const template = from_checkpoint == null ? body.template || BASE_TEMPLATE : null;
+  const policy = normalPolicy(egress ?? { mode: "allow" }, ownHosts, "egress.allow");
+  return {
+    ...body,
+    ...chosenOf(body),
+    on_detach: null,
+    labels,
+    template,
+    size: template === BASE_TEMPLATE ? (size ?? DEFAULT_SIZE) : size,
+    no_sudo: body.no_sudo ?? false,
+    egress: (egress || template) && { ...policy, allow: policy.allow.toSorted() },
+  };
+}
+
 export function settingsOf(
   body: ParsedSessionCreate,
   projectId: string | null,
   start: StartSettings,
 ): SessionSettings {
+  return { ...start, origin: "api", project_id: projectId, ...chosenOf(body) };
+}
+
+/** The settings in which the body alone has a say, with their defaults. */
+function chosenOf(body: ParsedSessionCreate) {
   return {
-    ...start,
-    origin: "api",
-    project_id: projectId,
     name: body.name ?? null,
     labels: mapOrNull(body.labels),
     external_id: body.external_id || null,

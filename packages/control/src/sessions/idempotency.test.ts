@@ -35,6 +35,59 @@ test("the alias of on_pty_detach counts as on_pty_detach", async () => {
   expect(again.body.session_id).toBe(first.body.session_id);
 });
 
+test.each([
+  ["the base template", [{}, { template: "" }, { template: "base" }, { template: null }]],
+  [
+    "a policy",
+    [
+      { egress: { mode: "deny", allow: ["a.example.com", "b.example.com"] } },
+      { egress: { mode: "deny", allow: ["B.example.com", "a.example.com", "a.example.com"] } },
+    ],
+  ],
+  ["nothing reachable", [{ egress: { mode: "deny" } }, { egress: { mode: "deny", allow: [] } }]],
+  ["full egress", [{}, { egress: { mode: "allow" } }, { egress: { mode: "allow", allow: [] } }]],
+  ["nothing in a map or list", [{}, { labels: {}, env: {}, secrets: {}, connections: [] }]],
+  [
+    "the defaults",
+    [
+      {},
+      {
+        size: "small",
+        no_sudo: false,
+        on_pty_detach: "pause",
+        command_capture: "executable",
+        wake_on_http: true,
+        destroy_on_completion: false,
+        paused_ttl_ms: 2_592_000_000,
+        external_id: "",
+      },
+    ],
+  ],
+])("however a client writes %s, it is the same body", async (title, [first = {}, ...same]) => {
+  const made = await create(title.replaceAll(" ", "-"), first);
+  expect([made.status, made.body.error]).toEqual([200, undefined]);
+  for (const body of same) {
+    const again = await create(title.replaceAll(" ", "-"), body);
+    expect([again.status, again.body.session_id]).toEqual([200, made.body.session_id]);
+  }
+});
+
+test.each([
+  [{ template: "base" }, { template: "base@2027" }],
+  [{ size: "small" }, { size: "medium" }],
+  [{ egress: { mode: "deny" } }, { egress: { mode: "allow" } }],
+  [{ egress: { mode: "deny" } }, { egress: { mode: "deny", allow: ["a.example.com"] } }],
+  [{}, { no_sudo: true }],
+  [{}, { wake_on_http: false }],
+  [{}, { egress_cap_bytes: 0 }],
+])("%j and %j are two bodies", async (one, other) => {
+  const key = Buffer.from(JSON.stringify([one, other]))
+    .toString("hex")
+    .slice(-200);
+  expect((await create(key, one)).status).toBe(200);
+  expect((await create(key, other)).body.code).toBe("conflict");
+});
+
 test("a replay shows the session as it is now, destroyed ones included", async () => {
   const first = await create("now");
   await control.until(first.body.session_id, "live");

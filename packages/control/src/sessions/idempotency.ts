@@ -1,5 +1,5 @@
 /** Idempotency-Key of creates (wire.md 4.3): one row per key, written in the transaction that makes the session. */
-import { IDEMPOTENCY_KEY_PATTERN, LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { IDEMPOTENCY_KEY_PATTERN, LIMITS } from "@vivarium/contract/api";
 import { keyedDigest } from "../access/pepper.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -22,11 +22,9 @@ export function readIdempotencyKey(header: string | string[] | undefined): strin
   );
 }
 
-/** Digest of a parsed body in which key order, `null` versus omitted and the name of an alias do not matter. */
-export function bodyDigest(pepper: Buffer, body: ParsedSessionCreate): Buffer {
-  const { on_detach, ...rest } = body;
-  const plain = { ...rest, on_pty_detach: rest.on_pty_detach ?? on_detach };
-  return keyedDigest(pepper, "create-body", canonicalJson(plain));
+/** Digest of what a body means, in which the order of keys and what is null, empty or left out do not matter. */
+export function bodyDigest(pepper: Buffer, meaning: object): Buffer {
+  return keyedDigest(pepper, "create-body", canonicalJson(meaning));
 }
 
 /**
@@ -59,7 +57,12 @@ export async function claimIdempotencyKey(
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return inner;
-    const entries = Object.entries(inner).filter(([, field]) => field !== null && field !== undefined);
+    const entries = Object.entries(inner).filter(([, field]) => !isNothing(field));
     return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
   });
+}
+
+function isNothing(field: unknown): boolean {
+  if (field === null || field === undefined) return true;
+  return typeof field === "object" && Object.keys(field).length === 0;
 }
