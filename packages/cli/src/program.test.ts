@@ -166,6 +166,10 @@ test("the local key goes to the local service alone", async () => {
 test.each([
   [["frob"]],
   [["exec"]],
+  [["exec", "s1"]],
+  [["exec", "s1", "--"]],
+  [["exec", "-i", "s1", "--"]],
+  [["start", "--name", "web", "s1", "--"]],
   [["ls", "--state", "asleep"]],
   [["create", "--env", "x"]],
   [["run", "a.rb"]],

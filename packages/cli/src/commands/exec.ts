@@ -50,8 +50,18 @@ our output are a terminal.`,
     .option("--json", "wait for the end, then print the result as JSON")
     .passThroughOptions()
     .action((id: string, command: string[], options: ExecOptions) =>
-      run(execInSession(context, id, withoutSeparator(command), options)),
+      run(execInSession(context, id, commandOf(command), options)),
     );
+}
+
+/** A separator counts as a word until here: with nothing behind it there is no command. */
+function commandOf(words: string[]): string[] {
+  const command = withoutSeparator(words);
+  if (command.length > 0) return command;
+  throw new CliError("the command is missing after --", {
+    hint: "Say what to run, as in: viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
+    exitCode: EXIT.usage,
+  });
 }
 
 async function execInSession(
