@@ -158,7 +158,7 @@ describe("in both modes", () => {
   });
 
   it("DNS over TLS is refused, also to an address that is allowed", async () => {
-    await load(specOf("deny", [OUTSIDE.first]));
+    await load(specOf("deny", [OUTSIDE.first, `${OUTSIDE.first}:853`]));
     expect(await net.guest.dial(OUTSIDE.first, 853)).toBe("ECONNREFUSED");
     expect(await net.guest.udp(OUTSIDE.first, 853, "x")).toBe("silence");
     await load(specOf("allow"));
