@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { SessionCreate } from "./sessions.ts";
-import { timestamp, wholeNumber } from "./wire-types.ts";
+import { text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const CHECKPOINT_NAME_PATTERN = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
@@ -62,7 +62,7 @@ export type CheckpointStart = z.input<typeof CheckpointStart>;
 export type ParsedCheckpointStart = z.output<typeof CheckpointStart>;
 
 /** Body of `POST /v1/sessions/{id}/restore`: an id, or the name of a checkpoint of this session. */
-export const Restore = z.object({ checkpoint_id: z.string() }).meta({ id: "Restore" });
+export const Restore = z.object({ checkpoint_id: text() }).meta({ id: "Restore" });
 export type Restore = z.input<typeof Restore>;
 
 /** Body of `POST /v1/sessions/{id}/fork` (wire.md 4.10) on a server that makes at most `cap` children at once. */

@@ -1,7 +1,7 @@
 /** What a session may reach: its policy, its daily cap and what it did (wire.md part 2, 2 and 3). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { timestamp, wholeNumber } from "./wire-types.ts";
+import { text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const EGRESS_MODES = ["allow", "deny"] as const;
 
@@ -10,7 +10,7 @@ export const EgressPolicy = z
   .strictObject({
     mode: z.enum(EGRESS_MODES),
     allow: z
-      .array(z.string())
+      .array(text())
       .max(LIMITS.egressEntries, `must hold at most ${LIMITS.egressEntries} entries`)
       .optional(),
   })

@@ -1,16 +1,11 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { CreateTiming } from "./sessions.ts";
-import { durationMs } from "./wire-types.ts";
-
-const argument = z
-  .string()
-  .refine((value) => value.isWellFormed(), "must be valid Unicode")
-  .refine((value) => !value.includes("\0"), "must not contain a NUL character");
+import { durationMs, text } from "./wire-types.ts";
 
 /** argv, run without a shell (wire.md 5.1). */
 export const Command = z
-  .array(argument)
+  .array(text())
   .min(1, `must hold 1 to ${LIMITS.execArgs} strings`)
   .max(LIMITS.execArgs, `must hold 1 to ${LIMITS.execArgs} strings`)
   .refine((argv) => argv[0] !== "", "must not start with an empty string");
@@ -19,7 +14,7 @@ export const Command = z
 export const ExecRequest = z
   .object({
     command: Command,
-    cwd: argument.min(1).max(LIMITS.pathBytes).nullish(),
+    cwd: text().min(1, "must not be empty").max(LIMITS.pathBytes).nullish(),
     timeout_ms: durationMs(LIMITS.execTimeoutMaxMs),
   })
   .meta({ id: "ExecRequest" });
@@ -52,7 +47,7 @@ export type ExecExit = z.infer<typeof ExecExit>;
 /** Body of `POST /v1/sessions/batch/exec` (wire.md 5.4). */
 export const BatchExecRequest = ExecRequest.extend({
   session_ids: z
-    .array(z.string())
+    .array(text())
     .min(1, `must hold 1 to ${LIMITS.batchSessions} ids`)
     .max(LIMITS.batchSessions, `must hold 1 to ${LIMITS.batchSessions} ids`),
 }).meta({ id: "BatchExecRequest" });

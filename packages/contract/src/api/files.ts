@@ -1,21 +1,19 @@
 /** Files of a session (interface "Exec and files", "File rules"; wire.md 6). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
+import { text } from "./wire-types.ts";
 
 /** One byte of a name that is no UTF-8, as guest/files.ts writes it. */
 const ESCAPED_BYTE = /\\x(?:[89a-f][0-9a-f]|5c)/g;
 /** How long the name is in the guest. */
-const bytesOf = (text: string) => new TextEncoder().encode(text.replaceAll(ESCAPED_BYTE, "?")).length;
+const bytesOf = (name: string) => new TextEncoder().encode(name.replaceAll(ESCAPED_BYTE, "?")).length;
 
 /**
  * A path as a caller gives it: absolute, or relative to /workspace. What is wrong with its text alone is told here; what
  * it leads to is the guest's to say.
  */
-export const FilePath = z
-  .string()
+export const FilePath = text()
   .min(1, "must not be empty")
-  .refine((path) => path.isWellFormed(), "must be valid Unicode")
-  .refine((path) => !path.includes("\0"), "must not contain a NUL character")
   .refine((path) => bytesOf(path) <= LIMITS.pathBytes, `must be at most ${LIMITS.pathBytes} bytes long`)
   .refine(
     (path) => path.split("/").every((part) => bytesOf(part) <= LIMITS.pathComponentBytes),
@@ -36,7 +34,8 @@ export function isInWorkspace(path: string): boolean {
 export const FILE_ENCODINGS = ["text", "base64"] as const;
 export type FileEncoding = (typeof FILE_ENCODINGS)[number];
 const encoding = z.enum(FILE_ENCODINGS, "must be text or base64");
-const content = z.string().refine((text) => text.isWellFormed(), "must be valid Unicode");
+/** A file may hold NUL. */
+const content = z.string().refine((value) => value.isWellFormed(), "must be valid Unicode");
 
 /** Body of `PUT …/files`: at most LIMITS.fileWriteBytes once decoded. */
 export const FileWrite = z

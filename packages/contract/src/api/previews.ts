@@ -1,6 +1,6 @@
 /** Guest ports that the outside can reach (wire.md part 2, 4). */
 import { z } from "zod";
-import { wholeNumber } from "./wire-types.ts";
+import { text, wholeNumber } from "./wire-types.ts";
 
 export const PREVIEW_VISIBILITIES = ["token", "public"] as const;
 export type PreviewVisibility = (typeof PREVIEW_VISIBILITIES)[number];
@@ -18,7 +18,7 @@ export const ExposeRequest = z
     visibility: z.enum(PREVIEW_VISIBILITIES).nullish(),
     auth: z.enum(PREVIEW_AUTHS).nullish(),
     rotate: z.boolean().nullish(),
-    login_url: z.string().nullish(),
+    login_url: text().nullish(),
   })
   .meta({ id: "ExposeRequest" });
 export type ExposeRequest = z.infer<typeof ExposeRequest>;

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { outputFields } from "./exec.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
 import { COMMAND_CAPTURES } from "./sessions.ts";
-import { durationMs } from "./wire-types.ts";
+import { durationMs, text } from "./wire-types.ts";
 
 export const LANGUAGES = ["python", "node", "bun"] as const;
 export type Language = (typeof LANGUAGES)[number];
@@ -11,24 +11,23 @@ export type Language = (typeof LANGUAGES)[number];
 export const RunRequest = z
   .object({
     language: z.enum(LANGUAGES),
+    /** Becomes a file, which may hold NUL. */
     code: z.string().refine((value) => value.isWellFormed(), "must be valid Unicode"),
     dependencies: z
       .array(
-        z
-          .string()
+        text()
           .min(1, `each must be 1 to ${LIMITS.runDependencyChars} characters`)
           .max(LIMITS.runDependencyChars, `each must be 1 to ${LIMITS.runDependencyChars} characters`)
-          .refine((value) => !value.startsWith("-"), 'must not start with "-": options are not accepted')
-          .refine((value) => !value.includes("\0"), "must not contain a NUL character"),
+          .refine((value) => !value.startsWith("-"), 'must not start with "-": options are not accepted'),
       )
       .max(LIMITS.runDependencies, `must hold at most ${LIMITS.runDependencies} packages`)
       .nullish(),
-    volume_id: z.string().nullish(),
+    volume_id: text().nullish(),
     timeout_ms: durationMs(LIMITS.execTimeoutMaxMs),
     size: z.enum(SIZE_NAMES as [string, ...string[]]).nullish(),
-    template: z.string().nullish(),
+    template: text().nullish(),
     no_sudo: z.boolean().optional(),
-    project_id: z.string().nullish(),
+    project_id: text().nullish(),
     command_capture: z.enum(COMMAND_CAPTURES).nullish(),
   })
   .meta({ id: "RunRequest" });

@@ -3,7 +3,7 @@ import { EGRESS_MODES, EgressPolicy } from "./egress.ts";
 import { LIMITS, SIZE_NAMES } from "./limits.ts";
 import { ExposedPreview } from "./previews.ts";
 import { END_REASONS, WIRE_STATES } from "./states.ts";
-import { durationMs, plainText, timestamp, variables, wholeNumber } from "./wire-types.ts";
+import { durationMs, plainText, text, timestamp, variables, wholeNumber } from "./wire-types.ts";
 
 export const PTY_DETACH_POLICIES = ["pause", "keep_live", "destroy"] as const;
 export type PtyDetachPolicy = (typeof PTY_DETACH_POLICIES)[number];
@@ -13,13 +13,7 @@ export type CommandCapture = (typeof COMMAND_CAPTURES)[number];
 const labels = z
   .record(
     plainText(1, LIMITS.labelKeyChars),
-    z
-      .string()
-      .max(LIMITS.labelValueChars, `values must be at most ${LIMITS.labelValueChars} characters`)
-      .refine(
-        (value) => value.isWellFormed() && !value.includes("\0"),
-        "values must be valid Unicode without NUL",
-      ),
+    text().max(LIMITS.labelValueChars, `must be at most ${LIMITS.labelValueChars} characters long`),
   )
   .refine(
     (map) => Object.keys(map).length <= LIMITS.labelEntries,
@@ -30,7 +24,7 @@ const labels = z
 export const SessionCreate = z
   .object({
     size: z.enum(SIZE_NAMES as [string, ...string[]]).nullish(),
-    volume_id: z.string().nullish(),
+    volume_id: text().nullish(),
     max_lifetime_ms: durationMs(LIMITS.maxLifetimeMs),
     idle_timeout_ms: durationMs(LIMITS.idleTimeoutMs),
     paused_ttl_ms: wholeNumber(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)
@@ -39,8 +33,8 @@ export const SessionCreate = z
     name: plainText(1, LIMITS.nameChars).nullish(),
     labels: labels.nullish(),
     external_id: plainText(0, LIMITS.externalIdChars).nullish(),
-    template: z.string().nullish(),
-    from_checkpoint: z.string().nullish(),
+    template: text().nullish(),
+    from_checkpoint: text().nullish(),
     egress: EgressPolicy.optional(),
     no_sudo: z.boolean().optional(),
     on_pty_detach: z.enum(PTY_DETACH_POLICIES).nullish(),
@@ -48,11 +42,11 @@ export const SessionCreate = z
     destroy_on_completion: z.boolean().nullish(),
     artifacts: z
       .strictObject({
-        paths: z.array(z.string()),
+        paths: z.array(text()),
         destination: z.strictObject({ type: z.literal("hosted") }).optional(),
       })
       .optional(),
-    project_id: z.string().nullish(),
+    project_id: text().nullish(),
     command_capture: z.enum(COMMAND_CAPTURES).nullish(),
     env: variables.nullish(),
     secrets: variables.nullish(),

@@ -5,6 +5,17 @@ import { LIMITS } from "./limits.ts";
 /** RFC 3339, UTC, milliseconds and `Z`. */
 export const timestamp = z.string().meta({ format: "date-time" });
 
+/**
+ * Any text of a request but the content of a file: PostgreSQL keeps no NUL, no argument or name of Linux holds one, and
+ * a lone surrogate cannot be written as UTF-8. `typeError` is told of what is no string.
+ */
+export function text(typeError?: string) {
+  return z
+    .string(typeError)
+    .refine((value) => value.isWellFormed(), "must be valid Unicode")
+    .refine((value) => !value.includes("\0"), "must not contain a NUL character");
+}
+
 /** A whole number from `min` to `max`; what is none and what is out of range are told in the same words. */
 export function wholeNumber(min: number, max: number) {
   const words = `must be a whole number from ${min} to ${max}`;
@@ -46,17 +57,14 @@ export const variables = z
   .record(
     z
       .string()
-      .regex(ENV_KEY, "names must match [A-Za-z_][A-Za-z0-9_]*")
-      .max(LIMITS.envKeyChars, `names must be at most ${LIMITS.envKeyChars} characters`),
-    z
-      .string()
-      .refine((value) => !value.includes("\0"), "must not contain a NUL character")
-      .refine((value) => value.isWellFormed(), "must be valid Unicode"),
+      .regex(ENV_KEY, "must match [A-Za-z_][A-Za-z0-9_]*")
+      .max(LIMITS.envKeyChars, `must be at most ${LIMITS.envKeyChars} characters long`),
+    text(),
   )
-  .refine(
-    (map) => variablesBytes(map) <= LIMITS.envTotalBytes,
-    `must be at most ${LIMITS.envTotalBytes} bytes together`,
-  );
+  .refine((map) => variablesBytes(map) <= LIMITS.envTotalBytes, {
+    error: ({ input }) =>
+      `must be at most ${LIMITS.envTotalBytes} bytes together, got ${variablesBytes(input as Record<string, string>)}`,
+  });
 
 export function variablesBytes(map: Record<string, string>): number {
   const encoder = new TextEncoder();

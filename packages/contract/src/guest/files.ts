@@ -9,7 +9,8 @@
  *   GET    /v1/files/grep?path=&pattern=&max_results=[&file_pattern=][&case_sensitive=true]
  *                          [&context_lines=][&exclude_dirs=a,b]                                  → 200 GrepResult
  *   PUT    /v1/files/write?path=                 → 200 FileWritten: raw body → temporary file beside the target → fsync →
- *                                                  rename. Parents made; a body that breaks off leaves nothing behind
+ *                                                  rename. Parents made; a body that breaks off leaves nothing behind.
+ *                                                  List, find and grep leave such files out: `.vivarium-` and 16 of 0-9a-f
  *   DELETE /v1/files?path=[&recursive=true]      → 200 {}
  *   POST   /v1/files/mkdir   {path}              → 200 {}
  *   POST   /v1/files/rename  {path, dest_path}   → 200 {}

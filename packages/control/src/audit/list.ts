@@ -5,9 +5,9 @@ import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../http/api-error.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { queryText } from "../http/query.ts";
 import { type AuditRow, listEntries } from "./store.ts";
 
-const ONCE = { error: "must be given once" };
 const instant = z.iso
   .datetime({ offset: true, error: "must be an RFC 3339 timestamp, given once" })
   .transform((text) => new Date(text))
@@ -17,8 +17,8 @@ const instant = z.iso
 export const AuditQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
   since: instant,
   until: instant,
-  action: z.string(ONCE).optional(),
-  session_id: z.string(ONCE).optional(),
+  action: queryText().optional(),
+  session_id: queryText().optional(),
 });
 
 /** Entries of the organisation, newest first. */

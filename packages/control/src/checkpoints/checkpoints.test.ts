@@ -297,13 +297,14 @@ test("lists are newest first, and the organisation's comes in pages", async () =
   const filtered = await control.ask(`GET /v1/checkpoints?session_id=${other}&limit=1`);
   expect(ids(filtered)).toEqual([made[1]]);
   expect(filtered.body.next_cursor).toEqual(expect.any(String));
-  expect((await control.ask("GET /v1/checkpoints?session_id=%00&limit=1000")).body).toEqual({
+  expect((await control.ask("GET /v1/checkpoints?session_id=%01&limit=1000")).body).toEqual({
     checkpoints: [],
   });
 });
 
 test.each([
   ["limit=0", /^limit: must be a whole number of at least 1/],
+  ["session_id=%00", /^session_id: must not contain a NUL/],
   ["limit=x", /^limit: must be a whole number of at least 1/],
   ["limit=1&limit=2", /^limit: must be given once/],
   ["cursor=x", /^cursor: must be the next_cursor/],

@@ -3,21 +3,20 @@ import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { queryText } from "../http/query.ts";
 import { type CheckpointRow, listCheckpointRows } from "./store.ts";
 
-const ONCE = { error: "must be given once" };
 const WHOLE = "must be a whole number of at least 1";
 
 /** Query of `GET /v1/checkpoints` (part 2, 7). */
 export const CheckpointQuery = z.object({
-  limit: z
-    .string(ONCE)
+  limit: queryText()
     .regex(/^[0-9]{1,15}$/, WHOLE)
     .transform(Number)
     .refine((limit) => limit >= 1, WHOLE)
     .optional(),
-  cursor: z.string(ONCE).optional(),
-  session_id: z.string(ONCE).optional(),
+  cursor: queryText().optional(),
+  session_id: queryText().optional(),
 });
 
 export interface CheckpointPage {

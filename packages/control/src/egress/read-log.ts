@@ -5,12 +5,13 @@ import type { Scope } from "../access/principal.ts";
 import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { queryText } from "../http/query.ts";
 import { getAnySession } from "../sessions/get.ts";
 import { type EgressLogRow, listLines } from "./log-store.ts";
 
 export const EgressLogQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
   decision: z.enum(EGRESS_DECISIONS).optional(),
-  host: z.string({ error: "must be given once" }).max(255).optional(),
+  host: queryText().max(255).optional(),
   since: z.iso
     .datetime({ offset: true, error: "must be an RFC 3339 timestamp, given once" })
     .transform((text) => new Date(text))

@@ -1,18 +1,18 @@
 /** What a reader asks for (wire.md part 2, 12.1). */
 import { EVENT_TYPE_FILTER_PATTERN } from "@vivarium/contract/api";
-import { z } from "zod";
+import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import { CheckpointQuery } from "../checkpoints/list.ts";
+import { queryText } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
 import type { EventFilter } from "./store.ts";
 
-const ONCE = { error: "must be given once" };
 const TYPE_CHARS = 64;
 const TYPES = 64;
 
 export const EventQuery = CheckpointQuery.extend({
-  types: z.string(ONCE).optional(),
-  after: z.string(ONCE).optional(),
+  types: queryText().optional(),
+  after: queryText().optional(),
 });
 export type EventQuery = z.output<typeof EventQuery>;
 

@@ -1,18 +1,16 @@
 /** Queries of the file endpoints (wire.md 6.2, 6.3). */
 import { FILE_ENCODINGS, type FileEncoding, FilePath, LIMITS } from "@vivarium/contract/api";
 import { z } from "zod";
-import { queryFlag } from "../http/query.ts";
+import { queryFlag, queryText } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
 import { FILES_ROOT } from "./paths.ts";
 
-const ONCE = { error: "must be given once" };
-const pattern = z.string(ONCE).min(1, "must not be empty");
+const pattern = queryText().min(1, "must not be empty");
 
 /** A number above `max` is taken for it. */
 function wholeNumberText(min: number, max: number) {
   const words = `must be a whole number of at least ${min}`;
-  return z
-    .string(ONCE)
+  return queryText()
     .regex(/^[0-9]+$/, words)
     .transform(Number)
     .refine((value) => value >= min, words)
@@ -28,7 +26,7 @@ export const FilesQuery = z.object({
   file_pattern: pattern.optional().meta({ description: "a glob that base names must match" }),
   case_sensitive: queryFlag.optional(),
   context_lines: wholeNumberText(0, LIMITS.grepContextLines).optional(),
-  exclude_dirs: z.string(ONCE).optional().meta({ description: "names of directories, separated by commas" }),
+  exclude_dirs: queryText().optional().meta({ description: "names of directories, separated by commas" }),
 });
 type FilesQuery = z.output<typeof FilesQuery>;
 

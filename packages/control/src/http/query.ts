@@ -1,4 +1,5 @@
 /** Query strings, read strictly: a value that is no UTF-8 is refused by its name, and never replaced by another text. */
+import { text } from "@vivarium/contract/api/wire-types";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { invalidField } from "./validation.ts";
@@ -6,16 +7,21 @@ import { invalidField } from "./validation.ts";
 /** A boolean parameter (wire.md 1.2). */
 export const queryFlag = z
   .enum(["true", "false", "1", "0"])
-  .transform((text) => text === "true" || text === "1");
+  .transform((word) => word === "true" || word === "1");
+
+/** Any text, given once. */
+export function queryText() {
+  return text("must be given once");
+}
 
 /** Name of the first parameter that could not be read. A symbol, so that no caller can send it. */
 const UNREADABLE = Symbol("unreadable");
 type Query = Record<string, string | string[]> & { [UNREADABLE]?: string };
 
 /** For the router, which calls it before any check: so it throws nothing. A parameter given twice is an array. */
-export function parseQuery(text: string): Query {
+export function parseQuery(whole: string): Query {
   const query: Query = Object.create(null);
-  for (const pair of text.split("&")) {
+  for (const pair of whole.split("&")) {
     if (pair === "") continue;
     const end = pair.includes("=") ? pair.indexOf("=") : pair.length;
     const name = decode(pair.slice(0, end));
@@ -41,9 +47,9 @@ function add(query: Query, name: string, value: string): void {
   else query[name] = [known, value];
 }
 
-function decode(text: string): string | undefined {
+function decode(part: string): string | undefined {
   try {
-    return decodeURIComponent(text.replaceAll("+", " "));
+    return decodeURIComponent(part.replaceAll("+", " "));
   } catch {
     return undefined;
   }

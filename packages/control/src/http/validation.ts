@@ -32,7 +32,8 @@ export function invalidField(field: string, expectation: string, value?: unknown
 }
 
 function fieldName(issue: Issue, isQuery: boolean): string {
-  const path = [...issue.path];
+  // A key that is none is told as what was given, not as the place of a field.
+  const path = issue.code === "invalid_key" ? issue.path.slice(0, -1) : [...issue.path];
   if (issue.code === "unrecognized_keys" && issue.keys[0] !== undefined) path.push(issue.keys[0]);
   if (path.length === 0) return isQuery ? "query" : "body";
   return path
@@ -64,7 +65,7 @@ function expectation(issue: Issue): string {
     case "unrecognized_keys":
       return "unknown field; this object takes no others";
     case "invalid_key":
-      return issue.issues[0]?.message ?? "is not a valid name";
+      return `its keys ${issue.issues[0]?.message ?? "must be valid names"}`;
     default:
       return issue.message;
   }
@@ -82,6 +83,7 @@ function article(type: string): string {
 
 function shownValue(issue: Issue, input: unknown): string {
   if (issue.code === "unrecognized_keys") return "";
+  if (issue.code === "invalid_key") return `, got ${show(issue.path.at(-1))}`;
   if (issue.path.some((part) => SECRET_FIELDS.has(String(part)))) return "";
   const value = issue.path.reduce<unknown>(
     (at, part) =>
@@ -94,7 +96,10 @@ function shownValue(issue: Issue, input: unknown): string {
 function show(value: unknown): string {
   if (value === undefined) return "nothing";
   if (Array.isArray(value)) return `an array of ${value.length}`;
-  if (typeof value === "object" && value !== null) return "an object";
+  if (typeof value === "object" && value !== null) return `an object of ${Object.keys(value).length}`;
+  // JSON has numbers that are too large for any, such as 1e400.
+  if (typeof value === "number") return String(value);
   const text = JSON.stringify(value);
-  return text.length > VALUE_CHARS ? `${text.slice(0, VALUE_CHARS)}…` : text;
+  if (text.length <= VALUE_CHARS) return text;
+  return `${text.slice(0, VALUE_CHARS)}… of ${String(value).length} characters`;
 }

@@ -1,4 +1,5 @@
 import { END_REASONS, SessionCreate, SessionList, SessionRecord } from "@vivarium/contract/api";
+import { text } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
@@ -38,7 +39,7 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
         summary: "Create a session; it answers at once and is provisioned behind",
         tags,
         querystring: RecordQuery,
-        headers: z.object({ "idempotency-key": z.string().optional() }),
+        headers: z.object({ "idempotency-key": text().optional() }),
         body: SessionCreate,
         response: {
           200: SessionRecord,

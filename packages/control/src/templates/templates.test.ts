@@ -197,7 +197,7 @@ describe("a session of a template", () => {
   });
 });
 
-test.each(["nothing", "tools@2", "tools@x", "tools@", "tools@1@1", "Tools", "@1", " tools", "tools\0"])(
+test.each(["nothing", "tools@2", "tools@x", "tools@", "tools@1@1", "Tools", "@1", " tools", "tools@\u0007"])(
   "template = %j is not found",
   async (template) => {
     const id = await control.createLive();
