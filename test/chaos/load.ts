@@ -97,7 +97,9 @@ export class Load {
     await on((known) => this.#restore(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
-    await on((known) => this.#destroy(known));
+    // Once: while the service comes back from a crash in here, one session after the other would be asked to go.
+    const last = session();
+    if (last) await this.#destroy(last);
   }
 
   /** One session's life of random operations, none disturbed: each must succeed. Leaves it and its forks to the oracle. */
