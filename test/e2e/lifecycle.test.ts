@@ -10,10 +10,9 @@ import { lastCount, START_COUNTER, TELL_MEMORY } from "../support/guest-programs
 import { sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { type Service, startService } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
-const CYCLES = size({ ci: 8, full: 25 });
-const CHILDREN = size({ ci: 8, full: 16 });
+const CYCLES = 25;
+const CHILDREN = 16;
 const IDLE_MS = 1_000;
 const MIB = 1024 * 1024;
 

@@ -2,9 +2,8 @@
 import { expect, test } from "vitest";
 import { FOOLED_READER, LINK_SWAPPER } from "../support/guest-programs.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
-import { size } from "../support/sizes.ts";
 
-const OPERATIONS = size({ ci: 1_500, full: 5_000 });
+const OPERATIONS = 5_000;
 const AT_ONCE = 8;
 const PLACES = ["swap/a/f", "swap/f", "swap/a/new/f", "swap/a"];
 const ALLOWED = [200, 400, 404, 409];

@@ -12,7 +12,7 @@ import { type Network, startNetwork } from "../support/world/network.ts";
 const MINUTE_MS = 60_000;
 /** Descriptors breathe a little; a leak would be one for each machine, or more. */
 const BREATH = 15;
-const MACHINES = size({ ci: 20, full: 500 });
+const MACHINES = size({ ci: 50, full: 500 });
 const AT_ONCE = 2;
 
 let network: Network;

@@ -31,8 +31,8 @@ import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
 const MINUTE_MS = 60_000;
-const DEATHS_IN_NAMESPACES = size({ ci: 30, full: 100 });
-const DEATHS = size({ ci: 5, full: 100 });
+const DEATHS_IN_NAMESPACES = 100;
+const DEATHS = size({ ci: 10, full: 100 });
 const ALLOWED = "example.com";
 const DENIED = "www.example.com";
 const EGRESS = { mode: "deny" as const, allow: [ALLOWED] };

@@ -4,12 +4,11 @@ import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const MIB = 1024 * 1024;
 const GROWTH_MIB = 64;
 /** Were it kept as a whole anywhere, memory would grow by more than it may. */
-const LARGE_MB = size({ ci: 100, full: 200 });
+const LARGE_MB = 200;
 
 describe("streamed output", () => {
   test("arrives line by line, as the command writes it", async () => {
