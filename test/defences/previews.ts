@@ -254,8 +254,8 @@ export const previews: Defence[] = [
         instead: "const isHeard = () => true;",
       },
     ],
-    file: `${PREVIEWS}/hostile-guest.test.ts`,
-    test: "to an upgrade, with more interim answers than are listened to, and then its consent, is 502",
+    file: "test/fuzz/http-answers.test.ts",
+    test: "guestAnswers end no connection but their own, and break no handler",
   },
   {
     row: "P-09",

@@ -4,6 +4,7 @@ import {
   request as openRequest,
   type ServerResponse,
 } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { isAnswer, lengthLast, sendHead } from "../answer-head.ts";
 import { contained, type Heed } from "../contain.ts";
@@ -67,7 +68,7 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
     if (isRefused) return;
     // A kept connection that its server has just closed: the guest sees what it would see without a gateway.
     if (upstream.reusedSocket && !response.headersSent) flow.guest.resetAndDestroy();
-    else if (response.headersSent) response.destroy();
+    else if (response.headersSent) breakOff(response);
     else refuse(refusalOf(error));
   };
   upstream.on("error", heed(onError));
@@ -112,10 +113,16 @@ function boundInterim(upstream: ClientRequest): void {
 }
 
 function relay(answer: IncomingMessage, response: ServerResponse, heed: Heed): void {
-  answer.on("error", () => response.destroy());
+  answer.on("error", () => breakOff(response));
   response.sendDate = false;
   sendHead(response, answer.statusCode ?? 502, answerHeaders(answer));
   pour(answer, response, heed);
+}
+
+/** In its turn: while those before it are on their way, a response has no connection that could end. */
+function breakOff(response: ServerResponse): void {
+  if (response.socket) response.destroy();
+  else response.once("socket", (guest: Socket) => guest.destroy());
 }
 
 /** How the answer's body is framed is anew decided between gateway and guest. */

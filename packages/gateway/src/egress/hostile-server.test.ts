@@ -9,11 +9,12 @@ const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConne
 /** One more than are listened to. */
 const HINTS = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17);
 const GOOD = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const BROKEN = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz";
 let answer = GOOD;
 /** Not to be told from one that breaks off, if it went on. */
 let isEnding = true;
-const outside = new TestServer((_, socket) => {
-  const bytes = Buffer.from(answer, "latin1");
+const outside = new TestServer((asked, socket) => {
+  const bytes = Buffer.from(asked.includes("GET /broken ") ? BROKEN : answer, "latin1");
   if (isEnding) socket.end(bytes);
   else socket.write(bytes);
 });
@@ -111,6 +112,14 @@ test.each(["Connection: close\r\n", "Connection: close\r\nExpect: 100-continue\r
     expect(outside.received.toString("latin1")).toContain(`\r\nX-Asked: ${bytes}\r\n`);
   },
 );
+
+test("what breaks off behind an answer that is still on its way ends the connection in its turn", async () => {
+  const behind = "\r\nGET /broken HTTP/1.1\r\nHost: good.example\r\n";
+  for (let round = 0; round < 20; round++) {
+    const heard = await ask("HTTP/1.1 200 OK\r\n\r\nshort", behind);
+    expect(heard).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*\r\nshort\r\n0\r\n\r\n/);
+  }
+});
 
 test("a request for a WebSocket behind one that is not answered ends its connection and no other", async () => {
   isEnding = false;

@@ -248,6 +248,17 @@ describe("a guest that answers without an end", () => {
   });
 });
 
+test("a guest that refuses an upgrade at length is heard to the end", async () => {
+  const { host } = await guestDoing((socket) => {
+    socket.write(`HTTP/1.1 403 Forbidden\r\nContent-Length: ${4 * MIB}\r\n\r\n`);
+    pour(socket, Buffer.alloc(64 << 10, "x"), 4 * MIB);
+  });
+  const asked = `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
+  const answer = await sendRaw(gateway.port, asked);
+  expect(answer).toMatch(/^HTTP\/1\.1 403 /);
+  expect(answer.length - answer.indexOf("\r\n\r\n") - 4).toBe(4 * MIB);
+});
+
 describe("a guest that takes no body", () => {
   test("but answers is heard, and the visitor's connection ends", async () => {
     const { host } = await guestDoing((socket) => {

@@ -154,6 +154,8 @@ function responseOver(socket: Socket, request: IncomingMessage): ServerResponse 
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
   socket.on("error", () => socket.destroy());
+  // Node tells responses so where it has not let go of the connection.
+  socket.on("drain", () => response.emit("drain"));
   response.once("finish", () => {
     response.detachSocket(socket);
     socket.destroySoon();

@@ -91,10 +91,8 @@ export class Qmp {
   }
 
   #onLine(line: string): void {
-    let message: Record<string, unknown>;
-    try {
-      message = JSON.parse(line);
-    } catch {
+    const message = readObject(line);
+    if (message === undefined) {
       this.#socket.destroy();
       return;
     }
@@ -108,6 +106,16 @@ export class Qmp {
     this.#waiting.delete(message.id as number);
     if (message.error) waiting.reject(new Error(`QEMU refused: ${(message.error as { desc: string }).desc}`));
     else waiting.resolve(message.return);
+  }
+}
+
+/** A QEMU that its guest has taken over may say anything: what is no object is undefined. */
+function readObject(line: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
   }
 }
 

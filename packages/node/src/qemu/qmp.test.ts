@@ -1,0 +1,59 @@
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type Server, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { Qmp } from "./qmp.ts";
+
+let folder: string;
+let server: Server;
+/** What the monitor says to a command after the first. */
+let says: string;
+
+/** A monitor that takes the greeting as QEMU does, and then says what it likes. */
+function serve(socket: Socket): void {
+  socket.on("error", () => {});
+  let commands = 0;
+  socket.on("data", (line) => {
+    commands++;
+    const { id } = JSON.parse(line.toString());
+    socket.write(commands === 1 ? `{"return":{},"id":${id}}\n` : `${says}\n`);
+  });
+}
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "qmp-"));
+  server = createServer(serve).listen(join(folder, "monitor.sock"));
+  await once(server, "listening");
+});
+
+afterEach(async () => {
+  server.close();
+  await rm(folder, { recursive: true });
+});
+
+test.each(["null", "7", '"text"', "[]", "{", '{"event":"STOP","data":null}', '{"error":null,"id":null}'])(
+  "a QEMU that says %s to a command ends its own monitor at most",
+  async (line) => {
+    says = line;
+    const qmp = await Qmp.connect(join(folder, "monitor.sock"), { limitMs: 5_000, alive: () => true });
+    const heard: unknown[] = [];
+    qmp.onEvent((_event, data) => heard.push(data.status));
+    const answer = qmp.execute("query-status").then(
+      () => "answered",
+      () => "ended",
+    );
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    qmp.close();
+    expect(await answer).toBe("ended");
+    expect(heard.length).toBeLessThanOrEqual(1);
+  },
+);
+
+test("a QEMU whose monitor speaks no objects is let go of", async () => {
+  says = "null";
+  const qmp = await Qmp.connect(join(folder, "monitor.sock"), { limitMs: 5_000, alive: () => true });
+  await expect(qmp.execute("query-status")).rejects.toThrow("QEMU closed its monitor");
+  await qmp.closed;
+});
