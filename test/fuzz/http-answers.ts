@@ -7,6 +7,8 @@ const FINAL = ["200", "200", "200", "204", "206", "304", "404", "500", "999"];
 const STRANGE = ["000", "099", "99", "100", "101", "103", "199", "600", "1000", "-20"];
 const PHRASES = ["OK", "OK", "", "\u0001", "caf\u00e9", "a\0b", "\u007f", "\t", "x".repeat(300)];
 const UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n";
+const HINT = "HTTP/1.1 103 Early Hints\r\n\r\n";
+const CONSENT = `HTTP/1.1 101 OK\r\n${UPGRADE}\r\n`;
 const HEADERS = [
   "Content-Length: 4",
   "Content-Length: 4",
@@ -54,6 +56,7 @@ const BODIES = [
 
 /** Latin-1: a byte is what stands there. */
 export function someAnswer(random: Random): Buffer {
+  if (random.below(6) === 0) return Buffer.from(HINT.repeat(random.pick([0, 16, 17, 17, 18])) + CONSENT);
   const interim = random.pick([0, 0, 0, 0, 1, 2, 16, 17, 18]);
   const parts = Array.from({ length: interim }, () => headOf(random, random.pick(["100", "102", "103"]), 1));
   const status = random.pick(random.below(3) === 0 ? STRANGE : FINAL);
@@ -85,6 +88,7 @@ export function someRequest(random: Random, { host, path }: Target): string {
     asks("GET", `${LAST}\r\n`),
     asks("HEAD", `${LAST}\r\n`),
     asks("GET", `${UPGRADE}\r\n`),
+    asks("GET", `Sec-WebSocket-Version: 13\r\n${UPGRADE}\r\n`),
     asks("POST", `Content-Length: 4\r\n${LAST}\r\nbody`),
     asks("PUT", `Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n${LAST}${BODY}`),
     asks("GET", "\r\n") + asks("GET", `${LAST}\r\n`),
