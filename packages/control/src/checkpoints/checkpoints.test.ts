@@ -209,7 +209,7 @@ test("a node that is away is told, and the session is as it was", async () => {
   expect([await stateOf(id), await opOf(id)]).toEqual(["live", null]);
   await control.node.listen();
   expect((await checkpoint(id)).status).toBe(200);
-}, 15_000);
+});
 
 test("saved state that is damaged cannot be kept, and says so without asking to come back", async () => {
   const id = await control.createLive();

@@ -182,7 +182,7 @@ test("a node that is away is told, and nothing stays", async () => {
   expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
   await control.node.listen();
   await eventually(async () => expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0));
-}, 15_000);
+});
 
 test("a node that breaks off is told as such, and nothing stays", async () => {
   let down: Promise<void> | undefined;
@@ -195,7 +195,7 @@ test("a node that breaks off is told as such, and nothing stays", async () => {
   await down;
   await control.node.listen();
   await eventually(async () => expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0));
-}, 15_000);
+});
 
 test("a session that is destroyed while it starts ends the request", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -216,7 +216,7 @@ test("a session that is destroyed while it starts ends the request", async () =>
 test("a start that takes long is not given up", async () => {
   control.node.onStart = () => new Promise((resolve) => setTimeout(resolve, 6_500));
   expect((await start()).body.state).toBe("live");
-}, 15_000);
+});
 
 test("a start whose process died is cleared away, since nobody was told of it", async () => {
   const { promise } = Promise.withResolvers<void>();

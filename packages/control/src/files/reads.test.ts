@@ -314,7 +314,7 @@ describe("the session", () => {
     resolve();
     expect((await read).status).toBe(200);
     await untilPaused(lazy);
-  }, 20_000);
+  });
 });
 
 describe("faults underneath", () => {

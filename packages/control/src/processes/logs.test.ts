@@ -242,5 +242,5 @@ describe("follow", () => {
     await untilPaused(lazy);
     expect((await follow).text).toMatch(/event: error\ndata: the session was paused/);
     control.node.onDelete = () => {};
-  }, 20_000);
+  });
 });

@@ -249,7 +249,7 @@ test("a node that is away is told, and nothing is left behind", async () => {
   await control.node.listen();
   await eventually(async () => expect(await remains()).toEqual(before));
   expect((await fork(id)).status).toBe(200);
-}, 20_000);
+});
 
 test("a parent that is destroyed meanwhile ends the request, and leaves no child", async () => {
   const id = await control.createLive();

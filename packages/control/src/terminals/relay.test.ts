@@ -270,7 +270,7 @@ test("a pause that another process carried out closes with 1001", async () => {
     [own],
   );
   expect(await client.closed).toBe(1001);
-}, 15_000);
+});
 
 test.each(["pty", "tunnel"])("DELETE closes a %s with 1001", async (kind) => {
   const own = await control.createLive({ on_pty_detach: "keep_live" });

@@ -315,7 +315,7 @@ test("a handshake waits for its session 25 s at most: then 409 for one that is c
   expect([tunnel.status, tunnel.body.code]).toEqual([503, "session_unavailable"]);
   // The wake itself goes on.
   await control.until(waking, "live");
-}, 40_000);
+});
 
 test("a session that is being created is waited for", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
