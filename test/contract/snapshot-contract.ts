@@ -183,6 +183,7 @@ export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, trai
         return told;
       }, 30_000);
       expect(moments.filter((moment) => moment >= loadedAt && moment < continuedAt)).toEqual([]);
+      expect(await run(held, "hostname")).toBe("held\n");
       await remove(node, machinePath(held));
     },
   );

@@ -101,6 +101,7 @@ test(
       expect(record.status_reason).toMatch(/^the guest in the saved state .* does not come back/);
     }, 60_000);
 
+    await ask(`/v1/sessions/${created}`, { method: "DELETE" });
     expect(await verb(id, "pause")).toMatchObject({ status: 200 });
     expect(await restore(id, "unfit")).toMatchObject({ status: 409, body: { code: "conflict" } });
     expect(await stateOf(id)).toBe("paused");
