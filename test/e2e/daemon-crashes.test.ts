@@ -120,10 +120,11 @@ test.each(["stop.killed", "stop.released"])(
 
 test("a slot that was freed before the daemon's start is another's, whatever becomes of the machine that had it", async () => {
   const { id, path, slot } = await startAnother();
+  const [sessionId = ""] = id.split("-");
   const file = join(SLOTS, String(slot));
   process.kill(service.facts.pid, "SIGSTOP");
   try {
-    for (const pid of [servicePid(service.facts, "node"), machinePid(service.facts.dataDir, id)])
+    for (const pid of [servicePid(service.facts, "node"), machinePid(service.facts.dataDir, sessionId)])
       process.kill(pid, "SIGKILL");
     // As another service of this host would take it.
     await rm(file);
