@@ -33,7 +33,7 @@ const GENERATION: &str = "run/vivarium/generation";
 const OWN_BOOT_ID: &str = "run/vivarium/boot_id";
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Who makes its files wait for longer does not find its new names in them.
-const NAMES_WITHIN: Duration = Duration::from_secs(2);
+const NAMES_WITHIN: Duration = Duration::from_secs(5);
 const SUDO_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]

@@ -11,6 +11,13 @@ import type { NodeCaller } from "../support/node-caller.ts";
 import { type ContractedNode, startSpec } from "./node-contract.ts";
 
 const sh = (script: string) => ["sh", "-c", script];
+/** The time of day in milliseconds, line after line, so often that no moment in which it runs goes by untold. */
+const TELL_MOMENTS = `
+import time
+with open("moments", "a", buffering=1) as moments:
+    while True:
+        print(int(time.time() * 1000), file=moments)
+        time.sleep(0.005)`;
 const machinePath = (id: string) => `/v1/machines/${id}`;
 const snapshotPath = (id: string) => `/v1/snapshots/${id}`;
 
@@ -55,7 +62,7 @@ export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, trai
     expect(await node.call("PUT", machinePath(source), spec)).toMatchObject({ status: 200 });
     await run(source, "echo before > file; echo kept > kept");
     await startCounter(node, source);
-    await run(source, "(while :; do date +%s%3N >> moments; sleep 0.2; done) > /dev/null 2>&1 &");
+    await run(source, `python3 -c '${TELL_MOMENTS}' > /dev/null 2>&1 &`);
     expect(await put(saved, liveCapture)).toMatchObject({ status: 200 });
     await run(source, "echo after > file; rm kept");
   });

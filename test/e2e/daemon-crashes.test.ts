@@ -104,13 +104,20 @@ async function startAnother(): Promise<{ id: string; path: string; slot: number 
   return { id, path: pathOf(id), slot: JSON.parse(readFileSync(entry, "utf8")).slot };
 }
 
-test.each(["stop.killed", "stop.released"])(
-  "a machine whose stop the daemon does not end, at %s, has ended, and is deleted by the same call",
-  async (point) => {
+test.each([
+  ["stop.killed", "has ended"],
+  // Its slot may be another's by now: nobody may find it in the journal of this one.
+  ["stop.released", "is unknown"],
+])(
+  "a machine whose stop the daemon does not end, at %s, %s, and is deleted by the same call",
+  async (point, becomes) => {
     const { id, path } = await startAnother();
     const remove = () => node.call("DELETE", path);
     await diesAt(point, remove);
-    expect(await machines()).toContainEqual(expect.objectContaining({ machine_id: id, state: "ended" }));
+    const ended = expect.objectContaining({ machine_id: id, state: "ended" });
+    const known = await machines();
+    if (becomes === "has ended") expect(known).toContainEqual(ended);
+    else expect(known.map(({ machine_id }) => machine_id)).toEqual([machine]);
     expect(await remove()).toMatchObject({ status: 204 });
     expect(await node.call("GET", path)).toMatchObject({ status: 404 });
     await expectCounting(node, machine);
@@ -147,6 +154,8 @@ test("a slot that was freed before the daemon's start is another's, whatever bec
 test.each(["reconcile.adopted", "reconcile.slot"])(
   "a start that ends at %s is made again: the machine goes on, and nothing is left over",
   async (point) => {
+    // One of a namespace that was made ahead is among what a start finds without an owner.
+    await eventually(() => expect(machineTraces(service.facts.dataDir).slots).toBeGreaterThan(1), BACK_MS);
     await arm(point);
     process.kill(servicePid(service.facts, "node"), "SIGKILL");
     await eventually(() => expect(existsSync(marker(point))).toBe(true), BACK_MS);

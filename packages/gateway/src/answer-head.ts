@@ -41,10 +41,12 @@ export function lengthLast(headers: readonly string[]): string[] {
   return [...pairs.filter((pair) => !isLength(pair)), ...pairs.filter(isLength)].flat();
 }
 
-/** A coding besides chunked was not taken off, and would go on without its name. */
+/** Chunks are taken off, and what is named identity was never coded. Any other would go on without its name. */
 function hasForeignCoding(rawHeaders: readonly string[]): boolean {
   return headerPairs(rawHeaders).some(
-    ([name, value]) => name.toLowerCase() === "transfer-encoding" && value.trim().toLowerCase() !== "chunked",
+    ([name, value]) =>
+      name.toLowerCase() === "transfer-encoding" &&
+      !["chunked", "identity"].includes(value.trim().toLowerCase()),
   );
 }
 

@@ -8,3 +8,10 @@ export class NodeError extends Error {
     this.code = code;
   }
 }
+
+/** An agent was not heard in time, which looks the same whether the guest or the host keeps it from answering. */
+export class AgentSilence extends NodeError {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super("agent_unavailable", message, options);
+  }
+}

@@ -13,7 +13,10 @@ export type CommandCapture = (typeof COMMAND_CAPTURES)[number];
 const labels = z
   .record(
     plainText(1, LIMITS.labelKeyChars),
-    text().max(LIMITS.labelValueChars, `must be at most ${LIMITS.labelValueChars} characters long`),
+    text().refine(
+      (value) => [...value].length <= LIMITS.labelValueChars,
+      `must be at most ${LIMITS.labelValueChars} characters long`,
+    ),
   )
   .refine(
     (map) => Object.keys(map).length <= LIMITS.labelEntries,

@@ -8,13 +8,18 @@ import type { Cursor } from "../http/cursor.ts";
 export type AuditRow = Selectable<AuditLogTable>;
 export type NewAuditRow = Insertable<AuditLogTable>;
 
-/** An entry that is there already, because the answer to its insert was lost, stays as it is. */
+/** An entry that is there already, because the answer to its insert was lost, is told its end if it has one by now. */
 export async function insertEntries(db: Queries, entries: readonly NewAuditRow[]): Promise<void> {
   if (entries.length === 0) return;
   await db
     .insertInto("audit_log")
     .values([...entries])
-    .onConflict((conflict) => conflict.column("id").doNothing())
+    .onConflict((conflict) =>
+      conflict
+        .column("id")
+        .doUpdateSet((row) => ({ outcome: row.ref("excluded.outcome"), meta: row.ref("excluded.meta") }))
+        .where("audit_log.outcome", "=", "pending"),
+    )
     .execute();
 }
 

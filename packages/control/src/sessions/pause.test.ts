@@ -350,7 +350,7 @@ describe("a resume", () => {
     for (const answer of [await resume(id), await control.exec(id)]) {
       expect(outcome(answer)).toEqual([409, "conflict", undefined]);
       expect(answer.body.error).toBe(
-        "the session's guest does not come back, and the session stays paused: its agent is silent; restore it to a checkpoint, or destroy it",
+        "the session's guest does not come back, and the session stays paused: its agent is silent; resume it once more, and if it stays so restore it to a checkpoint or destroy it",
       );
     }
     expect([(await read(id)).state, await operationOf(id)]).toEqual(["paused", null]);

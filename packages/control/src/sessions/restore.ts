@@ -192,14 +192,16 @@ async function goOn(
     await collectLast(deps);
     await untilAnswered(op.signal, () => deps.nodes.deleteMachine(machineIdOf(op.session)));
     crashPoint("restore.release");
-    await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal)).catch(
-      async (error: unknown) => {
-        if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
-        // The old machine is gone: the checkpoint is what there is to go on with.
-        await deps.nodes.deleteMachine(machineId);
-        await untilAnswered(op.signal, (signal) => deps.nodes.startMachine(machineId, spec, signal));
-      },
-    );
+    const goOn = () => untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal));
+    const isSlow = (error: unknown) => error instanceof NodeError && error.code === "agent_unavailable";
+    // It has shown that it can go on: an agent that is not heard in time is asked once more.
+    const once = goOn().catch((error: unknown) => (isSlow(error) ? goOn() : Promise.reject(error)));
+    await once.catch(async (error: unknown) => {
+      if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+      // The old machine is gone: the checkpoint is what there is to go on with.
+      await deps.nodes.deleteMachine(machineId);
+      await untilAnswered(op.signal, (signal) => deps.nodes.startMachine(machineId, spec, signal));
+    });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     if (op.signal.aborted) throw (await isEnded(deps, op)) ? endedMeanwhile() : apiErrorOfOperation(error);

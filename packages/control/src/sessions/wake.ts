@@ -150,11 +150,11 @@ function wakeSpec(session: SessionRow): StartSpec {
   return { ...startSpec(session), snapshot_id: session.snapshot_id, resume: true };
 }
 
-/** Trying again gives the same guest: nobody is told to wait. */
+/** Waiting mends no guest, so nobody is told to; but a host that was too busy to hear it gets a second chance. */
 function sessionUnfit(cause: NodeError): ApiError {
   return guestUnfit(
     cause,
     "the session's guest does not come back, and the session stays paused",
-    "restore it to a checkpoint, or destroy it",
+    "resume it once more, and if it stays so restore it to a checkpoint or destroy it",
   );
 }

@@ -7,7 +7,7 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:h
 import type { Socket } from "node:net";
 import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
 import { z } from "zod";
-import { NodeError } from "../node-error.ts";
+import { AgentSilence, NodeError } from "../node-error.ts";
 import {
   type AgentAnswer,
   Collecting,
@@ -178,7 +178,7 @@ export class AgentClient {
       (session) => session.once("close", forget),
       (cause) => {
         forget();
-        throw new NodeError("agent_unavailable", "the agent inside the machine does not answer", { cause });
+        throw new AgentSilence("the agent inside the machine does not answer", { cause });
       },
     );
     return opening;
@@ -250,5 +250,4 @@ export function assertGeneration(health: AgentHealth): void {
   }
 }
 
-const late = (limitMs: number) =>
-  new NodeError("agent_unavailable", `the agent did not answer within ${limitMs} ms`);
+const late = (limitMs: number) => new AgentSilence(`the agent did not answer within ${limitMs} ms`);

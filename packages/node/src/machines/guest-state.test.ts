@@ -109,7 +109,7 @@ describe("a machine that is introduced", () => {
       } as unknown as Qmp,
       agent,
     });
-    return { machine, asked };
+    return { machine, asked, hush: () => scripted.close() };
   }
 
   it("stays frozen when it is to be held, and is told nothing of it otherwise", async () => {
@@ -133,6 +133,19 @@ describe("a machine that is introduced", () => {
       { status: 200, body: { ...ACK, reseeded: false } },
     );
     await expect(introduce(lying.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+  });
+
+  it("is not called unfit for its silence when it answered as it was saved: its host may be busy", async () => {
+    const { machine, hush } = await machineOf({ snapshot_id: SNAPSHOT }, { status: 200, body: ACK });
+    await hush();
+    await expect(introduce(machine)).rejects.toMatchObject({ code: "agent_unavailable" });
+    await expect(introduce(machine, { isUnfrozen: true })).rejects.toMatchObject({ code: "guest_unfit" });
+  });
+
+  it("is not called unfit when it waits for the host's disk", async () => {
+    const { machine } = await machineOf({ snapshot_id: SNAPSHOT }, { status: 500, body: refusal });
+    Object.defineProperty(machine, "isOutOfSpace", { value: true });
+    await expect(introduce(machine)).rejects.toMatchObject({ code: "disk_pressure" });
   });
 
   it("is no unfit guest when it comes from a baseline, or when its process was killed", async () => {

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
-import { NodeError } from "../node-error.ts";
+import { AgentSilence, NodeError } from "../node-error.ts";
 import { writeEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
@@ -16,11 +16,16 @@ const ENDS_WITHIN_MS = 500;
  * (architecture.md invariant 7). An agent that was saved before it knew to stay frozen thaws them for the moment until
  * its machine is stopped.
  */
-export async function introduce(machine: Machine): Promise<void> {
+export async function introduce(machine: Machine, { isUnfrozen = false } = {}): Promise<void> {
   const { hostname, no_sudo, resume, hold } = machine.spec;
   const identity = resume ? undefined : { hostname, no_sudo };
   await resumeAs(machine.agent, { identity, stayFrozen: hold }).catch(async (cause: Error) => {
-    throw (await isOfItsGuest(machine)) ? unfit(cause) : cause;
+    if (machine.isOutOfSpace)
+      throw new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
+    const isOfGuest = await isOfItsGuest(machine);
+    // An agent that answered when its state was saved may be held up by a busy host alone.
+    const mayBeOfHost = cause instanceof AgentSilence && !isUnfrozen && !machine.wasEndedByGuest;
+    throw isOfGuest && !mayBeOfHost ? unfit(cause) : cause;
   });
 }
 

@@ -6,7 +6,7 @@ import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
 import { MachineId, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
 import { z } from "zod";
-import { writeDurably } from "../host/durable-file.ts";
+import { syncPath, writeDurably } from "../host/durable-file.ts";
 
 export const JournalEntry = z.object({
   machine_id: MachineId,
@@ -33,6 +33,13 @@ export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<
   const dir = machineDir(dataDir, entry.machine_id);
   await mkdir(dir, { recursive: true, mode: 0o711 });
   await writeDurably(path.join(dir, FILE), JSON.stringify(entry), 0o600);
+}
+
+/** From here on the folder belongs to nobody, and names no slot that another machine may have next. */
+export async function withdrawEntry(dataDir: string, machineId: string): Promise<void> {
+  const dir = machineDir(dataDir, machineId);
+  await rm(path.join(dir, FILE), { force: true });
+  await syncPath(dir);
 }
 
 export async function removeEntry(dataDir: string, machineId: string): Promise<void> {

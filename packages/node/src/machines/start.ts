@@ -6,6 +6,7 @@
 import { rename } from "node:fs/promises";
 import path from "node:path";
 import type { StartSpec } from "@vivarium/contract/node";
+import { allOrNone } from "@vivarium/kit/all-or-none";
 import { stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
@@ -189,7 +190,7 @@ async function letRun(
   undo.push("agent", () => machine.agent.close());
   await machine.qmp.execute("cont");
   const loadMs = watch();
-  await introduce(machine);
+  await introduce(machine, { isUnfrozen: loaded.isUnfrozen });
   if (hold) await machine.qmp.execute("stop");
   await deps.network.networks.known(machine.slot, GATEWAY_KNOWS_MS);
   crashPoint("start.handshake");
@@ -203,6 +204,8 @@ async function letRun(
 
 interface Loaded {
   machine: Machine;
+  /** Its processes did not stand still when it was saved: its agent was silent then. */
+  isUnfrozen: boolean;
   /** Milliseconds of the stages so far. */
   queue: number;
   disk: number;
@@ -240,7 +243,8 @@ async function load(
   });
   await assigned;
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
-  return { machine: new Machine({ entry: { ...entry, process }, process, qmp, agent }), queue, disk, watch };
+  const machine = new Machine({ entry: { ...entry, process }, process, qmp, agent });
+  return { machine, isUnfrozen: source.manifest.unfrozen === true, queue, disk, watch };
 }
 
 /** A machine of the pool gets its name: the folder first, so that whatever is left of a crash has one owner. */
@@ -259,9 +263,10 @@ async function nameWarm(
   warm.agent.moveTo(path.join(dir, "run/agent.sock"));
   const { slot, process, qmp, agent } = warm;
   const entry: JournalEntry = { machine_id: id, spec, state: "starting", slot: slot.number, process };
-  await Promise.all([
+  await allOrNone([
     writeEntry(config.dataDir, entry),
     deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK),
   ]);
-  return { machine: new Machine({ entry, process, qmp, agent }), queue: watch(), disk: 0, watch };
+  const machine = new Machine({ entry, process, qmp, agent });
+  return { machine, isUnfrozen: false, queue: watch(), disk: 0, watch };
 }

@@ -6,7 +6,7 @@ import { removeCgroup } from "../host/cgroup.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import { killAndWait } from "../host/process.ts";
 import { slotOf } from "../host/slots.ts";
-import { type JournalEntry, readEntry, removeEntry } from "./journal.ts";
+import { type JournalEntry, readEntry, removeEntry, withdrawEntry } from "./journal.ts";
 import type { MachineTable } from "./table.ts";
 
 export interface StopDeps {
@@ -38,16 +38,21 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   }
   const entry = await readEntry(deps.config.dataDir, id);
   if (entry) await clean(deps, entry);
+  else await removeEntry(deps.config.dataDir, id);
   machine?.qmp.close();
   table.ended.delete(id);
 }
 
-/** Undoes whatever a journal entry may have left on this host, and the entry last. */
+/**
+ * Undoes whatever a journal entry may have left on this host. The entry is withdrawn before its slot is freed: a slot that
+ * two entries name would be taken from the machine that has it. A slot that no entry names is freed at the next start.
+ */
 export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> {
   const slot = slotOf(entry.slot);
   if (entry.process) await killAndWait(entry.process);
   crashPoint("stop.killed");
   await removeCgroup(slot);
+  await withdrawEntry(deps.config.dataDir, entry.machine_id);
   await deps.namespaces.discard(slot);
   crashPoint("stop.released");
   await forget(deps, entry);

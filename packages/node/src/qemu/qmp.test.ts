@@ -11,6 +11,9 @@ let server: Server;
 /** What the monitor says to a command after the first. */
 let says: string;
 
+/** Once it has said it. */
+let said: PromiseWithResolvers<void>;
+
 /** A monitor that takes the greeting as QEMU does, and then says what it likes. */
 function serve(socket: Socket): void {
   socket.on("error", () => {});
@@ -18,11 +21,13 @@ function serve(socket: Socket): void {
   socket.on("data", (line) => {
     commands++;
     const { id } = JSON.parse(line.toString());
-    socket.write(commands === 1 ? `{"return":{},"id":${id}}\n` : `${says}\n`);
+    if (commands === 1) socket.write(`{"return":{},"id":${id}}\n`);
+    else socket.write(`${says}\n`, () => said.resolve());
   });
 }
 
 beforeEach(async () => {
+  said = Promise.withResolvers();
   folder = await mkdtemp(join(tmpdir(), "qmp-"));
   server = createServer(serve).listen(join(folder, "monitor.sock"));
   await once(server, "listening");
@@ -44,6 +49,8 @@ test.each(["null", "7", '"text"', "[]", "{", '{"event":"STOP","data":null}', '{"
       () => "answered",
       () => "ended",
     );
+    await said.promise;
+    // It lies in the other end's socket by now.
     await new Promise((resolve) => setTimeout(resolve, 100));
     qmp.close();
     expect(await answer).toBe("ended");

@@ -6,6 +6,7 @@
 import { chmod, chown, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { CaptureTimings } from "@vivarium/contract/node";
+import { allOrNone } from "@vivarium/kit/all-or-none";
 import { sleep, stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { cloneFile, shareFile } from "../disks/clone.ts";
@@ -19,6 +20,7 @@ import { changedRuns, mappingsOf } from "./changed-pages.ts";
 import { makeUnpublished, removeFolder } from "./folder.ts";
 import {
   describeFile,
+  knownDevices,
   type Loadable,
   type Manifest,
   publishManifest,
@@ -84,12 +86,6 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       await Promise.race([letGo(machine).catch(() => {}), sleep(LET_GO_WITHIN_MS)]);
     throw error;
   }
-}
-
-/** Waits for all of them also when one fails, so that nothing of what has failed goes on behind the error. */
-async function allOrNone<T extends readonly unknown[] | []>(works: T) {
-  await Promise.allSettled(works);
-  return await Promise.all(works);
 }
 
 /**
@@ -203,6 +199,7 @@ async function makeDurable(
   const manifest: Manifest = {
     ...parent.manifest,
     kind: "snapshot",
+    devices: knownDevices(parent.manifest),
     unfrozen: isFrozen ? undefined : true,
     created_at: new Date().toISOString(),
     own_bytes: ownBytes + state.bytes + memSums.bytes + disk.blocks * 512,

@@ -77,6 +77,12 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
 export const devicesOf = (manifest: Manifest): string[] =>
   manifest.devices ?? deviceArguments(shapeOf(manifest));
 
+/** To be written down where it was not: undefined where nobody knows it any more. */
+export function knownDevices(manifest: Manifest): string[] | undefined {
+  const devices = devicesOf(manifest);
+  return manifest.device_arguments === deviceArgumentsHash(manifest, devices) ? devices : undefined;
+}
+
 export async function describeFiles(dir: string): Promise<Manifest["files"]> {
   const entries = await Promise.all(
     SNAPSHOT_FILES.map(async (name) => [name, await describeFile(dir, name)] as const),
