@@ -13,10 +13,12 @@ export type CommandCapture = (typeof COMMAND_CAPTURES)[number];
 const labels = z
   .record(
     plainText(1, LIMITS.labelKeyChars),
-    text().refine(
-      (value) => [...value].length <= LIMITS.labelValueChars,
-      `must be at most ${LIMITS.labelValueChars} characters long`,
-    ),
+    text()
+      .refine(
+        (value) => [...value].length <= LIMITS.labelValueChars,
+        `must be at most ${LIMITS.labelValueChars} characters long`,
+      )
+      .meta({ maxLength: LIMITS.labelValueChars }),
   )
   .refine(
     (map) => Object.keys(map).length <= LIMITS.labelEntries,
