@@ -84,12 +84,13 @@ function article(type: string): string {
 function shownValue(issue: Issue, input: unknown): string {
   if (issue.code === "unrecognized_keys") return "";
   if (issue.code === "invalid_key") return `, got ${show(issue.path.at(-1))}`;
-  if (issue.path.some((part) => SECRET_FIELDS.has(String(part)))) return "";
   const value = issue.path.reduce<unknown>(
     (at, part) =>
       typeof at === "object" && at !== null ? (at as Record<PropertyKey, unknown>)[part] : undefined,
     input,
   );
+  // That nothing was given is no secret.
+  if (value !== undefined && issue.path.some((part) => SECRET_FIELDS.has(String(part)))) return "";
   return `, got ${show(value)}`;
 }
 
