@@ -4,6 +4,8 @@
  * is the expensive part.
  */
 import { createHash } from "node:crypto";
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { MachineList, MachineStatus, NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -46,6 +48,17 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
       const info = NodeInfo.parse(body);
       expect(info.baselines).toContainEqual(expect.objectContaining({ template: "base", size: "small" }));
       expect(info.disk.free_bytes).toBeLessThanOrEqual(info.disk.total_bytes);
+    });
+
+    test("keeps a connection for as long as its caller does: none closes under a request", async () => {
+      const asked = node.beginGuest(machineId, "GET", "/processes");
+      asked.setHeader("connection", "keep-alive");
+      asked.end();
+      const [{ headers, socket }] = (await once(asked, "response")) as [IncomingMessage];
+      socket.destroy();
+      expect(headers.connection).toBe("keep-alive");
+      // Says after how much idleness the server closes, where it does.
+      expect(headers).not.toHaveProperty("keep-alive");
     });
 
     test("lists its machines", async () => {

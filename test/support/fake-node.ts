@@ -92,6 +92,7 @@ export async function startFakeNode(options: FakeNodeOptions = {}): Promise<Fake
   const server = createServer((request, response) => {
     handle(state, request, response).catch((error) => refuse(response, error));
   });
+  server.keepAliveTimeout = 0;
   const sockets = new Set<Socket>();
   server.on("upgrade", (request, socket: Socket, head) => {
     sockets.add(socket);

@@ -238,6 +238,8 @@ export class ScriptedNode {
     this.#server = createServer((request, response) => {
       this.#handle(request, response).catch((error: unknown) => refuse(response, error));
     });
+    // As the node has it: a connection that is kept does not close by itself.
+    this.#server.keepAliveTimeout = 0;
     this.#server.on("upgrade", (request, socket, head) => this.#stream(request, socket, head));
     await new Promise<void>((resolve) => this.#server?.listen(this.socketPath, resolve));
   }

@@ -99,6 +99,9 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     loggerInstance: log as FastifyBaseLogger,
     bodyLimit: BODY_BYTES,
     http: { maxHeaderSize: HEADER_BYTES },
+    // Control keeps its connections. One that is closed for being idle could be closed under a request that is on its way,
+    // and whether that was carried out nobody would know.
+    keepAliveTimeout: 0,
     disableRequestLogging: true,
   });
   registerRoutes(server, deps);

@@ -1,5 +1,6 @@
 /**
- * Control → node: HTTP/1.1 over a unix socket (one machine) or mTLS TCP (fleet).
+ * Control → node: HTTP/1.1 over a unix socket (one machine) or mTLS TCP (fleet). A node never closes a connection for being
+ * idle: it could do so under a request that is on its way.
  *
  *   GET    /v1/info                               → 200 NodeInfo
  *   GET    /v1/machines                           → 200 {machines: MachineStatus[]}

@@ -3,6 +3,8 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { endGently } from "./farewell.ts";
 
+const NEVER = { ms: 60_000, inAllMs: 60_000, bytes: 64_000_000 };
+
 const closers: (() => void)[] = [];
 afterEach(() => {
   for (const close of closers.splice(0)) close();
@@ -27,7 +29,7 @@ test("a client that closes as well gets all that was written, though it was send
   const { ours, theirs } = await connection();
   theirs.write(Buffer.alloc(10_000_000));
   ours.write("the answer");
-  endGently(ours, { ms: 60_000, bytes: 64_000_000 });
+  endGently(ours, { ...NEVER, bytes: 64_000_000 });
   let text = "";
   for await (const chunk of theirs) text += chunk;
   expect(text).toBe("the answer");
@@ -37,7 +39,15 @@ test("a client that closes as well gets all that was written, though it was send
 
 test("a client that does not close is cut off", async () => {
   const { ours } = await connection();
-  endGently(ours, { ms: 50, bytes: 1_000_000 });
+  endGently(ours, { ...NEVER, ms: 50 });
+  await once(ours, "close");
+});
+
+test("a client that sends slowly, and never closes, is cut off", async () => {
+  const { ours, theirs } = await connection();
+  const drip = setInterval(() => theirs.write("x"), 10);
+  closers.push(() => clearInterval(drip));
+  endGently(ours, { ...NEVER, inAllMs: 200 });
   await once(ours, "close");
 });
 
@@ -45,6 +55,6 @@ test("a client that sends on for ever is cut off", async () => {
   const { ours, theirs } = await connection();
   const write = () => void theirs.write(Buffer.alloc(100_000), (error) => error ?? write());
   write();
-  endGently(ours, { ms: 60_000, bytes: 1_000_000 });
+  endGently(ours, { ...NEVER, bytes: 1_000_000 });
   await once(ours, "close");
 });

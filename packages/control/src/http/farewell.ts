@@ -1,8 +1,8 @@
 /** How a connection ends whose client may still be sending. */
 import type { Duplex } from "node:stream";
 
-/** How long a client may still read its answer, and how much it may still send meanwhile. */
-export const FAREWELL = { ms: 2_000, bytes: 64 * 1024 * 1024 };
+/** How long a client may be silent before it is cut off, and how long and how much it may still send in all. */
+export const FAREWELL = { ms: 2_000, inAllMs: 30_000, bytes: 64 * 1024 * 1024 };
 
 /**
  * Ends a connection after what was written to it. What the client sends on is read and dropped until it has closed as well:
@@ -10,12 +10,18 @@ export const FAREWELL = { ms: 2_000, bytes: 64 * 1024 * 1024 };
  */
 export function endGently(socket: Duplex, farewell = FAREWELL): void {
   let bytes = 0;
+  const cutOff = () => socket.destroy();
+  const silent = setTimeout(cutOff, farewell.ms).unref();
+  const late = setTimeout(cutOff, farewell.inAllMs).unref();
   socket.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
-    if (bytes > farewell.bytes) socket.destroy();
+    if (bytes > farewell.bytes) cutOff();
+    else silent.refresh();
   });
   socket.resume();
   socket.end();
-  const late = setTimeout(() => socket.destroy(), farewell.ms).unref();
-  socket.once("close", () => clearTimeout(late));
+  socket.once("close", () => {
+    clearTimeout(silent);
+    clearTimeout(late);
+  });
 }

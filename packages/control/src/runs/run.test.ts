@@ -231,7 +231,7 @@ test("a run whose process died is destroyed when its lease runs out", async () =
 test.each([
   [{ code: "x" }, /^language: must be one of "python", "node", "bun", got nothing$/],
   [{ language: "ruby", code: "x" }, /^language: .* got "ruby"$/],
-  [{ language: "python" }, /^code: must be a string$/],
+  [{ language: "python" }, /^code: must be a string, got nothing$/],
   [{ language: "python", code: 42 }, /^code: must be a string$/],
   [{ language: "python", code: "\ud800" }, /^code: must be valid Unicode$/],
   [{ language: "python", code: "x", dependencies: "a" }, /^dependencies: must be an array/],
