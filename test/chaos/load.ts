@@ -47,6 +47,8 @@ export class Load {
   readonly earlier = new Map<number, Set<number>>();
   readonly templates: Kept[] = [];
   readonly removed: Removed[] = [];
+  /** When the newest mark that was acknowledged had been sent, as `performance.now()` says it. */
+  markedAt = 0;
   readonly #api: Api;
   readonly #random: Random;
   #nextMark = 1;
@@ -179,6 +181,7 @@ export class Load {
 
   async #mark(known: Known): Promise<boolean> {
     const mark = this.#nextMark++;
+    const sentAt = performance.now();
     known.maybe.add(mark);
     this.earlier.set(mark, new Set(known.marks));
     const { status, body } = await this.#api.sh(
@@ -188,6 +191,7 @@ export class Load {
     if (status !== 200 || body.exit_code !== 0) return false;
     known.maybe.delete(mark);
     known.marks.push(mark);
+    this.markedAt = Math.max(this.markedAt, sentAt);
     return true;
   }
 

@@ -1,8 +1,9 @@
 /**
- * Chaos: kill -9 of the node daemon and of control, at random instants and at each named crash point, under a mixed load
- * of creates, execs, pauses, wakes, forks, checkpoints, restores, templates, starts from both, and the ends of all of
- * these. After every batch of kills the load rests, and an oracle of its own compares what was acknowledged with what is
- * there (security.md C8).
+ * Chaos: kill -9 of the node daemon and of control, now and then of both or of the database, at random instants and at
+ * each named crash point, under a mixed load of creates, execs, pauses, wakes, forks, checkpoints, restores, templates,
+ * starts from both, and the ends of all of these. Whoever was killed is back and works before the next kill. After every
+ * batch of kills the load rests, and an oracle of its own compares what was acknowledged with what is there
+ * (security.md C8).
  *
  *   npm run chaos -- [--kills 200] [--batch 10] [--seed 7]     random kills
  *   npm run chaos -- --points                                  each named crash point once
@@ -14,7 +15,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { raiseCeiling } from "../support/database.ts";
-import { type ServiceFacts, servicePid, startService } from "../support/service.ts";
+import { postgresPid, type ServiceFacts, servicePid, startService } from "../support/service.ts";
 import { Api } from "./api.ts";
 import { CRASH_POINTS, DEATHS_BEFORE } from "./crash-points.ts";
 import { Load } from "./load.ts";
@@ -35,6 +36,12 @@ const { values } = parseArgs({
 const CEILING = 100;
 const AT_ONCE = 3;
 const STEPS = 12;
+/** Within this the load must go on after a kill. */
+const BACK_MS = 60_000;
+const LONGEST_WAIT_MS = 2_500;
+/** Who is killed together. */
+const VICTIMS = [["node"], ["control"], ["node", "control"]] as const;
+const DATABASE_EVERY = 10;
 const random = randomFrom(Number(values.seed));
 console.log(`seed ${values.seed}`);
 
@@ -64,16 +71,32 @@ async function randomKills(kills: number, batch: number): Promise<void> {
     for (let done = 0; done < kills; ) {
       load.start();
       for (let i = 0; i < batch && done < kills; i++, done++) {
-        await sleep(300 + random.below(2_500));
-        const victim = random.pick(["node", "control"] as const);
-        const pid = tryPid(() => servicePid(facts, victim));
-        if (pid !== undefined) process.kill(pid, "SIGKILL");
+        await goesOn(load);
+        await sleep(random.below(LONGEST_WAIT_MS));
+        for (const pid of random.below(DATABASE_EVERY) === 0 ? [postgresPid(facts)] : pick(facts))
+          process.kill(pid, "SIGKILL");
       }
+      await goesOn(load);
       await load.rest();
       const seen = await verify(facts, api, load);
       console.log(`${done} kills: ${seen}`);
     }
   });
+}
+
+/** Pids. */
+function pick(facts: ServiceFacts): number[] {
+  return random.pick(VICTIMS).map((name) => servicePid(facts, name));
+}
+
+/** Until a command that was sent from now on was carried out: node, control and the database are there. */
+async function goesOn(load: Load): Promise<void> {
+  const asked = performance.now();
+  while (load.markedAt < asked) {
+    if (performance.now() - asked > BACK_MS)
+      throw new Error(`no command was carried out in the ${BACK_MS / 1000} s after a kill`);
+    await sleep(20);
+  }
 }
 
 /** One run of the whole mix with the point armed in both processes; it fires in whichever gets there. */
@@ -112,13 +135,5 @@ async function underLoad(
     await load.rest();
     await api.deleteAll();
     await service.stop();
-  }
-}
-
-function tryPid(find: () => number): number | undefined {
-  try {
-    return find();
-  } catch {
-    return undefined;
   }
 }
