@@ -84,19 +84,42 @@ export async function poolHitRows(facts: ServiceFacts, n: number): Promise<Row[]
     runs.push(runMs);
     inSession.push(pythonMs);
   }
+  const saved = await savedTemplateStarts(facts, client, n);
   const over = percentile(runs, 50) / percentile(inSession, 50);
   return [
     row("pool hit: create to first exec", "ms", creates, "goal ≤ 150 here"),
     row("print(1) in Python, by exec in a session fresh from the pool", "ms", inSession),
     row("stateless run of print(1), pool hit", "ms", runs, `${over.toFixed(2)} × the exec (goal ≤ 1.25)`),
+    row("start from a saved template to the first exec, nothing ready", "ms", saved.cold),
+    row("start from a saved template to the first exec, one loaded ahead", "ms", saved.ahead),
   ];
 }
 
+/** The first two starts of each template find nothing ready; from the second on the node keeps one. */
+async function savedTemplateStarts(facts: ServiceFacts, client: Client, n: number) {
+  const cold: number[] = [];
+  const ahead: number[] = [];
+  const { session_id: id } = await client.sessions.create();
+  for (let i = 0; i < n; i++) {
+    const template = `saved-${i}`;
+    await client.templates.save(id, { name: template });
+    const start = async () => (await createToFirstExec(facts, client, { template })).ms;
+    cold.push(await start());
+    await sleep(REFILL_MS);
+    cold.push(await start());
+    await sleep(REFILL_MS);
+    ahead.push(await start());
+    await client.templates.delete(template);
+  }
+  await client.sessions.delete(id);
+  return { cold, ahead };
+}
+
 /** The node's own stage timings, so that the row says where a create's time goes. */
-async function createToFirstExec(facts: ServiceFacts, client: Client) {
+async function createToFirstExec(facts: ServiceFacts, client: Client, request = {}) {
   let id = "";
   const ms = await timed(async () => {
-    id = (await client.sessions.create()).session_id;
+    id = (await client.sessions.create(request)).session_id;
     await client.sessions.exec(id, { command: ["true"] });
   });
   const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/machines");

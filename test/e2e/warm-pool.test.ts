@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OrgRecord } from "@vivarium/contract/api";
 import { NodeInfo } from "@vivarium/contract/node";
+import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
@@ -21,11 +22,13 @@ beforeAll(async () => {
 });
 afterAll(() => own?.stop());
 
+const BASE = { template: "base", size: "small", ready: 1 };
+
 /** The process of the machine that waits, once the node says that one does. */
 const warmPid = (except: number[] = []): Promise<number> =>
   eventually(async () => {
     const { body } = await nodeCaller(own.facts.nodeSocket).call("GET", "/v1/info");
-    expect(NodeInfo.parse(body).warm).toEqual([{ template: "base", size: "small", ready: 1 }]);
+    expect(NodeInfo.parse(body).warm).toEqual([BASE]);
     const pids = machineProcesses().filter((pid) => !except.includes(pid));
     expect(pids).toHaveLength(1);
     return pids[0] as number;
@@ -58,6 +61,11 @@ async function createOnWarm(request: object = {}): Promise<{ id: string; waiting
   }
 }
 
+async function org(): Promise<OrgRecord> {
+  const headers = { authorization: `Bearer ${own.facts.apiKey}` };
+  return (await (await fetch(`${own.facts.url}/v1/org`, { headers })).json()) as OrgRecord;
+}
+
 const LOOK = sh(
   "hostname; cat /etc/machine-id /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1; " +
     "ls -A /workspace /tmp | tr '\\n' ' '; id -un; pwd",
@@ -65,10 +73,8 @@ const LOOK = sh(
 
 test("the organisation's capacity tells of the machine that waits", async () => {
   await warmPid();
-  const headers = { authorization: `Bearer ${own.facts.apiKey}` };
   await eventually(async () => {
-    const org = (await (await fetch(`${own.facts.url}/v1/org`, { headers })).json()) as OrgRecord;
-    expect(org.capacity.pool).toEqual([{ template: "base", size: "small", ready: 1 }]);
+    expect((await org()).capacity.pool).toEqual([BASE]);
   }, 10_000);
 });
 
@@ -119,6 +125,54 @@ test("a session that asks for less power gets a machine without it, also from th
   expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
   expect(tried.exit_code).not.toBe(0);
   await client.sessions.delete(id);
+});
+
+test("of a template that sessions are started from again and again one waits, of which no instruction has run", async () => {
+  const origin = await client.sessions.create();
+  const counter = sh(
+    "(i=0; while :; do i=$((i+1)); echo $i > /workspace/i; sleep 0.05; done) > /dev/null 2>&1 &",
+  );
+  await client.sessions.exec(origin.session_id, { command: counter });
+  await client.templates.save(origin.session_id, { name: "hot" });
+  await client.sessions.delete(origin.session_id);
+  const start = async () => (await client.sessions.create({ template: "hot" })).session_id;
+  const first = await start();
+  await client.sessions.waitUntilLive(first);
+  await sleep(1_100);
+  const second = await start();
+  await client.sessions.waitUntilLive(second);
+  const others = [first, second].map((id) => machinePid(own.facts.dataDir, id));
+
+  const waiting = await eventually(async () => {
+    const { pool } = (await org()).capacity;
+    expect(pool).toContainEqual({ template: "hot@1", size: "small", ready: 1 });
+    const { body } = await nodeCaller(own.facts.nodeSocket).call("GET", "/v1/info");
+    const { warm = [] } = NodeInfo.parse(body);
+    expect(warm).toHaveLength(2);
+    return machineProcesses().filter((pid) => !others.includes(pid));
+  }, 60_000);
+  const third = await start();
+  const { stdout } = await client.sessions.exec(third, {
+    command: sh("hostname; cat /proc/sys/kernel/random/boot_id /workspace/i; sleep 0.3; cat /workspace/i"),
+  });
+  expect(waiting).toContain(machinePid(own.facts.dataDir, third));
+  const [name, , before, after] = stdout.trimEnd().split("\n");
+  expect(name).toBe(third);
+  // The guest goes on from where it was saved, and no sooner.
+  const same = sh("cat /workspace/i");
+  expect(Number(after)).toBeGreaterThan(Number(before));
+  expect(Number(before)).toBeLessThan(Number((await client.sessions.exec(first, { command: same })).stdout));
+  const ids = [first, second, third];
+  const reads = ids.map((id) =>
+    client.sessions.exec(id, { command: sh("head -c 16 /dev/urandom | od -An -tx1") }),
+  );
+  const random = (await Promise.all(reads)).map(({ stdout: text }) => text);
+  expect(new Set(random).size).toBe(3);
+
+  for (const id of ids) await client.sessions.delete(id);
+  await client.templates.delete("hot");
+  // What waits goes with what it was made of.
+  await eventually(() => expect(machineProcesses().length).toBeLessThanOrEqual(1), 10_000);
 });
 
 test("kill -9 of the node leaves no machine that nobody has; another one waits soon after", async () => {

@@ -37,7 +37,7 @@ export const OrgRecord = z
       running: z.int(),
       warm: z.int(),
       limits: z.object({ running: z.int(), warm: z.int().optional() }),
-      /** Machines of the node that wait for the next create, whoever makes it. */
+      /** Machines that wait for the next create: for everybody's, and for those from the caller's own templates. */
       pool: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
     }),
     limits: z.object({

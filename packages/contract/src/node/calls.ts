@@ -182,8 +182,17 @@ export const NodeInfo = z.object({
       origin: TemplateOrigin.optional(),
     }),
   ),
-  /** Machines that are loaded and warmed ahead, per template and size. */
-  warm: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
+  /** Machines that are loaded ahead: of a template in a size, or of a snapshot that many start from. */
+  warm: z
+    .array(
+      z.object({
+        template: z.string(),
+        size: z.string(),
+        snapshot_id: z.string().optional(),
+        ready: z.int(),
+      }),
+    )
+    .optional(),
   /** Snapshots that were found damaged: asked for by its name, each is refused with `snapshot_damaged`. */
   damaged_snapshots: z.array(z.string()).optional(),
   /** Version of the PreviewTable it has; 0: none. */

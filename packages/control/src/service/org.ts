@@ -1,11 +1,13 @@
 import { DEFAULT_SIZE, LIMITS, type OrgRecord, SIZE_NAMES, SIZES } from "@vivarium/contract/api";
+import type { NodeInfo } from "@vivarium/contract/node";
 import { getOrg } from "../access/orgs.ts";
-import type { Principal } from "../access/principal.ts";
+import { type Principal, scopeOf } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../sessions/admit.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/count-active.ts";
+import { templateNames } from "../templates/names.ts";
 
 /** Capacity and limits of the caller's organisation; what the node says is left out while it is away. */
 export async function readOrg(
@@ -25,7 +27,7 @@ export async function readOrg(
       running: active.org,
       warm: await countPausedSessions(db, principal.orgId),
       limits: { running: org.concurrentSessions },
-      ...(info?.warm && { pool: info.warm }),
+      ...(info?.warm && { pool: await poolOf(db, principal, info.warm) }),
     },
     limits: {
       concurrent_sessions: org.concurrentSessions,
@@ -41,4 +43,18 @@ export async function readOrg(
       available: baselines.some(({ size }) => size === name),
     })),
   };
+}
+
+/** What waits for everybody, and what waits for starts from the caller's own templates. */
+async function poolOf(
+  db: Database,
+  principal: Principal,
+  warm: NonNullable<NodeInfo["warm"]>,
+): Promise<OrgRecord["capacity"]["pool"]> {
+  const saved = warm.flatMap(({ snapshot_id: id }) => id ?? []);
+  const names = await templateNames(db, scopeOf(principal), saved);
+  return warm.flatMap(({ template, size, snapshot_id: id, ready }) => {
+    const name = id === undefined ? template : names.get(id);
+    return name === undefined ? [] : [{ template: name, size, ready }];
+  });
 }

@@ -86,6 +86,25 @@ test("the organisation's capacity and limits", async () => {
   );
 });
 
+test("of the machines that wait, those of saved states are told to whose templates they are", async () => {
+  const id = await control.createLive();
+  await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "mine" } });
+  const saved = [...control.node.snapshots.keys()].at(-1);
+  const base = { template: "base", size: "small", ready: 1 };
+  const whole = control.node.info;
+  control.node.info = {
+    ...whole,
+    warm: [base, { ...base, snapshot_id: saved, ready: 2 }, { ...base, snapshot_id: "tpl_of_nobody" }],
+  };
+  const pool = async (key?: string) => (await control.ask("GET /v1/org", { key })).body.capacity.pool;
+  await eventually(async () =>
+    expect(await pool()).toEqual([base, { template: "mine@1", size: "small", ready: 2 }]),
+  );
+  expect(await pool(await control.addKey())).toEqual([base]);
+  control.node.info = whole;
+  await control.destroyAll();
+});
+
 test("connections to the database that break cost at most a 503, and no session", async () => {
   const id = await control.createLive();
   const asks = Array.from({ length: 30 }, async (_, index) => {

@@ -61,6 +61,11 @@ export async function removeVersions(
   return await query.returningAll().execute();
 }
 
+/** Which of these are the caller's. */
+export async function findVersions(db: Queries, scope: Scope, ids: string[]): Promise<TemplateRow[]> {
+  return ids.length === 0 ? [] : await visible(db, scope).where("id", "in", ids).execute();
+}
+
 function visible(db: Queries, scope: Scope) {
   const query = db.selectFrom("templates").selectAll().where("org_id", "=", scope.orgId);
   return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);

@@ -77,7 +77,7 @@ describe("machines that wait, of 256 MiB each,", () => {
     const { stock, ended, start } = hostWith(["a1", "a2", "a3"]);
     const looked = Promise.withResolvers<boolean>();
     const shelf = stock.want("a");
-    const looking = stock.borrow(shelf, "a1", () => looked.promise);
+    const looking = stock.borrow("a", "a1", () => looked.promise);
     const answer = start();
     await expect.poll(() => ended).toHaveLength(2);
     looked.resolve(true);

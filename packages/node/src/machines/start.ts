@@ -31,11 +31,14 @@ import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journa
 import { launch, prepareFiles } from "./launch.ts";
 import { Machine } from "./machine.ts";
 import type { MachineTable } from "./table.ts";
-import type { WarmMachine, WarmPool } from "./warm-pool.ts";
+import type { WarmMachine } from "./warm-machine.ts";
+import type { WarmPool } from "./warm-pool.ts";
 
 const MIB = 1024 * 1024;
-/** A warm machine needs some milliseconds; one that needs this long is stuck. */
+/** A machine that has run needs some milliseconds; one that needs this long is stuck. */
 const WARM_LIMIT_MS = 3_000;
+/** One that was loaded alone carries out its first instructions. */
+const LOADED_LIMIT_MS = 20_000;
 /** The gateway is told before the guest runs; most have confirmed long before the guest is introduced. */
 const GATEWAY_KNOWS_MS = 1_000;
 /** What a machine is expected to write until the gate looks again. */
@@ -141,34 +144,37 @@ async function start(
   spec: StartSpec,
   source: Source,
 ): Promise<Machine> {
-  const isBaseline = spec.snapshot_id === undefined;
-  const warm = isBaseline && !spec.hold ? deps.pool.take(baselineKey(spec.template, spec.size)) : undefined;
-  const machine = warm && (await startWarm(deps, undo, warm, id, spec));
+  const warm = isNew(spec) ? deps.pool.take(source.dir) : undefined;
+  const machine = warm && (await startWarm(deps, undo, { warm, source, id, spec }));
   if (machine) return machine;
   const { isVerified } = source;
   const loaded = await load(deps, undo, { id, spec, source, isVerified });
   return await letRun(deps, undo, loaded);
 }
 
+interface WarmStart {
+  warm: WarmMachine;
+  source: Loadable;
+  id: string;
+  spec: StartSpec;
+}
+
+/** A session's own state is loaded once. */
+const isNew = ({ resume, hold }: StartSpec) => !resume && !hold;
+
 /** A warm machine that does not come to life is thrown away, and the start goes the long way. */
-async function startWarm(
-  deps: StartDeps,
-  undo: UndoStack,
-  warm: WarmMachine,
-  id: string,
-  spec: StartSpec,
-): Promise<Machine | undefined> {
+async function startWarm(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
+  const { warm, id } = call;
   const own = new UndoStack();
   own.push("warm machine", () => warm.undo.unwind());
-  const work = async (late: AbortSignal) =>
-    await letRun(deps, own, await nameWarm(deps, own, warm, id, spec), late);
+  const work = async (late: AbortSignal) => await letRun(deps, own, await nameWarm(deps, own, call), late);
   // Without its process and its agent nothing that it waits for takes long to fail.
   const giveUp = async () => {
     warm.agent.close();
     await killAndWait(warm.process);
   };
   try {
-    const machine = await inTime(WARM_LIMIT_MS, { work, giveUp });
+    const machine = await inTime(warm.hasRun ? WARM_LIMIT_MS : LOADED_LIMIT_MS, { work, giveUp });
     undo.push("warm machine", () => own.unwind());
     return machine;
   } catch (err) {
@@ -251,9 +257,7 @@ async function load(
 async function nameWarm(
   deps: StartDeps,
   undo: UndoStack,
-  warm: WarmMachine,
-  id: string,
-  spec: StartSpec,
+  { warm, source, id, spec }: WarmStart,
 ): Promise<Loaded> {
   const { config } = deps;
   const watch = stopwatch();
@@ -268,5 +272,6 @@ async function nameWarm(
     deps.network.networks.assign(slot, id, spec.network ?? OPEN_NETWORK),
   ]);
   const machine = new Machine({ entry, process, qmp, agent });
-  return { machine, isUnfrozen: false, queue: watch(), disk: 0, watch };
+  const isUnfrozen = source.manifest.unfrozen === true;
+  return { machine, isUnfrozen, queue: watch(), disk: 0, watch };
 }

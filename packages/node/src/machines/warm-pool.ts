@@ -1,69 +1,38 @@
 /**
- * Machines that are loaded, warmed and stopped ahead, so that a create only needs identity and `cont`: the first command
- * of a fresh guest is the slow one. One pool per hot baseline; made in the background while the node is quiet
- * and memory is free, woken every minute by a command, and thrown away when that fails (performance.md "Techniques").
+ * Machines that are loaded and stopped ahead, so that a create only needs identity and `cont`: of each hot baseline,
+ * warmed by first commands, and of saved states that new sessions were started from more than once lately. Made in the
+ * background while the node is quiet and memory is free, looked after every minute, and thrown away when that fails
+ * (performance.md "Techniques").
  */
 import { freemem } from "node:os";
-import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
-import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
-import { UndoStack } from "@vivarium/kit/undo-stack";
-import type { NodeConfig } from "../config.ts";
-import type { DiskGate } from "../disks/gate.ts";
-import { AgentClient } from "../guest/client.ts";
-import { execInGuest } from "../guest/exec.ts";
-import type { NamespacePool } from "../host/namespace-pool.ts";
-import type { ProcessIdentity } from "../host/process.ts";
-import type { QemuRoot } from "../host/qemu-root.ts";
-import type { Slot } from "../host/slots.ts";
-import type { Qmp } from "../qemu/qmp.ts";
-import type { Baseline, Baselines } from "../snapshots/baselines.ts";
-import type { Verifications } from "../snapshots/verify-together.ts";
-import { resumeAs } from "./guest-state.ts";
-import { machineDir, removeEntry, writeEntry } from "./journal.ts";
-import { launch, prepareFiles } from "./launch.ts";
+import type { Baselines } from "../snapshots/baselines.ts";
+import type { SnapshotTable } from "../snapshots/table.ts";
+import { HOT_MS, hotKeys } from "./hot.ts";
+import { isStillGood, makeWarm, type WarmDeps, type WarmMachine, type WarmSource } from "./warm-machine.ts";
 import { WarmStock } from "./warm-stock.ts";
 
 const MIB = 1024 * 1024;
 /** Memory that a pool leaves free beside what its next machine may come to use. */
 const HEADROOM_BYTES = 2048 * MIB;
-const DISK_BYTES = 64 * MIB;
 /** A pool is filled when nobody has started a machine for so long: filling takes the processor that they need. */
 const QUIET_MS = 1_500;
 const KEEP_ALIVE_MS = 60_000;
-const COMMAND_LIMIT_MS = 20_000;
-/** A baseline that nobody asked for so long is not hot any more. */
-const HOT_MS = 15 * 60_000;
+/** A disk that is full, say, is so for a while. */
+const RETRY_MS = 10_000;
 
-/** What a pooled machine runs once, so that the paths of the usual first commands are translated and in memory. */
-const WARM_UP = [["true"], ["sh", "-c", "true"], ["python3", "-c", "print(1)"], ["true"]];
-
-export interface WarmMachine {
-  /** Name of its folder until it becomes a session's. */
-  id: string;
-  slot: Slot;
-  process: ProcessIdentity;
-  qmp: Qmp;
-  agent: AgentClient;
-  undo: UndoStack;
-}
-
-export interface WarmPoolDeps {
-  config: NodeConfig;
-  qemu: QemuRoot;
+export interface WarmPoolDeps extends WarmDeps {
   baselines: Baselines;
-  verifications: Verifications;
-  namespaces: NamespacePool;
-  gate: DiskGate;
+  snapshots: SnapshotTable;
   log: Log;
 }
 
 export class WarmPool {
   readonly #deps: WarmPoolDeps;
-  /** Keys that are wanted from the start on, without being asked for. */
+  /** Baselines that are wanted from the start on, without being asked for. */
   readonly #hot: readonly string[];
-  /** By the folder of the baseline: `base` and `base@<its current version>` are one, and share what waits. */
+  /** By the folder that machines are loaded from: `base` and `base@<its current version>` are one, and share what waits. */
   readonly #stock = new WarmStock<WarmMachine>((warm) => this.#discard(warm));
   #lastTaken = 0;
 
@@ -72,23 +41,26 @@ export class WarmPool {
     this.#hot = hot;
   }
 
-  /** A machine that is nobody's from now on but the caller's; undefined when none is ready. */
-  take(key: string): WarmMachine | undefined {
+  /** A machine of this folder that is nobody's from now on but the caller's; undefined when none is ready. */
+  take(dir: string): WarmMachine | undefined {
     this.#lastTaken = Date.now();
-    const pool = this.#want(key);
-    if (!pool) return undefined;
-    for (let warm = pool.ready.shift(); warm; warm = pool.ready.shift()) {
+    const shelf = this.#stock.want(dir);
+    for (let warm = shelf.ready.shift(); warm; warm = shelf.ready.shift()) {
       if (!warm.qmp.isClosed) return warm;
       void this.#discard(warm);
     }
     return undefined;
   }
 
-  /** Ready machines per baseline. */
-  get counts(): { template: string; size: string; ready: number }[] {
+  /** Ready machines by what they were made of. */
+  get counts(): { template: string; size: string; snapshot_id?: string; ready: number }[] {
     return [...this.#stock.shelves].flatMap(([dir, { ready }]) => {
       const manifest = this.#deps.baselines.at(dir)?.manifest;
-      return manifest ? [{ template: manifest.template, size: manifest.size, ready: ready.length }] : [];
+      if (manifest) return [{ template: manifest.template, size: manifest.size, ready: ready.length }];
+      const [first] = ready;
+      const id = this.#deps.snapshots.idOf(dir);
+      if (!first || id === undefined) return [];
+      return [{ template: first.template, size: first.size, snapshot_id: id, ready: ready.length }];
     });
   }
 
@@ -99,16 +71,22 @@ export class WarmPool {
     return isGivenUp;
   }
 
+  /** What was made of a folder that is being removed goes with it. */
+  async forget(dir: string): Promise<void> {
+    await this.#stock.drop(dir);
+  }
+
   /** Fills and keeps fresh until told to stop, then ends what it holds. */
   async run(until: AbortSignal): Promise<void> {
     let freshenedAt = Date.now();
     while (!until.aborted) {
-      for (const key of this.#hot) this.#want(key);
+      for (const key of this.#hot) this.#keepHot(key);
       await sleep(QUIET_MS / 3, until);
       if (until.aborted) break;
-      await this.#fillOne().catch((err: unknown) =>
-        this.#deps.log.warn({ err }, "no warm machine could be made ahead"),
-      );
+      await this.#fillOne().catch(async (err: unknown) => {
+        this.#deps.log.warn({ err }, "no warm machine could be made ahead");
+        await sleep(RETRY_MS, until);
+      });
       if (Date.now() - freshenedAt < KEEP_ALIVE_MS) continue;
       freshenedAt = Date.now();
       await this.#freshen();
@@ -116,9 +94,9 @@ export class WarmPool {
     await this.#stock.endAll();
   }
 
-  #want(key: string) {
-    const dir = this.#deps.baselines.get(key)?.dir;
-    return dir === undefined ? undefined : this.#stock.want(dir);
+  #keepHot(key: string): void {
+    const baseline = this.#deps.baselines.get(key);
+    if (baseline) this.#stock.want(baseline.dir);
   }
 
   /** Ends a machine that nobody is to have, and removes all of it. */
@@ -132,92 +110,45 @@ export class WarmPool {
   }
 
   async #fillOne(): Promise<void> {
-    const { config, baselines } = this.#deps;
-    if (Date.now() - this.#lastTaken < QUIET_MS) return;
-    for (const [dir, pool] of this.#stock.shelves) {
-      const baseline = baselines.at(dir);
-      const isHot = Date.now() - pool.wantedAt < HOT_MS;
-      if (!baseline || !isHot || pool.ready.length >= config.warmMachines) continue;
-      if (freemem() < HEADROOM_BYTES + baseline.manifest.mem_mb * MIB) return;
-      pool.ready.push(await this.#make(baseline));
+    const { config, snapshots, log } = this.#deps;
+    if (config.warmMachines === 0 || Date.now() - this.#lastTaken < QUIET_MS) return;
+    for (const dir of this.#hotDirs()) {
+      const shelf = this.#stock.shelves.get(dir);
+      if (!shelf || shelf.ready.length >= config.warmMachines) continue;
+      const source = await this.#sourceAt(dir);
+      if (!source) continue;
+      if (freemem() < HEADROOM_BYTES + source.manifest.mem_mb * MIB) return;
+      const warm = await makeWarm(this.#deps, source).catch(async (cause) => {
+        if (source.isOurs) throw cause;
+        await this.#stock.drop(dir);
+        throw snapshots.unloadable(source, cause);
+      });
+      await this.#stock.put(dir, shelf, warm);
+      log.info({ machine: warm.id, template: warm.template, size: warm.size }, "warm machine ready");
       return;
     }
   }
 
-  async #make(baseline: Baseline): Promise<WarmMachine> {
-    const { config, namespaces, gate, log } = this.#deps;
-    const release = await gate.reserve(DISK_BYTES);
-    const undo = new UndoStack();
-    try {
-      const id = `${randomId()}-1`;
-      const slot = await namespaces.take("allow");
-      undo.push("slot", () => namespaces.discard(slot));
-      const { template, size } = baseline.manifest;
-      const spec = { template, size, hostname: "warm", no_sudo: false };
-      // `starting`: a restarted daemon removes it.
-      await writeEntry(config.dataDir, { machine_id: id, spec, state: "starting", slot: slot.number });
-      undo.push("journal", () => removeEntry(config.dataDir, id));
-      const dir = machineDir(config.dataDir, id);
-      const parent = await prepareFiles(dir, slot, baseline);
-      const { process, qmp } = await launch(this.#deps, undo, {
-        dir,
-        slot,
-        parent,
-        isVerified: baseline.isVerified,
-      });
-      const agent = new AgentClient(path.join(dir, "run/agent.sock"));
-      const warm = { id, slot, process, qmp, agent, undo };
-      await warmUp(warm);
-      log.info({ machine: id, template, size }, "warm machine ready");
-      return warm;
-    } catch (error) {
-      await undo.unwind();
-      throw error;
-    } finally {
-      release();
-    }
+  #hotDirs(): string[] {
+    return hotKeys(this.#stock.shelves, (dir) => this.#deps.baselines.at(dir) !== undefined);
+  }
+
+  async #sourceAt(dir: string): Promise<WarmSource | undefined> {
+    const { baselines, snapshots } = this.#deps;
+    const baseline = baselines.at(dir);
+    if (baseline) return { ...baseline, isOurs: true };
+    const id = snapshots.idOf(dir);
+    const saved = id === undefined ? undefined : await snapshots.check(id).catch(() => undefined);
+    return saved && { ...saved, isVerified: false, isOurs: false };
   }
 
   /** One after the other: a create that comes meanwhile takes one of the rest. */
   async #freshen(): Promise<void> {
-    for (const [dir, pool] of this.#stock.shelves) {
-      const isHot = Date.now() - pool.wantedAt < HOT_MS;
-      for (const warm of [...pool.ready])
-        await this.#stock.borrow(pool, warm, async () => isHot && (await isAlive(warm)));
-      if (!isHot) this.#stock.shelves.delete(dir);
+    const hot = new Set(this.#hotDirs());
+    for (const [dir, shelf] of [...this.#stock.shelves]) {
+      for (const warm of [...shelf.ready])
+        await this.#stock.borrow(dir, warm, async () => hot.has(dir) && (await isStillGood(warm)));
+      if (Date.now() - shelf.wantedAt >= HOT_MS) await this.#stock.drop(dir);
     }
-  }
-}
-
-/** With another identity first: taking one on is what the machine will do next. */
-async function warmUp(warm: WarmMachine): Promise<void> {
-  await warm.qmp.execute("cont");
-  await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } });
-  for (const argv of WARM_UP) await runToEnd(warm.agent, argv);
-  await standStill(warm);
-}
-
-async function isAlive(warm: WarmMachine): Promise<boolean> {
-  try {
-    await warm.qmp.execute("cont");
-    await warm.agent.command("/v1/thaw");
-    await runToEnd(warm.agent, ["true"]);
-    await standStill(warm);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Frozen, so that no user process runs between `cont` and the reseed. */
-async function standStill(warm: WarmMachine): Promise<void> {
-  await warm.agent.command("/v1/freeze");
-  await warm.qmp.execute("stop");
-}
-
-async function runToEnd(agent: AgentClient, argv: string[]): Promise<void> {
-  const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: COMMAND_LIMIT_MS });
-  for await (const _ of frames) {
-    // Only the side effects matter: translated code, and pages in memory.
   }
 }

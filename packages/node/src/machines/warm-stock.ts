@@ -1,9 +1,14 @@
 /** What waits for whoever asks, by what it was made of, and which of it is wanted least. */
 
-interface Shelf<M> {
+export interface Shelf<M> {
   ready: M[];
   wantedAt: number;
+  /** How often it was wanted; those who want it at the same time count once. */
+  times: number;
 }
+
+/** Who wants the same so soon after another, such as sixteen children, is not one more. */
+const SAME_TIME_MS = 1_000;
 
 export class WarmStock<M> {
   readonly shelves = new Map<string, Shelf<M>>();
@@ -16,20 +21,35 @@ export class WarmStock<M> {
     this.#end = end;
   }
 
-  want(key: string): Shelf<M> {
-    const shelf = this.shelves.get(key) ?? { ready: [], wantedAt: 0 };
+  want(key: string, now = Date.now()): Shelf<M> {
+    const shelf = this.shelves.get(key) ?? { ready: [], wantedAt: Number.NEGATIVE_INFINITY, times: 0 };
     this.shelves.set(key, shelf);
-    shelf.wantedAt = Date.now();
+    if (now - shelf.wantedAt > SAME_TIME_MS) shelf.times++;
+    shelf.wantedAt = now;
     return shelf;
   }
 
+  /** What is made of it from now on is not to be had any more, and what waits is ended. */
+  async drop(key: string): Promise<void> {
+    const shelf = this.shelves.get(key);
+    this.shelves.delete(key);
+    await Promise.all((shelf?.ready.splice(0) ?? []).map(this.#end));
+  }
+
+  /** For a machine that was made for this shelf, which may have been dropped meanwhile. */
+  async put(key: string, shelf: Shelf<M>, machine: M): Promise<void> {
+    if (this.shelves.get(key) === shelf) shelf.ready.push(machine);
+    else await this.#end(machine);
+  }
+
   /** Nobody else gets it meanwhile; `use` tells whether it is still worth having. */
-  async borrow(shelf: Shelf<M>, machine: M, use: (machine: M) => Promise<boolean>): Promise<void> {
-    const at = shelf.ready.indexOf(machine);
-    if (at < 0) return;
+  async borrow(key: string, machine: M, use: (machine: M) => Promise<boolean>): Promise<void> {
+    const shelf = this.shelves.get(key);
+    const at = shelf?.ready.indexOf(machine) ?? -1;
+    if (!shelf || at < 0) return;
     shelf.ready.splice(at, 1);
     const done = use(machine).then(async (isGood) => {
-      if (isGood) shelf.ready.push(machine);
+      if (isGood) await this.put(key, shelf, machine);
       else await this.#end(machine);
     });
     this.#borrowed.add(done);

@@ -80,7 +80,9 @@ function registerSnapshotRoutes(server: FastifyInstance, deps: StartDeps): void 
   });
 
   server.delete("/v1/snapshots/:snapshot_id", async (request, reply) => {
-    await snapshots.remove(snapshotId(request.params));
+    const id = snapshotId(request.params);
+    await snapshots.remove(id);
+    await deps.pool.forget(snapshots.dirOf(id));
     return reply.code(204).send();
   });
 }

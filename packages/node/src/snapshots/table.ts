@@ -24,6 +24,11 @@ export class SnapshotTable {
     return path.join(this.#dir, id);
   }
 
+  /** Of a snapshot's folder; undefined for any other. */
+  idOf(dir: string): string | undefined {
+    return path.dirname(dir) === this.#dir ? path.basename(dir) : undefined;
+  }
+
   /** Known so far. */
   get damaged(): string[] {
     return this.#damage.names;
@@ -121,7 +126,7 @@ export class SnapshotTable {
   }
 
   #noteDamage(dir: string, err: unknown): void {
-    if (path.dirname(dir) !== this.#dir || !this.#damage.note(dir)) return;
+    if (this.idOf(dir) === undefined || !this.#damage.note(dir)) return;
     this.#log.error({ snapshot: path.basename(dir), err }, "a snapshot is damaged and cannot be loaded");
   }
 }

@@ -1,0 +1,28 @@
+/** Which of what was asked for is worth having ready. Pure. */
+
+interface Wanted {
+  /** Milliseconds since 1970. */
+  wantedAt: number;
+  times: number;
+}
+
+/** What nobody asked for so long is not hot any more. */
+export const HOT_MS = 15 * 60_000;
+/** A saved state that was started from once, such as that of a fork, may never be again. */
+const TIMES_OF_HOT_STATES = 2;
+/** Everybody's states share these: whoever saves many takes no room from others for long. */
+export const MOST_SAVED_STATES = 8;
+
+/** Baselines first, which are ours, then the saved states that were wanted last. */
+export function hotKeys(
+  wanted: ReadonlyMap<string, Wanted>,
+  isOurs: (key: string) => boolean,
+  now = Date.now(),
+): string[] {
+  const recent = [...wanted].filter(([, { wantedAt }]) => now - wantedAt < HOT_MS);
+  const saved = recent
+    .filter(([key, { times }]) => !isOurs(key) && times >= TIMES_OF_HOT_STATES)
+    .toSorted(([, a], [, b]) => b.wantedAt - a.wantedAt)
+    .slice(0, MOST_SAVED_STATES);
+  return [...recent.filter(([key]) => isOurs(key)), ...saved].map(([key]) => key);
+}

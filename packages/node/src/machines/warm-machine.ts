@@ -1,0 +1,123 @@
+/** One machine that is made ahead, as far as it can be before it is somebody's. */
+import path from "node:path";
+import { randomId } from "@vivarium/kit/id";
+import { UndoStack } from "@vivarium/kit/undo-stack";
+import type { NodeConfig } from "../config.ts";
+import type { DiskGate } from "../disks/gate.ts";
+import { AgentClient } from "../guest/client.ts";
+import { execInGuest } from "../guest/exec.ts";
+import type { NamespacePool } from "../host/namespace-pool.ts";
+import type { ProcessIdentity } from "../host/process.ts";
+import type { QemuRoot } from "../host/qemu-root.ts";
+import type { Slot } from "../host/slots.ts";
+import type { Qmp } from "../qemu/qmp.ts";
+import type { Loadable } from "../snapshots/manifest.ts";
+import type { Verifications } from "../snapshots/verify-together.ts";
+import { resumeAs } from "./guest-state.ts";
+import { machineDir, removeEntry, writeEntry } from "./journal.ts";
+import { launch, prepareFiles } from "./launch.ts";
+
+const MIB = 1024 * 1024;
+const DISK_BYTES = 64 * MIB;
+const COMMAND_LIMIT_MS = 20_000;
+
+/** What a machine of ours runs once, so that the paths of the usual first commands are translated and in memory. */
+const WARM_UP = [["true"], ["sh", "-c", "true"], ["python3", "-c", "print(1)"], ["true"]];
+
+/**
+ * What a warm machine is made of. A baseline is ours: its guest may run ahead. A guest that somebody saved runs only as
+ * theirs, under their rules: it is loaded, and not one of its instructions is carried out.
+ */
+export interface WarmSource extends Loadable {
+  isVerified: boolean;
+  isOurs: boolean;
+}
+
+export interface WarmMachine {
+  /** Name of its folder until it becomes a session's. */
+  id: string;
+  slot: Slot;
+  process: ProcessIdentity;
+  qmp: Qmp;
+  agent: AgentClient;
+  undo: UndoStack;
+  template: string;
+  size: string;
+  hasRun: boolean;
+}
+
+export interface WarmDeps {
+  config: NodeConfig;
+  qemu: QemuRoot;
+  verifications: Verifications;
+  namespaces: NamespacePool;
+  gate: DiskGate;
+}
+
+export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<WarmMachine> {
+  const { config, namespaces, gate } = deps;
+  const release = await gate.reserve(DISK_BYTES);
+  const undo = new UndoStack();
+  try {
+    const id = `${randomId()}-1`;
+    const slot = await namespaces.take("allow");
+    undo.push("slot", () => namespaces.discard(slot));
+    const { template, size } = source.manifest;
+    const spec = { template, size, hostname: "warm", no_sudo: false };
+    // `starting`: a restarted daemon removes it.
+    await writeEntry(config.dataDir, { machine_id: id, spec, state: "starting", slot: slot.number });
+    undo.push("journal", () => removeEntry(config.dataDir, id));
+    const dir = machineDir(config.dataDir, id);
+    const parent = await prepareFiles(dir, slot, source);
+    const { isVerified } = source;
+    const { process, qmp } = await launch(deps, undo, { dir, slot, parent, isVerified });
+    const agent = new AgentClient(path.join(dir, "run/agent.sock"));
+    const warm = { id, slot, process, qmp, agent, undo, template, size, hasRun: source.isOurs };
+    if (source.isOurs) await warmUp(warm);
+    return warm;
+  } catch (error) {
+    await undo.unwind();
+    throw error;
+  } finally {
+    release();
+  }
+}
+
+/** With another identity first: taking one on is what the machine will do next. */
+async function warmUp(warm: WarmMachine): Promise<void> {
+  await warm.qmp.execute("cont");
+  await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } });
+  for (const argv of WARM_UP) await runToEnd(warm.agent, argv);
+  await standStill(warm);
+}
+
+/** Of one that has run, also whether its guest still does what it is told. */
+export async function isStillGood(warm: WarmMachine): Promise<boolean> {
+  try {
+    if (!warm.hasRun) await warm.qmp.execute("query-status");
+    else await runAgain(warm);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function runAgain(warm: WarmMachine): Promise<void> {
+  await warm.qmp.execute("cont");
+  await warm.agent.command("/v1/thaw");
+  await runToEnd(warm.agent, ["true"]);
+  await standStill(warm);
+}
+
+/** Frozen, so that no user process runs between `cont` and the reseed. */
+async function standStill(warm: WarmMachine): Promise<void> {
+  await warm.agent.command("/v1/freeze");
+  await warm.qmp.execute("stop");
+}
+
+async function runToEnd(agent: AgentClient, argv: string[]): Promise<void> {
+  const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: COMMAND_LIMIT_MS });
+  for await (const _ of frames) {
+    // Only the side effects matter: translated code, and pages in memory.
+  }
+}

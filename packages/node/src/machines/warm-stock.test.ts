@@ -1,0 +1,43 @@
+import { expect, it } from "vitest";
+import { WarmStock } from "./warm-stock.ts";
+
+const SECOND = 1_000;
+
+function stockOf() {
+  const ended: string[] = [];
+  const stock = new WarmStock<string>(async (name) => void ended.push(name));
+  return { stock, ended };
+}
+
+it("those who want the same at the same time count once", () => {
+  const { stock } = stockOf();
+  const wants = [0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND + 1, 3 * SECOND + 2];
+  expect(wants.map((now) => stock.want("a", now).times)).toEqual([1, 1, 1, 1, 1, 2, 2]);
+  expect(stock.want("b", 5 * SECOND).times).toBe(1);
+});
+
+it("what is dropped is ended, also what was still being made or looked after", async () => {
+  const { stock, ended } = stockOf();
+  const shelf = stock.want("a");
+  await stock.put("a", shelf, "waiting");
+  await stock.put("a", shelf, "away");
+  const { promise: looked, resolve } = Promise.withResolvers<boolean>();
+  const looking = stock.borrow("a", "away", () => looked);
+  await stock.drop("a");
+  expect(ended).toEqual(["waiting"]);
+  await stock.put("a", shelf, "late");
+  resolve(true);
+  await looking;
+  expect(ended).toEqual(["waiting", "late", "away"]);
+  expect(stock.want("a").ready).toEqual([]);
+});
+
+it("who wants it anew after it was dropped gets none of before", async () => {
+  const { stock, ended } = stockOf();
+  const before = stock.want("a");
+  await stock.drop("a");
+  const after = stock.want("a");
+  await stock.put("a", before, "old");
+  await stock.put("a", after, "new");
+  expect([after.ready, ended]).toEqual([["new"], ["old"]]);
+});
