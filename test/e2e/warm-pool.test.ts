@@ -7,6 +7,7 @@ import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/free-port.ts";
 import { readProcess } from "../support/host-processes.ts";
 import { sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
@@ -14,10 +15,12 @@ import { nodeCaller } from "../support/node-caller.ts";
 import { type Service, servicePid, startService } from "../support/service.ts";
 
 let own: Service;
+let metricsAddress: string;
 let client: Client;
 
 beforeAll(async () => {
-  own = await startService({ env: { VIV_WARM_MACHINES: "1" } });
+  metricsAddress = `127.0.0.1:${await freePort()}`;
+  own = await startService({ env: { VIV_WARM_MACHINES: "1", VIV_METRICS_LISTEN: metricsAddress } });
   client = new Client({ url: own.facts.url, apiKey: own.facts.apiKey, retries: 0 });
 });
 afterAll(() => own?.stop());
@@ -75,6 +78,14 @@ test("the organisation's capacity tells of the machine that waits", async () => 
   await warmPid();
   await eventually(async () => {
     expect((await org()).capacity.pool).toEqual([BASE]);
+  }, 10_000);
+});
+
+test("the metrics tell of it", async () => {
+  await warmPid();
+  await eventually(async () => {
+    const text = await (await fetch(`http://${metricsAddress}/metrics`)).text();
+    expect(text).toContain('vivarium_warm_machines{kind="baseline",template="base",size="small"} 1\n');
   }, 10_000);
 });
 

@@ -1,4 +1,5 @@
 /** The only place that constructs things. */
+
 import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
@@ -28,6 +29,8 @@ import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
+import { addGauges } from "./metrics/gauges.ts";
+import { Meter } from "./metrics/meter.ts";
 import { Operations } from "./operations/operations.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
@@ -84,6 +87,7 @@ export interface App {
   mintedKey: string | undefined;
   /** Starts the periodic work. */
   startSweeps(): void;
+  meter: Meter;
   /** One look at all deadlines, for who cannot wait for the next. */
   lookAtClocks(): Promise<void>;
   close(): Promise<void>;
@@ -108,6 +112,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     ownHosts,
     egressCaps,
   });
+  addGauges(parts);
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
@@ -116,6 +121,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   let stopLooking = () => {};
   return {
     server,
+    meter: parts.meter,
     mintedKey,
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
@@ -194,7 +200,8 @@ interface Base {
   egressCaps: EgressCaps;
 }
 
-function assemble(base: Base) {
+function assemble(settled: Base) {
+  const base = { ...settled, meter: new Meter() };
   const signals = new SessionSignals();
   const activity = new Activity(base);
   return {

@@ -10,11 +10,10 @@ const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"
 
 const FORK_RANGE = `must be a whole number from 1 to ${LIMITS.forkChildrenHard}`;
 
+const HOST_PORT = /^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$/;
+
 function listen(usual: string) {
-  return z
-    .string()
-    .regex(/^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$/, `must be host:port, for example ${usual}`)
-    .default(usual);
+  return z.string().regex(HOST_PORT, `must be host:port, for example ${usual}`).default(usual);
 }
 
 /** 0: none. */
@@ -31,6 +30,7 @@ const Environment = z.object({
   VIV_NODE_SOCKET: z.string().startsWith("/", "must be an absolute path").optional(),
   DATABASE_URL: z.string({ error: "is required: the address of a PostgreSQL database, postgres://…" }).min(1),
   VIV_LISTEN: listen("127.0.0.1:7400"),
+  VIV_METRICS_LISTEN: z.string().regex(HOST_PORT, "must be host:port, for example 127.0.0.1:7402").optional(),
   VIV_LOG_LEVEL: z.enum(LOG_LEVELS).default("info"),
   VIV_CONTROL_USER: z.string().default("vivarium"),
   VIV_SUPERVISED: z.string().optional(),
@@ -66,6 +66,8 @@ export interface Config {
   nodeSocket: string;
   databaseUrl: string;
   listen: { host: string; port: number };
+  /** Where metrics are read, if they are. */
+  metricsListen: { host: string; port: number } | undefined;
   /** Where previews are reached: what the gateway that serves them is told in the same words. */
   previewSite: PreviewSite;
   logLevel: string;
@@ -95,6 +97,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
     databaseUrl: env.DATABASE_URL,
     listen: parseListen("VIV_LISTEN", env.VIV_LISTEN),
+    metricsListen: env.VIV_METRICS_LISTEN
+      ? parseListen("VIV_METRICS_LISTEN", env.VIV_METRICS_LISTEN)
+      : undefined,
     previewSite: previewSite(env),
     logLevel: env.VIV_LOG_LEVEL,
     user: env.VIV_CONTROL_USER,

@@ -6,6 +6,7 @@ import { createApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { enterControlDir } from "./drop-privileges.ts";
 import { ownHostsOf } from "./egress/own-hosts.ts";
+import { listenForMetrics } from "./metrics/listen.ts";
 
 async function main(): Promise<void> {
   const config = readConfig();
@@ -20,9 +21,11 @@ async function main(): Promise<void> {
     );
   }
   await app.server.listen(config.listen);
+  const metrics = config.metricsListen && (await listenForMetrics({ ...app, log }, config.metricsListen));
   app.startSweeps();
-  log.info(config.listen, "control listens");
-  shutdownOnSignal([{ name: "app", run: app.close }], {
+  log.info({ ...config.listen, metrics: config.metricsListen }, "control listens");
+  const metricsPhase = metrics ? [{ name: "metrics", run: metrics.close }] : [];
+  shutdownOnSignal([...metricsPhase, { name: "app", run: app.close }], {
     watchStdin: config.isSupervised,
     onPhase: (name, outcome) => log.info({ phase: name, outcome }, "shutdown"),
   });

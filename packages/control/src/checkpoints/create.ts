@@ -63,6 +63,7 @@ async function takeCheckpoint(deps: CheckpointDeps, op: Operation, body: Checkpo
   }));
   crashPoint("checkpoint.commit");
   const timings = { ...captured, total: Math.round(performance.now() - startedAt) };
+  deps.meter.took("checkpoint", timings);
   deps.log.info({ session_id: op.session.id, checkpoint_id: checkpoint.id, timings }, "checkpoint made");
   return { checkpoint, timings };
 }

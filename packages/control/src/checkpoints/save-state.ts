@@ -2,6 +2,7 @@
  * What a checkpoint, a fork and a template have in common: the state of a session becomes a snapshot, which somebody
  * then keeps, or which is gone again. The session itself goes on as it was, whatever happens.
  */
+
 import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
@@ -10,6 +11,7 @@ import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
@@ -20,6 +22,7 @@ export interface SaveStateDeps {
   db: Database;
   nodes: NodeClient;
   operations: Operations;
+  meter: Meter;
   log: Log;
 }
 

@@ -10,9 +10,11 @@ import {
 } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Authenticator } from "../access/authenticate.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { authenticate, refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { giveUpSlowBodies } from "./body-pace.ts";
+import { meterRequests } from "./meter-requests.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
@@ -35,6 +37,7 @@ interface ServerDeps {
   authenticator: Authenticator;
   upgrades: Upgrades;
   log: Log;
+  meter: Meter;
   version: string;
 }
 
@@ -77,6 +80,7 @@ export async function createServer(deps: ServerDeps) {
   giveUpSlowBodies(server);
   acceptJsonBodies(server);
   logRequests(server);
+  meterRequests(server, deps.meter);
   await documentApi(server, deps.version);
   return server;
 }

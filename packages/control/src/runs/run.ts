@@ -2,6 +2,7 @@
  * Stateless execution (wire.md 5.3): a session of its own, code, output, gone. The session's row carries a lease;
  * when this process dies, the sweep destroys the session as soon as the lease runs out.
  */
+
 import {
   type Language,
   LIMITS,
@@ -25,6 +26,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
 import { ApiError } from "../http/api-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { admitSession, checkReferences, type SessionSettings } from "../sessions/admit.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
 import { rereadSession } from "../sessions/get.ts";
@@ -36,7 +38,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
 export type RunDeps = DestroyDeps &
-  ExecDeps & { node: NodeState; ownHosts: OwnHosts; egressCaps: EgressCaps };
+  ExecDeps & { node: NodeState; ownHosts: OwnHosts; egressCaps: EgressCaps; meter: Meter };
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;

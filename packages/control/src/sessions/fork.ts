@@ -94,6 +94,7 @@ async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[
       const stopped = snapshot.timings?.stopped;
       const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: since(startedAt) };
       const stages = live.map(({ timings: stage }) => stage);
+      deps.meter.took("fork", timings);
       deps.log.info({ session_id: op.session.id, children: live.length, timings, stages }, "session forked");
       return { parentId: op.session.id, children: live, timings };
     }),

@@ -1,4 +1,5 @@
 /** Captures a live session and lets its machine go (security.md C8 "Pause"). */
+
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
@@ -9,6 +10,7 @@ import { collectLast, type NetworkReports } from "../egress/reports.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import type { OperationInput } from "../operations/operation.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
@@ -28,6 +30,7 @@ export interface PauseDeps {
   activity: Activity;
   networkReports: NetworkReports;
   log: Log;
+  meter: Meter;
 }
 
 /** A guest may have been stopped for a pause that was refused: no clock does that again at its very next look. */
@@ -70,6 +73,7 @@ export async function pauseMachine(deps: PauseDeps, op: Operation): Promise<Paus
   deps.operations.behind(letMachineGo(deps, op.session));
   const total = Math.round(performance.now() - startedAt);
   const timings = { ...(snapshot.timings ?? NO_TIMINGS), total };
+  deps.meter.took("pause", timings);
   deps.log.info(
     { session_id: session.id, event: eventOf(op), timings, bytes: snapshot.bytes },
     "session paused",

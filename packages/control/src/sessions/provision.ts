@@ -3,6 +3,7 @@
  * made the row, or after its death whichever finds the lease run out. The node's answer to a repeated start is the
  * same machine, so nothing is started twice.
  */
+
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
@@ -14,6 +15,7 @@ import { networkSpec } from "../egress/network-spec.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { renewProvisionClaim } from "./leases-store.ts";
 import { failureReason } from "./provision-failures.ts";
@@ -31,6 +33,7 @@ interface ProvisionDeps {
   nodes: NodeClient;
   signals: SessionSignals;
   log: Log;
+  meter: Meter;
 }
 
 export class Provisioner {
@@ -127,6 +130,7 @@ async function hand(deps: ProvisionDeps, session: SessionRow, machine: Started):
   const row =
     move &&
     (await untilStored(() => saveMove(deps.db, session.id, move, { timings, guestIp: machine.guest_ip })));
+  if (row) deps.meter.took("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
   // Destroyed, or handed out by another process: only the first leaves a machine nobody wants, and the sweep knows.
   deps.signals.moved(session.id);

@@ -3,6 +3,7 @@
  * given up once the new one is loaded and has been reseeded, and the new one goes on once the old one is gone: there is
  * always one to go on with, and never two that run.
  */
+
 import type { CreateTiming } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -21,6 +22,7 @@ import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
@@ -42,6 +44,7 @@ export interface RestoreDeps {
   operations: Operations;
   networkReports: NetworkReports;
   log: Log;
+  meter: Meter;
 }
 
 export async function restoreSession(
@@ -131,6 +134,7 @@ async function exchangeMachine(
   deps.signals.moved(session.id);
   const timings = timingsNow();
   deps.operations.behind(saveTimings(deps.db, session, timings));
+  deps.meter.took("restore", timings);
   deps.log.info({ session_id: session.id, checkpoint_id: checkpoint.id, timings }, "session restored");
   return { ...session, timings };
 }

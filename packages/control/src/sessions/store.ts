@@ -99,6 +99,17 @@ export async function countPaused(db: Queries, orgId: string): Promise<number> {
   return count;
 }
 
+/** Of all organisations, without those that are history. */
+export async function countStates(db: Queries): Promise<{ state: SessionState; count: number }[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .select(["state", sql<number>`count(*)::int`.as("count")])
+    .where("state", "<>", "destroyed")
+    .groupBy("state")
+    .execute();
+  return rows as { state: SessionState; count: number }[];
+}
+
 /** Any row of the caller's, history included. */
 export async function findAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow | undefined> {
   let query = db.selectFrom("sessions").selectAll().where("id", "=", id).where("org_id", "=", scope.orgId);

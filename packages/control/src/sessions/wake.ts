@@ -1,4 +1,5 @@
 /** Gives a paused session a machine that goes on from its saved state (security.md C8 "Resume"). */
+
 import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -12,6 +13,7 @@ import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { ApiError } from "../http/api-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
@@ -32,6 +34,7 @@ export interface WakeDeps {
   signals: SessionSignals;
   operations: Operations;
   log: Log;
+  meter: Meter;
 }
 
 type WakeEvent = Extract<SessionEvent, "resume" | "operation_wake" | "tunnel_attach" | "wake_at_reached">;
@@ -86,6 +89,7 @@ export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<Sessio
   if (session === BUSY) return BUSY;
   crashPoint("wake.commit");
   deps.signals.moved(session.id);
+  deps.meter.took("wake", timings);
   deps.log.info({ session_id: session.id, event: op.input.event, timings }, "session awake");
   return session;
 }

@@ -53,6 +53,7 @@ async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: Templat
   crashPoint("save_template.commit");
   const timings = { ...captured, total: Math.round(performance.now() - startedAt) };
   const { name, version } = row;
+  deps.meter.took("template", timings);
   deps.log.info({ session_id: op.session.id, template: name, version, timings }, "template saved");
   return { row, timings };
 }

@@ -1,0 +1,54 @@
+/** What there is at the moment, asked for when somebody looks. */
+import { SESSION_STATES } from "@vivarium/contract/api";
+import { Gauge } from "prom-client";
+import type { Database } from "../db/pool.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { countByState } from "../sessions/count-by-state.ts";
+import type { Meter } from "./meter.ts";
+
+/** Destroyed ones are history. */
+const THERE = SESSION_STATES.filter((state) => state !== "destroyed");
+
+interface GaugeDeps {
+  db: Database;
+  node: NodeState;
+  meter: Meter;
+}
+
+export function addGauges({ db, node, meter }: GaugeDeps): void {
+  const registers = [meter.registry];
+  new Gauge({
+    name: "vivarium_sessions",
+    help: "Sessions of all organisations, by state",
+    labelNames: ["state"],
+    registers,
+    async collect() {
+      const counts = await countByState(db).catch(() => undefined);
+      this.reset();
+      for (const state of counts ? THERE : []) this.set({ state }, counts?.get(state) ?? 0);
+    },
+  });
+  new Gauge({
+    name: "vivarium_warm_machines",
+    help: "Machines that wait for the next create; kind: baseline, or saved for templates and checkpoints of users",
+    labelNames: ["kind", "template", "size"],
+    registers,
+    async collect() {
+      this.reset();
+      for (const { template, size, snapshot_id: id, ready } of (await node.current())?.warm ?? [])
+        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, ready);
+    },
+  });
+  new Gauge({
+    name: "vivarium_node_disk_bytes",
+    help: "The node's storage pool",
+    labelNames: ["of"],
+    registers,
+    async collect() {
+      this.reset();
+      const disk = (await node.current())?.disk;
+      if (disk) this.set({ of: "free" }, disk.free_bytes);
+      if (disk) this.set({ of: "total" }, disk.total_bytes);
+    },
+  });
+}

@@ -1,0 +1,53 @@
+/** What this process did and how long it took, for Prometheus (docs/operate/metrics.md). */
+import { collectDefaultMetrics, Histogram, Registry } from "prom-client";
+
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** Operations whose stages are timed; each also has the stage `total`. */
+export type TimedOperation = "create" | "wake" | "pause" | "fork" | "restore" | "checkpoint" | "template";
+
+export class Meter {
+  readonly registry = new Registry();
+  readonly #stages: Histogram<"operation" | "stage">;
+  readonly #requests: Histogram<"method" | "route" | "status">;
+
+  constructor() {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry });
+    this.#stages = new Histogram({
+      name: "vivarium_operation_stage_seconds",
+      help: "Stages of operations on sessions that succeeded",
+      labelNames: ["operation", "stage"],
+      buckets: SECONDS,
+      registers,
+    });
+    this.#requests = new Histogram({
+      name: "vivarium_http_request_seconds",
+      help: "Answered requests, from their head to the end of the answer",
+      labelNames: ["method", "route", "status"],
+      buckets: SECONDS,
+      registers,
+    });
+  }
+
+  /** `stages` in milliseconds. */
+  took(operation: TimedOperation, stages: Record<string, number | undefined>): void {
+    for (const [stage, ms] of Object.entries(stages))
+      if (ms !== undefined) this.#stages.observe({ operation, stage }, ms / 1000);
+  }
+
+  /** `route` is its pattern, never what was asked for. */
+  answered({
+    method,
+    route,
+    status,
+    ms,
+  }: {
+    method: string;
+    route: string;
+    status: number;
+    ms: number;
+  }): void {
+    this.#requests.observe({ method, route, status }, ms / 1000);
+  }
+}

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Control, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
+import { listenForMetrics } from "./listen.ts";
+
+let control: Control;
+let metrics: Awaited<ReturnType<typeof listenForMetrics>>;
+beforeAll(async () => {
+  control = await startControl();
+  metrics = await listenForMetrics(
+    { meter: control.app.meter, log: silentLog },
+    { host: "127.0.0.1", port: 0 },
+  );
+});
+afterAll(async () => {
+  await metrics.close();
+  await control.close();
+});
+
+const ask = (path: string, method = "GET") => fetch(`http://127.0.0.1:${metrics.port}${path}`, { method });
+
+/** By the line's name and labels, as they are written. */
+async function read(): Promise<Map<string, number>> {
+  const lines = (await (await ask("/metrics")).text()).split("\n").filter((line) => !/^(#|$)/.test(line));
+  return new Map(lines.map((line) => [line.replace(/ [^ ]+$/, ""), Number(line.split(" ").at(-1))]));
+}
+
+const took = (operation: string, stage: string) =>
+  `vivarium_operation_stage_seconds_count{operation="${operation}",stage="${stage}"}`;
+
+test("what operations took is counted by stage", async () => {
+  const id = await control.createLive();
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await control.ask(`POST /v1/sessions/${id}/resume`);
+  const { body } = await control.ask(`POST /v1/sessions/${id}/checkpoints`);
+  await control.ask(`POST /v1/sessions/${id}/restore`, { body: { checkpoint_id: body.checkpoint_id } });
+  await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "t" } });
+  await control.ask(`POST /v1/sessions/${id}/fork`, { body: { count: 2 } });
+  const found = await read();
+  for (const operation of ["create", "pause", "wake", "checkpoint", "restore", "template", "fork"])
+    expect([operation, found.get(took(operation, "total"))]).toEqual([operation, 1]);
+  expect(found.get(took("wake", "place"))).toBe(1);
+  await control.destroyAll();
+});
+
+test("answers are counted by route and status, never by what was asked for", async () => {
+  await control.ask("GET /v1/sessions/not-there");
+  await control.ask("GET /nowhere?token=geheim");
+  const counts = [...(await read())].filter(([name]) =>
+    name.startsWith("vivarium_http_request_seconds_count"),
+  );
+  const text = JSON.stringify(counts);
+  expect(text).toContain('route=\\"/v1/sessions/:id\\",status=\\"404\\"');
+  expect(text).toContain('route=\\"(no route)\\",status=\\"404\\"');
+  for (const secret of ["not-there", "nowhere", "geheim"]) expect(text).not.toContain(secret);
+});
+
+test("sessions by state, machines that wait and the pool's disk are as they are when one looks", async () => {
+  const whole = control.node.info;
+  const base = { template: "base", size: "small", ready: 1 };
+  control.node.info = {
+    ...whole,
+    warm: [base, { ...base, snapshot_id: "a" }, { ...base, snapshot_id: "b" }],
+  };
+  const id = await control.createLive();
+  await control.createLive();
+  await control.ask(`POST /v1/sessions/${id}/pause`);
+  await expect
+    .poll(
+      async () => (await read()).get('vivarium_warm_machines{kind="saved",template="base",size="small"}'),
+      {
+        timeout: 10_000,
+      },
+    )
+    .toBe(2);
+  const found = await read();
+  const sessions = (state: string) => found.get(`vivarium_sessions{state="${state}"}`);
+  expect([sessions("live"), sessions("paused"), sessions("creating")]).toEqual([1, 1, 0]);
+  expect(found.get('vivarium_warm_machines{kind="baseline",template="base",size="small"}')).toBe(1);
+  expect(found.get('vivarium_node_disk_bytes{of="free"}')).toBe(whole.disk.free_bytes);
+  expect(found.get("process_cpu_seconds_total")).toBeGreaterThan(0);
+  control.node.info = whole;
+  await control.destroyAll();
+});
+
+test("nothing else is there, and the interface itself tells nobody", async () => {
+  expect([(await ask("/")).status, (await ask("/metrics", "POST")).status]).toEqual([404, 405]);
+  expect((await control.ask("GET /metrics")).status).toBe(404);
+});
