@@ -1,7 +1,7 @@
 /**
  * Chaos: kill -9 of the node daemon and of control, now and then of both or of the database, at random instants and at
  * each named crash point, under a mixed load of creates, execs, pauses, wakes, forks, checkpoints, restores, templates,
- * starts from both, and the ends of all of these. Whoever was killed is back and works before the next kill. After every
+ * starts from both, and the ends of all of these. Most kills wait until whoever was killed is back at work. After every
  * batch of kills the load rests, and an oracle of its own compares what was acknowledged with what is there
  * (security.md C8).
  *
@@ -41,7 +41,9 @@ const BACK_MS = 60_000;
 const LONGEST_WAIT_MS = 2_500;
 /** Who is killed together. */
 const VICTIMS = [["node"], ["control"], ["node", "control"]] as const;
+type Victim = (typeof VICTIMS)[number][number];
 const DATABASE_EVERY = 10;
+const EARLY_EVERY = 4;
 const random = randomFrom(Number(values.seed));
 console.log(`seed ${values.seed}`);
 
@@ -70,11 +72,14 @@ async function randomKills(kills: number, batch: number): Promise<void> {
   await underLoad({}, async ({ facts, api, load }) => {
     for (let done = 0; done < kills; ) {
       load.start();
-      for (let i = 0; i < batch && done < kills; i++, done++) {
-        await goesOn(load);
+      for (let i = 0; i < batch && done < kills; ) {
+        // Most find the service at work, some find it coming back from the last one.
+        if (random.below(EARLY_EVERY) > 0) await goesOn(load);
         await sleep(random.below(LONGEST_WAIT_MS));
-        for (const pid of random.below(DATABASE_EVERY) === 0 ? [postgresPid(facts)] : pick(facts))
-          process.kill(pid, "SIGKILL");
+        const pids = running(facts, random.below(DATABASE_EVERY) === 0 ? ["database"] : random.pick(VICTIMS));
+        if (pids.filter(kill).length === 0) continue;
+        i++;
+        done++;
       }
       await goesOn(load);
       await load.rest();
@@ -84,9 +89,24 @@ async function randomKills(kills: number, batch: number): Promise<void> {
   });
 }
 
-/** Pids. */
-function pick(facts: ServiceFacts): number[] {
-  return random.pick(VICTIMS).map((name) => servicePid(facts, name));
+/** Pids; those that are being started again have none. */
+function running(facts: ServiceFacts, names: readonly (Victim | "database")[]): number[] {
+  return names.flatMap((name) => {
+    try {
+      return [name === "database" ? postgresPid(facts) : servicePid(facts, name)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** False where it has just ended by itself, as the last kill's victim may. */
+function kill(pid: number): boolean {
+  try {
+    return process.kill(pid, "SIGKILL");
+  } catch {
+    return false;
+  }
 }
 
 /** Until a command that was sent from now on was carried out: node, control and the database are there. */

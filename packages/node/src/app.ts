@@ -2,7 +2,7 @@
 import { mkdir } from "node:fs/promises";
 import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
 import type { Log } from "@vivarium/kit/log";
-import { type FastifyBaseLogger, fastify } from "fastify";
+import { type FastifyBaseLogger, type FastifyInstance, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
@@ -42,6 +42,7 @@ const BODY_BYTES = 4 * 1024 * 1024;
 const EXPECT_GATEWAY_MS = 10_000;
 /** A query that is too long for an agent is refused in words. */
 const HEADER_BYTES = 64 * 1024;
+const CLOSE_IDLE_MS = 50;
 
 export interface NodeApp {
   deps: StartDeps;
@@ -99,11 +100,9 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     loggerInstance: log as FastifyBaseLogger,
     bodyLimit: BODY_BYTES,
     http: { maxHeaderSize: HEADER_BYTES },
-    // Control keeps its connections. One that is closed for being idle could be closed under a request that is on its way,
-    // and whether that was carried out nobody would know.
-    keepAliveTimeout: 0,
     disableRequestLogging: true,
   });
+  keepConnections(server);
   registerRoutes(server, deps);
   await listenForControl(server, config);
   const gatewayServer = fastify({
@@ -112,6 +111,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     forceCloseConnections: true,
     disableRequestLogging: true,
   });
+  keepConnections(gatewayServer);
   registerGatewayRoutes(gatewayServer, network);
   await listenForGateway(gatewayServer, config.gatewaySocketPath, gatewayUid);
   namespaces.fill();
@@ -120,7 +120,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     async close() {
       stopping.abort();
       network.wakes.close();
-      await server.close();
+      await closeServer(server);
       await Promise.all(background);
       // Whoever asked may have gone, and what it asked for is still under way.
       await Promise.allSettled([...table.stopping.values()]);
@@ -128,6 +128,20 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       await gatewayServer.close();
     },
   };
+}
+
+/**
+ * Callers keep their connections. One that is closed for being idle could be closed under a request that is on its way, and
+ * whether that was carried out nobody would know. (Where fastify is told 0 it takes its own default.)
+ */
+function keepConnections({ server }: FastifyInstance): void {
+  server.keepAliveTimeout = 0;
+}
+
+/** A connection whose answer was under way becomes idle later, and then nobody else closes it. */
+async function closeServer(fastifyServer: FastifyInstance): Promise<void> {
+  const again = setInterval(() => fastifyServer.server.closeIdleConnections(), CLOSE_IDLE_MS);
+  await fastifyServer.close().finally(() => clearInterval(again));
 }
 
 /** This node's network, of what the host and the configuration say. */

@@ -1,4 +1,5 @@
 /** A session of its own from a checkpoint, live when the call answers (part 2, 7). */
+
 import type { ParsedCheckpointStart } from "@vivarium/contract/api";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
@@ -6,6 +7,7 @@ import { untilStored } from "../db/retry.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import type { Meter } from "../metrics/meter.ts";
 import { admitSession } from "../sessions/admit.ts";
 import { type CreateDeps, settingsOf } from "../sessions/create.ts";
 import { checkCreate } from "../sessions/create-rules.ts";
@@ -15,8 +17,10 @@ import { handOutTogether, leasedColumns, startTogether, withLeased } from "../se
 import type { SessionRow } from "../sessions/store.ts";
 import { getCheckpoint } from "./get.ts";
 
+type StartDeps = CreateDeps & DestroyDeps & { meter: Meter };
+
 export async function startCheckpoint(
-  deps: CreateDeps & DestroyDeps,
+  deps: StartDeps,
   principal: Principal,
   { checkpointId, body }: { checkpointId: string; body: ParsedCheckpointStart },
 ): Promise<SessionRow> {
@@ -29,7 +33,7 @@ export async function startCheckpoint(
 }
 
 async function startSession(
-  deps: CreateDeps & DestroyDeps,
+  deps: StartDeps,
   principal: Principal,
   request: ParsedCheckpointStart & { from_checkpoint: string },
 ): Promise<SessionRow> {
@@ -43,6 +47,7 @@ async function startSession(
   return await withLeased(deps, [session], async () => {
     const ready = await startTogether(deps, [session], over.signal).catch(explain);
     const [live] = await untilStored(() => deps.db.transaction().execute((tx) => handOutTogether(tx, ready)));
+    for (const { timings } of ready) deps.meter.took("create", timings);
     deps.signals.moved(session.id);
     return live ?? session;
   });

@@ -12,6 +12,7 @@ export class NodeState {
   /** By the monotonic clock. In vain counts as well: a node that does not answer is not asked by every create. */
   #askedAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<unknown> | undefined;
+  #isAway = false;
 
   constructor(nodes: NodeClient) {
     this.#nodes = nodes;
@@ -24,6 +25,7 @@ export class NodeState {
 
   async refresh(signal?: AbortSignal): Promise<NodeInfo> {
     this.#info = await this.#nodes.info(signal);
+    this.#isAway = false;
     this.#askedAt = performance.now();
     return this.#info;
   }
@@ -37,8 +39,16 @@ export class NodeState {
     return this.#info;
   }
 
+  /** As `current`, and undefined while the node is away. */
+  async present(): Promise<NodeInfo | undefined> {
+    const info = await this.current();
+    return this.#isAway ? undefined : info;
+  }
+
   async #read(): Promise<void> {
-    await this.refresh(AbortSignal.timeout(READ_MS)).catch(() => undefined);
+    await this.refresh(AbortSignal.timeout(READ_MS)).catch(() => {
+      this.#isAway = true;
+    });
     this.#askedAt = performance.now();
     this.#reading = undefined;
   }

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { afterEach, expect, test } from "vitest";
+import { PassThrough } from "node:stream";
+import { afterEach, expect, test, vi } from "vitest";
 import { endGently } from "./farewell.ts";
 
 const NEVER = { ms: 60_000, inAllMs: 60_000, bytes: 64_000_000 };
@@ -41,6 +42,23 @@ test("a client that does not close is cut off", async () => {
   const { ours } = await connection();
   endGently(ours, { ...NEVER, ms: 50 });
   await once(ours, "close");
+});
+
+test("a client is silent from its last byte on", async () => {
+  vi.useFakeTimers();
+  try {
+    const client = new PassThrough();
+    endGently(client, { ...NEVER, ms: 1_000 });
+    for (let n = 0; n < 5; n++) {
+      vi.advanceTimersByTime(900);
+      client.emit("data", Buffer.from("x"));
+    }
+    expect(client.destroyed).toBe(false);
+    vi.advanceTimersByTime(1_000);
+    expect(client.destroyed).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("a client that sends slowly, and never closes, is cut off", async () => {

@@ -1,11 +1,18 @@
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Meter } from "../metrics/meter.ts";
 
 export function meterRequests(server: FastifyInstance, meter: Meter): void {
+  const count = ({ method, routeOptions }: FastifyRequest, reply: FastifyReply, status: string) =>
+    meter.answered({ method, route: routeOptions.url ?? "(no route)", status, ms: reply.elapsedTime });
+  server.addHook("onRequest", (request, reply, done) => {
+    // Nobody is told of an answer that has no end because its client left.
+    reply.raw.once("close", () => {
+      if (!reply.raw.writableFinished) count(request, reply, "left");
+    });
+    done();
+  });
   server.addHook("onResponse", (request, reply, done) => {
-    const { method, routeOptions } = request;
-    const route = routeOptions.url ?? "(no route)";
-    meter.answered({ method, route, status: reply.statusCode, ms: reply.elapsedTime });
+    count(request, reply, String(reply.statusCode));
     done();
   });
 }

@@ -29,13 +29,22 @@ export function addGauges({ db, node, meter }: GaugeDeps): void {
     },
   });
   new Gauge({
+    name: "vivarium_node_up",
+    help: "1 while the node answers; without it, what the node says is left out",
+    registers,
+    async collect() {
+      this.set((await node.present()) ? 1 : 0);
+    },
+  });
+  new Gauge({
     name: "vivarium_warm_machines",
     help: "Machines that wait for the next create; kind: baseline, or saved for templates and checkpoints of users",
     labelNames: ["kind", "template", "size"],
     registers,
     async collect() {
+      const { warm = [] } = (await node.present()) ?? {};
       this.reset();
-      for (const { template, size, snapshot_id: id, ready } of (await node.current())?.warm ?? [])
+      for (const { template, size, snapshot_id: id, ready } of warm)
         this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, ready);
     },
   });
@@ -45,8 +54,8 @@ export function addGauges({ db, node, meter }: GaugeDeps): void {
     labelNames: ["of"],
     registers,
     async collect() {
+      const disk = (await node.present())?.disk;
       this.reset();
-      const disk = (await node.current())?.disk;
       if (disk) this.set({ of: "free" }, disk.free_bytes);
       if (disk) this.set({ of: "total" }, disk.total_bytes);
     },

@@ -23,7 +23,7 @@ export class Meter {
     });
     this.#requests = new Histogram({
       name: "vivarium_http_request_seconds",
-      help: "Answered requests, from their head to the end of the answer",
+      help: "Requests, from their head to the end of the answer or until their client left",
       labelNames: ["method", "route", "status"],
       buckets: SECONDS,
       registers,
@@ -36,7 +36,7 @@ export class Meter {
       if (ms !== undefined) this.#stages.observe({ operation, stage }, ms / 1000);
   }
 
-  /** `route` is its pattern, never what was asked for. */
+  /** `route` is its pattern, never what was asked for; `status` as it was answered, or `left`. */
   answered({
     method,
     route,
@@ -45,7 +45,7 @@ export class Meter {
   }: {
     method: string;
     route: string;
-    status: number;
+    status: string;
     ms: number;
   }): void {
     this.#requests.observe({ method, route, status }, ms / 1000);

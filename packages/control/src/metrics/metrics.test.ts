@@ -40,6 +40,8 @@ test("what operations took is counted by stage", async () => {
   for (const operation of ["create", "pause", "wake", "checkpoint", "restore", "template", "fork"])
     expect([operation, found.get(took(operation, "total"))]).toEqual([operation, 1]);
   expect(found.get(took("wake", "place"))).toBe(1);
+  await control.ask(`POST /v1/checkpoints/${body.checkpoint_id}/sessions`);
+  expect((await read()).get(took("create", "total"))).toBe(2);
   await control.destroyAll();
 });
 
@@ -53,6 +55,36 @@ test("answers are counted by route and status, never by what was asked for", asy
   expect(text).toContain('route=\\"/v1/sessions/:id\\",status=\\"404\\"');
   expect(text).toContain('route=\\"(no route)\\",status=\\"404\\"');
   for (const secret of ["not-there", "nowhere", "geheim"]) expect(text).not.toContain(secret);
+});
+
+test("a request whose client leaves is counted as left", async () => {
+  const id = await control.createLive();
+  control.node.onExec = (_call, output) => void output().stdout("on");
+  const leaving = new AbortController();
+  const path = `/v1/sessions/${id}/exec?stream=true`;
+  const headers = { authorization: `Bearer ${control.key}`, "content-type": "application/json" };
+  const { port } = new URL(await control.app.server.listen({ host: "127.0.0.1", port: 0 }));
+  const asked = fetch(`http://127.0.0.1:${port}${path}`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify({ command: ["x"] }),
+    signal: leaving.signal,
+  });
+  await asked;
+  leaving.abort();
+  const line =
+    'vivarium_http_request_seconds_count{method="POST",route="/v1/sessions/:id/exec",status="left"}';
+  await expect.poll(async () => (await read()).get(line), { timeout: 10_000 }).toBe(1);
+  await control.destroyAll();
+});
+
+test("a node that is away tells nothing", async () => {
+  const up = async () => (await read()).get("vivarium_node_up");
+  await expect.poll(up, { timeout: 10_000 }).toBe(1);
+  await control.node.goDown();
+  await expect.poll(up, { timeout: 10_000 }).toBe(0);
+  expect((await read()).get('vivarium_node_disk_bytes{of="free"}')).toBeUndefined();
+  await control.node.listen();
 });
 
 test("sessions by state, machines that wait and the pool's disk are as they are when one looks", async () => {

@@ -35,10 +35,8 @@ import type { WarmMachine } from "./warm-machine.ts";
 import type { WarmPool } from "./warm-pool.ts";
 
 const MIB = 1024 * 1024;
-/** A machine that has run needs some milliseconds; one that needs this long is stuck. */
+/** A warm machine needs some milliseconds; one that needs this long is stuck. */
 const WARM_LIMIT_MS = 3_000;
-/** One that was loaded alone carries out its first instructions. */
-const LOADED_LIMIT_MS = 20_000;
 /** The gateway is told before the guest runs; most have confirmed long before the guest is introduced. */
 const GATEWAY_KNOWS_MS = 1_000;
 /** What a machine is expected to write until the gate looks again. */
@@ -145,10 +143,13 @@ async function start(
   source: Source,
 ): Promise<Machine> {
   const warm = isNew(spec) ? deps.pool.take(source.dir) : undefined;
-  const machine = warm && (await startWarm(deps, undo, { warm, source, id, spec }));
+  const call = warm && { warm, source, id, spec };
+  const machine = call?.warm.hasRun && (await startWarm(deps, undo, call));
   if (machine) return machine;
   const { isVerified } = source;
-  const loaded = await load(deps, undo, { id, spec, source, isVerified });
+  const loaded =
+    (call && !call.warm.hasRun && (await takeLoaded(deps, undo, call))) ||
+    (await load(deps, undo, { id, spec, source, isVerified }));
   return await letRun(deps, undo, loaded);
 }
 
@@ -162,6 +163,24 @@ interface WarmStart {
 /** A session's own state is loaded once. */
 const isNew = ({ resume, hold }: StartSpec) => !resume && !hold;
 
+/**
+ * A machine that was loaded ahead stands where one stands that has been loaded now. Once it goes on there is no other way:
+ * a guest that somebody saved goes on once.
+ */
+async function takeLoaded(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Loaded | undefined> {
+  const own = new UndoStack();
+  own.push("warm machine", () => call.warm.undo.unwind());
+  try {
+    const loaded = await nameWarm(deps, own, call);
+    undo.push("warm machine", () => own.unwind());
+    return loaded;
+  } catch (err) {
+    deps.log.warn({ machine: call.id, err }, "a machine that was loaded ahead cannot be had");
+    await own.unwind();
+    return undefined;
+  }
+}
+
 /** A warm machine that does not come to life is thrown away, and the start goes the long way. */
 async function startWarm(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
   const { warm, id } = call;
@@ -174,7 +193,7 @@ async function startWarm(deps: StartDeps, undo: UndoStack, call: WarmStart): Pro
     await killAndWait(warm.process);
   };
   try {
-    const machine = await inTime(warm.hasRun ? WARM_LIMIT_MS : LOADED_LIMIT_MS, { work, giveUp });
+    const machine = await inTime(WARM_LIMIT_MS, { work, giveUp });
     undo.push("warm machine", () => own.unwind());
     return machine;
   } catch (err) {

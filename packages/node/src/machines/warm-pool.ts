@@ -19,8 +19,8 @@ const HEADROOM_BYTES = 2048 * MIB;
 /** A pool is filled when nobody has started a machine for so long: filling takes the processor that they need. */
 const QUIET_MS = 1_500;
 const KEEP_ALIVE_MS = 60_000;
-/** A disk that is full, say, is so for a while. */
-const RETRY_MS = 10_000;
+/** What could not be made is tried again after so long: a disk that is full, say, is so for a while. */
+const RETRY_MS = 60_000;
 
 export interface WarmPoolDeps extends WarmDeps {
   baselines: Baselines;
@@ -34,6 +34,8 @@ export class WarmPool {
   readonly #hot: readonly string[];
   /** By the folder that machines are loaded from: `base` and `base@<its current version>` are one, and share what waits. */
   readonly #stock = new WarmStock<WarmMachine>((warm) => this.#discard(warm));
+  /** Of folders of which none could be made, until when nobody tries again. */
+  readonly #restsUntil = new Map<string, number>();
   #lastTaken = 0;
 
   constructor(deps: WarmPoolDeps, hot: readonly string[]) {
@@ -73,6 +75,7 @@ export class WarmPool {
 
   /** What was made of a folder that is being removed goes with it. */
   async forget(dir: string): Promise<void> {
+    this.#restsUntil.delete(dir);
     await this.#stock.drop(dir);
   }
 
@@ -83,10 +86,7 @@ export class WarmPool {
       for (const key of this.#hot) this.#keepHot(key);
       await sleep(QUIET_MS / 3, until);
       if (until.aborted) break;
-      await this.#fillOne().catch(async (err: unknown) => {
-        this.#deps.log.warn({ err }, "no warm machine could be made ahead");
-        await sleep(RETRY_MS, until);
-      });
+      await this.#fillOne();
       if (Date.now() - freshenedAt < KEEP_ALIVE_MS) continue;
       freshenedAt = Date.now();
       await this.#freshen();
@@ -109,23 +109,35 @@ export class WarmPool {
       );
   }
 
+  /** One at a time, of the first that lacks one; what cannot be made holds up nothing behind it. */
   async #fillOne(): Promise<void> {
-    const { config, snapshots, log } = this.#deps;
+    const { config } = this.#deps;
     if (config.warmMachines === 0 || Date.now() - this.#lastTaken < QUIET_MS) return;
     for (const dir of this.#hotDirs()) {
       const shelf = this.#stock.shelves.get(dir);
-      if (!shelf || shelf.ready.length >= config.warmMachines) continue;
+      const rests = (this.#restsUntil.get(dir) ?? 0) > Date.now();
+      if (!shelf || rests || shelf.ready.length >= config.warmMachines) continue;
       const source = await this.#sourceAt(dir);
-      if (!source) continue;
-      if (freemem() < HEADROOM_BYTES + source.manifest.mem_mb * MIB) return;
-      const warm = await makeWarm(this.#deps, source).catch(async (cause) => {
-        if (source.isOurs) throw cause;
-        await this.#stock.drop(dir);
-        throw snapshots.unloadable(source, cause);
-      });
+      if (!source || freemem() < HEADROOM_BYTES + source.manifest.mem_mb * MIB) continue;
+      const warm = await this.#make(dir, source);
+      if (!warm) continue;
       await this.#stock.put(dir, shelf, warm);
-      log.info({ machine: warm.id, template: warm.template, size: warm.size }, "warm machine ready");
       return;
+    }
+  }
+
+  async #make(dir: string, source: WarmSource): Promise<WarmMachine | undefined> {
+    const { snapshots, log } = this.#deps;
+    this.#restsUntil.delete(dir);
+    try {
+      const warm = await makeWarm(this.#deps, source);
+      log.info({ machine: warm.id, template: warm.template, size: warm.size }, "warm machine ready");
+      return warm;
+    } catch (cause) {
+      this.#restsUntil.set(dir, Date.now() + RETRY_MS);
+      const err = source.isOurs ? cause : snapshots.unloadable(source, cause as Error);
+      log.warn({ dir, err }, "no warm machine could be made ahead");
+      return undefined;
     }
   }
 
@@ -148,7 +160,7 @@ export class WarmPool {
     for (const [dir, shelf] of [...this.#stock.shelves]) {
       for (const warm of [...shelf.ready])
         await this.#stock.borrow(dir, warm, async () => hot.has(dir) && (await isStillGood(warm)));
-      if (Date.now() - shelf.wantedAt >= HOT_MS) await this.#stock.drop(dir);
+      if (Date.now() - shelf.wantedAt >= HOT_MS) await this.forget(dir);
     }
   }
 }

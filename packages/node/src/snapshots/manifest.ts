@@ -13,7 +13,7 @@ import { z } from "zod";
 import { syncPath, writeDurably } from "../host/durable-file.ts";
 import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import { deviceArguments, deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
-import { PageSums, verifyMemory } from "./page-sums.ts";
+import { DamagedMemory, PageSums, verifyMemory } from "./page-sums.ts";
 
 /**
  * `mem` is covered page by page by `mem.sums`, and `disk.qcow2` by a CRC, since both may be large; `base.raw` is shared
@@ -159,9 +159,10 @@ async function verifyFile(dir: string, name: SnapshotFile, manifest: Manifest): 
 }
 
 async function verifyPages(dir: string, scope: "all" | "own"): Promise<void> {
-  const sums = await PageSums.read(path.join(dir, "mem.sums"));
-  await verifyMemory(path.join(dir, "mem"), sums, scope).catch((cause: NodeJS.ErrnoException) => {
+  try {
+    await verifyMemory(path.join(dir, "mem"), await PageSums.read(path.join(dir, "mem.sums")), scope);
+  } catch (cause) {
     // What could not be read at the moment may be whole.
-    throw cause.code === undefined ? new UnusableSnapshot(cause.message, { cause }) : cause;
-  });
+    throw cause instanceof DamagedMemory ? new UnusableSnapshot(cause.message, { cause }) : cause;
+  }
 }

@@ -17,6 +17,9 @@ const READS_AT_ONCE = 3;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
+/** What was read is not what was written. */
+export class DamagedMemory extends Error {}
+
 export class PageSums {
   readonly sums: Uint32Array;
   readonly #own: Uint8Array;
@@ -29,7 +32,8 @@ export class PageSums {
   static async read(file: string): Promise<PageSums> {
     const bytes = await readFile(file);
     const pages = Math.floor((bytes.length * 8) / 33);
-    if (bytes.length !== pages * 4 + Math.ceil(pages / 8)) throw new Error(`${file} has a wrong length`);
+    if (bytes.length !== pages * 4 + Math.ceil(pages / 8))
+      throw new DamagedMemory(`${file} has a wrong length`);
     const whole = new Uint8Array(bytes);
     return new PageSums(new Uint32Array(whole.buffer, 0, pages), whole.subarray(pages * 4));
   }
@@ -69,7 +73,7 @@ export async function sumMemory(file: string, bytes: number): Promise<PageSums> 
 export async function verifyMemory(file: string, table: PageSums, scope: "all" | "own"): Promise<void> {
   const isWanted = scope === "all" ? () => true : (page: number) => table.isOwn(page);
   await eachPage(file, { count: table.sums.length, isWanted }, (page, content) => {
-    if (crc32(content) !== table.sums[page]) throw new Error(`page ${page} of the memory is damaged`);
+    if (crc32(content) !== table.sums[page]) throw new DamagedMemory(`page ${page} of the memory is damaged`);
   });
 }
 
@@ -121,7 +125,7 @@ function* spansOf({ count, isWanted }: Pages): Generator<{ first: number; end: n
 async function readExactly(handle: FileHandle, buffer: Buffer, length: number, position: number) {
   for (let done = 0; done < length; ) {
     const { bytesRead } = await handle.read(buffer, done, length - done, position + done);
-    if (bytesRead === 0) throw new Error("the memory file is cut short");
+    if (bytesRead === 0) throw new DamagedMemory("the memory file is cut short");
     done += bytesRead;
   }
 }
