@@ -36,3 +36,20 @@ test.each(["../outside", "a/../../outside", "/etc/passwd", "./x", "a//b", "link/
 test("a second root is not believed either", () => {
   expect(() => read(ROOT, ROOT)).toThrow("not its own");
 });
+
+test.each(["l777", "s755", "f644"])(
+  "what is listed twice, the second time as %s, stays what it was",
+  (type) => {
+    const tree = read(
+      ROOT,
+      record("d755", 0, "1", "a"),
+      record("f644", 1, "1", "a/b"),
+      record(type, 0, "1", "a", "/etc"),
+    );
+    expect([...tree].map(([path, { kind }]) => [path, kind])).toEqual([
+      ["", "directory"],
+      ["a", "directory"],
+      ["a/b", "file"],
+    ]);
+  },
+);

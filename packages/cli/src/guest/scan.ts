@@ -58,6 +58,8 @@ export function readTree(output: Buffer): Tree {
     const bytes = fields[i + 3] as Buffer;
     const path = name ?? "";
     if (!isBelow(tree, path)) throw new CliError(`the session lists a file that is not its own: ${path}`);
+    // What is below a directory would be below a link to anywhere, were the directory told of once more as one.
+    if (tree.has(path)) continue;
     const isText = Buffer.from(path).equals(bytes);
     tree.set(path, {
       kind: (isText ? KINDS[type.charAt(0)] : undefined) ?? "other",
