@@ -2,8 +2,11 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { DatabaseLine } from "../database-line.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
 import type { Output } from "../scripted-node.test-support.ts";
 
 let control: Control;
@@ -70,6 +73,41 @@ describe.each(FAULTS)("when %s", (_title, fault) => {
     expect([409, 410, 500]).toContain(answer.status);
     expect(answer.headers["retry-after"]).toBeUndefined();
     expect(control.node.execs.filter(({ machineId }) => machineId.startsWith(id))).toHaveLength(1);
+  });
+});
+
+describe("when the output breaks off while the database is away", () => {
+  let line: DatabaseLine;
+  let as: Control;
+  beforeEach(async () => {
+    line = new DatabaseLine(control.settings.databaseUrl);
+    await line.restore();
+    const app = await createApp({ ...control.settings, databaseUrl: line.url }, silentLog);
+    as = Object.assign(Object.create(control), { app });
+    control.node.onExec = async (_call, output) => {
+      const out = output();
+      out.stdout("x");
+      await line.sever();
+      out.breakOff();
+    };
+  });
+  afterEach(async () => {
+    await as.app.close();
+    await line.close();
+  });
+
+  test("a stream ends with one error all the same", async () => {
+    const id = await control.createLive();
+    const { text } = await as.ask(`POST /v1/sessions/${id}/exec?stream=true`, { body: { command: ["x"] } });
+    expect(lastEvents(text)).toEqual(["error"]);
+    expect(text).toContain("how it ended is unknown");
+  });
+
+  test("a buffered answer does not ask for another try: the command had started", async () => {
+    const id = await control.createLive();
+    const answer = await as.exec(id);
+    expect([answer.status, answer.body.code]).toEqual([500, "internal"]);
+    expect(answer.headers["retry-after"]).toBeUndefined();
   });
 });
 

@@ -1,7 +1,7 @@
 /** Explains why something that had begun in a session's machine did not come to its end. */
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../http/api-error.ts";
-import { stopsGuest } from "../operations/operation.ts";
+import { type OperationKind, stopsGuest } from "../operations/operation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { rereadSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
@@ -11,6 +11,8 @@ import type { SessionRow } from "../sessions/store.ts";
 export interface BrokenOffDeps {
   db: Database;
   signals: SessionSignals;
+  /** How long an operation that is under way is waited for. */
+  patienceMs?: number;
 }
 
 /** What a caller is told, by what became of the session meanwhile. */
@@ -21,18 +23,27 @@ export interface BrokenOffWords {
   unknown: string;
 }
 
-/** It is never begun again by itself. */
+/**
+ * It is never begun again by itself: whatever keeps the reason from being found, the store that is away or an operation
+ * that does not end, the answer asks nobody to try again. Does not throw, so that every stream has its end.
+ */
 export async function brokenOff(
   deps: BrokenOffDeps,
   session: SessionRow,
   words: BrokenOffWords,
   cause: unknown,
 ): Promise<ApiError> {
-  return (
-    (await pausedMeanwhile(deps, session, words)) ??
-    (await endedMeanwhile(deps.db, session)) ??
-    new ApiError("internal", words.unknown, { cause })
-  );
+  try {
+    return (
+      (await pausedMeanwhile(deps, session, words)) ??
+      (await endedMeanwhile(deps.db, session)) ??
+      new ApiError("internal", words.unknown, { cause })
+    );
+  } catch (error) {
+    if (error instanceof ApiError) return error;
+    const both = new AggregateError([cause, error], "it broke off, and why could not be looked up");
+    return new ApiError("internal", words.unknown, { cause: both });
+  }
 }
 
 /** What was paused with its session is not over. */
@@ -40,16 +51,23 @@ export function goesOn(error: ApiError): boolean {
   return error.code === "conflict";
 }
 
-/** A pause, or a restore, that is under way explains the break only once it is done. */
+/**
+ * A pause, or a restore, that is under way explains the break only once it is done. One that takes longer than anybody
+ * waits is the reason all the same.
+ */
 async function pausedMeanwhile(
   deps: BrokenOffDeps,
   session: SessionRow,
   words: BrokenOffWords,
 ): Promise<ApiError | undefined> {
-  const now = await whenFree(deps, session.id, async () => {
+  let op: OperationKind | null = null;
+  const look = async () => {
     const row = await rereadSession(deps.db, session.id);
+    op = row?.op ?? null;
     return row && row.state !== "destroyed" && stopsGuest(row.op) ? BUSY : row;
-  });
+  };
+  const late = () => new ApiError("conflict", op === "pause" ? words.paused : words.exchanged);
+  const now = await whenFree(deps, session.id, look, { waitMs: deps.patienceMs, late });
   if (!now || isSameStretch(now, session) || !["live", "paused"].includes(now.state)) return undefined;
   return new ApiError("conflict", now.state === "paused" ? words.paused : words.exchanged);
 }
