@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { dir, respond, serve, stopServing, stream, viv } from "./program.test-support.ts";
 
 const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
@@ -267,4 +267,27 @@ test.each([
   const { code, out } = await viv("http://127.0.0.1:1", [...verb.split(" "), "--help"]);
   expect(code).toBe(0);
   expect(out).toContain(`Examples:\n  $ `);
+});
+
+describe("what a session says of its own files does not steer the human's terminal", () => {
+  const EVIL = "\u001b]0;mine\u0007\u001b[2J\u009b31m";
+  const find = (...records: string[][]) => records.flat().join("\0").concat("\0");
+  const ROOT = ["d755", "0", "1", "", ""];
+  /** All that can be known of a machine without one: what its `find` prints, and nothing for the rest. */
+  const session = (listing: string) =>
+    serve((request, response) => {
+      const isScan = JSON.stringify(request.body).includes("-printf");
+      stream(response, isScan ? listing : "", { exit_code: 0 });
+    });
+
+  test.each([
+    ["a socket that is left out of a copy", find(ROOT, ["s644", "0", "1", `x${EVIL}`, ""]), "was left out"],
+    ["a file that it does not have", find(ROOT, ["f644", "0", "1", `../x${EVIL}`, ""]), "not its own"],
+  ])("%s", async (_what, listing, said) => {
+    const { url } = await session(listing);
+    const { code, err } = await viv(url, ["cp", "-r", "s1:src", path.join(dir, "to")]);
+    expect([code, err]).toEqual([1, expect.stringContaining(said)]);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
+    expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+  });
 });

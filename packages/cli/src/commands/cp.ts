@@ -13,6 +13,7 @@ import { noProgress, progressLine } from "../copy/progress.ts";
 import { sessionPlace } from "../copy/session-place.ts";
 import { EXIT } from "../exit-codes.ts";
 import { formatBytes } from "../print/bytes.ts";
+import { plainText } from "../print/table.ts";
 import { formatSeconds } from "../print/time.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 
@@ -74,7 +75,7 @@ async function copyFiles(
       progress.end();
     }
   });
-  for (const problem of copied.problems) terminal.note(`viv: ${problem}`);
+  for (const problem of copied.problems) terminal.note(`viv: ${plainText(problem)}`);
   const durationMs = Math.round(performance.now() - startedAt);
   if (options.json) terminal.out(JSON.stringify({ ...copied, duration_ms: durationMs }));
   else if (!options.quiet) terminal.out(renderCopied(copied, durationMs));

@@ -7,7 +7,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { renderEntries } from "../print/entries.ts";
-import { showableLine } from "../print/table.ts";
+import { plainText, showableLine } from "../print/table.ts";
 
 /** `viv ls ID:PATH` */
 export async function listFiles(
@@ -25,7 +25,7 @@ export async function listFiles(
       terminal.out(JSON.stringify({ entries: entries.map(([name, entry]) => ({ name, ...entry })) }));
     } else if (tree.size > 0) terminal.out(renderEntries(tree, path));
     const unread = tree.get("")?.unread;
-    if (unread !== undefined) terminal.note(`viv: ${where} was not read whole: ${unread}`);
+    if (unread !== undefined) terminal.note(`viv: ${where} was not read whole: ${plainText(unread)}`);
     return unread === undefined ? EXIT.ok : EXIT.failed;
   }
   const { entries, truncated } = await session.files.list(path);

@@ -5,6 +5,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderProcess } from "../print/process.ts";
+import { plainText } from "../print/table.ts";
 
 interface StartOptions extends ConnectionOptions {
   name: string;
@@ -50,6 +51,7 @@ async function startProcess(
   else terminal.out(terminal.isInteractive ? renderProcess(started) : started.name);
   if (!NOT_STARTED.includes(started.exit_code ?? 0)) return EXIT.ok;
   const { stderr } = await processes.logs(name);
-  terminal.note(`viv: it could not be started (exit code ${started.exit_code}): ${stderr.trim()}`);
+  const reason = plainText(stderr.trim());
+  terminal.note(`viv: it could not be started (exit code ${started.exit_code}): ${reason}`);
   return EXIT.failed;
 }

@@ -2,15 +2,23 @@ import { VivariumError } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, isLocal } from "../connect.ts";
+import { plainText } from "./table.ts";
 
-/** An error in words for the human who gave the command: what happened, then what to do about it. */
+/**
+ * An error in words for the human who gave the command: what happened, then what to do about it. A session may have put
+ * words into it.
+ */
 export function explainError(error: unknown, config: CliConfig): string {
-  if (error instanceof CliError) return joinLines(`viv: ${error.message}`, error.hint);
+  if (error instanceof CliError) return joinLines(`viv: ${harmless(error.message)}`, error.hint);
   if (error instanceof VivariumError) {
     const id = error.requestId === undefined ? "" : ` (${error.code}, request ${error.requestId})`;
-    return joinLines(`viv: ${error.message}${id}`, hintFor(error, config));
+    return joinLines(`viv: ${harmless(error.message)}${id}`, hintFor(error, config));
   }
-  return `viv: ${error instanceof Error ? error.message : String(error)}`;
+  return `viv: ${harmless(error instanceof Error ? error.message : String(error))}`;
+}
+
+function harmless(message: string): string {
+  return message.split("\n").map(plainText).join("\n");
 }
 
 function hintFor(error: VivariumError, config: CliConfig): string | undefined {
