@@ -39,10 +39,16 @@ export async function renameFile(
   { destPath, ...place }: Place & { destPath: string },
 ): Promise<{ path: string; dest_path: string }> {
   const paths = { path: place.path, dest_path: destPath };
-  await change(deps, scope, place, { method: "POST", path: "files/rename", body: paths }, (error) =>
-    error.message.startsWith(`${destPath}: `) ? `dest_path: ${error.message}` : undefined,
+  await change(deps, scope, place, { method: "POST", path: "files/rename", body: paths }, ({ message }) =>
+    isAbout(message, destPath) && !isAbout(message, place.path) ? `dest_path: ${message}` : undefined,
   );
   return paths;
+}
+
+/** The agent begins with the path that it refuses, cut where that is long; what is not ASCII the node has blanked out. */
+function isAbout(message: string, path: string): boolean {
+  const told = `${path}: `.replace(/[^\x20-\x7e]/g, " ");
+  return message.startsWith(told.slice(0, message.length));
 }
 
 const DONE = { schema: z.object({}), limitBytes: 4096 };

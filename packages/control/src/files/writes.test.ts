@@ -314,13 +314,23 @@ describe("delete, mkdir and rename", () => {
     expect([answer.status, answer.body]).toEqual([status, { error, code }]);
   });
 
-  test("what is wrong with the destination of a rename is told under its name", async () => {
-    control.node.onGuest = () => {
-      throw new Refusal("outside_workspace", "l/b: leads to /etc");
-    };
-    const { status, body } = await ask("POST /rename", { path: "a", dest_path: "l/b" });
-    expect([status, body.error]).toEqual([400, "dest_path: path must be under /workspace"]);
-  });
+  test.each([
+    ["a", "l/b", "l/b: leads to /etc", "dest_path"],
+    // As the node tells it: without what is not ASCII, and cut.
+    ["a", "größe/\u{1f600}", "gr  e/  : leads to /etc", "dest_path"],
+    ["a", `l/${"d/".repeat(1000)}`, `l/${"d/".repeat(511)}`, "dest_path"],
+    ["l/b", "a", "l/b: leads to /etc", "path"],
+    ["ä", "ö", " : leads to /etc", "path"],
+  ])(
+    "what is wrong with a rename of %s is told under the name of the path it is about",
+    async (path, dest_path, said, field) => {
+      control.node.onGuest = () => {
+        throw new Refusal("outside_workspace", said);
+      };
+      const { status, body } = await ask("POST /rename", { path, dest_path });
+      expect([status, body.error]).toEqual([400, `${field}: path must be under /workspace`]);
+    },
+  );
 
   test.each([
     ["DELETE ", undefined, /^path: must be a string, got nothing$/],
