@@ -45,7 +45,8 @@ export const GrepMatch = z.object({
   after: z.array(line).max(10).optional(),
 });
 export const GrepResult = z.object({
-  matches: z.array(GrepMatch),
+  /** Those of 8 MiB are fewer, each with all that is around it. */
+  matches: z.array(GrepMatch).max(100_000),
   files_searched: count,
   truncated: z.boolean(),
   duration_us: count,

@@ -4,6 +4,7 @@ import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/g
 import type { NodeErrorCode } from "@vivarium/contract/node";
 import type { z } from "zod";
 import { NodeError } from "../node-error.ts";
+import { isLight } from "./json-weight.ts";
 
 /** A code and a sentence. */
 const REFUSAL_BYTES = 16 * 1024;
@@ -58,6 +59,7 @@ export async function assertAccepted({ status, stream }: AgentAnswer): Promise<v
 
 async function readJson(stream: ClientHttp2Stream, limitBytes: number, collecting = new Collecting()) {
   const body = await collect(stream, limitBytes, collecting);
+  if (!isLight(body)) throw new NodeError("agent_unavailable", "the agent answered with too many values");
   try {
     return JSON.parse(body.toString("utf8")) as unknown;
   } catch (cause) {

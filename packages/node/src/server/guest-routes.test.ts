@@ -141,9 +141,18 @@ describe("a JSON answer", () => {
     ["with an entry that is no text", { entries: [7], truncated: false }],
     ["without a field", { entries: [] }],
     ["with more entries than there may be", { entries: Array(100_001).fill("a"), truncated: true }],
+    ["that is mostly brackets", { entries: [], truncated: false, more: Array(300_000).fill([]) }],
   ])("%s makes the agent unavailable", async (_title, body) => {
     node.handle = (_asked, response) => response.end(JSON.stringify(body));
     const answer = await ask("GET", "/files/list?path=a");
+    expect(answer).toMatchObject({ status: 503, body: { code: "agent_unavailable" } });
+  });
+
+  it("of more lines than are ever found makes the agent unavailable", async () => {
+    const matches = Array(100_001).fill({ path: "", line_number: 1, line: "" });
+    node.handle = (_asked, response) =>
+      response.end(JSON.stringify({ matches, files_searched: 1, truncated: false, duration_us: 1 }));
+    const answer = await ask("GET", "/files/grep?path=a&pattern=x");
     expect(answer).toMatchObject({ status: 503, body: { code: "agent_unavailable" } });
   });
 
