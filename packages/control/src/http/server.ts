@@ -22,6 +22,7 @@ import { requestId } from "./request-id.ts";
 import { logRequests } from "./request-log.ts";
 import { inTurn, takeTurns } from "./turns.ts";
 import { answerUnknownRoutes } from "./unknown-route.ts";
+import { boundUnreadAnswers } from "./unread-answers.ts";
 import {
   answerBrokenRequest,
   NODE_SERVER_OPTIONS,
@@ -78,6 +79,7 @@ export async function createServer(deps: ServerDeps) {
   refuseUnusableHeaders(server);
   refuseUnreadableQuery(server);
   giveUpSlowBodies(server);
+  boundUnreadAnswers(server);
   acceptJsonBodies(server);
   logRequests(server);
   meterRequests(server, deps.meter);
