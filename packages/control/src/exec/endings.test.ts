@@ -109,6 +109,16 @@ describe("when the output breaks off while the database is away", () => {
     expect([answer.status, answer.body.code]).toEqual([500, "internal"]);
     expect(answer.headers["retry-after"]).toBeUndefined();
   });
+
+  test("code whose start nobody confirmed is not asked for again either", async () => {
+    control.node.onExec = async () => {
+      await line.sever();
+      await control.node.restart();
+    };
+    const answer = await as.ask("POST /v1/sessions/exec", { body: { language: "python", code: "1" } });
+    expect([answer.status, answer.body.code]).toEqual([500, "internal"]);
+    expect(answer.headers["retry-after"]).toBeUndefined();
+  });
 });
 
 test("what comes after an exit is not told", async () => {

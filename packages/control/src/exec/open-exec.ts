@@ -113,7 +113,9 @@ export async function openExec(
     return observe(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    throw (await endedMeanwhile(deps.db, session)) ?? apiErrorOfNode(error);
+    // A store that is away must not make a start that nobody confirmed one that is tried again.
+    const ended = await endedMeanwhile(deps.db, session).catch(() => undefined);
+    throw ended ?? apiErrorOfNode(error);
   }
 }
 
