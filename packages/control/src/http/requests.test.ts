@@ -96,6 +96,7 @@ describe("paths and methods", () => {
     ["GET /v1/sessions/aaaaaaaaaaaaaaaaaaaaa/exec", "POST"],
     ["GET /v1/sessions/exec", "POST"],
     ["DELETE /v1/sessions/exec", "POST"],
+    ["PUT /v1/sessions/exec", "POST"],
     ["GET /v1/sessions/batch/exec", "POST"],
   ])("%s is a wrong method; %s would do", async (call, allow) => {
     const answer = await control.ask(call);

@@ -26,9 +26,10 @@ export function answerUnknownRoutes(server: FastifyInstance): void {
   });
   const refuseUnknown = (request: FastifyRequest, reply: FastifyReply): never => {
     const path = pathOf(request);
-    const methods = [...paths.values()]
-      .filter((known) => known.pattern.test(path))
-      .flatMap((known) => known.methods);
+    const fixed = paths.get(path);
+    const methods = fixed?.isFixed
+      ? fixed.methods
+      : [...paths.values()].filter(({ pattern }) => pattern.test(path)).flatMap((known) => known.methods);
     if (methods.length > 0) refuseMethod(request, reply, methods);
     throw new ApiError(
       "not_found",
