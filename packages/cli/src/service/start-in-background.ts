@@ -9,6 +9,7 @@ import { connectWithoutKey } from "../connect.ts";
 import { EXIT } from "../exit-codes.ts";
 import { BANNER_START } from "../print/banner.ts";
 import { layoutOf, logFile } from "../supervisor/layout.ts";
+import { findHolder } from "../supervisor/lock.ts";
 import { ENTRY_POINTS } from "../supervisor/repository.ts";
 import type { Terminal } from "../terminal.ts";
 import { askHealth } from "./wait-for-health.ts";
@@ -53,6 +54,7 @@ async function waitForAnswer(
     const isOvertaken = ended.code === EXIT.alreadyRunning;
     const health = isOvertaken || said.includes(BANNER_START) ? await askHealth(client) : undefined;
     if (health) return health;
+    if (isOvertaken) await refuseWhatServesElsewhere(config);
     if (ended.code !== undefined && !isOvertaken) {
       await follow();
       throw new CliError("the service did not start; its last words are above", {
@@ -63,6 +65,17 @@ async function waitForAnswer(
   }
   throw new CliError(`the service does not answer at ${config.url} after ${LIMIT_MS / 1000} s`, {
     hint: `See ${config.dataDir}/log/*.log and viv doctor.`,
+  });
+}
+
+/** The service of this data directory is up, and answers at another address than the one that is asked. */
+async function refuseWhatServesElsewhere(config: CliConfig): Promise<void> {
+  const holder = await findHolder(layoutOf(config.dataDir).lockFile);
+  if (!holder || !(await askHealth(connectWithoutKey({ ...config, url: holder.url })))) return;
+  // Asked after the other: one service that listens at both would have answered by now.
+  if (await askHealth(connectWithoutKey(config))) return;
+  throw new CliError(`the service of ${config.dataDir} answers at ${holder.url}, not at ${config.url}`, {
+    hint: `Use its address (--url ${holder.url}, or VIV_URL), or start another service with a --data-dir of its own.`,
   });
 }
 
