@@ -2,17 +2,26 @@ import { expect, test } from "vitest";
 import { readConfig, withOptions } from "./config.ts";
 
 test("has defaults that fit a local service", () => {
-  expect(readConfig({})).toMatchObject({ url: "http://127.0.0.1:7400", dataDir: "/var/lib/vivarium" });
+  expect(readConfig({})).toMatchObject({
+    url: "http://127.0.0.1:7400",
+    listen: "127.0.0.1:7400",
+    dataDir: "/var/lib/vivarium",
+  });
 });
 
 test("options win over the environment", () => {
-  const config = readConfig({ VIV_URL: "http://a:1/", VIV_DATA_DIR: "/d" });
-  expect(config).toMatchObject({ url: "http://a:1", dataDir: "/d" });
+  const config = readConfig({ VIV_URL: "http://a:1/", VIV_DATA_DIR: "/d", VIV_LISTEN: "[::1]:80" });
+  expect(config).toMatchObject({ url: "http://a:1", dataDir: "/d", listen: "[::1]:80" });
+  expect(withOptions(config, { listen: "b:2" })).toMatchObject({ url: "http://a:1", listen: "b:2" });
   expect(withOptions(config, { url: "https://b" })).toMatchObject({ url: "https://b", dataDir: "/d" });
 });
 
 test.each(["127.0.0.1:7400", "ftp://a", "x"])("refuses the URL %s and says which setting it is", (url) => {
   expect(() => readConfig({ VIV_URL: url })).toThrow(`VIV_URL is "${url}"`);
+});
+
+test.each(["7400", "a:0", "http://a:1"])("refuses to listen at %s and says which setting it is", (listen) => {
+  expect(() => readConfig({ VIV_LISTEN: listen })).toThrow(`VIV_LISTEN is "${listen}". Expected HOST:PORT`);
 });
 
 test("children get our settings, but neither the key nor what is none of their business", () => {

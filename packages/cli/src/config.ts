@@ -1,5 +1,6 @@
 import { homedir } from "node:os";
 import path from "node:path";
+import { parseListen } from "./args/values.ts";
 import { CliError } from "./cli-error.ts";
 
 export const DEFAULT_LISTEN = "127.0.0.1:7400";
@@ -10,6 +11,8 @@ const PASSED_ON = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NODE_OPTIONS", "NODE
 /** What the command line is told from outside; read once, at start. Options of a verb win over it. */
 export interface CliConfig {
   url: string;
+  /** host:port at which `viv up` serves. */
+  listen: string;
   apiKey: string | undefined;
   dataDir: string;
   imagesDir: string | undefined;
@@ -38,6 +41,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): CliConfig {
   );
   return {
     url: normalizeUrl(env.VIV_URL || `http://${DEFAULT_LISTEN}`, "VIV_URL"),
+    listen: readListen(env.VIV_LISTEN || DEFAULT_LISTEN),
     apiKey: env.VIV_API_KEY || undefined,
     dataDir: path.resolve(env.VIV_DATA_DIR || DEFAULT_DATA_DIR),
     imagesDir: env.VIV_IMAGES_DIR ? path.resolve(env.VIV_IMAGES_DIR) : undefined,
@@ -64,14 +68,24 @@ function browserOf(env: NodeJS.ProcessEnv): CliConfig["browser"] {
 /** The configuration with the options of one verb laid over it. */
 export function withOptions(
   config: CliConfig,
-  options: { url?: string; dataDir?: string; imagesDir?: string },
+  options: { url?: string; listen?: string; dataDir?: string; imagesDir?: string },
 ): CliConfig {
   return {
     ...config,
     url: options.url === undefined ? config.url : normalizeUrl(options.url, "--url"),
+    listen: options.listen ?? config.listen,
     dataDir: options.dataDir === undefined ? config.dataDir : path.resolve(options.dataDir),
     imagesDir: options.imagesDir === undefined ? config.imagesDir : path.resolve(options.imagesDir),
   };
+}
+
+function readListen(text: string): string {
+  try {
+    return parseListen(text);
+  } catch (cause) {
+    const expected = cause instanceof Error ? cause.message : String(cause);
+    throw new CliError(`VIV_LISTEN is "${text}". ${expected}`, { exitCode: 2, cause });
+  }
 }
 
 function normalizeUrl(text: string, source: string): string {

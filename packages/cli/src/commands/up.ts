@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { examplesHelp } from "../args/shared-options.ts";
 import { parseListen } from "../args/values.ts";
-import { DEFAULT_LISTEN, withOptions } from "../config.ts";
+import { withOptions } from "../config.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { startInBackground } from "../service/start-in-background.ts";
@@ -11,7 +11,7 @@ import { findHolder } from "../supervisor/lock.ts";
 import { supervise } from "../supervisor/supervise.ts";
 
 interface UpOptions {
-  listen: string;
+  listen?: string;
   dataDir?: string;
   imagesDir?: string;
   background?: boolean;
@@ -25,7 +25,11 @@ export function upCommand(run: (code: Promise<number>) => Promise<void>, context
 again whatever dies. Stays in the foreground until Ctrl-C. Needs root. One service per data directory.
 With DATABASE_URL set, that PostgreSQL is used and none is started.`,
     )
-    .option("--listen <host:port>", "address of the HTTP interface", parseListen, DEFAULT_LISTEN)
+    .option(
+      "--listen <host:port>",
+      "address of the HTTP interface (default: $VIV_LISTEN or 127.0.0.1:7400)",
+      parseListen,
+    )
     .option("--data-dir <dir>", "everything the service keeps (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--images-dir <dir>", "guest kernel and templates (default: <data-dir>/pool/images)")
     .option("--background", "return as soon as it answers, and leave it running")
@@ -42,13 +46,14 @@ With DATABASE_URL set, that PostgreSQL is used and none is started.`,
 
 async function up({ config, terminal }: Context, options: UpOptions): Promise<number> {
   const effective = withOptions(config, { ...options, url: undefined });
-  if (!options.background) return supervise({ config: effective, terminal }, options);
+  const { listen } = effective;
+  if (!options.background) return supervise({ config: effective, terminal }, { listen });
   const holder = await findHolder(layoutOf(effective.dataDir).lockFile);
   if (holder) {
     terminal.note(`viv: a service (pid ${holder.pid}) already serves ${effective.dataDir} at ${holder.url}`);
     return EXIT.ok;
   }
-  const url = urlOf(options.listen);
-  await startInBackground({ config: { ...effective, url }, terminal }, options.listen);
+  const url = urlOf(listen);
+  await startInBackground({ config: { ...effective, url }, terminal }, listen);
   return EXIT.ok;
 }

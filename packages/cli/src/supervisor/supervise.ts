@@ -15,6 +15,7 @@ import { formatSeconds } from "../print/time.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
 import type { Terminal } from "../terminal.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
+import { childEnvOf } from "./child-env.ts";
 import { Keeper } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
@@ -96,18 +97,8 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   await makeUserDirs(layout, user);
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
-  const env = {
-    ...config.childEnv,
-    VIV_DATA_DIR: layout.dataDir,
-    VIV_IMAGES_DIR: layout.imagesDir,
-    VIV_NODE_SOCKET: layout.nodeSocket,
-    VIV_GATEWAY_SOCKET: layout.gatewaySocket,
-    VIV_GATEWAY_USER: gatewayUser,
-    VIV_LISTEN: input.listen,
-    VIV_CONTROL_USER: config.childEnv.VIV_CONTROL_USER ?? user.name,
-    VIV_SUPERVISED: "1",
-    NODE_NO_WARNINGS: "1",
-  };
+  const { listen } = input;
+  const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
   await keep(supervision, "gateway", env);
   await keep(supervision, "node", env);
   await keep(supervision, "control", { ...env, DATABASE_URL: url });

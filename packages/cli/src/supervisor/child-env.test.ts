@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { childEnvOf } from "./child-env.ts";
+import { layoutOf } from "./layout.ts";
+
+const facts = {
+  layout: layoutOf("/data"),
+  listen: "127.0.0.1:1",
+  controlUser: "vivarium",
+  gatewayUser: "vivarium-gateway",
+};
+
+test("processes of the service meet where the data directory has its sockets, and give up their rights", () => {
+  expect(childEnvOf({ childEnv: {} }, facts)).toMatchObject({
+    VIV_NODE_SOCKET: "/data/run/node.sock",
+    VIV_GATEWAY_SOCKET: "/data/run/gateway.sock",
+    VIV_CONTROL_USER: "vivarium",
+    VIV_GATEWAY_USER: "vivarium-gateway",
+  });
+});
+
+test("what is set in the environment is handed on, but for what options settle", () => {
+  const set = {
+    VIV_NODE_SOCKET: "/elsewhere/node.sock",
+    VIV_GATEWAY_SOCKET: "/elsewhere/gateway.sock",
+    VIV_CONTROL_USER: "",
+    VIV_GATEWAY_USER: "nobody",
+    VIV_ACCEL: "tcg",
+  };
+  const childEnv = { ...set, VIV_LISTEN: "x:2", VIV_DATA_DIR: "data", VIV_IMAGES_DIR: "images" };
+  expect(childEnvOf({ childEnv }, facts)).toMatchObject({
+    ...set,
+    VIV_LISTEN: "127.0.0.1:1",
+    VIV_DATA_DIR: "/data",
+    VIV_IMAGES_DIR: "/data/pool/images",
+  });
+});

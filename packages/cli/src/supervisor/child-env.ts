@@ -1,0 +1,23 @@
+import type { CliConfig } from "../config.ts";
+import type { Layout } from "./layout.ts";
+
+/** What gateway, node and control are started with. What an operator has set of it is left alone. */
+export function childEnvOf(
+  { childEnv }: Pick<CliConfig, "childEnv">,
+  facts: { layout: Layout; listen: string; controlUser: string; gatewayUser: string },
+): Record<string, string> {
+  const { layout } = facts;
+  return {
+    VIV_NODE_SOCKET: layout.nodeSocket,
+    VIV_GATEWAY_SOCKET: layout.gatewaySocket,
+    VIV_GATEWAY_USER: facts.gatewayUser,
+    VIV_CONTROL_USER: facts.controlUser,
+    ...childEnv,
+    // Options have a say in these, and they may be relative in the environment.
+    VIV_DATA_DIR: layout.dataDir,
+    VIV_IMAGES_DIR: layout.imagesDir,
+    VIV_LISTEN: facts.listen,
+    VIV_SUPERVISED: "1",
+    NODE_NO_WARNINGS: "1",
+  };
+}
