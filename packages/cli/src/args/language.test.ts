@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { chooseLanguage, commandFor } from "./language.ts";
+import { chooseLanguage, programIn } from "./language.ts";
 
 test.each([
   ["a.py", "python"],
@@ -29,7 +29,16 @@ test("an unknown language names those that exist", () => {
   expect(() => chooseLanguage("-", "perl")).toThrow(/python, node, bun/);
 });
 
-test("code that begins with a dash is not taken for an option", () => {
-  expect(commandFor("node", "-1")).toEqual(["node", "-e", " -1"]);
-  expect(commandFor("python", "-1")).toEqual(["python3", "-c", "-1"]);
+test.each([
+  ["python", "hello.py", "python3 main.py"],
+  ["python", "-", "python3 main.py"],
+  ["node", "a.MJS", "node main.mjs"],
+  ["node", "a.cjs", "node main.cjs"],
+  ["node", "a.ts", "node main.js"],
+  ["bun", "a.tsx", "bun run main.tsx"],
+  ["bun", "program", "bun run main.ts"],
+] as const)("%s runs %s as a file: %s", (language, source, command) => {
+  const program = programIn(language, source);
+  expect(program.command.join(" ")).toBe(command);
+  expect(program.command).toContain(program.file);
 });

@@ -30,9 +30,25 @@ export function chooseLanguage(file: string, option?: string): Language {
   });
 }
 
-/** argv that runs source code given as one argument. Node takes CommonJS and ES module syntax alike. */
-export function commandFor(language: Language, code: string): string[] {
-  if (language === "python") return ["python3", "-c", code];
-  // A leading dash would be taken for another option.
-  return [language, "-e", code.startsWith("-") ? ` ${code}` : code];
+interface Program {
+  /** In /workspace. */
+  file: string;
+  command: string[];
+}
+
+const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> = {
+  python: { command: ["python3"], extension: ".py" },
+  node: { command: ["node"], extension: ".js" },
+  bun: { command: ["bun", "run"], extension: ".ts" },
+};
+
+/**
+ * The file that a program becomes in its machine, and what runs it. A file, because a program that is an argument lacks
+ * its own name (`__file__`, `require.main`) and the lines of its tracebacks. An extension may say more than the language.
+ */
+export function programIn(language: Language, source: string): Program {
+  const given = path.extname(source).toLowerCase();
+  const { command, extension } = RUN[language];
+  const file = `main${BY_EXTENSION[given] === language ? given : extension}`;
+  return { file, command: [...command, file] };
 }

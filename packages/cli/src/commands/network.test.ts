@@ -228,6 +228,7 @@ test.each([
 test("run gives its machine the network that it is told", async () => {
   const { url, seen } = await serve((request, response) => {
     if (request.url === "/v1/sessions") respond(response, 200, record);
+    else if (request.method === "PUT") respond(response, 200, { path: "/workspace/main.py", bytes: 0 });
     else stream(response, "", { exit_code: 0 });
   });
   const file = path.join(dir, "a.py");

@@ -8,7 +8,7 @@ import {
   hasEgressOptions,
   toEgressFields,
 } from "../args/egress-options.ts";
-import { chooseLanguage, commandFor, LANGUAGE_NAMES } from "../args/language.ts";
+import { chooseLanguage, LANGUAGE_NAMES, programIn } from "../args/language.ts";
 import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { collectList, collectPair, parseDuration } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
@@ -20,9 +20,6 @@ import { formatSeconds } from "../print/time.ts";
 import { ensureService } from "../service/ensure-service.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { exitCodeOf, showBuffered, showStream } from "../service/show-stream.ts";
-
-/** One argument of a program may be 128 KiB on Linux; longer code goes through the buffered endpoint. */
-const LARGEST_STREAMED_BYTES = 96 * 1024;
 
 interface RunOptions extends ConnectionOptions, EgressOptions {
   language?: string;
@@ -36,7 +33,9 @@ interface RunOptions extends ConnectionOptions, EgressOptions {
   quiet?: boolean;
 }
 
-interface Program {
+interface Source {
+  /** As the human named it. */
+  file: string;
   language: Language;
   code: string;
 }
@@ -53,7 +52,7 @@ export function runCommand(run: (code: Promise<number>) => Promise<void>, contex
       `Run a program in a virtual machine of its own, which is destroyed afterwards, and exit with its code.
 The language comes from the extension: .py python; .js .mjs .cjs node; .ts .tsx bun.
 When nothing answers at a local URL, the service is started in the background first.
-With --deps, or code over 96 KiB, output is shown at the end instead of as it comes.`,
+With --deps, output is shown at the end instead of as it comes.`,
     )
     .argument("<file>", "the program, or - for standard input")
     .option("--language <name>", LANGUAGE_NAMES.join(", "))
@@ -73,15 +72,15 @@ With --deps, or code over 96 KiB, output is shown at the end instead of as it co
 async function runProgram(context: Context, file: string, options: RunOptions): Promise<number> {
   const config = withOptions(context.config, options);
   const language = chooseLanguage(file, options.language);
-  const program = { language, code: await readSource(file) };
-  const isBuffered = options.json || (options.deps?.length ?? 0) > 0 || isLong(program.code);
+  const source = { file, language, code: await readSource(file) };
+  const isBuffered = options.json || (options.deps?.length ?? 0) > 0;
   if (isBuffered) refuseSessionOptions(options);
   if (options.start) await ensureService({ config, terminal: context.terminal });
   const client = await connect(config);
   const startedAt = performance.now();
   const outcome = isBuffered
-    ? await runBuffered(context, client, program, options)
-    : await withInterrupt((signal) => runStreamed(context, client, program, options, signal));
+    ? await runBuffered(context, client, source, options)
+    : await withInterrupt((signal) => runStreamed(context, client, source, options, signal));
   if (!options.quiet) {
     const totalMs = performance.now() - startedAt;
     const ran = formatSeconds(outcome.ranMs);
@@ -95,7 +94,7 @@ async function runProgram(context: Context, file: string, options: RunOptions): 
 /** The buffered endpoint takes neither; left out in silence, a program would reach what it must not. */
 function refuseSessionOptions(options: RunOptions): void {
   const refuse = (what: string, hint: string) => {
-    throw new CliError(`${what} cannot be combined with --deps, --json or code over 96 KiB`, {
+    throw new CliError(`${what} cannot be combined with --deps or --json`, {
       hint,
       exitCode: EXIT.usage,
     });
@@ -111,7 +110,7 @@ function refuseSessionOptions(options: RunOptions): void {
 async function runStreamed(
   { terminal }: Context,
   client: Client,
-  program: Program,
+  { file: source, language, code }: Source,
   options: RunOptions,
   signal: AbortSignal,
 ): Promise<{ code: number; ranMs: number }> {
@@ -126,7 +125,8 @@ async function runStreamed(
   );
   let completed = false;
   try {
-    const command = commandFor(program.language, program.code);
+    const { file, command } = programIn(language, source);
+    await client.session(session_id).files.write(file, code, { signal });
     const request = { command, timeout_ms: options.timeout };
     const ending = await showStream(terminal, client.sessions.execStream(session_id, request, { signal }));
     completed = true;
@@ -140,12 +140,13 @@ async function runStreamed(
 async function runBuffered(
   { terminal }: Context,
   client: Client,
-  program: Program,
+  { language, code }: Source,
   options: RunOptions,
 ): Promise<{ code: number; ranMs: number }> {
   const result = await client.run({
     ...machineFields(options),
-    ...program,
+    language,
+    code,
     dependencies: options.deps,
     timeout_ms: options.timeout,
   });
@@ -169,8 +170,4 @@ async function readSource(file: string): Promise<string> {
       cause,
     });
   }
-}
-
-function isLong(code: string): boolean {
-  return Buffer.byteLength(code) > LARGEST_STREAMED_BYTES;
 }
