@@ -1,6 +1,6 @@
 /**
- * The node's journal: one file per machine, written and synced before the first side effect of its start and removed
- * after the last of its stop. Whatever is on this host without a journal entry of ours belongs to nobody.
+ * The node's journal: one file per machine, written and synced before the first side effect of its start, withdrawn by
+ * its stop before its slot is freed. Whatever is on this host without a journal entry of ours belongs to nobody.
  */
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
@@ -11,10 +11,9 @@ import { syncPath, writeDurably } from "../host/durable-file.ts";
 export const JournalEntry = z.object({
   machine_id: MachineId,
   spec: StartSpec,
-  state: z.enum(["starting", "running", "held", "ended"]),
+  state: z.enum(["starting", "running", "held"]),
   slot: z.int(),
   process: z.object({ pid: z.int(), startTicks: z.string() }).optional(),
-  reason: z.string().optional(),
   timings: StartTimings.optional(),
   /** The capture under way after which the machine is to stand still: if the snapshot is whole, it does. */
   holding_for: SnapshotId.optional(),

@@ -37,7 +37,7 @@ export async function reconcile(deps: ReconcileDeps): Promise<void> {
       if (!entry) return await rm(machineDir(dataDir, machineId), { recursive: true, force: true });
       // A warm machine that was being handed out: its folder has the new name, its entry the old one.
       if (machineId !== entry.machine_id) return await undo({ ...entry, machine_id: machineId });
-      if (entry.state === "starting" || entry.state === "ended") return await undo(entry);
+      if (entry.state === "starting") return await undo(entry);
       if (await adoptOrEnd(deps, entry)) return;
       // From its entry on, the slot would be freed once more when control deletes the machine.
       if (!slots.has(entry.slot)) await cleanWithoutSlot(deps, entry);
