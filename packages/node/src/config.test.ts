@@ -28,3 +28,34 @@ it("refuses a range that could be misread", () => {
     );
   }
 });
+
+it("reads counts, of which nothing given is the usual one", () => {
+  const usual = { maxMachines: 128, warmMachines: 1, diskFloorBytes: undefined, closeSmtp: false };
+  expect(readConfig({})).toMatchObject(usual);
+  expect(readConfig({ VIV_MAX_MACHINES: "", VIV_DISK_FLOOR_BYTES: "", VIV_CLOSE_SMTP: "" })).toMatchObject(
+    usual,
+  );
+  const set = {
+    VIV_MAX_MACHINES: "4",
+    VIV_WARM_MACHINES: "0",
+    VIV_DISK_FLOOR_BYTES: "0",
+    VIV_CLOSE_SMTP: "1",
+  };
+  expect(readConfig(set)).toMatchObject({
+    maxMachines: 4,
+    warmMachines: 0,
+    diskFloorBytes: 0,
+    closeSmtp: true,
+  });
+});
+
+it.each([
+  { VIV_MAX_MACHINES: "many" },
+  { VIV_MAX_MACHINES: "-1" },
+  { VIV_WARM_MACHINES: "1.5" },
+  { VIV_DISK_FLOOR_BYTES: "5GiB" },
+  { VIV_CLOSE_SMTP: "yes" },
+])("refuses %j and says which setting it is", (env) => {
+  const [[name, text]] = Object.entries(env) as [[string, string]];
+  expect(() => readConfig(env)).toThrow(`${name} is "${text}"; expected `);
+});

@@ -42,17 +42,30 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
     socketPath: env.VIV_NODE_SOCKET ?? path.join(dataDir, "run/node.sock"),
     gatewaySocketPath: env.VIV_GATEWAY_SOCKET ?? path.join(dataDir, "run/gateway.sock"),
     gatewayUser: env.VIV_GATEWAY_USER ?? "vivarium-gateway",
-    closeSmtp: env.VIV_CLOSE_SMTP === "1",
+    closeSmtp: readFlag("VIV_CLOSE_SMTP", env.VIV_CLOSE_SMTP),
     resolvers: readResolvers(env.VIV_RESOLVERS ?? ""),
     neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES ?? ""),
     logLevel: env.VIV_LOG_LEVEL ?? "info",
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
-    maxMachines: Number(env.VIV_MAX_MACHINES ?? 128),
-    warmMachines: Number(env.VIV_WARM_MACHINES ?? 1),
-    diskFloorBytes: env.VIV_DISK_FLOOR_BYTES === undefined ? undefined : Number(env.VIV_DISK_FLOOR_BYTES),
+    maxMachines: readCount("VIV_MAX_MACHINES", env.VIV_MAX_MACHINES) ?? 128,
+    warmMachines: readCount("VIV_WARM_MACHINES", env.VIV_WARM_MACHINES) ?? 1,
+    diskFloorBytes: readCount("VIV_DISK_FLOOR_BYTES", env.VIV_DISK_FLOOR_BYTES),
     crashAt: env.VIV_CRASH_AT,
   };
+}
+
+/** What is no number would be compared with all the same, and nothing would ever start. */
+function readCount(name: string, text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  if (/^[0-9]{1,15}$/.test(text)) return Number(text);
+  throw new Error(`${name} is "${text}"; expected a whole number, such as 2`);
+}
+
+/** A word that was meant as yes must not pass for no. */
+function readFlag(name: string, text = "0"): boolean {
+  if (["0", "1", ""].includes(text)) return text === "1";
+  throw new Error(`${name} is "${text}"; expected 0 or 1`);
 }
 
 function readResolvers(text: string): string[] {
