@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
@@ -43,4 +43,6 @@ it("leaves the table to a service that runs, also while it has no slot yet, and 
   expect(await exists()).toBe(true);
   await leaveOther();
   expect(await exists()).toBe(false);
+  // And nothing of the one that died is kept.
+  expect(await readdir(path.join(dir, "s"))).toEqual([]);
 });

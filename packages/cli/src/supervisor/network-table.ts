@@ -1,4 +1,4 @@
-import { mkdir, readdir } from "node:fs/promises";
+import { mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import { runHostCommand } from "./host-command.ts";
@@ -32,11 +32,21 @@ export async function holdNetworkTable(
   return async () => {
     if ("release" in lock) await lock.release();
     const slots = (await namesIn(slotsDir)).filter((name) => /^\d+$/.test(name));
-    const services = await namesIn(servicesDir);
-    const holders = await Promise.all(services.map((name) => findHolder(path.join(servicesDir, name))));
-    const isNeeded = slots.length > 0 || holders.some((holder) => holder !== undefined);
+    const isNeeded = slots.length > 0 || (await countRunning(servicesDir)) > 0;
     if (!isNeeded) await runHostCommand("nft", ["delete", "table", ...table]);
   };
+}
+
+/** Removes what services have left that were killed. */
+async function countRunning(servicesDir: string): Promise<number> {
+  // A name with a dot is of a file that is being written.
+  const files = (await namesIn(servicesDir))
+    .filter((name) => !name.includes("."))
+    .map((name) => path.join(servicesDir, name));
+  const holders = await Promise.all(files.map((file) => findHolder(file)));
+  const left = files.filter((_, index) => holders[index] === undefined);
+  await Promise.all(left.map((file) => rm(file, { force: true })));
+  return files.length - left.length;
 }
 
 const namesIn = (dir: string) => readdir(dir).catch(() => []);
