@@ -2,8 +2,9 @@
 # One hash over everything that set-up builds from: this checkout, QEMU, the CPU, and the certificates that guests get.
 
 # With KVM a guest has the host's own CPU, and what was saved on another one does not load. Emulated ones are all alike.
+# Not whether the caller may use it: whoever only talks to the service has nothing to set up.
 guest_cpu() {
-  [ ! -w /dev/kvm ] || grep -m 4 -E '^(vendor_id|cpu family|model|model name)[[:space:]]*:' /proc/cpuinfo
+  [ ! -e /dev/kvm ] || grep -m 4 -E '^(vendor_id|cpu family|model|model name)[[:space:]]*:' /proc/cpuinfo
 }
 
 # chosen_certificates DATA_DIR: auto, none or a file, as was said now, or for this data directory before.
