@@ -26,7 +26,7 @@ export function downCommand(run: (code: Promise<number>) => Promise<void>, conte
   return new Command("down")
     .summary("stop the service of this machine")
     .description(
-      `Stop the service of this machine: control plane, node daemon, database, in this order.
+      `Stop the service of this machine: control plane, node daemon, gateway, database, in this order.
 Machines of live sessions keep running without it, and the next "viv up" takes them over; their memory and processor
 time stay in use meanwhile. With --sessions every session is ended first, and nothing is left running.`,
     )

@@ -21,7 +21,7 @@ export function upCommand(run: (code: Promise<number>) => Promise<void>, context
   return new Command("up")
     .summary("serve on this machine")
     .description(
-      `Serve on this machine: start and watch over the database, the node daemon and the control plane, and start
+      `Serve on this machine: start and watch over database, gateway, node daemon and control plane, and start
 again whatever dies. Stays in the foreground until Ctrl-C. Needs root. One service per data directory.
 With DATABASE_URL set, that PostgreSQL is used and none is started.`,
     )
