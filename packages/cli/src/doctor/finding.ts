@@ -23,3 +23,6 @@ export function lack(
 ): Finding {
   return { name, status, found, cost, remedy };
 }
+
+/** What helps where the host was not looked at, because of who asked. */
+export const AS_ROOT = "Run viv doctor as root.";

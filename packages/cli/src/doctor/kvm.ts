@@ -5,13 +5,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { accessSync, constants, existsSync } from "node:fs";
 import path from "node:path";
-import { type Finding, lack, ok } from "./finding.ts";
+import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
 import { QEMU } from "./tools.ts";
 
 const BOOT_LIMIT_MS = 8000;
 const KERNEL_SPEAKS = "Linux version";
 const OUTPUT_CAP_CHARS = 64 * 1024;
 const COST = "machines are emulated: full isolation, but ten to a hundred times slower";
+const UNKNOWN = "unknown whether machines run on it";
 
 export async function checkKvm(imagesDir: string): Promise<Finding> {
   if (!existsSync("/dev/kvm")) {
@@ -21,18 +22,12 @@ export async function checkKvm(imagesDir: string): Promise<Finding> {
   try {
     accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
   } catch {
-    return lack("KVM", "warn", "/dev/kvm cannot be opened", COST, "Run viv doctor as root.");
+    return lack("KVM", "warn", "/dev/kvm cannot be opened", UNKNOWN, AS_ROOT);
   }
   const kernel = path.join(imagesDir, "kernel", "vmlinuz");
   if (!existsSync(kernel)) {
-    const cost = "unknown whether machines run on it";
-    return lack(
-      "KVM",
-      "warn",
-      "opens; not tried, as there is no guest kernel yet",
-      cost,
-      "Run ./setup first.",
-    );
+    const found = "opens; not tried, as there is no guest kernel yet";
+    return lack("KVM", "warn", found, UNKNOWN, "Run ./setup first.");
   }
   const failure = await bootOnKvm(kernel);
   if (failure === undefined) return ok("KVM", "works: a guest kernel boots on it");

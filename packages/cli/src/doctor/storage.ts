@@ -1,8 +1,10 @@
 import { constants, existsSync, readdirSync } from "node:fs";
 import { copyFile, mkdtemp, rm, statfs, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { type Finding, lack, ok } from "./finding.ts";
+import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
 
+/** Says something about who asks, and nothing about the host. */
+const NOT_ALLOWED = new Set(["EACCES", "EPERM"]);
 const GIB = 1024 ** 3;
 /** Base template, baseline and room for a few sessions. */
 const LEAST_FREE_BYTES = 10 * GIB;
@@ -21,8 +23,12 @@ export async function checkReflink(dataDir: string): Promise<Finding> {
       await rm(probe, { recursive: true, force: true });
     }
   } catch (error) {
-    const reason = error instanceof Error && "code" in error ? ` (${String(error.code)})` : "";
-    return lack("reflink", "warn", `not in ${dir}${reason}`, cost, remedy);
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    if (NOT_ALLOWED.has(code)) {
+      const unknown = "unknown whether files are cloned or copied";
+      return lack("reflink", "warn", `not tried: cannot write in ${dir} (${code})`, unknown, AS_ROOT);
+    }
+    return lack("reflink", "warn", `not in ${dir}${code && ` (${code})`}`, cost, remedy);
   }
 }
 

@@ -1,5 +1,5 @@
 import { runHostCommand } from "../supervisor/host-command.ts";
-import { type Finding, lack, ok } from "./finding.ts";
+import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
 
 /** 8.2 brought the read-only memory backend (`readonly=on,rom=off`) that clones share. */
 const OLDEST_QEMU = [8, 2] as const;
@@ -26,7 +26,9 @@ export async function checkNft(): Promise<Finding> {
   if (listed.code === 127)
     return lack("nft", "warn", "not installed", cost, "Run ./setup (package nftables).");
   const reason = listed.stderr.trim().split("\n")[0] ?? "";
-  return lack("nft", "warn", `does not work: ${reason}`, cost, "Needs root and the nf_tables kernel module.");
+  if (/not permitted/i.test(reason))
+    return lack("nft", "warn", `not tried: ${reason}`, "unknown whether sessions have a network", AS_ROOT);
+  return lack("nft", "warn", `does not work: ${reason}`, cost, "Needs the nf_tables kernel module.");
 }
 
 export async function checkConntrack(): Promise<Finding> {
