@@ -20,6 +20,7 @@ import { percentile, type Row, row, timed } from "./samples.ts";
 const MIB = 1024 * 1024;
 const DIRTY_MB = [0, 100, 200];
 const DISK_MB = 256;
+const UNSYNCED_MB = 128;
 /** What every measured session has run before it is saved. */
 const WORK = ["python3", "-c", "print(sum(range(1000)))"];
 const CHILDREN = 16;
@@ -62,6 +63,7 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     await writeFloor(baseline, pool),
     ...(await dirtyRows(client)),
     ...(await diskRows(client)),
+    await standstillRow(client),
     ...(await forkRows(facts, client, p50("F1"))),
   ];
 }
@@ -149,6 +151,46 @@ async function diskRows(client: Client): Promise<Row[]> {
       row(`pause with ${DISK_MB} MB written to the disk`, "ms", pauses),
       row(`wake with ${DISK_MB} MB written to the disk`, "ms", wakes),
     ];
+  } finally {
+    await client.sessions.delete(id);
+  }
+}
+
+/** Prints the longest that it did not run between the two files, in ms by the guest's clock, which stops with the guest. */
+const TICKER = `
+import os, time
+there = os.path.exists
+while not there("/workspace/begin"): time.sleep(0.002)
+open("/workspace/begun", "w").close()
+longest, last = 0, time.monotonic()
+while not there("/workspace/end"):
+    time.sleep(0.002)
+    now = time.monotonic()
+    longest, last = max(longest, now - last), now
+print(longest * 1000)
+`;
+
+/** How long a session's processes stand still for a checkpoint when much of what they wrote is not on the disk yet. */
+async function standstillRow(client: Client): Promise<Row> {
+  const sh = (id: string, script: string) =>
+    client.sessions.exec(id, { command: ["sh", "-c", script], timeout_ms: 120_000 });
+  const samples: number[] = [];
+  const { session_id: id } = await client.sessions.create();
+  try {
+    for (let i = 0; i < 3; i++) {
+      await sh(id, `rm -f begin begun end && sync && head -c ${UNSYNCED_MB}M /dev/urandom > written`);
+      const ticked = client.sessions.exec(id, { command: ["python3", "-c", TICKER], timeout_ms: 120_000 });
+      await sh(id, "touch begin; until [ -e begun ]; do sleep 0.05; done");
+      const checkpoint = await client.checkpoints.create(id, { name: `still-${i}` });
+      await sh(id, "touch end");
+      samples.push(Number((await ticked).stdout));
+      await client.checkpoints.delete(checkpoint.checkpoint_id);
+    }
+    return row(
+      `processes stand still for a checkpoint, ${UNSYNCED_MB} MB not on the disk yet`,
+      "ms",
+      samples,
+    );
   } finally {
     await client.sessions.delete(id);
   }
