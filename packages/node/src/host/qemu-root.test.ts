@@ -1,8 +1,8 @@
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, it } from "vitest";
-import { rootOf } from "./qemu-root.ts";
+import { prepareQemuRoot, rootOf } from "./qemu-root.ts";
 
 it("a saved state has the root of the build that made it, as long as that is on this host", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "qemu-root-"));
@@ -13,5 +13,23 @@ it("a saved state has the root of the build that made it, as long as that is on 
   expect(rootOf(root, now)).toBe(dirOf(now));
   expect(rootOf(root, before)).toBe(dirOf(before));
   expect(rootOf(root, elsewhere)).toBeUndefined();
+  await rm(dataDir, { recursive: true });
+});
+
+it("a root is made once, and anew when the host has other libraries than it was made of", async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), "qemu-root-"));
+  const { dir } = await prepareQemuRoot(dataDir);
+  const made = await stat(dir);
+  await prepareQemuRoot(dataDir);
+  expect((await stat(dir)).ino).toBe(made.ino);
+
+  const sources = await readFile(`${dir}.sources`, "utf8");
+  expect(sources).toMatch(/^\/.*libc\.so\.6 \d+ [\d.]+$/m);
+  await writeFile(`${dir}.sources`, sources.replace(/(libc\.so\.6) \d+/, "$1 1"));
+  await writeFile(path.join(dir, "of-before"), "");
+  await prepareQemuRoot(dataDir);
+  await expect(stat(path.join(dir, "of-before"))).rejects.toThrow("ENOENT");
+  expect((await stat(path.join(dir, "usr/bin/qemu-system-x86_64"))).size).toBeGreaterThan(0);
+  expect(await readFile(`${dir}.sources`, "utf8")).toBe(sources);
   await rm(dataDir, { recursive: true });
 });

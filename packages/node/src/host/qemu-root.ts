@@ -1,10 +1,23 @@
 /**
  * The file system that a jailed QEMU sees: its binary, the libraries that it needs, its firmware, `setpriv`, and
- * empty mount points. Made once per QEMU build, owned by root, bound read-only into every jail (security.md C1).
+ * empty mount points. Made once per QEMU build and whenever the host updates a library or firmware, owned by root, bound
+ * read-only into every jail (security.md C1).
  */
 import { createHash } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
-import { chmod, copyFile, cp, mkdir, realpath, rename, rm, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  copyFile,
+  cp,
+  mkdir,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
@@ -29,7 +42,9 @@ export async function prepareQemuRoot(dataDir: string): Promise<QemuRoot> {
   );
   const buildId = await hashFile(BINARIES[0] as string);
   const dir = path.join(dataDir, "qemu-root", nameOf(buildId));
-  if (!existsSync(dir)) await build(dir);
+  const sources = await describeSources();
+  const described = await readFile(sourcesFile(dir), "utf8").catch(() => undefined);
+  if (!existsSync(dir) || described !== sources) await build(dir, sources);
   return { dir, buildId, version };
 }
 
@@ -48,7 +63,25 @@ export function rootOf(
   return existsSync(earlier) ? earlier : undefined;
 }
 
-async function build(dir: string): Promise<void> {
+/** What the root was made of stands beside it, where no jail sees it. */
+const sourcesFile = (dir: string) => `${dir}.sources`;
+
+/** A line per file of the host: one that an update of its package replaces has another size or time. */
+async function describeSources(): Promise<string> {
+  const files = new Set(BINARIES);
+  for (const binary of BINARIES) for (const library of await libraries(binary)) files.add(library);
+  for (const source of FIRMWARE_DIRS.filter((source) => existsSync(source)))
+    for (const name of await readdir(source, { recursive: true })) files.add(path.join(source, name));
+  const lines = [...files].sort().map(async (file) => {
+    // A link among them may lead nowhere.
+    const found = await stat(file).catch(() => undefined);
+    return `${file} ${found?.size ?? "-"} ${found?.mtimeMs ?? "-"}\n`;
+  });
+  return (await Promise.all(lines)).join("");
+}
+
+/** Machines that run keep the files that they were started from. */
+async function build(dir: string, sources: string): Promise<void> {
   const partial = `${dir}.tmp-${process.pid}`;
   await rm(partial, { recursive: true, force: true });
   for (const target of MOUNT_DIRS) await mkdir(path.join(partial, target), { recursive: true, mode: 0o755 });
@@ -62,7 +95,11 @@ async function build(dir: string): Promise<void> {
       await cp(source, path.join(partial, source), { recursive: true, dereference: true });
   }
   await chmod(partial, 0o755);
+  const replaced = `${dir}.old-${process.pid}`;
+  if (existsSync(dir)) await rename(dir, replaced);
   await rename(partial, dir);
+  await rm(replaced, { recursive: true, force: true });
+  await writeFile(sourcesFile(dir), sources);
 }
 
 /** `ldd` names every library by path; the loader is the line without an arrow. */
