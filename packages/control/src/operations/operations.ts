@@ -75,11 +75,13 @@ export class Operations {
     const cancel = new AbortController();
     const op = operationOf(claimed, cancel.signal, isTakenOver);
     const done = this.#work(op, cancel, work);
-    this.#running.set(claimed.id, { cancel, done });
+    const mine = { cancel, done };
+    this.#running.set(claimed.id, mine);
     try {
       return await done;
     } finally {
-      this.#running.delete(claimed.id);
+      // Work that fails once it has ended its operation looks at the row again, and the next one may run by then.
+      if (this.#running.get(claimed.id) === mine) this.#running.delete(claimed.id);
       this.#deps.signals.moved(claimed.id);
     }
   }

@@ -1,0 +1,40 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Control, startControl } from "../control.test-support.ts";
+import { silentLog } from "../db/database.test-support.ts";
+import { openDatabase } from "../db/pool.ts";
+import { rereadSession } from "../sessions/get.ts";
+import { SessionSignals } from "../sessions/signals.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { type Operation, Operations } from "./operations.ts";
+
+let control: Control;
+beforeAll(async () => {
+  control = await startControl({ sweeps: false });
+});
+afterAll(() => control.close());
+
+test("an operation is called off by its session's end although the one before it failed only now", async () => {
+  const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+  const operations = new Operations({ db, signals: new SessionSignals(), log: silentLog });
+  const id = await control.createLive();
+  const claim = async () =>
+    (await operations.claim((await rereadSession(db, id)) as SessionRow, "checkpoint")) as SessionRow;
+  const second = Promise.withResolvers<Operation>();
+  const first = operations.run(await claim(), async (op) => {
+    await operations.clear(op);
+    // Whoever waited for the session has it before this one is through with its failure.
+    const next = await claim();
+    void operations.run(next, async (nextOp) => {
+      second.resolve(nextOp);
+      await new Promise((resolve) => nextOp.signal.addEventListener("abort", resolve));
+      await operations.clear(nextOp);
+    });
+    throw new Error("refused");
+  });
+  await expect(first).rejects.toThrow("refused");
+  const { signal } = await second.promise;
+  operations.cancel(id);
+  expect(signal.aborted).toBe(true);
+  await operations.stop();
+  await db.destroy();
+});
