@@ -223,6 +223,7 @@ function assemble(settled: Base) {
     provisioner: new Provisioner({ ...base, signals }),
     unknownSince: new Map<string, number>(),
     orphansSince: new Map<string, number>(),
+    strangers: new Set<string>(),
     snapshotOwners: [sessionSnapshots, checkpointSnapshots, templateSnapshots],
   };
 }

@@ -324,6 +324,12 @@ CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHE
 CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
 CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));
 
+create table snapshot_names (
+  id text not null,
+  named_at timestamp with time zone not null default now(),
+  constraint snapshot_names_pkey PRIMARY KEY (id)
+);
+
 create table template_names (
   org_id text not null,
   name text not null,

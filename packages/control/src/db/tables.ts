@@ -13,6 +13,7 @@ export interface Tables {
   checkpoints: CheckpointTable;
   template_names: TemplateNameTable;
   templates: TemplateTable;
+  snapshot_names: SnapshotNameTable;
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
   egress_usage: EgressUsageTable;
@@ -172,6 +173,11 @@ export interface TemplateTable {
   size: string;
   baseline: string;
   no_sudo: boolean;
+}
+
+interface SnapshotNameTable {
+  id: string;
+  named_at: Generated<Date>;
 }
 
 interface AttachmentTable {

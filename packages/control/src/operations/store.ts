@@ -4,7 +4,10 @@ import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { NextNetwork, OperationInput, OperationKind } from "./operation.ts";
 
-/** Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it. */
+/**
+ * Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it; and for
+ * good, as long as it exists, that a snapshot of this name is ours.
+ */
 export async function claimOperation(
   db: Queries,
   session: Standing & { id: string },
@@ -17,7 +20,8 @@ export async function claimOperation(
     network?: NextNetwork;
   },
 ): Promise<SessionRow | undefined> {
-  const row = await db
+  const { snapshot_id: snapshotId } = op.input;
+  const update = db
     .updateTable("sessions")
     .set({
       op: op.kind,
@@ -34,7 +38,18 @@ export async function claimOperation(
     .where("state", "=", session.state)
     .where("incarnation", "=", session.incarnation)
     .where("op", "is", null)
-    .returningAll()
+    .returningAll();
+  if (snapshotId === undefined) return (await update.executeTakeFirst()) as SessionRow | undefined;
+  const row = await db
+    .with("claimed", () => update)
+    .with("named", (within) =>
+      within
+        .insertInto("snapshot_names")
+        .columns(["id"])
+        .expression((eb) => eb.selectFrom("claimed").select(sql<string>`${snapshotId}`.as("id"))),
+    )
+    .selectFrom("claimed")
+    .selectAll()
     .executeTakeFirst();
   return row as SessionRow | undefined;
 }
@@ -113,6 +128,29 @@ export async function claimLapsedOperations(
     .returningAll()
     .execute();
   return rows as SessionRow[];
+}
+
+/** Which of these are names that were given here. */
+export async function keepOnlyNamed(db: Queries, ids: string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const rows = await db.selectFrom("snapshot_names").select("id").where("id", "in", ids).execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Names that were given a day ago or earlier, but for these. */
+export async function listOldNames(db: Queries, except: string[]): Promise<string[]> {
+  const rows = await db
+    .selectFrom("snapshot_names")
+    .select("id")
+    .where("named_at", "<", sql<Date>`now() - interval '1 day'`)
+    .where(sql<boolean>`id <> all(${except})`)
+    .limit(1_000)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+export async function deleteNames(db: Queries, ids: string[]): Promise<void> {
+  if (ids.length > 0) await db.deleteFrom("snapshot_names").where("id", "in", ids).execute();
 }
 
 const NO_OPERATION = { op: null, op_id: null, op_input: null, op_claimed_until: null };

@@ -2,13 +2,16 @@
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../app.ts";
+import { checkpointSnapshots } from "../checkpoints/kept-snapshots.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { createDatabase, silentLog } from "../db/database.test-support.ts";
+import { migrate } from "../db/migrate.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
 import { forgetUnborn } from "../sessions/leases-store.ts";
 import {
+  forgetOrphanNames,
   removeOrphanSnapshots,
   type SnapshotOwners,
   sessionSnapshots,
@@ -42,6 +45,9 @@ async function rowOf(id: string) {
   const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
   return rows[0];
 }
+
+/** Snapshots that nobody kept at a first look, which is long enough ago. */
+const longAgo = (...ids: string[]) => new Map(ids.map((id) => [id, -60_000]));
 
 const untilOver = (id: string) => eventually(async () => expect((await rowOf(id)).op).toBeNull());
 
@@ -255,8 +261,10 @@ describe("the reconcile", () => {
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const { snapshot_id: saved } = await rowOf(kept);
     await nodes.putSnapshot(orphan, { snapshot_id: saved }, new AbortController().signal);
+    await control.sql.query("insert into snapshot_names values ($1)", [orphan]);
     const orphansSince = new Map<string, number>([["pau_gone", 0]]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince };
+    const strangers = new Set<string>();
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince, strangers };
     await removeOrphanSnapshots(deps);
     expect([...orphansSince.keys()]).toEqual([orphan]);
     expect(control.node.snapshots.has(orphan)).toBe(true);
@@ -267,20 +275,80 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
-  test("leaves the snapshots of a node alone that belong to another database", async () => {
+  test("leaves the snapshots of a node alone that belong to another database, also one with sessions", async () => {
     const nodes = new NodeClient(control.node.socketPath);
-    const db = openDatabase({ url: await createDatabase(), log: silentLog });
     const saved = (await rowOf(await createPaused())).snapshot_id;
-    const orphansSince = new Map<string, number>([[saved, -60_000]]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince };
-    await removeOrphanSnapshots(deps);
-    expect(control.node.snapshots.has(saved)).toBe(true);
-    expect(orphansSince.get(saved)).toBe(Number.POSITIVE_INFINITY);
-    // Nor once the database has sessions of its own.
-    const withSessions = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-    await removeOrphanSnapshots({ ...deps, db: withSessions, snapshotOwners: [async () => []] });
-    expect(control.node.snapshots.has(saved)).toBe(true);
-    await withSessions.destroy();
+    const other = await createDatabase();
+    const db = openDatabase({ url: other, log: silentLog });
+    await migrate(db);
+    const deps = {
+      db,
+      nodes,
+      log: silentLog,
+      snapshotOwners: [async () => []],
+      orphansSince: longAgo(saved),
+    };
+    const strangers = new Set<string>();
+    await removeOrphanSnapshots({ ...deps, strangers });
+    expect([control.node.snapshots.has(saved), strangers.has(saved)]).toEqual([true, true]);
+    nodes.close();
+    await db.destroy();
+  });
+
+  test("leaves alone what was saved after the time that a backup brought the database back to", async () => {
+    const id = await createPaused();
+    const { snapshot_id: before } = await rowOf(id);
+    const made = await control.ask(`POST /v1/sessions/${id}/checkpoints`);
+    expect(made.status).toBe(200);
+    const { checkpoint_id: later } = made.body;
+    const dropped = await control.ask(`POST /v1/sessions/${id}/checkpoints`);
+    const orphan = dropped.body.checkpoint_id as string;
+    // The backup has the second checkpoint, without its row: a process died before it committed it.
+    await control.sql.query("delete from checkpoints where id = any($1)", [[later, orphan]]);
+    await control.sql.query("delete from snapshot_names where id = $1", [later]);
+    const nodes = new NodeClient(control.node.socketPath);
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const snapshotOwners = [sessionSnapshots, checkpointSnapshots];
+    const orphansSince = longAgo(before, later, orphan);
+    await removeOrphanSnapshots({
+      db,
+      nodes,
+      log: silentLog,
+      snapshotOwners,
+      orphansSince,
+      strangers: new Set(),
+    });
+    expect([before, later, orphan].map((name) => control.node.snapshots.has(name))).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    nodes.close();
+    await db.destroy();
+  });
+
+  test("forgets the names of what is gone for a day, and no other", async () => {
+    const id = await createPaused();
+    const { snapshot_id: kept } = await rowOf(id);
+    const planned = `pau_${randomId()}`;
+    const [gone, fresh, orphan] = [`pau_${randomId()}`, `pau_${randomId()}`, `pau_${randomId()}`];
+    const nodes = new NodeClient(control.node.socketPath);
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    await nodes.putSnapshot(orphan, { snapshot_id: kept }, AbortSignal.timeout(5_000));
+    await leaveOperation(id, "pause", { snapshot_id: planned, event: "pause" }, "1 hour");
+    await control.sql.query("insert into snapshot_names select unnest($1::text[]) on conflict do nothing", [
+      [planned, gone, fresh, orphan],
+    ]);
+    await control.sql.query("update snapshot_names set named_at = now() - interval '2 days' where id <> $1", [
+      fresh,
+    ]);
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots] };
+    await forgetOrphanNames({ ...deps, orphansSince: new Map(), strangers: new Set() });
+    const { rows } = await control.sql.query("select id from snapshot_names where id = any($1)", [
+      [kept, planned, gone, fresh, orphan],
+    ]);
+    expect(rows.map((row) => row.id).sort()).toEqual([kept, planned, fresh, orphan].sort());
+    await leaveOperation(id, "settle");
     nodes.close();
     await db.destroy();
   });
@@ -296,8 +364,9 @@ describe("the reconcile", () => {
       await nodes.putSnapshot(made, { machine_id: `${id}-1`, after: "continue" }, AbortSignal.timeout(5_000));
       return [];
     };
-    const orphansSince = new Map([[made, -60_000]]);
-    await removeOrphanSnapshots({ db, nodes, log: silentLog, snapshotOwners: [owners], orphansSince });
+    await control.sql.query("insert into snapshot_names values ($1)", [made]);
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [owners], orphansSince: longAgo(made) };
+    await removeOrphanSnapshots({ ...deps, strangers: new Set() });
     expect([asked.includes(made), control.node.snapshots.has(made)]).toEqual([false, true]);
     nodes.close();
     await db.destroy();

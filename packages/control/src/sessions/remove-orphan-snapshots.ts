@@ -1,8 +1,13 @@
-/** Deletes snapshots that no row names: what a process left that died between making one and keeping it. */
+/**
+ * Deletes snapshots that no row keeps: what a process left that died between making one and keeping it. Only those that
+ * this database knows to be its own: a database that was exchanged, or brought back from a backup, must not cost what
+ * was saved under the other one.
+ */
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
-import { findSnapshotsInUse, hasSessions } from "./store.ts";
+import { forgetGoneSnapshots, ownSnapshots } from "../operations/snapshot-names.ts";
+import { findSnapshotsInUse } from "./store.ts";
 
 /** Which of these snapshots a room's rows need. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
@@ -12,8 +17,6 @@ export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
  * on its way from a room that is asked later to one that was asked before. Two looks this far apart do not.
  */
 const BETWEEN_LOOKS_MS = 5_000;
-/** As the time of a first look: a second one never comes. */
-const NEVER = Number.POSITIVE_INFINITY;
 
 export interface OrphanDeps {
   db: Database;
@@ -22,6 +25,8 @@ export interface OrphanDeps {
   snapshotOwners: readonly SnapshotOwners[];
   /** Snapshots that no row named at the last look, and since when. */
   orphansSince: Map<string, number>;
+  /** Snapshots that are not this database's, as told to the log. */
+  strangers: Set<string>;
 }
 
 export const sessionSnapshots: SnapshotOwners = (db, ids) => findSnapshotsInUse(db, ids);
@@ -30,24 +35,39 @@ export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
   // The node is asked before the database: a row names a snapshot before the node is asked to make it, so that one
   // which exists by now, and which no row names from now on, was given up. Asked the other way round, one that is made
   // in between would look like nobody's.
-  const ids = (await deps.nodes.listSnapshots()).map(({ snapshot_id: id }) => id);
-  const owned = new Set<string>();
-  for (const owners of deps.snapshotOwners) for (const id of await owners(deps.db, ids)) owned.add(id);
-  const orphans = new Set(ids.filter((id) => !owned.has(id)));
-  if (orphans.size > 0 && owned.size === 0 && !(await hasSessions(deps.db)))
-    return leaveForeign(deps, orphans);
+  const ids = await listed(deps);
+  const owned = await ownersOf(deps, ids);
+  const unowned = ids.filter((id) => !owned.has(id));
+  const orphans = new Set(await ownSnapshots(deps.db, unowned));
+  tellStrangers(
+    deps,
+    unowned.filter((id) => !orphans.has(id)),
+  );
   for (const id of deps.orphansSince.keys()) if (!orphans.has(id)) deps.orphansSince.delete(id);
   for (const id of orphans) await removeAtSecondLook(deps, id);
 }
 
-/**
- * A row is written before its snapshot is made: a database that never had a session is not the one these belong to. They
- * are nobody's for as long as this process runs, also once the database has sessions of its own.
- */
-function leaveForeign({ orphansSince, log }: OrphanDeps, orphans: Set<string>): void {
-  const isNews = [...orphans].some((id) => orphansSince.get(id) !== NEVER);
-  for (const id of orphans) orphansSince.set(id, NEVER);
-  if (isNews) log.warn({ snapshots: orphans.size }, "saved states of another database are left as they are");
+export async function forgetOrphanNames(deps: OrphanDeps): Promise<void> {
+  await forgetGoneSnapshots(deps.db, await listed(deps), (ids) => ownersOf(deps, ids));
+}
+
+async function listed({ nodes }: OrphanDeps): Promise<string[]> {
+  return (await nodes.listSnapshots()).map(({ snapshot_id: id }) => id);
+}
+
+async function ownersOf({ db, snapshotOwners }: OrphanDeps, ids: string[]): Promise<Set<string>> {
+  const owned = new Set<string>();
+  for (const owners of snapshotOwners) for (const id of await owners(db, ids)) owned.add(id);
+  return owned;
+}
+
+/** Somebody who knows where they come from decides; they hold room on the disk, so it is said. */
+function tellStrangers({ strangers, log }: OrphanDeps, ids: string[]): void {
+  const isNews = ids.some((id) => !strangers.has(id));
+  strangers.clear();
+  for (const id of ids) strangers.add(id);
+  if (isNews)
+    log.warn({ snapshots: ids }, "saved states that this database does not know are left as they are");
 }
 
 async function removeAtSecondLook(deps: OrphanDeps, id: string): Promise<void> {

@@ -332,11 +332,6 @@ export async function findSnapshotsInUse(db: Queries, ids: string[]): Promise<st
   return found.rows.map(({ id }) => id);
 }
 
-/** Whether there ever was one, as far as history reaches. */
-export async function hasSessions(db: Queries): Promise<boolean> {
-  return (await db.selectFrom("sessions").select("id").limit(1).executeTakeFirst()) !== undefined;
-}
-
 function before(ms: number) {
   return sql<Date>`service_now() - make_interval(secs => ${ms / 1000})`;
 }

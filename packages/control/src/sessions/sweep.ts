@@ -15,7 +15,7 @@ import { deleteOldIdempotencyKeys } from "./idempotency-store.ts";
 import { claimOrphanedProvisions, listDueForDestroy } from "./leases-store.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
 import { releaseSession } from "./release-session.ts";
-import { type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
+import { forgetOrphanNames, type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
 import { discard, isUnborn } from "./start-together.ts";
 import { deleteOldHistory, listOldFailures, listUnreleased } from "./store.ts";
 import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
@@ -67,6 +67,7 @@ export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = 
   "forget old egress lines": forgetOldLines,
   "forget old events": forgetOldEvents,
   "forget old history": (deps) => deleteOldHistory(deps.db),
+  "forget names of snapshots": forgetOrphanNames,
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 

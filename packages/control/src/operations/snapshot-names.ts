@@ -1,0 +1,26 @@
+/**
+ * The names of all snapshots that operations of this database chose: each is written down before the node is asked to
+ * make it. A node may have others: of a database that was exchanged, or of the time after the one that a backup brought
+ * back.
+ */
+import type { Queries } from "../db/pool.ts";
+import { deleteNames, keepOnlyNamed, listOldNames } from "./store.ts";
+
+/** Which of these snapshots this database knows to be its own, also those that nobody keeps any more. */
+export async function ownSnapshots(db: Queries, ids: string[]): Promise<string[]> {
+  return await keepOnlyNamed(db, ids);
+}
+
+/** Names of what is gone: not on the node, of which these are listed, and kept by nobody, which `owners` tells. */
+export async function forgetGoneSnapshots(
+  db: Queries,
+  listed: string[],
+  owners: (ids: string[]) => Promise<Set<string>>,
+): Promise<void> {
+  const old = await listOldNames(db, listed);
+  const owned = await owners(old);
+  await deleteNames(
+    db,
+    old.filter((id) => !owned.has(id)),
+  );
+}
