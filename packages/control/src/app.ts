@@ -224,6 +224,7 @@ function assemble(settled: Base) {
     unknownSince: new Map<string, number>(),
     orphansSince: new Map<string, number>(),
     strangers: new Set<string>(),
+    leasesKept: new Set<string>(),
     snapshotOwners: [sessionSnapshots, checkpointSnapshots, templateSnapshots],
   };
 }

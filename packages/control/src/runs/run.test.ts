@@ -219,6 +219,25 @@ test.each([
   },
 );
 
+test("a run whose process lives outlasts a time in which its lease could not be renewed", async () => {
+  const end = Promise.withResolvers<void>();
+  const execs = control.node.execs.length;
+  control.node.onExec = async (_call, output) => {
+    await end.promise;
+    output().exit();
+  };
+  const answer = run({ language: "python", code: "" });
+  await eventually(() => expect(control.node.execs.length).toBeGreaterThan(execs));
+  await control.sql.query(
+    "update sessions set destroy_after = now() - interval '1 second' where state = 'live' and origin = 'run'",
+  );
+  // Many looks of the sweep.
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  expect(control.node.machines.size).toBe(1);
+  end.resolve();
+  expect((await answer).status).toBe(200);
+});
+
 test("a run whose process died is destroyed when its lease runs out", async () => {
   const id = await control.createLive();
   await control.sql.query(

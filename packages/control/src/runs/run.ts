@@ -38,7 +38,13 @@ import type { SessionRow } from "../sessions/store.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
 export type RunDeps = DestroyDeps &
-  ExecDeps & { node: NodeState; ownHosts: OwnHosts; egressCaps: EgressCaps; meter: Meter };
+  ExecDeps & {
+    node: NodeState;
+    ownHosts: OwnHosts;
+    egressCaps: EgressCaps;
+    meter: Meter;
+    leasesKept: Set<string>;
+  };
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;
@@ -187,11 +193,13 @@ async function putCode(
   }
 }
 
-async function keepLease({ db }: RunDeps, sessionId: string, over: AbortSignal): Promise<void> {
+async function keepLease({ db, leasesKept }: RunDeps, sessionId: string, over: AbortSignal): Promise<void> {
+  leasesKept.add(sessionId);
   while (!over.aborted) {
     await sleep(RENEW_MS, over);
     if (!over.aborted) await leaseSession(db, sessionId, RUN_LEASE_MS).catch(() => undefined);
   }
+  leasesKept.delete(sessionId);
 }
 
 function settingsOf(body: ParsedRun, projectId: string | null, start: StartSettings): SessionSettings {

@@ -26,7 +26,12 @@ export type SweepDeps = DestroyDeps &
   ClockDeps &
   TakeOverDeps &
   ApplyDeps &
-  KeepOrgCapsDeps & { commandLog: CommandLog; previewPush: PreviewPush };
+  KeepOrgCapsDeps & {
+    commandLog: CommandLog;
+    previewPush: PreviewPush;
+    /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
+    leasesKept: ReadonlySet<string>;
+  };
 
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
@@ -41,7 +46,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   "reconcile machines": reconcileMachines,
   "remove orphan snapshots": removeOrphanSnapshots,
   "destroy due sessions": async (deps) => {
-    const due = await listDueForDestroy(deps.db);
+    const due = (await listDueForDestroy(deps.db)).filter(({ id }) => !deps.leasesKept.has(id));
     await Promise.all(
       due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
     );
