@@ -284,6 +284,30 @@ test("a child that is destroyed meanwhile is the end of all", async () => {
   expect((await get(id)).state).toBe("live");
 });
 
+test("children that could not be leased on are given up, and the caller may try again", async () => {
+  const own = await startControl({ sweeps: false });
+  try {
+    const id = await own.createLive();
+    const started = Promise.withResolvers<void>();
+    own.node.onStart = () => started.promise;
+    const asked = own.ask(`POST /v1/sessions/${id}/fork`, { body: { count: 2 } });
+    await eventually(async () => {
+      // As a store leaves them that was away meanwhile; the next renewal, of those that have not run out, comes later.
+      const { rowCount } = await own.sql.query(
+        "update sessions set destroy_after = now() - interval '1 second' where parent_session_id = $1",
+        [id],
+      );
+      expect(rowCount).toBe(2);
+    });
+    started.resolve();
+    const answer = await asked;
+    expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
+    await eventually(() => expect([...own.node.machines.keys()]).toEqual([`${id}-1`]));
+  } finally {
+    await own.close();
+  }
+});
+
 test("commands go on while a session is forked, other verbs wait", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();

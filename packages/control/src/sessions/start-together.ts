@@ -88,7 +88,10 @@ export async function handOutTogether(tx: Queries, ready: readonly Ready[]): Pro
   const known = await findSessionsById(tx, ids);
   // An earlier attempt was stored, and its confirmation lost.
   if (known.length === ids.length && known.every(({ incarnation }) => incarnation > 0)) return known;
-  if (!(await endLeases(tx, ids))) throw destroyedMeanwhile();
+  if (!(await endLeases(tx, ids))) {
+    const areLeft = known.length === ids.length && known.every(({ state }) => isAwaited(state));
+    throw areLeft ? leasesRanOut() : destroyedMeanwhile();
+  }
   const rows: SessionRow[] = [];
   for (const { session, timings, guestIp } of ready) {
     const move = decide(session, "provisioned");
@@ -103,6 +106,14 @@ function destroyedMeanwhile(): ApiError {
   return new ApiError(
     "session_ended",
     "a session was destroyed while it was being made; nothing of it is left",
+  );
+}
+
+/** Nobody destroyed them: the store was away for so long that they could not be leased on. */
+function leasesRanOut(): ApiError {
+  return new ApiError(
+    "unavailable",
+    "the sessions could not be handed out in time and are given up; try again",
   );
 }
 
