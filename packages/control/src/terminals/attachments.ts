@@ -36,7 +36,7 @@ export class Attachments {
   readonly #kept = new Map<string, Kept>();
   readonly #leaving = new Set<Promise<unknown>>();
   #renewing: Promise<unknown> = Promise.resolve();
-  #renewedAt = Number.NEGATIVE_INFINITY;
+  #renewedAt = { monotonicMs: Number.NEGATIVE_INFINITY, wallMs: 0 };
 
   constructor(deps: { db: Database; signals: SessionSignals; log: Log }) {
     this.#deps = deps;
@@ -62,13 +62,19 @@ export class Attachments {
 
   /** Renews all leases, when it is time to. */
   async renew(): Promise<void> {
-    if (this.#kept.size === 0 || performance.now() - this.#renewedAt < RENEW_MS) return;
+    if (this.#kept.size === 0 || !this.#isTime()) return;
     const all = [...this.#kept.values()];
     const renewing = renewAttachments(this.#deps.db, all, LEASE_MS);
     this.#renewing = renewing.catch(() => undefined);
     const valid = await renewing;
-    this.#renewedAt = performance.now();
+    this.#renewedAt = { monotonicMs: performance.now(), wallMs: Date.now() };
     for (const { id, moved } of all) if (!valid.has(id)) moved.abort();
+  }
+
+  /** By both clocks: a host that slept, or whose clock was set, finds leases run out that it has just renewed. */
+  #isTime(): boolean {
+    const { monotonicMs, wallMs } = this.#renewedAt;
+    return performance.now() - monotonicMs >= RENEW_MS || Math.abs(Date.now() - wallMs) >= RENEW_MS;
   }
 
   async forgetPast(): Promise<void> {

@@ -1,5 +1,5 @@
 /** What becomes of a session when its clients leave (interface "States and transitions", wire.md 4.5 and 8.2). */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { type App, createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { silentLog } from "../db/database.test-support.ts";
@@ -129,6 +129,37 @@ test("a client that attaches again before the policy was applied cancels it", as
   expect((await read(id)).state).toBe("live");
   await leave(again);
   await eventually(async () => expect((await endedRows(id))[0]?.end_reason).toBe("on_detach_destroy"));
+});
+
+test("a client that is still there when the host has slept is none that left", async () => {
+  const id = await control.createLive({ on_pty_detach: "destroy" });
+  const client = await openPty(control, id);
+  await control.sql.query("update sessions set due_at = null where id = $1", [id]);
+  const leaseOf = async () =>
+    (await control.sql.query("select lease_until from attachments where session_id = $1", [id])).rows[0];
+  const first = await leaseOf();
+  // Renewed a moment ago, so that it is not time to; and the attach itself is not in flight any more.
+  await eventually(async () => {
+    const { rowCount } = await control.sql.query(
+      "select from sessions where id = $1 and busy_until > now()",
+      [id],
+    );
+    expect(rowCount).toBe(0);
+    expect(await leaseOf()).not.toEqual(first);
+  });
+  await control.sql.query(
+    "update attachments set lease_until = now() - interval '1 hour' where session_id = $1",
+    [id],
+  );
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 3_600_000 });
+  try {
+    await control.sql.query("update sessions set due_at = now() where id = $1", [id]);
+    await graceAndMore();
+  } finally {
+    vi.useRealTimers();
+  }
+  expect((await read(id)).state).toBe("live");
+  await leave(client);
 });
 
 test("a client that was refused is none", async () => {
