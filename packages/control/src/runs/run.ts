@@ -30,7 +30,7 @@ import type { Meter } from "../metrics/meter.ts";
 import { admitSession, checkReferences, type SessionSettings } from "../sessions/admit.ts";
 import { type DestroyDeps, destroySession } from "../sessions/destroy.ts";
 import { rereadSession } from "../sessions/get.ts";
-import { leaseSession } from "../sessions/lease.ts";
+import { firstLease, leaseSession } from "../sessions/lease.ts";
 import { failureCode } from "../sessions/provision-failures.ts";
 import { type StartSettings, startFrom } from "../sessions/start-from.ts";
 import { machineIdOf } from "../sessions/state.ts";
@@ -212,6 +212,6 @@ function settingsOf(body: ParsedRun, projectId: string | null, start: StartSetti
     destroy_on_completion: true,
     command_capture: body.command_capture ?? "executable",
     wake_on_http: true,
-    destroy_after: new Date(Date.now() + RUN_LEASE_MS),
+    destroy_after: firstLease(RUN_LEASE_MS),
   };
 }

@@ -2,27 +2,25 @@
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
-import type { Insertable } from "kysely";
 import { takeOrgTurn } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import type { SessionTable } from "../db/tables.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
 import { countActiveSessions } from "./count-active.ts";
+import { leaseFromNow } from "./leases-store.ts";
 import { FIRST_STATE } from "./state.ts";
-import { insertSession, isNameTaken, type SessionRow } from "./store.ts";
+import { insertSession, isNameTaken, type NewSession, type SessionRow } from "./store.ts";
 
 export const BASE_TEMPLATE = "base";
 /** How long a claim on provisioning lasts without renewal. */
 export const PROVISION_LEASE_MS = 5_000;
 
-export type SessionSettings = Omit<
-  Insertable<SessionTable>,
-  "id" | "org_id" | "key_id" | "state" | "size"
-> & { size: Size };
+export type SessionSettings = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size"> & {
+  size: Size;
+};
 
 export async function admitSession(
   { node, egressCaps }: { node: NodeState; egressCaps: EgressCaps },
@@ -42,7 +40,7 @@ export async function admitSession(
   // Told 0, a session has no cap, whatever is usual.
   const capBytes = (settings.egress_cap_bytes ?? egressCaps.sessionBytes) || null;
   const row = await insertSession(tx, {
-    provision_claimed_until: new Date(Date.now() + PROVISION_LEASE_MS),
+    provision_claimed_until: leaseFromNow(PROVISION_LEASE_MS),
     ...settings,
     egress_cap_bytes: capBytes,
     // A first machine has sent nothing yet.

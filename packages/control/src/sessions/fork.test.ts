@@ -1,5 +1,5 @@
 import { randomId } from "@vivarium/kit/id";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { type Control, eventually, startControl } from "../control.test-support.ts";
 import { Refusal } from "../scripted-node.test-support.ts";
 
@@ -305,6 +305,16 @@ test("children that could not be leased on are given up, and the caller may try 
     await eventually(() => expect([...own.node.machines.keys()]).toEqual([`${id}-1`]));
   } finally {
     await own.close();
+  }
+});
+
+test("a clock that is behind the database's makes no lease run out", async () => {
+  const id = await control.createLive();
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - 60_000 });
+  try {
+    expect((await fork(id, { count: 2 })).status).toBe(200);
+  } finally {
+    vi.useRealTimers();
   }
 });
 

@@ -1,5 +1,11 @@
+import type { RawBuilder } from "kysely";
 import type { Queries } from "../db/pool.ts";
-import { clearDestroyAfter, extendDestroyAfter, setDestroyAfter } from "./leases-store.ts";
+import { clearDestroyAfter, extendDestroyAfter, leaseFromNow, setDestroyAfter } from "./leases-store.ts";
+
+/** The lease that a session is made with. */
+export function firstLease(ms: number): RawBuilder<Date> {
+  return leaseFromNow(ms);
+}
 
 /** The sweep destroys the session after `ms`, unless somebody puts that off again: an owner's sign of life. */
 export async function leaseSession(db: Queries, sessionId: string, ms: number): Promise<void> {

@@ -1,9 +1,14 @@
 /** SQL of leases: what happens to a session by itself when nobody gives a sign of life for it. */
 import type { EndReason } from "@vivarium/contract/api";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { FIRST_STATE } from "./state.ts";
 import type { SessionRow } from "./store.ts";
+
+/** The end of a lease that begins with an insert, however long its transaction waited before. */
+export function leaseFromNow(ms: number): RawBuilder<Date> {
+  return sql<Date>`clock_timestamp() + make_interval(secs => ${ms / 1000})`;
+}
 
 /** Puts off, or brings on, the instant from which the sweep destroys the session. */
 export async function setDestroyAfter(db: Queries, id: string, delayMs: number): Promise<void> {

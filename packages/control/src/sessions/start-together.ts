@@ -9,7 +9,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
-import { endLeases, forgetUnborn, renewLeases } from "./leases-store.ts";
+import { endLeases, forgetUnborn, leaseFromNow, renewLeases } from "./leases-store.ts";
 import { startSpec } from "./provision.ts";
 import { decide, isAwaited, machineIdOf } from "./state.ts";
 import { findSessionsById, type SessionRow, saveMove } from "./store.ts";
@@ -18,10 +18,10 @@ const LEASE_MS = 5_000;
 const RENEW_MS = LEASE_MS / 3;
 
 /** Columns of a new session that is leased. The claim keeps the sweep from provisioning what nobody may want. */
-export function leasedColumns(): { destroy_after: Date; provision_claimed_until: Date } {
+export function leasedColumns() {
   return {
-    destroy_after: new Date(Date.now() + LEASE_MS),
-    provision_claimed_until: new Date(Date.now() + LIMITS.provisionMs),
+    destroy_after: leaseFromNow(LEASE_MS),
+    provision_claimed_until: leaseFromNow(LIMITS.provisionMs),
   };
 }
 

@@ -1,5 +1,5 @@
 import { type CreateTiming, LIMITS, type SessionState } from "@vivarium/contract/api";
-import { type Insertable, type Selectable, sql } from "kysely";
+import { type Insertable, type RawBuilder, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
@@ -18,7 +18,9 @@ import {
 import { tell } from "./tell.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
-type NewSession = Insertable<SessionTable>;
+/** Leases of a new session are on the clock that ends them: the database's. */
+type Leases = "destroy_after" | "provision_claimed_until";
+export type NewSession = Omit<Insertable<SessionTable>, Leases> & { [lease in Leases]?: RawBuilder<Date> };
 
 /** The state that a session wakes from. */
 export const WAKES_FROM: SessionState = "paused";
