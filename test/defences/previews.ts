@@ -91,6 +91,13 @@ export const previews: Defence[] = [
     test: "has no token in its line, its cookies, its Referer or any header",
   },
   {
+    row: "P-03",
+    off: "what keeps browsers from taking a link with a token for a page that they have",
+    edits: [{ file: `${PREVIEWS}/pass-headers.ts`, text: '"no-vary-search",', instead: "" }],
+    file: `${PREVIEWS}/crossing.test.ts`,
+    test: "neither shows a kept page for a link with another token, nor reports such links",
+  },
+  {
     row: "P-05",
     off: "the end of what an earlier version let in",
     edits: [

@@ -137,6 +137,19 @@ describe("what reaches the visitor", () => {
     expect(reply.headers["keep-alive"]).not.toContain("999");
   });
 
+  test("neither shows a kept page for a link with another token, nor reports such links", async () => {
+    pages["/kept"] = (response) => {
+      response.setHeader("Cache-Control", "max-age=3600");
+      response.setHeader("No-Vary-Search", 'params=("t")');
+      response.setHeader("NEL", '{"report_to":"default","max_age":3600,"success_fraction":1}');
+      response.end("kept");
+    };
+    const { host, token } = expose(gateway, guest);
+    const { headers } = await get(gateway, host, "/kept", { headers: { "vivarium-preview-token": token } });
+    expect(headers["cache-control"]).toBe("max-age=3600");
+    expect([headers["no-vary-search"], headers.nel]).toEqual([undefined, undefined]);
+  });
+
   test("to clear all of a site's data clears what is the preview's own", async () => {
     pages["/clear"] = (response) => response.setHeader("Clear-Site-Data", '"*"').end();
     pages["/clear-cookies"] = (response) => response.setHeader("Clear-Site-Data", '"cookies"').end();

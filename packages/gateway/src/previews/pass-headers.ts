@@ -25,10 +25,13 @@ const OF_ONE_HOP = new Set([
 const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "http2-settings", TOKEN_HEADER]);
 /**
  * Alt-Svc would lead browsers around the gate, pins would outlast the preview, Service-Worker-Allowed would let a script
- * rule paths above its own.
+ * rule paths above its own. No-Vary-Search would let a browser show a page that it has kept for a link with another token,
+ * without asking here, and NEL would report such links to whom the guest names.
  */
 const NOT_FOR_VISITORS = new Set([
   "alt-svc",
+  "nel",
+  "no-vary-search",
   "public-key-pins",
   "public-key-pins-report-only",
   "service-worker-allowed",
