@@ -259,6 +259,18 @@ test("a guest that refuses an upgrade at length is heard to the end", async () =
   expect(answer.length - answer.indexOf("\r\n\r\n") - 4).toBe(4 * MIB);
 });
 
+test("a guest that refuses an upgrade without an end is left once its visitor leaves", async () => {
+  const left = Promise.withResolvers<void>();
+  const { host } = await guestDoing((socket) => {
+    socket.once("close", left.resolve);
+    socket.write("HTTP/1.1 403 Forbidden\r\n\r\nno");
+  });
+  const { socket } = await openUpgrade(gateway, host, "/");
+  socket.resume().end();
+  await left.promise;
+  expect([...sockets].every(({ destroyed }) => destroyed)).toBe(true);
+});
+
 describe("a guest that takes no body", () => {
   test("but answers is heard, and the visitor's connection ends", async () => {
     const { host } = await guestDoing((socket) => {

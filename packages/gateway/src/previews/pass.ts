@@ -84,7 +84,9 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   if (visit.isUpgrade) guest.end();
   else passBody(passage, guest, heed);
   if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
-  if (visit.isUpgrade && flow.phase === "passing") {
+  const isGranted = visit.isUpgrade && flow.phase === "passing" && !response.headersSent;
+  if (isGranted) {
+    // What either side still sends arrives.
     await closed(flow.guestSocket);
     return "over";
   }
@@ -117,6 +119,8 @@ function heedGuest(passage: Passage, guest: ClientRequest, { fail, heed }: Ends)
     if (!isHeard()) return;
     if (!isAnswer(answer)) return failBad();
     flow.enter("passing");
+    // Node has let go of the connection: nobody else would notice that its visitor left.
+    if (visit.isUpgrade) flow.visitor.once("end", () => flow.visitor.destroy()).resume();
     passAnswer(passage, answer, heed);
   };
   guest.once("response", heed(onAnswer));
