@@ -42,19 +42,24 @@ describe("lines of the egress log", () => {
     expect(log.take()?.entries).toHaveLength(200);
   });
 
-  test("of a machine's connections are all told, however many questions it asks, and the other way round", () => {
+  test("of each part are all told, questions and connections, refused and let through, whatever floods the others", () => {
     const question = (at: number) => entry({ kind: "dns", port: 53, host: `n${at}.example` });
     const connection = (at: number) => entry({ host: `n${at}.example`, verdict: "allowed" });
-    for (const [flood, told, kind] of [
-      [question, connection, "tls"],
-      [connection, question, "dns"],
+    const refused = (at: number) => entry({ host: `n${at}.example` });
+    for (const [flood, told] of [
+      [question, connection],
+      [connection, question],
+      [refused, connection],
+      [connection, refused],
     ] as const) {
       const log = new EgressLog();
       for (let at = 0; at < 5_000; at += 1) log.add(flood(at));
       for (let at = 0; at < 200; at += 1) log.add(told(at));
       for (let at = 0; at < 5_000; at += 1) log.add(flood(at));
       const flows = log.take();
-      expect(flows?.entries.filter((line) => line.kind === kind)).toHaveLength(200);
+      const { kind, verdict } = told(0);
+      const found = flows?.entries.filter((line) => line.kind === kind && line.verdict === verdict);
+      expect(found).toHaveLength(200);
       expect(flows?.entries).toHaveLength(400);
       log.giveBack(flows ?? { entries: [], lost: 0, active_sessions: [] });
       expect(log.take()?.entries).toEqual(flows?.entries);

@@ -1,12 +1,12 @@
 /**
  * What was let through and refused, on its way to the node: gathered for a second, alike lines as one, bounded for each
- * machine, so that one that is flooded costs nobody else a line; questions and connections apart, so that no guest hides
- * where it went behind what it asked.
+ * machine, so that one that is flooded costs nobody else a line; questions and connections apart, and what was refused
+ * and let through, so that no guest hides where it went behind what it asked or tried.
  */
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
 const MAX_LINES = 1000;
-/** Of questions; as many again of connections. */
+/** Of questions that were refused; as many of those that were answered, and of connections. */
 const MAX_LINES_PER_MACHINE = 200;
 /** Lines kept while the node is away. */
 const MAX_HELD = 40_000;
@@ -82,6 +82,6 @@ export class EgressLog {
   }
 }
 
-function budgetOf({ machine_id, kind }: EgressEntry): string {
-  return `${machine_id} ${kind === "dns" ? "questions" : "connections"}`;
+function budgetOf({ machine_id, kind, verdict }: EgressEntry): string {
+  return `${machine_id} ${kind === "dns" ? "questions" : "connections"} ${verdict}`;
 }
