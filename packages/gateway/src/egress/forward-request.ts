@@ -67,7 +67,7 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
   const onError = (error: Error) => {
     if (isRefused) return;
     // A kept connection that its server has just closed: the guest sees what it would see without a gateway.
-    if (upstream.reusedSocket && !response.headersSent) flow.guest.resetAndDestroy();
+    if (upstream.reusedSocket && !response.headersSent && isClosing(error)) flow.guest.resetAndDestroy();
     else if (response.headersSent) breakOff(response);
     else refuse(refusalOf(error));
   };
@@ -80,6 +80,11 @@ export function forwardRequest(admitted: AdmittedRequest, response: ServerRespon
     if (!request.complete) leaveUnread(request, flow.guest);
   });
   pour(request, upstream, heed);
+}
+
+/** Not what was answered, but that nothing was. */
+function isClosing({ code }: NodeJS.ErrnoException): boolean {
+  return code === "ECONNRESET" || code === "EPIPE";
 }
 
 /** Undefined where the runtime refuses to write such a request. */

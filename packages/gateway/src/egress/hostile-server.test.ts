@@ -1,8 +1,8 @@
 /** Servers that answer what is no answer: the guest is told so, its gateway serves on. */
 import { connect, type Socket } from "node:net";
-import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { a, deny, startWorld, TestServer, type World } from "../world.test-support.ts";
+import { a, deny, startWorld, TestServer, until, type World } from "../world.test-support.ts";
 
 const PREFIX = "127.31.11";
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
@@ -35,7 +35,7 @@ beforeAll(async () => {
   const port = await outside.start(`${PREFIX}.80`);
   world = await startWorld(PREFIX, { http: port, tls: 1 });
   world.names.script = (name) => [a(name, `${PREFIX}.80`)];
-  await world.apply({ first: deny("good.example") });
+  await world.apply({ first: deny("good.example"), second: deny("good.example") });
 });
 
 afterAll(async () => {
@@ -44,9 +44,9 @@ afterAll(async () => {
 });
 
 /** What the guest has heard by the end of its connection. */
-async function ask(bytes: string, more = "Connection: close\r\n"): Promise<string> {
+async function ask(bytes: string, more = "Connection: close\r\n", host = world.hosts[0]): Promise<string> {
   answer = bytes;
-  const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
+  const socket = connect({ host, port: GATEWAY_PORTS.http });
   const heard: Buffer[] = [];
   socket.on("data", (chunk) => heard.push(chunk)).on("error", () => {});
   socket.write(Buffer.from(`GET / HTTP/1.1\r\nHost: good.example\r\n${more}\r\n`, "latin1"));
@@ -100,6 +100,41 @@ describe.each([
       expect(await ask(named.replace("2", "20"), more)).toMatch(/^HTTP\/1.1 404 Not Found\r\n/);
     },
   );
+});
+
+test.each([
+  ["a request", "Connection: close\r\n"],
+  ["a WebSocket", WEB_SOCKET],
+])("what was sent to an allowed host with %s is told as sent, whatever is answered", async (_, more) => {
+  const bytes = "HTTP/1.1 000 No\r\n\r\n";
+  expect(await ask(bytes, more, world.hosts[1])).toMatch(/^HTTP\/1.1 502 /);
+  const told: EgressEntry[] = [];
+  await until(() => {
+    const { entries = [] } = world.egressLog.take() ?? {};
+    told.push(...entries.filter(({ machine_id }) => machine_id === "mch_2"));
+    return told.length > 0;
+  });
+  expect(told).toMatchObject([{ host: "good.example", verdict: "allowed", reason: "name_allowed" }]);
+  expect(told[0]?.bytes_out).toBeGreaterThan("GET / HTTP/1.1\r\nHost: good.example\r\n".length);
+});
+
+test("an answer that is none is told to the guest also where its server's connection was kept", async () => {
+  answer = GOOD;
+  isEnding = false;
+  const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
+  let heard = "";
+  socket.on("data", (chunk) => {
+    heard += chunk;
+  });
+  const { connections } = outside;
+  socket.write("GET / HTTP/1.1\r\nHost: good.example\r\n\r\n");
+  await until(() => heard.endsWith("ok"));
+  answer = "HTTP/2.0 no\r\n\r\n";
+  socket.write("GET / HTTP/1.1\r\nHost: good.example\r\n\r\n");
+  await new Promise((resolve) => socket.on("error", () => {}).once("close", resolve));
+  isEnding = true;
+  expect(outside.connections).toBe(connections + 1);
+  expect(heard).toMatch(/ok\r?\n?.*HTTP\/1.1 502 [\s\S]*Refused by the sandbox's gateway: [^\n]*\n$/s);
 });
 
 test("a consent to a WebSocket that nobody asked for is none", async () => {
