@@ -70,7 +70,10 @@ async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<
   socket.setDefaultEncoding("latin1");
   // The flow's end tells; whoever uses the socket listens for more.
   socket.on("error", () => {});
-  if (flow.isOpen) return socket;
+  if (flow.isOpen) {
+    flow.connected();
+    return socket;
+  }
   socket.destroy();
   throw new DialRefused("policy_changed");
 }

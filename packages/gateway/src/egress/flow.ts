@@ -1,6 +1,6 @@
 /** One connection of a guest to the gateway, from its accept to its line in the egress log. */
 import type { Socket } from "node:net";
-import type { EgressReason } from "@vivarium/contract/gateway";
+import type { EgressEntry, EgressReason } from "@vivarium/contract/gateway";
 import type { EgressLog } from "../flows/egress-log.ts";
 import type { CurrentTables, Place } from "../tables/current-tables.ts";
 import { judge } from "./rules.ts";
@@ -12,6 +12,8 @@ export interface FlowInput {
   /** What the guest wanted to reach: 80 or 443. */
   port: number;
 }
+
+const NO_BYTES = { bytes_out: 0, bytes_in: 0 };
 
 export class Flow {
   readonly guest: Socket;
@@ -25,6 +27,8 @@ export class Flow {
   #unanswered = 0;
   #host: string | undefined;
   #address: string | undefined;
+  /** From here on what the guest sends may have left. */
+  #isConnected = false;
   /** Set when the host was let through; until then nothing may be dialled. */
   #admitted: EgressReason | undefined;
   #refused: EgressReason | undefined;
@@ -90,6 +94,11 @@ export class Flow {
     socket.once("close", () => this.#upstreams.delete(socket));
   }
 
+  /** The socket that was added last has reached its address. */
+  connected(): void {
+    this.#isConnected = true;
+  }
+
   /** Notes why the flow is at its end, without cutting it: the guest is still to be told. The first reason stays. */
   deny(reason: EgressReason, host?: string): void {
     this.#deny(reason, host);
@@ -122,6 +131,16 @@ export class Flow {
 
   #end(): void {
     for (const upstream of this.#upstreams) upstream.destroy();
+    const refused = this.#admitted === undefined ? (this.#refused ?? "no_name") : this.#refused;
+    const carried = { bytes_out: this.guest.bytesRead, bytes_in: this.guest.bytesWritten };
+    // What went to its host went there, whatever was refused, or not answered, behind it.
+    const isRefused = refused !== undefined && !(this.#isConnected && refused === "not_reachable");
+    if (this.#admitted !== undefined && (this.#isConnected || !isRefused))
+      this.#tell("allowed", this.#admitted, carried);
+    if (isRefused) this.#tell("denied", refused, this.#isConnected ? NO_BYTES : carried);
+  }
+
+  #tell(verdict: EgressEntry["verdict"], reason: EgressReason, bytes: typeof NO_BYTES): void {
     this.#egressLog.add({
       machine_id: this.machineId,
       at: this.#at,
@@ -129,10 +148,9 @@ export class Flow {
       ...(this.#host !== undefined && { host: this.#host }),
       ...(this.#address !== undefined && { address: this.#address }),
       port: this.port,
-      bytes_out: this.guest.bytesRead,
-      bytes_in: this.guest.bytesWritten,
-      verdict: this.#refused === undefined && this.#admitted !== undefined ? "allowed" : "denied",
-      reason: this.#refused ?? this.#admitted ?? "no_name",
+      ...bytes,
+      verdict,
+      reason,
     });
   }
 }

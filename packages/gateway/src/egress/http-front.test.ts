@@ -237,7 +237,12 @@ describe("the second request of a connection", () => {
     expect(answer.match(/HTTP\/1.1 /g)).toHaveLength(2);
     expect(seen.map(({ url }) => url)).toEqual(["/1"]);
     expect(evil.connections).toBe(0);
-    expect(await world.entries()).toMatchObject([{ verdict: "denied", reason: "host_mismatch" }]);
+    const length = get("good.example", "/1").length;
+    const [gone, refused, ...others] = await world.entries(2);
+    expect(others).toEqual([]);
+    expect(gone).toMatchObject({ host: "good.example", verdict: "allowed", reason: "name_allowed" });
+    expect(gone?.bytes_out).toBeGreaterThanOrEqual(length);
+    expect(refused).toMatchObject({ verdict: "denied", reason: "host_mismatch", bytes_out: 0, bytes_in: 0 });
   });
 
   test("is not hidden in the first one's body", async () => {
