@@ -11,7 +11,7 @@ import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/ho
 import { NamespacePool } from "./host/namespace-pool.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
 import { machinesDir } from "./machines/journal.ts";
-import { writeNetwork } from "./machines/network-journal.ts";
+import { writeNetwork, writePins } from "./machines/network-journal.ts";
 import { reconcile } from "./machines/reconcile.ts";
 import { continueWhenThereIsRoom } from "./machines/space.ts";
 import type { StartDeps } from "./machines/start.ts";
@@ -66,6 +66,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     closeSmtp: config.closeSmtp,
     expectGatewayMs: EXPECT_GATEWAY_MS,
     keep: (machineId, kept) => writeNetwork(config.dataDir, machineId, kept),
+    keepPins: (machineId, pins) => writePins(config.dataDir, machineId, pins),
     previews: {
       table: await readPreviews({ log }, config.dataDir),
       keep: (table) => writePreviews(config.dataDir, table),

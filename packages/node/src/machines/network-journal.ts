@@ -1,8 +1,9 @@
 /**
- * A network that replaced the one of the machine's start, in a file of its own beside the journal entry: changes of
- * network and captures need not wait for each other.
+ * What became of a machine's network since its start, beside its journal entry. A network that replaced the one of the machine's start, in a file of its own beside the journal entry: changes of
+ * network and captures need not wait for each other. Pins are for a daemon that comes back to running machines: they need
+ * not outlive the host, and one that cannot be read is none.
  */
-import { readFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { NetworkSpec } from "@vivarium/contract/node";
 import { z } from "zod";
@@ -12,7 +13,28 @@ import { machineDir } from "./journal.ts";
 const KeptNetwork = z.object({ spec: NetworkSpec, mark: z.int() });
 type KeptNetwork = z.infer<typeof KeptNetwork>;
 
+const KeptPins = z.array(
+  z.object({ host: z.string(), address: z.ipv4(), port: z.int().min(1).max(65_535), until: z.number() }),
+);
+type KeptPins = z.infer<typeof KeptPins>;
+
 const FILE = "network.json";
+const PINS_FILE = "pins.json";
+
+export async function writePins(dataDir: string, machineId: string, pins: KeptPins): Promise<void> {
+  const file = path.join(machineDir(dataDir, machineId), PINS_FILE);
+  await writeFile(`${file}.tmp`, JSON.stringify(pins), { mode: 0o600 });
+  await rename(`${file}.tmp`, file);
+}
+
+export async function readPins(dataDir: string, machineId: string): Promise<KeptPins> {
+  const file = path.join(machineDir(dataDir, machineId), PINS_FILE);
+  try {
+    return KeptPins.parse(JSON.parse(await readFile(file, "utf8")));
+  } catch {
+    return [];
+  }
+}
 
 export async function writeNetwork(dataDir: string, machineId: string, kept: KeptNetwork): Promise<void> {
   await writeDurably(path.join(machineDir(dataDir, machineId), FILE), JSON.stringify(kept), 0o600);

@@ -15,7 +15,7 @@ import type { SnapshotTable } from "../snapshots/table.ts";
 import { letGo, markHeld, markRunning } from "./guest-state.ts";
 import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
-import { readNetwork } from "./network-journal.ts";
+import { readNetwork, readPins } from "./network-journal.ts";
 import { clean, cleanWithoutSlot, type StopDeps } from "./stop.ts";
 
 /** A busy host makes a monitor slow; only a process that is gone is given up. */
@@ -77,7 +77,9 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
   });
   // Before anything lets the guest go on.
   const kept = await readNetwork(deps.config.dataDir, machine.id);
-  await deps.network.networks.adopt(machine.slot, machine.id, entry.spec.network ?? OPEN_NETWORK, kept);
+  const started = entry.spec.network ?? OPEN_NETWORK;
+  const pins = await readPins(deps.config.dataDir, machine.id);
+  await deps.network.networks.adopt(machine.slot, machine.id, started, kept, pins);
   if (!machine.isHeld) await settleCapture(deps, machine);
   deps.table.add(machine);
   return machine;

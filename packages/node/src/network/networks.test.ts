@@ -21,6 +21,7 @@ import { type FlowEvent, parseFlowEvent } from "./flow-events.ts";
 import { kernelPolicyOf } from "./kernel-policy.ts";
 import type { KeptNetwork } from "./networks.ts";
 import type { NodeNetwork } from "./node-network.ts";
+import type { KeptPin } from "./pins.ts";
 import { readTable, type TableReading } from "./read-table.ts";
 import { rulesetOf } from "./ruleset.ts";
 import type { SlotNetwork } from "./slot-network.ts";
@@ -37,6 +38,7 @@ let socketPath: string;
 let server: ReturnType<typeof fastify>;
 let network: NodeNetwork;
 let kept: KeptNetwork | undefined;
+let keptPins: KeptPin[] = [];
 let gateway: ScriptedGateway | undefined;
 
 function specOf(
@@ -102,6 +104,9 @@ async function startNetwork(): Promise<void> {
     expectGatewayMs: 0,
     keep: async (_id, next) => {
       kept = next;
+    },
+    keepPins: async (_id, pins) => {
+      keptPins = pins;
     },
     log: createLog("test", "silent"),
   });
@@ -265,6 +270,25 @@ describe("a pin", () => {
     expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
     await change(specOf(3, "deny", [OUTSIDE.second]));
     expect(await net.guest.say(flow, "over")).toBe("closed");
+  });
+
+  it("leaves its flows to changes that still allow its name also where the daemon came back in between", async () => {
+    const spec = specOf(1, "deny", [`a.example:${OTHER}`, `b.example:${OTHER}`]);
+    await startMachine(spec);
+    await pin({});
+    await pin({ host: "b.example", addresses: [OUTSIDE.second] });
+    const staying = await net.guest.dial(OUTSIDE.first, OTHER);
+    const ending = await net.guest.dial(OUTSIDE.second, OTHER);
+    for (const flow of [staying, ending]) expect(await net.guest.say(flow, "a")).toBe("a");
+    await server.close();
+    await startNetwork();
+    await network.networks.adopt(net.slot, MACHINE, spec, undefined, keptPins);
+    gateway = new ScriptedGateway();
+    await gateway.connect();
+    await change(specOf(2, "deny", [`a.example:${OTHER}`]));
+    expect(await net.guest.say(staying, "b")).toBe("b");
+    expect(await net.guest.ask(OUTSIDE.first, OTHER, "and anew")).toBe("and anew");
+    expect(await net.guest.say(ending, "b")).toBe("closed");
   });
 
   it("goes into the kernel with all that wait, and too many at once are refused", async () => {

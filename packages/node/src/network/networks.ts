@@ -12,6 +12,7 @@ import type { Slot } from "../host/slots.ts";
 import { NodeError } from "../node-error.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 import { allowsPin, type KernelPolicy, kernelPolicyOf } from "./kernel-policy.ts";
+import type { KeptPin } from "./pins.ts";
 import { readTable } from "./read-table.ts";
 import { learn, type PolicyChange, policyChange, type RulesetInput, rulesetOf, TABLE } from "./ruleset.ts";
 import { type SlotMachine, SlotNetwork } from "./slot-network.ts";
@@ -30,6 +31,8 @@ export interface NetworksInit {
   link: GatewayLink;
   /** Keeps the spec beside the machine's journal, durably. */
   keep: (machineId: string, kept: KeptNetwork) => Promise<void>;
+  /** The same for its pins, but for this host's life only. Without them a change would end flows that it allows. */
+  keepPins?: (machineId: string, pins: KeptPin[]) => Promise<void>;
   log: Log;
 }
 
@@ -80,11 +83,13 @@ export class Networks {
     machineId: string,
     started: NetworkSpec,
     kept: KeptNetwork | undefined,
+    pins: readonly KeptPin[] = [],
   ): Promise<void> {
     const spec = kept?.spec ?? started;
     const policy = kernelPolicyOf(spec);
     const mark = kept?.mark ?? FIRST_MARK;
     const network = new SlotNetwork({ slot, mark, policy });
+    network.pins.restore(pins);
     this.#bySlot.set(slot.number, network);
     network.machine = { machineId, spec, version: 0, isApplied: true };
     network.machine.version = this.#init.link.publish();
@@ -144,7 +149,12 @@ export class Networks {
     const pins = network.waitingPins.filter((pin) => isCurrent(network, pin));
     network.waitingPins = [];
     network.pinning = undefined;
-    if (pins.length > 0) await nftIn(network.slot.netns, ["-f", "-"], learn(network.pins.add(pins)));
+    const [pin] = pins;
+    if (!pin) return;
+    await nftIn(network.slot.netns, ["-f", "-"], learn(network.pins.add(pins)));
+    await this.#init
+      .keepPins?.(pin.machine_id, network.pins.all())
+      .catch((err: unknown) => this.#init.log.warn({ machine: pin.machine_id, err }, "pins are not kept"));
   }
 
   /**

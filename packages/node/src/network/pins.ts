@@ -14,6 +14,15 @@ export interface LearnedElement {
   ttlS: number;
 }
 
+/** A pin as a later process of this daemon is told it. */
+export interface KeptPin {
+  host: string;
+  address: string;
+  port: number;
+  /** A time of day, in milliseconds. */
+  until: number;
+}
+
 interface Pinned {
   address: string;
   port: number;
@@ -56,6 +65,21 @@ export class Pins {
     }
     if (this.#count(() => true) > MOST_OPEN) this.#forget((_pinned, _host, until) => until <= now);
     return [...touched.values()].flatMap((pinned) => learnedOf(pinned, now));
+  }
+
+  /** Those of an earlier process: its flows go on, and its kernel has what is open. */
+  restore(kept: readonly KeptPin[], now = performance.now(), today = Date.now()): void {
+    for (const { host, address, port, until } of kept) {
+      const key = keyOf(address, port);
+      const pinned = this.#known.get(key) ?? { address, port, hosts: new Map<string, number>() };
+      this.#known.set(key, { ...pinned, hosts: pinned.hosts.set(host, until - today + now) });
+    }
+  }
+
+  all(now = performance.now(), today = Date.now()): KeptPin[] {
+    return [...this.#known.values()].flatMap(({ address, port, hosts }) =>
+      [...hosts].map(([host, until]) => ({ host, address, port, until: until - now + today })),
+    );
   }
 
   /** What a policy leaves of them; the rest is forgotten. */
