@@ -67,11 +67,14 @@ export class NamespacePool {
       });
   }
 
-  /** Nothing is left of the namespace when this returns; the slot is free once the gateway forgot its machine. */
-  async discard(slot: Slot): Promise<void> {
+  /**
+   * Nothing is left of the namespace when this returns; the slot is free once the gateway forgot its machine. Whose it was
+   * is told of one that ended while no daemon was there.
+   */
+  async discard(slot: Slot, ofMachine?: string): Promise<void> {
     const { networks, reporter } = this.#network;
     await killUid(slot.uid);
-    await reporter.readLast(slot);
+    await reporter.readLast(slot, ofMachine);
     const isForgotten = networks.release(slot);
     await removeNamespace(slot);
     await forgetFlows(slot).catch((err: unknown) =>

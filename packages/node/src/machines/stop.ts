@@ -53,7 +53,7 @@ export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> 
   crashPoint("stop.killed");
   await removeCgroup(slot);
   await withdrawEntry(deps.config.dataDir, entry.machine_id);
-  await deps.namespaces.discard(slot);
+  await deps.namespaces.discard(slot, entry.machine_id);
   crashPoint("stop.released");
   await forget(deps, entry);
 }

@@ -11,7 +11,7 @@ import type { NetworkSpec } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { createNetwork } from "../app.ts";
 import { watchFlows } from "../host/conntrack.ts";
 import { nftIn } from "../host/netns.ts";
@@ -580,6 +580,26 @@ describe("the report", () => {
     expect(counters).toMatchObject([{ machine_id: MACHINE, egress_bytes: 0, dropped_packets: 2 }]);
     await network.reporter.readLast(net.slot);
     expect((await network.reporter.report(cursor)).entries).toEqual([]);
+  });
+
+  it("has the last bytes of a machine that ended while no daemon was there, however late it is asked for", async () => {
+    await startMachine(specOf(1, "allow"));
+    expect(await net.guest.udp(OUTSIDE.first, WEB, "late")).toBe("late");
+    const { egressBytes } = await settledTable();
+    await server.close();
+    await startNetwork();
+    await network.reporter.readLast(net.slot, MACHINE);
+    vi.useFakeTimers({ toFake: ["performance"] });
+    try {
+      vi.advanceTimersByTime(3_600_000);
+      const { counters } = await network.reporter.report(undefined);
+      expect(counters).toMatchObject([{ machine_id: MACHINE, egress_bytes: egressBytes }]);
+      expect(egressBytes).toBeGreaterThan(0);
+      vi.advanceTimersByTime(61_000);
+      expect((await network.reporter.report(undefined)).counters).toEqual([]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("has what is refused after a guest was refused at countless places", async () => {

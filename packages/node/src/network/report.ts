@@ -8,19 +8,19 @@ import type { EgressLog } from "./egress-log.ts";
 import type { Networks } from "./networks.ts";
 import { type RefusedFlow, readTable, type TableReading } from "./read-table.ts";
 import { FORGET_REFUSED, REFUSED_PLACES } from "./ruleset.ts";
-import type { SlotNetwork } from "./slot-network.ts";
 
 /** Reading costs a process per machine; who asks more often is told the same. */
 const FRESH_MS = 2_000;
 const AT_ONCE = 4;
-const ENDED_KEPT_MS = 60_000;
+/** What a machine that ended had counted is told for so long from its first telling on. */
+const ENDED_TOLD_MS = 60_000;
 /** Of the places that the kernel remembers, so that the next reading has room as well. */
 const NEARLY_FULL = REFUSED_PLACES / 2;
 
 export class Reporter {
   readonly #deps: { networks: Networks; log: EgressLog; isNever: (address: string) => boolean; say: Log };
   #read: { at: number; counters: Promise<MachineCounters[]> } | undefined;
-  readonly #ended = new Map<string, { at: number; counters: MachineCounters }>();
+  readonly #ended = new Map<string, { toldAt?: number; counters: MachineCounters }>();
   /** Packets of refused flows that were told already, per machine. */
   readonly #told = new Map<string, Map<string, number>>();
 
@@ -43,13 +43,17 @@ export class Reporter {
     return { counters: [...running, ...ended], entries, lost, cursor, active_sessions };
   }
 
-  /** The last reading of a machine that ends now, so that its last bytes count. */
-  async readLast(slot: Slot): Promise<void> {
+  /** The last reading of a machine that ends now, so that its last bytes count; also of one that no process knows yet. */
+  async readLast(slot: Slot, ofMachine?: string): Promise<void> {
     const network = this.#deps.networks.get(slot);
-    const machineId = network?.machine?.machineId;
-    if (!network || machineId === undefined) return;
-    const counters = await this.#readOne(network);
-    if (counters) this.#ended.set(machineId, { at: performance.now(), counters });
+    const machineId = network?.machine?.machineId ?? ofMachine;
+    if (machineId === undefined) return;
+    const counters = await this.#readOne({
+      slot,
+      machineId,
+      limit: network?.machine?.spec.egress_limit_bytes,
+    });
+    if (counters) this.#ended.set(machineId, { counters });
     this.#read = undefined;
   }
 
@@ -60,7 +64,10 @@ export class Reporter {
     const counters: MachineCounters[] = [];
     const worker = async () => {
       for (let next = waiting.shift(); next; next = waiting.shift()) {
-        const one = await this.#readOne(next);
+        const { slot, machine } = next;
+        if (!machine) continue;
+        const limit = machine.spec.egress_limit_bytes;
+        const one = await this.#readOne({ slot, machineId: machine.machineId, limit });
         if (one) counters.push(one);
       }
     };
@@ -68,17 +75,16 @@ export class Reporter {
     return counters;
   }
 
-  /** Nothing, where the namespace is just being removed. */
-  async #readOne(network: SlotNetwork): Promise<MachineCounters | undefined> {
-    const machineId = network.machine?.machineId;
-    if (machineId === undefined) return undefined;
-    // Before the reading: what was cut under an older limit is never told under a newer one.
-    const limit = network.machine?.spec.egress_limit_bytes;
+  /**
+   * Nothing, where the namespace is just being removed. The limit is that of before: what was cut under an older one is
+   * never told under a newer one.
+   */
+  async #readOne({ slot, machineId, limit }: ToRead): Promise<MachineCounters | undefined> {
     try {
-      const reading = await readTable(network.slot.netns);
-      this.#logRefused(machineId, network.slot, reading);
+      const reading = await readTable(slot.netns);
+      this.#logRefused(machineId, slot, reading);
       if (Math.max(reading.refused.length, reading.cut.length) >= NEARLY_FULL)
-        await this.#forgetRefused(machineId, network.slot);
+        await this.#forgetRefused(machineId, slot);
       return {
         machine_id: machineId,
         egress_bytes: reading.egressBytes,
@@ -129,10 +135,19 @@ export class Reporter {
   }
 
   #endedLately(): MachineCounters[] {
-    for (const [id, { at }] of this.#ended)
-      if (performance.now() - at > ENDED_KEPT_MS) this.#ended.delete(id);
+    const now = performance.now();
+    for (const [id, one] of this.#ended) {
+      one.toldAt ??= now;
+      if (now - one.toldAt > ENDED_TOLD_MS) this.#ended.delete(id);
+    }
     return [...this.#ended.values()].map(({ counters }) => counters);
   }
+}
+
+interface ToRead {
+  slot: Slot;
+  machineId: string;
+  limit: number | undefined;
 }
 
 type Towards = Pick<EgressEntry, "kind" | "address" | "port">;
