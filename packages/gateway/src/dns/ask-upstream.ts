@@ -8,20 +8,28 @@ import { connect } from "node:net";
 
 const ATTEMPTS = 3;
 const ATTEMPT_MS = 1_400;
+/** For an answer, however many questions lead to it. */
+export const ANSWER_MS = ATTEMPTS * ATTEMPT_MS;
 const HEADER_BYTES = 12;
 const MAX_ANSWER_BYTES = 65_535;
 const DNS_PORT = 53;
 /** EDNS: answers up to 1232 bytes over UDP. */
 const EDNS = Buffer.from([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
 
-/** The first answer that is neither late nor a server's failure; rejects after 4.2 s or when all failed. */
-export async function askUpstream(resolvers: readonly string[], question: Buffer): Promise<Buffer> {
+/** The first answer that is neither late nor a server's failure; rejects then, by `performance.now()`, or when all failed. */
+export async function askUpstream(
+  resolvers: readonly string[],
+  question: Buffer,
+  until = performance.now() + ANSWER_MS,
+): Promise<Buffer> {
   if (resolvers.length === 0) throw new Error("no name server is known");
   let failure: unknown;
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const resolver = resolvers[attempt % resolvers.length] ?? "";
+    const leftMs = Math.ceil(until - performance.now());
+    if (leftMs <= 0) break;
     try {
-      return await askOnce(splitAddress(resolver), question);
+      return await askOnce(splitAddress(resolver), question, Math.min(leftMs, ATTEMPT_MS));
     } catch (error) {
       failure = error;
     }
@@ -39,9 +47,9 @@ function splitAddress(resolver: string): Server {
   return { address, port: port === undefined ? DNS_PORT : Number(port) };
 }
 
-async function askOnce(server: Server, question: Buffer): Promise<Buffer> {
+async function askOnce(server: Server, question: Buffer, limitMs: number): Promise<Buffer> {
   const message = writeMessage(question);
-  const signal = AbortSignal.timeout(ATTEMPT_MS);
+  const signal = AbortSignal.timeout(limitMs);
   const answer = await askOverUdp(server, message, signal);
   const whole = isTruncated(answer) ? await askOverTcp(server, message, signal) : answer;
   const rcode = whole.readUInt16BE(2) & 0xf;

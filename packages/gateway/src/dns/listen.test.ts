@@ -423,6 +423,17 @@ describe("a name server", () => {
     expect(addressesIn(await ask("good.example"))).toEqual(["127.31.3.66"]);
   });
 
+  test("that sends slowly from alias to alias makes for a failure within 5 seconds", async () => {
+    const times = new Map<string, number>();
+    world.names.script = (name) => {
+      times.set(name, (times.get(name) ?? 0) + 1);
+      return times.get(name) === 3 ? [alias(name, `on.${name}`)] : "silent";
+    };
+    const failed = await ask("good.example", "A", world.hosts[0], 5_000);
+    expect(failed).toMatchObject({ code: SERVER_FAILURE, answers: [] });
+    expect([...times.keys()]).toEqual(["good.example", "on.good.example"]);
+  });
+
   test("that is not there at all too, and the wait of one machine is not another's", async () => {
     await world.apply({ first: deny("*.wild.example"), second: deny("good.example") });
     world.names.script = (name) => (name === "good.example" ? [a(name, PUBLIC)] : "silent");

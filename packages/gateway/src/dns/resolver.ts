@@ -5,7 +5,7 @@
 import type { Log } from "@vivarium/kit/log";
 import type { CurrentTables } from "../tables/current-tables.ts";
 import { PerMachine } from "../tables/per-machine.ts";
-import { askUpstream } from "./ask-upstream.ts";
+import { ANSWER_MS, askUpstream } from "./ask-upstream.ts";
 import { TYPE, writeQuestion } from "./question.ts";
 import { readAddresses } from "./read-addresses.ts";
 
@@ -84,9 +84,11 @@ export class Resolver {
   async #search(name: string): Promise<Found> {
     let asked = name;
     let ttlS = MAX_TTL_S;
+    const until = performance.now() + ANSWER_MS;
     try {
       for (let questions = 0; questions < MAX_QUESTIONS; questions += 1) {
-        const answer = await askUpstream(this.#deps.tables.resolvers(), writeQuestion(asked, TYPE.A));
+        const question = writeQuestion(asked, TYPE.A);
+        const answer = await askUpstream(this.#deps.tables.resolvers(), question, until);
         const { addresses, end, ttlS: least } = readAddresses(answer, asked);
         ttlS = Math.min(ttlS, least);
         if (addresses.length > 0) return { result: "found", addresses, ttlS: Math.max(ttlS, MIN_TTL_S) };
