@@ -347,7 +347,7 @@ function refusal(status: number, code: string) {
 
 /** A whole log; its end is the last frame. */
 function readLog(bytes: Buffer) {
-  const frames = new FrameDecoder().push(bytes);
+  const frames = [...new FrameDecoder().push(bytes)];
   const text = (type: number) =>
     Buffer.concat(frames.filter((frame) => frame.type === type).map(({ payload }) => payload)).toString();
   const last = frames.at(-1);
@@ -361,7 +361,7 @@ function readLog(bytes: Buffer) {
 
 /** All that a terminal showed; its exit is the last frame. */
 function readTerminal(bytes: Buffer) {
-  const frames = new TerminalFrameDecoder().push(bytes);
+  const frames = [...new TerminalFrameDecoder().push(bytes)];
   const shown = frames.filter(({ type }) => type === TERMINAL_FRAME.data).map(({ payload }) => payload);
   const last = frames.at(-1);
   expect(last?.type).toBe(TERMINAL_FRAME.exit);

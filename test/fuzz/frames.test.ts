@@ -71,7 +71,7 @@ function expectFrames(
   parse: (payload: Buffer) => void,
 ): void {
   const decoder = new FrameDecoder();
-  const frames = decoder.push(out);
+  const frames = [...decoder.push(out)];
   assert(decoder.isBetweenFrames);
   const ends = frames.filter(({ type }) => type !== FRAME.stdout && type !== FRAME.stderr);
   for (const end of ends) {
@@ -143,7 +143,7 @@ test("frames of a terminal", { timeout: TIME_LIMIT_MS }, () =>
       const encode = (_type: FrameType, payload: Buffer) => encodeTerminalFrame(TERMINAL_FRAME.data, payload);
       const bytes = mutate(random, streamOf(random, ends, encode));
       const { error, out } = await run(new TerminalCheck(), cut(random, bytes));
-      const frames = new TerminalFrameDecoder().push(out);
+      const frames = [...new TerminalFrameDecoder().push(out)];
       const rest = frames.filter(({ type }) => type !== TERMINAL_FRAME.data);
       assert.equal(rest.length, error === undefined ? 1 : Math.min(rest.length, 1));
       if (rest[0]) assert.equal(rest[0], frames.at(-1));
@@ -182,6 +182,6 @@ test("a frame over the cap is refused before its bytes are waited for", () => {
   for (const length of [GUEST_LIMITS.framePayloadBytes + 1, 0x7fff_ffff, 0xffff_ffff]) {
     const header = Buffer.from([1, 0, 0, 0, 0]);
     header.writeUInt32BE(length, 1);
-    for (const decoder of decoders()) expect(() => decoder.push(header)).toThrow("over the cap");
+    for (const decoder of decoders()) expect(() => [...decoder.push(header)]).toThrow("over the cap");
   }
 });

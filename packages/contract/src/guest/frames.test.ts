@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { GUEST_LIMITS } from "./channel.ts";
-import { encodeFrame, FRAME, FrameDecoder, type FrameType } from "./frames.ts";
+import { encodeFrame, FRAME, type Frame, FrameDecoder, type FrameType } from "./frames.ts";
 import { FrameError } from "./framing.ts";
 import { ExecEnd } from "./messages.ts";
 
@@ -31,12 +31,12 @@ describe("golden frames, shared with the agent", () => {
   });
 
   test.each(golden.refused)("refused: $name", ({ hex }) => {
-    expect(() => new FrameDecoder().push(bytes(hex))).toThrow(FrameError);
+    expect(() => [...new FrameDecoder().push(bytes(hex))]).toThrow(FrameError);
   });
 
   test.each(golden.incomplete)("not yet a frame: $name", ({ hex }) => {
     const decoder = new FrameDecoder();
-    expect(decoder.push(bytes(hex))).toEqual([]);
+    expect([...decoder.push(bytes(hex))]).toEqual([]);
     expect(decoder.isBetweenFrames).toBe(false);
   });
 });
@@ -74,11 +74,22 @@ describe("FrameDecoder", () => {
     fc.assert(property, { numRuns: 300 });
   });
 
+  test("gives the frames before one that it refuses, also when they come together", () => {
+    const good = encodeFrame(FRAME.stdout, "x");
+    const decoder = new FrameDecoder();
+    const found: Frame[] = [];
+    expect(() => {
+      for (const frame of decoder.push(Buffer.concat([good, good, bytes("7f00000000"), good])))
+        found.push(frame);
+    }).toThrow(FrameError);
+    expect(found.map(({ payload }) => payload.toString())).toEqual(["x", "x"]);
+  });
+
   test("never does anything but decode or refuse, whatever the guest sends", () => {
     const property = fc.property(fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 20 }), (chunks) => {
       const decoder = new FrameDecoder();
       try {
-        for (const chunk of chunks) decoder.push(Buffer.from(chunk));
+        for (const chunk of chunks) for (const _ of decoder.push(Buffer.from(chunk)));
       } catch (error) {
         expect(error).toBeInstanceOf(FrameError);
       }

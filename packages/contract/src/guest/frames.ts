@@ -30,7 +30,7 @@ export class FrameDecoder extends FramedDecoder {
     super((type) => TYPES.has(type));
   }
 
-  override push(chunk: Buffer): Frame[] {
-    return super.push(chunk) as Frame[];
+  override push(chunk: Buffer): Generator<Frame, void> {
+    return super.push(chunk) as Generator<Frame, void>;
   }
 }

@@ -17,7 +17,10 @@ export function encodeFramed(type: number, payload: Uint8Array | string): Buffer
   return out;
 }
 
-/** Cuts a byte stream into frames. Throws FrameError on a length over the cap, and on a type that `isKnown` denies. */
+/**
+ * Cuts a byte stream into frames. Throws FrameError on a length over the cap, and on a type that `isKnown` denies; what
+ * came whole before that is there first, however the bytes were cut into chunks.
+ */
 export class FramedDecoder {
   readonly #isKnown: (type: number) => boolean;
   #pending: Buffer = Buffer.alloc(0);
@@ -26,21 +29,20 @@ export class FramedDecoder {
     this.#isKnown = isKnown;
   }
 
-  push(chunk: Buffer): Framed[] {
-    let rest = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
-    const frames: Framed[] = [];
-    while (rest.length >= HEADER_BYTES) {
-      const type = rest[0] as number;
-      const length = rest.readUInt32BE(1);
+  /** The frames that this chunk completes, to be taken before the next one. */
+  *push(chunk: Buffer): Generator<Framed, void> {
+    this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    while (this.#pending.length >= HEADER_BYTES) {
+      const type = this.#pending[0] as number;
+      const end = HEADER_BYTES + this.#pending.readUInt32BE(1);
       if (!this.#isKnown(type)) throw new FrameError(`unknown frame type ${type}`);
-      if (length > GUEST_LIMITS.framePayloadBytes)
-        throw new FrameError(`frame of ${length} bytes is over the cap`);
-      if (rest.length < HEADER_BYTES + length) break;
-      frames.push({ type, payload: rest.subarray(HEADER_BYTES, HEADER_BYTES + length) });
-      rest = rest.subarray(HEADER_BYTES + length);
+      if (end - HEADER_BYTES > GUEST_LIMITS.framePayloadBytes)
+        throw new FrameError(`frame of ${end - HEADER_BYTES} bytes is over the cap`);
+      if (this.#pending.length < end) return;
+      const payload = this.#pending.subarray(HEADER_BYTES, end);
+      this.#pending = this.#pending.subarray(end);
+      yield { type, payload };
     }
-    this.#pending = rest;
-    return frames;
   }
 
   /** True when the stream may end here: no half frame is left. */

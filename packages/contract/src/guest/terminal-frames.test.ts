@@ -27,5 +27,5 @@ test("a length over the cap is refused before its bytes are waited for", () => {
   const header = Buffer.alloc(5);
   header[0] = TERMINAL_FRAME.data;
   header.writeUInt32BE(GUEST_LIMITS.framePayloadBytes + 1, 1);
-  expect(() => new TerminalFrameDecoder().push(header)).toThrow(FrameError);
+  expect(() => [...new TerminalFrameDecoder().push(header)]).toThrow(FrameError);
 });

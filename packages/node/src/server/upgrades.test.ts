@@ -145,7 +145,7 @@ describe("a terminal", () => {
     stream.end(EXIT);
     const chunks: Buffer[] = [];
     for await (const chunk of socket) chunks.push(chunk as Buffer);
-    const frames = new TerminalFrameDecoder().push(Buffer.concat(chunks));
+    const frames = [...new TerminalFrameDecoder().push(Buffer.concat(chunks))];
     expect(frames.map(({ type, payload }) => [type, payload.toString("latin1")])).toEqual([
       [TERMINAL_FRAME.data, "hello"],
       [TERMINAL_FRAME.exit, "\0\0\0\x03"],
