@@ -290,9 +290,16 @@ describe("a service worker, which would be shown the link with the token before 
     expect(guest.heads.length).toBe(before);
   });
 
-  test("is served where there is no token, and so is its file to who does not ask for a worker", async () => {
+  test("is not there on a public route either: it would outlast a change to one with a token", async () => {
+    const { host } = expose(gateway, guest, { visibility: "public" });
+    const before = guest.heads.length;
+    expect((await get(gateway, host, "/sw.js", { headers })).status).toBe(404);
+    expect(guest.heads.length).toBe(before);
+  });
+
+  test("has a file that everybody gets who does not ask for a worker", async () => {
     const open = expose(gateway, guest, { visibility: "public" });
-    expect((await get(gateway, open.host, "/sw.js", { headers })).body).toBe("guest /sw.js");
+    expect((await get(gateway, open.host, "/sw.js")).body).toBe("guest /sw.js");
     const { host, token } = expose(gateway, guest);
     const cookie = await enter(host, token);
     expect((await get(gateway, host, "/sw.js", { headers: { cookie } })).body).toBe("guest /sw.js");

@@ -35,7 +35,7 @@ export function judge(site: Site, tables: GatewayTables | undefined, visit: Visi
   if (found === undefined) return { is: "hidden" };
   const hasBearer = found.bearer_sha256 === undefined || presentsBearer(found.bearer_sha256, visit);
   if (!hasBearer || admission === "none") return refused(found, visit, hasBearer);
-  if (found.visibility === "token" && isWorkerScript(visit)) return { is: "hidden" };
+  if (isWorkerScript(visit)) return { is: "hidden" };
   if (admission !== "url") {
     if (admission !== "cookie" || comesFromOwnPages(site, visit)) return { is: "admitted", route: found };
     return visit.isUpgrade ? { is: "foreign_origin" } : { is: "hidden" };
@@ -68,7 +68,10 @@ function admissionOf(site: Site, route: typeof NO_ROUTE, visit: Visit, nowMs: nu
   return byCookie ? "cookie" : "none";
 }
 
-/** What a page registers as a service worker. It would be shown the link with the token before we are. */
+/**
+ * What a page registers as a service worker. It would be shown the link with the token before we are; one of a public
+ * route would still be there once the route asks for a token.
+ */
 function isWorkerScript(visit: Visit): boolean {
   return valuesOf(visit, "service-worker").includes("script");
 }
