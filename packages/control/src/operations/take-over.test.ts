@@ -24,6 +24,7 @@ beforeAll(async () => {
 afterEach(async () => {
   control.node.onStart = () => {};
   control.node.onSnapshot = () => {};
+  control.node.onDelete = () => {};
   await control.destroyAll();
 });
 afterAll(() => control.close());
@@ -371,6 +372,21 @@ describe("the reconcile", () => {
     nodes.close();
     await db.destroy();
   });
+});
+
+test("a destroy has both machines ended of a restore whose process died between them", async () => {
+  const id = await control.createLive();
+  const ended: string[] = [];
+  control.node.onDelete = (machineId) => void ended.push(machineId);
+  // As the exchange leaves it. The first machine is not there any more, so that no sweep has it ended.
+  control.node.machines.delete(`${id}-1`);
+  await control.sql.query(
+    `update sessions set incarnation = 2, op = 'settle', op_id = 'of-the-dead', op_input = '{}',
+     op_claimed_until = now() + interval '1 hour' where id = $1`,
+    [id],
+  );
+  expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
+  expect(ended).toEqual(expect.arrayContaining([`${id}-1`, `${id}-2`]));
 });
 
 test("a fork that is taken back after its last child is gone has nothing to forget", async () => {

@@ -3,7 +3,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
-import { machineIdOf, nextMachineIdOf } from "./state.ts";
+import { machineIdOf, nextMachineIdOf, previousMachineIdOf } from "./state.ts";
 import { markReleased, type SessionRow } from "./store.ts";
 
 const NEVER = new AbortController().signal;
@@ -34,8 +34,12 @@ export async function releaseSession(
   }
 }
 
+/** An operation may have made the next one, and one that settles may not have removed the one that was exchanged. */
 function machinesOf(session: SessionRow): string[] {
-  return session.op === null ? [machineIdOf(session)] : [machineIdOf(session), nextMachineIdOf(session)];
+  const own = machineIdOf(session);
+  if (session.op === null) return [own];
+  const next = nextMachineIdOf(session);
+  return session.op === "settle" ? [previousMachineIdOf(session), own, next] : [own, next];
 }
 
 function snapshotsOf({ snapshot_id: saved, op_input: input }: SessionRow): string[] {

@@ -47,6 +47,11 @@ export function nextMachineIdOf(session: { id: string; incarnation: number }): s
   return `${session.id}-${session.incarnation + 1}`;
 }
 
+/** The machine that a restore exchanged for this one. */
+export function previousMachineIdOf(session: { id: string; incarnation: number }): string {
+  return `${session.id}-${session.incarnation - 1}`;
+}
+
 /** States that hold a machine and a slot under the ceiling. */
 export const ACTIVE_STATES = ["creating", "live"] as const satisfies readonly SessionState[];
 

@@ -1,7 +1,7 @@
 /**
- * What became of a machine's network since its start, beside its journal entry. A network that replaced the one of the machine's start, in a file of its own beside the journal entry: changes of
- * network and captures need not wait for each other. Pins are for a daemon that comes back to running machines: they need
- * not outlive the host, and one that cannot be read is none.
+ * What became of a machine's network since its start, beside its journal entry. A network that replaced the one of the
+ * start is in a file of its own, so that changes of network and captures need not wait for each other. Pins are for a
+ * daemon that comes back to running machines: they need not outlive the host, and one that cannot be read is none.
  */
 import { readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
