@@ -1,7 +1,9 @@
-import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { prepareQemuRoot, rootOf } from "./qemu-root.ts";
 
 it("a saved state has the root of the build that made it, as long as that is on this host", async () => {
@@ -31,5 +33,40 @@ it("a root is made once, and anew when the host has other libraries than it was 
   await expect(stat(path.join(dir, "of-before"))).rejects.toThrow("ENOENT");
   expect((await stat(path.join(dir, "usr/bin/qemu-system-x86_64"))).size).toBeGreaterThan(0);
   expect(await readFile(`${dir}.sources`, "utf8")).toBe(sources);
+  await rm(dataDir, { recursive: true });
+});
+
+it("a machine keeps the root that it runs in, with the places of its own files, until it ends", async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), "qemu-root-"));
+  const { dir } = await prepareQemuRoot(dataDir);
+  const own = path.join(dataDir, "own");
+  await mkdir(own);
+  const jailed = ["--dev", "/dev", "--bind", own, "/run", "--unshare-pid", "--as-pid-1", "--die-with-parent"];
+  const command = ["/usr/bin/qemu-system-x86_64", "-M", "none", "-display", "none", "-qmp", "stdio"];
+  const machine = spawn("/usr/bin/bwrap", ["--ro-bind", dir, "/", ...jailed, ...command]);
+  await once(machine.stdout, "data");
+
+  await rm(`${dir}.sources`);
+  await prepareQemuRoot(dataDir);
+  machine.stdin.write('{"execute":"qmp_capabilities"}\n');
+  await once(machine.stdout, "data");
+  const save = { execute: "xen-save-devices-state", arguments: { filename: "/run/state" } };
+  machine.stdin.write(`${JSON.stringify({ execute: "stop" })}\n${JSON.stringify(save)}\n`);
+  let said = "";
+  for await (const chunk of machine.stdout) {
+    said += chunk;
+    if (said.includes('"error"') || said.split('"return"').length === 3) break;
+  }
+  expect(said).not.toContain('"error"');
+  expect(await readdir(own)).toEqual(["state"]);
+
+  machine.kill("SIGKILL");
+  await once(machine, "close");
+  const name = path.basename(dir);
+  const isLeft = async () => {
+    await prepareQemuRoot(dataDir);
+    expect((await readdir(path.dirname(dir))).sort()).toEqual([name, `${name}.sources`]);
+  };
+  await vi.waitFor(isLeft, { timeout: 30_000 });
   await rm(dataDir, { recursive: true });
 });

@@ -3,7 +3,7 @@
  * empty mount points. Made once per QEMU build and whenever the host updates a library or firmware, owned by root, bound
  * read-only into every jail (security.md C1).
  */
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
 import {
   chmod,
@@ -45,6 +45,7 @@ export async function prepareQemuRoot(dataDir: string): Promise<QemuRoot> {
   const sources = await describeSources();
   const described = await readFile(sourcesFile(dir), "utf8").catch(() => undefined);
   if (!existsSync(dir) || described !== sources) await build(dir, sources);
+  await removeReplaced(path.dirname(dir));
   return { dir, buildId, version };
 }
 
@@ -63,6 +64,7 @@ export function rootOf(
   return existsSync(earlier) ? earlier : undefined;
 }
 
+const REPLACED = ".replaced-";
 /** What the root was made of stands beside it, where no jail sees it. */
 const sourcesFile = (dir: string) => `${dir}.sources`;
 
@@ -80,7 +82,7 @@ async function describeSources(): Promise<string> {
   return (await Promise.all(lines)).join("");
 }
 
-/** Machines that run keep the files that they were started from. */
+/** Machines that run keep the root that they were started in, under another name. */
 async function build(dir: string, sources: string): Promise<void> {
   const partial = `${dir}.tmp-${process.pid}`;
   await rm(partial, { recursive: true, force: true });
@@ -95,11 +97,29 @@ async function build(dir: string, sources: string): Promise<void> {
       await cp(source, path.join(partial, source), { recursive: true, dereference: true });
   }
   await chmod(partial, 0o755);
-  const replaced = `${dir}.old-${process.pid}`;
-  if (existsSync(dir)) await rename(dir, replaced);
+  if (existsSync(dir)) await rename(dir, `${dir}${REPLACED}${randomUUID()}`);
   await rename(partial, dir);
-  await rm(replaced, { recursive: true, force: true });
   await writeFile(sourcesFile(dir), sources);
+}
+
+/**
+ * Those in which no machine runs any more. With the places that a jail's own files are bound to, the kernel would take
+ * the files away as well: QEMU could not save its machine.
+ */
+async function removeReplaced(rootsDir: string): Promise<void> {
+  const replaced = (await readdir(rootsDir)).filter((name) => name.includes(REPLACED));
+  if (replaced.length === 0) return;
+  const mounts = await mountsOfAll();
+  for (const name of replaced)
+    if (!mounts.includes(`/${name} `)) await rm(path.join(rootsDir, name), { recursive: true, force: true });
+}
+
+/** What all processes of this host see mounted, each with its place in the file system that it comes from. */
+async function mountsOfAll(): Promise<string> {
+  const pids = (await readdir("/proc")).filter((name) => /^[0-9]+$/.test(name));
+  // A process may end meanwhile.
+  const read = (pid: string) => readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
+  return (await Promise.all(pids.map(read))).join("\n");
 }
 
 /** `ldd` names every library by path; the loader is the line without an arrow. */
