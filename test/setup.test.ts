@@ -40,6 +40,18 @@ test("relative paths begin where the caller is, also those of the environment", 
   expect(setup([], env).stderr).toContain(cached);
 });
 
+test("whole paths need no place to begin at, as where the caller's folder was removed", () => {
+  const script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" --data-dir "$1"';
+  const env = {
+    PATH: process.env.PATH,
+    VIV_OS_RELEASE: join(folder, "os-release"),
+    VIV_CACHE_DIR: join(folder, "cache"),
+  };
+  const options = { cwd: folder, encoding: "utf8", env } as const;
+  const { stderr } = spawnSync("sh", ["-c", script, SETUP, join(folder, "data")], options);
+  expect(stderr).toContain(`[data ${folder}/data]`);
+});
+
 test.each([[["--data-dir"]], [["--data-dir="]], [["--ca-bundle"]], [["--ca-bundle="]], [["--frob"]]])(
   "%j is wrong usage, after which nothing is done",
   (options) => {
