@@ -291,6 +291,17 @@ describe("a pin", () => {
     expect(await net.guest.say(ending, "b")).toBe("closed");
   });
 
+  it("is not kept once a change has closed it: a later one that allows its name opens nothing by it", async () => {
+    const spec = specOf(1, "deny", [`a.example:${OTHER}`, `b.example:${OTHER}`]);
+    await startMachine(spec);
+    await pin({});
+    await pin({ host: "b.example", addresses: [OUTSIDE.second] });
+    await change(specOf(2, "deny", [`a.example:${OTHER}`]));
+    expect(keptPins.map(({ host }) => host)).toEqual(["a.example"]);
+    await change(specOf(3, "deny", []));
+    expect(keptPins).toEqual([]);
+  });
+
   it("goes into the kernel with all that wait, and too many at once are refused", async () => {
     await startMachine(specOf(1, "deny", [`*.example:${OTHER}`]));
     const pins = Array.from({ length: 80 }, (_, index) => ({

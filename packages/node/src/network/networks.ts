@@ -152,9 +152,13 @@ export class Networks {
     const [pin] = pins;
     if (!pin) return;
     await nftIn(network.slot.netns, ["-f", "-"], learn(network.pins.add(pins)));
+    await this.#keepPins(network, pin.machine_id);
+  }
+
+  async #keepPins({ pins }: SlotNetwork, machineId: string): Promise<void> {
     await this.#init
-      .keepPins?.(pin.machine_id, network.pins.all())
-      .catch((err: unknown) => this.#init.log.warn({ machine: pin.machine_id, err }, "pins are not kept"));
+      .keepPins?.(machineId, pins.all())
+      .catch((err: unknown) => this.#init.log.warn({ machine: machineId, err }, "pins are not kept"));
   }
 
   /**
@@ -271,6 +275,8 @@ export class Networks {
     await nftIn(slot.netns, ["-f", "-"], policyChange(this.#rulesetInput(slot), change));
     network.policy = change.policy;
     network.kernelMark = change.mark;
+    // What a policy has closed is not open again under a later one, whoever comes back in between.
+    if (change.pins && network.machine) await this.#keepPins(network, network.machine.machineId);
   }
 
   #rulesetInput({ hostAddress, machineAddress }: Slot): RulesetInput {
