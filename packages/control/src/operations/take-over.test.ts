@@ -1,4 +1,5 @@
 /** What becomes of operations whose process died, and of what it left on the node. */
+import { MACHINE_ID_PATTERN } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../app.ts";
@@ -387,6 +388,16 @@ test("a destroy has both machines ended of a restore whose process died between 
   );
   expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
   expect(ended).toEqual(expect.arrayContaining([`${id}-1`, `${id}-2`]));
+});
+
+test("a destroy of a first machine that is being settled asks for none before it, which the node refuses", async () => {
+  const id = await control.createLive();
+  control.node.onDelete = (machineId) => {
+    if (!MACHINE_ID_PATTERN.test(machineId)) throw new Refusal("machine_not_found");
+  };
+  await leaveOperation(id, "settle", {}, "1 hour");
+  expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
+  expect((await rowOf(id)).machine_released_at).not.toBeNull();
 });
 
 test("a fork that is taken back after its last child is gone has nothing to forget", async () => {

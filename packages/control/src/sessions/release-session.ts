@@ -38,8 +38,8 @@ export async function releaseSession(
 function machinesOf(session: SessionRow): string[] {
   const own = machineIdOf(session);
   if (session.op === null) return [own];
-  const next = nextMachineIdOf(session);
-  return session.op === "settle" ? [previousMachineIdOf(session), own, next] : [own, next];
+  const previous = session.op === "settle" ? previousMachineIdOf(session) : undefined;
+  return [previous, own, nextMachineIdOf(session)].filter((id) => id !== undefined);
 }
 
 function snapshotsOf({ snapshot_id: saved, op_input: input }: SessionRow): string[] {

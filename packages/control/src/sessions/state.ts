@@ -47,9 +47,9 @@ export function nextMachineIdOf(session: { id: string; incarnation: number }): s
   return `${session.id}-${session.incarnation + 1}`;
 }
 
-/** The machine that a restore exchanged for this one. */
-export function previousMachineIdOf(session: { id: string; incarnation: number }): string {
-  return `${session.id}-${session.incarnation - 1}`;
+/** The machine that a restore exchanged for this one; none comes before the first. */
+export function previousMachineIdOf(session: { id: string; incarnation: number }): string | undefined {
+  return session.incarnation > 1 ? `${session.id}-${session.incarnation - 1}` : undefined;
 }
 
 /** States that hold a machine and a slot under the ceiling. */
