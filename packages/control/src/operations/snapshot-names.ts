@@ -17,10 +17,16 @@ export async function forgetGoneSnapshots(
   listed: string[],
   owners: (ids: string[]) => Promise<Set<string>>,
 ): Promise<void> {
-  const old = await listOldNames(db, listed);
-  const owned = await owners(old);
-  await deleteNames(
-    db,
-    old.filter((id) => !owned.has(id)),
-  );
+  let after = "";
+  for (;;) {
+    const old = await listOldNames(db, { after, except: listed });
+    const last = old.at(-1);
+    if (last === undefined) return;
+    const owned = await owners(old);
+    await deleteNames(
+      db,
+      old.filter((id) => !owned.has(id)),
+    );
+    after = last;
+  }
 }

@@ -137,13 +137,18 @@ export async function keepOnlyNamed(db: Queries, ids: string[]): Promise<string[
   return rows.map(({ id }) => id);
 }
 
-/** Names that were given a day ago or earlier, but for these. */
-export async function listOldNames(db: Queries, except: string[]): Promise<string[]> {
+/** The next names, in their order, that were given a day ago or earlier, but for these. */
+export async function listOldNames(
+  db: Queries,
+  { after: last, except }: { after: string; except: string[] },
+): Promise<string[]> {
   const rows = await db
     .selectFrom("snapshot_names")
     .select("id")
+    .where("id", ">", last)
     .where("named_at", "<", sql<Date>`now() - interval '1 day'`)
     .where(sql<boolean>`id <> all(${except})`)
+    .orderBy("id")
     .limit(1_000)
     .execute();
   return rows.map(({ id }) => id);

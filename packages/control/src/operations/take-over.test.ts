@@ -355,6 +355,30 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
+  test("forgets all names of what is gone, however many, and whatever is kept of them", async () => {
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    const kept = (ids: string[]) => ids.filter((id) => id.startsWith("pau_a"));
+    await control.sql.query(
+      `insert into snapshot_names select 'pau_' || part || n, now() - interval '2 days'
+       from generate_series(1, 1500) as n, unnest(array['a', 'b']) as part`,
+    );
+    const nodes = new NodeClient(control.node.socketPath);
+    const deps = {
+      db,
+      nodes,
+      log: silentLog,
+      snapshotOwners: [async (_db: unknown, ids: string[]) => kept(ids)],
+    };
+    await forgetOrphanNames({ ...deps, orphansSince: new Map(), strangers: new Set() });
+    const { rows } = await control.sql.query(
+      "select left(id, 5) as part, count(*)::integer from snapshot_names where id ~ '^pau_[ab][0-9]+$' group by 1",
+    );
+    expect(rows).toEqual([{ part: "pau_a", count: 1_500 }]);
+    await control.sql.query("delete from snapshot_names where id ~ '^pau_[ab][0-9]+$'");
+    nodes.close();
+    await db.destroy();
+  });
+
   test("takes the list of snapshots before it asks who owns them: one that is made meanwhile is not in it", async () => {
     const asked: string[] = [];
     const made = `pau_${randomId()}`;
