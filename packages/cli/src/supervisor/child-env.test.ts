@@ -34,3 +34,11 @@ test("what is set in the environment is handed on, but for what options settle",
     VIV_IMAGES_DIR: "/data/pool/images",
   });
 });
+
+test("a socket that is set to nothing is the usual one", () => {
+  const childEnv = { VIV_NODE_SOCKET: "", VIV_GATEWAY_SOCKET: "" };
+  expect(childEnvOf({ childEnv }, facts)).toMatchObject({
+    VIV_NODE_SOCKET: "/data/run/node.sock",
+    VIV_GATEWAY_SOCKET: "/data/run/gateway.sock",
+  });
+});

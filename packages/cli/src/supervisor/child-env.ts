@@ -8,11 +8,12 @@ export function childEnvOf(
 ): Record<string, string> {
   const { layout } = facts;
   return {
-    VIV_NODE_SOCKET: layout.nodeSocket,
-    VIV_GATEWAY_SOCKET: layout.gatewaySocket,
     VIV_GATEWAY_USER: facts.gatewayUser,
     VIV_CONTROL_USER: facts.controlUser,
     ...childEnv,
+    // Unlike a user, a socket is never nothing.
+    VIV_NODE_SOCKET: childEnv.VIV_NODE_SOCKET || layout.nodeSocket,
+    VIV_GATEWAY_SOCKET: childEnv.VIV_GATEWAY_SOCKET || layout.gatewaySocket,
     // Options have a say in these, and they may be relative in the environment.
     VIV_DATA_DIR: layout.dataDir,
     VIV_IMAGES_DIR: layout.imagesDir,
