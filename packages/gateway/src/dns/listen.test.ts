@@ -423,15 +423,15 @@ describe("a name server", () => {
     expect(addressesIn(await ask("good.example"))).toEqual(["127.31.3.66"]);
   });
 
-  test("that sends slowly from alias to alias makes for a failure within 5 seconds", async () => {
+  test("that sends slowly from alias to alias makes for a failure, without a time of its own for each", async () => {
     const times = new Map<string, number>();
     world.names.script = (name) => {
       times.set(name, (times.get(name) ?? 0) + 1);
       return times.get(name) === 3 ? [alias(name, `on.${name}`)] : "silent";
     };
-    const failed = await ask("good.example", "A", world.hosts[0], 5_000);
+    const failed = await ask("good.example", "A", world.hosts[0], 15_000);
     expect(failed).toMatchObject({ code: SERVER_FAILURE, answers: [] });
-    expect([...times.keys()]).toEqual(["good.example", "on.good.example"]);
+    expect([...times.keys()]).not.toContain("on.on.good.example");
   });
 
   test("that is not there at all too, and the wait of one machine is not another's", async () => {
