@@ -36,6 +36,17 @@ test("treats a proxy's own 502 like a lost connection", () => {
   expect(retryDelayMs(error, repeatable, 0)).toBe(200);
 });
 
+test("takes a proxy's Retry-After for no promise that nothing has started", () => {
+  const error = new VivariumError("error", "", { status: 504, retryable: true, retryAfterS: 1 });
+  expect(retryDelayMs(error, once, 0)).toBeUndefined();
+  expect(retryDelayMs(error, repeatable, 0)).toBe(1000);
+});
+
+test("waits as a proxy asks that limits how many requests it passes on", () => {
+  const error = new VivariumError("error", "", { status: 429, retryable: true, retryAfterS: 1 });
+  expect(retryDelayMs(error, once, 0)).toBe(1000);
+});
+
 test("does not repeat a stream that broke", () => {
   expect(retryDelayMs(new VivariumError("stream_interrupted", ""), repeatable, 0)).toBeUndefined();
 });
