@@ -92,6 +92,26 @@ test("never sends a command twice when the connection breaks", async () => {
   expect(requests).toBe(5);
 });
 
+test.each([".", ".."])("refuses %s as an id or a name, which would lead to another path", async (name) => {
+  let requests = 0;
+  const { client } = await serve((_request, response) => {
+    requests++;
+    json(response, 200, {});
+  });
+  const refused = { code: "validation", status: 400 };
+  await expect(client.checkpoints.start(name)).rejects.toMatchObject(refused);
+  await expect(client.session("x").processes.kill(name)).rejects.toMatchObject(refused);
+  await expect(client.session(name).terminal()).rejects.toMatchObject(refused);
+  expect(requests).toBe(0);
+});
+
+test("a request that cannot be written is the caller's error, and is not tried again", async () => {
+  const { client, waits } = await serve((_request, response) => json(response, 200, {}));
+  const request = { labels: { count: 1n } } as unknown as Parameters<typeof client.sessions.create>[0];
+  await expect(client.sessions.create(request)).rejects.toThrow(TypeError);
+  expect(waits).toEqual([]);
+});
+
 test("says connection_refused when nothing listens", async () => {
   const { options } = await serve(() => {});
   for (const close of closers.splice(0)) close();

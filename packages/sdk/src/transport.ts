@@ -44,6 +44,9 @@ export interface RawBody {
   readonly canBeSent: boolean;
 }
 
+/** An id or a name that is one of these would make the path another one, and no encoding keeps it from that. */
+const DOT_SEGMENTS = [".", ".."];
+
 type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
 
 interface Call extends CallOptions {
@@ -98,14 +101,13 @@ export async function sendJson<T>(transport: Transport, call: Call): Promise<T> 
 }
 
 async function sendOnce(transport: Transport, call: Call): Promise<Response | VivariumError> {
+  // Not in the `try`: what cannot be sent at all is no fault of the network, and is not tried again.
+  const url = buildUrl(transport.url, call);
+  const { method, signal } = call;
+  const init = { method, headers: buildHeaders(transport, call), ...buildBody(call), signal };
   let response: Response;
   try {
-    response = await transport.fetch(buildUrl(transport.url, call), {
-      method: call.method,
-      headers: buildHeaders(transport, call),
-      ...buildBody(call),
-      signal: call.signal,
-    });
+    response = await transport.fetch(url, init);
   } catch (cause) {
     call.signal?.throwIfAborted();
     return errorFromNetwork(cause, transport.url);
@@ -126,6 +128,11 @@ export function buildUrl(base: string, call: Pick<Call, "path" | "query">): stri
     else if (value !== undefined) query.set(name, String(value));
   }
   const suffix = query.size > 0 ? `?${query}` : "";
+  const dots = call.path.split("/").find((segment) => DOT_SEGMENTS.includes(segment));
+  if (dots !== undefined) {
+    const message = `"${dots}" is no id and no name; expected those of a session, a process or what else is asked for`;
+    throw new VivariumError("validation", message, { status: 400 });
+  }
   return `${base}${call.path}${suffix}`;
 }
 
