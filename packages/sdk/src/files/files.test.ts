@@ -1,9 +1,12 @@
+import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { longFetch } from "../long-fetch.ts";
 import { bodyOf, json, serve } from "../server.test-support.ts";
@@ -222,6 +225,46 @@ test("an upload of a stream that nothing was read of goes another way once there
   }
   expect(await session.files.upload("p", pieces())).toMatchObject({ bytes: 5 });
   expect([attempts, uploads.toString()]).toEqual([3, "whole"]);
+});
+
+test("a source of text is refused, not sent as nothing", async () => {
+  const { session } = await serveUploads();
+  await expect(session.files.upload("p", Readable.from(["some", "text"]))).rejects.toThrow("expected bytes");
+});
+
+test("a file that hides its size, a pipe and an empty file are sent as what is read of them", async () => {
+  const { session, uploads } = await serveUploads();
+  const directory = await temporaryDirectory();
+  const pipe = join(directory, "pipe");
+  await promisify(execFile)("mkfifo", [pipe]);
+  const writing = writeFile(pipe, "through a pipe");
+  await session.files.upload("p", { file: pipe });
+  await writing;
+  expect(uploads.at(-1)?.toString()).toBe("through a pipe");
+  await session.files.upload("p", { file: "/proc/version" });
+  expect(uploads.at(-1)?.toString()).toBe(await readFile("/proc/version", "utf8"));
+  await writeFile(join(directory, "empty"), "");
+  expect(await session.files.upload("p", { file: join(directory, "empty") })).toMatchObject({ bytes: 0 });
+});
+
+test("a stream that fails while the connection is being made rejects the upload, and nothing else", async () => {
+  const { url } = await serveUploads();
+  const source = createReadStream("/nonexistent");
+  const failed = new Promise<void>((resolve) => source.once("close", resolve));
+  const { session } = await serve(() => undefined, {
+    url,
+    fetch: async (address, init) => {
+      await failed;
+      return fetch(address, init);
+    },
+  });
+  await expect(session.files.upload("p", source)).rejects.toMatchObject({ code: "ENOENT" });
+});
+
+test("a local file that is missing, or a directory, rejects with the reason", async () => {
+  const { session } = await serveUploads();
+  await expect(session.files.upload("p", { file: "/nonexistent" })).rejects.toMatchObject({ code: "ENOENT" });
+  await expect(session.files.upload("p", { file: "/" })).rejects.toMatchObject({ code: "EISDIR" });
 });
 
 test.each(FETCHES)(

@@ -18,12 +18,25 @@ export interface UploadBody extends RawBody {
 }
 
 export async function openUpload(source: UploadSource): Promise<UploadBody> {
-  if ("file" in source) {
-    const { openAsBlob } = await import("node:fs");
-    return replayable(await openAsBlob(source.file));
-  }
+  if ("file" in source) return await openFile(source.file);
   if (source instanceof Uint8Array || source instanceof Blob) return replayable(source);
   return new OnceReadable(source);
+}
+
+/** A pipe or a device has no size, and a file of the kernel says 0: both are read to learn what they hold. */
+async function openFile(file: string | URL): Promise<UploadBody> {
+  const [{ createReadStream, openAsBlob }, { readFile, stat }] = await Promise.all([
+    import("node:fs"),
+    import("node:fs/promises"),
+  ]);
+  const found = await stat(file);
+  if (!found.isFile()) return new OnceReadable(opening(() => createReadStream(file)));
+  return replayable(found.size === 0 ? new Uint8Array(await readFile(file)) : await openAsBlob(file));
+}
+
+/** Opened with the first read: an attempt that never comes so far leaves nothing open. */
+async function* opening(open: () => AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  yield* open();
 }
 
 function replayable(bytes: Uint8Array<ArrayBuffer> | Blob): UploadBody {
@@ -40,6 +53,8 @@ class OnceReadable implements UploadBody {
   #failure: { cause: unknown } | undefined;
 
   constructor(source: AsyncIterable<Uint8Array>) {
+    // A stream of Node that fails before the first read ends the program unless somebody listens; the read fails too.
+    if ("on" in source && typeof source.on === "function") source.on("error", () => undefined);
     this.#iterator = source[Symbol.asyncIterator]();
   }
 
@@ -68,6 +83,8 @@ class OnceReadable implements UploadBody {
     try {
       const { done, value } = await this.#iterator.next();
       if (done) controller.close();
+      else if (!(value instanceof Uint8Array))
+        throw new TypeError(`the source gave ${typeof value}; expected bytes`);
       else if (value.byteLength > 0) controller.enqueue(value);
       else await this.#pull(controller);
     } catch (cause) {
