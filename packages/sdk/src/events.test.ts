@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { json, serve } from "./server.test-support.ts";
 
 const event = (n: number, type = "session.paused") => ({
@@ -137,6 +137,18 @@ test("leaving the loop closes the connection", async () => {
   });
   await take(client.events.follow(), 1);
   await expect.poll(() => isClosed, { timeout: 10_000 }).toBe(true);
+});
+
+test("leaving the loop leaves no timer behind that keeps the program from ending", async () => {
+  const started = vi.spyOn(globalThis, "setTimeout");
+  const ended = vi.spyOn(globalThis, "clearTimeout");
+  onTestFinished(() => void vi.restoreAllMocks());
+  const { client } = await streaming(sends(frame(event(1))));
+  await take(client.events.follow(), 1);
+  const watches = started.mock.results.filter((_, i) => started.mock.calls[i]?.[1] === 45_000);
+  expect(watches.length).toBeGreaterThan(0);
+  const isEnded = ({ value }: { value: unknown }) => ended.mock.calls.some(([timer]) => timer === value);
+  await expect.poll(() => watches.every(isEnded), { timeout: 10_000 }).toBe(true);
 });
 
 test("kept events come page after page", async () => {

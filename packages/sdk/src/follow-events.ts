@@ -66,7 +66,7 @@ async function* connectOnce(
   const isAt = (id: string) => {
     place.id = id;
   };
-  const events = readEvents(watched(response.body ?? [], silence), isAt)[Symbol.asyncIterator]();
+  const events = readEvents(watched(response.body ?? [], silence), isAt);
   try {
     for (;;) {
       const next = await events.next().catch((cause: unknown) => {
@@ -78,6 +78,8 @@ async function* connectOnce(
   } finally {
     // Also when the loop over the events was left.
     silence.abort();
+    // And the watch over its silence, which would keep the program from ending. What the abort broke off says so here.
+    void events.return(undefined).catch(() => undefined);
   }
 }
 
