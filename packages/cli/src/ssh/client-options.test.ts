@@ -1,3 +1,5 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { clientOptions, hostAlias, sessionOfHost, TYPED_HOST } from "./client-options.ts";
 
@@ -28,6 +30,20 @@ test("another service is named in the command, whatever is in its address", () =
   expect(options.ProxyCommand).toContain(` tunnel --url 'https://a.example/x%%20y?'\\''z' --data-dir `);
   expect(options.UserKnownHostsFile).toBe('"/home/a b/known_hosts"');
 });
+
+test.each(["/home/o'brien", '/home/a "b"', "/home/a b\\", "/home/100 %"])(
+  "ssh understands where its hosts are known, also below %s",
+  async (stateDir) => {
+    for (const host of ["viv-s1", TYPED_HOST]) {
+      const set = clientOptions({ ...config, stateDir }, host).flatMap(([name, value]) => [
+        "-o",
+        `${name}=${value}`,
+      ]);
+      const { stdout } = await promisify(execFile)("ssh", ["-F", "none", "-G", ...set, "viv-s1"]);
+      expect(stdout).toContain(`userknownhostsfile ${stateDir}/known_hosts\n`);
+    }
+  },
+);
 
 test("for all hosts at once, the session comes from the name that was typed", () => {
   const options = clientOptions(config, TYPED_HOST);

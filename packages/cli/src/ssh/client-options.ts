@@ -57,8 +57,8 @@ function quoteWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(escaped) ? escaped : `'${escaped.replaceAll("'", "'\\''")}'`;
 }
 
-/** For ssh itself, which splits lists of files at blanks. */
+/** For ssh itself, which splits lists of files at blanks and takes quotes for its own. */
 function quoteValue(value: string): string {
   const escaped = value.replaceAll("%", "%%");
-  return /\s/.test(escaped) ? `"${escaped}"` : escaped;
+  return /[\s'"]/.test(escaped) ? `"${escaped.replaceAll(/["\\]/g, "\\$&")}"` : escaped;
 }
