@@ -17,7 +17,11 @@ export async function doEach(
       if (!json) terminal.out(id);
     } catch (error) {
       // One that is gone does not keep the others; a service that does not answer keeps them all.
-      if (!(error instanceof VivariumError) || error.status === 0 || error.status === 401) throw error;
+      if (!(error instanceof VivariumError) || error.status === 0 || error.status === 401) {
+        // What is done is done, and would not be told else.
+        if (json && results.length > 0) terminal.out(JSON.stringify({ results }));
+        throw error;
+      }
       results.push({ [key]: id, ok: false, error: error.message, code: error.code });
       if (!json) terminal.note(explainError(error, config));
     }

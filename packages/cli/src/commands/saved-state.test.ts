@@ -168,6 +168,16 @@ test.each([
   });
 });
 
+test("rm tells as JSON what it has removed, also when the key is refused before the end", async () => {
+  const { url } = await serve((request, response) => {
+    if (request.url === "/v1/checkpoints/a") response.writeHead(204).end();
+    else respond(response, 401, { error: "key is revoked", code: "unauthenticated" });
+  });
+  const { code, out, err } = await viv(url, ["checkpoint", "rm", "--json", "a", "b", "c"]);
+  expect([code, JSON.parse(out)]).toEqual([1, { results: [{ checkpoint_id: "a", ok: true }] }]);
+  expect(err).toContain("key is revoked");
+});
+
 test("tree asks for sessions, checkpoints and, where a parent is missing, the history", async () => {
   const child = { ...session, session_id: "c1", parent_session_id: "s0", created_at: at };
   const { url, seen } = await serve(({ url: path }, response) => {
