@@ -92,7 +92,8 @@ async function reopen(
     if (ending !== undefined) return ending;
     const { rows, columns: cols } = own.size();
     try {
-      const terminal = await session.terminal({ ...options, rows, cols });
+      const ms = deadline - performance.now();
+      const terminal = await openWithin(session, { ...options, rows, cols }, { ms, left, lost });
       own.say("viv: back again");
       return terminal;
     } catch (error) {
@@ -101,4 +102,27 @@ async function reopen(
     }
   }
   throw lost;
+}
+
+/** An attempt that nobody answers keeps neither the human, who may leave, nor longer than there is time. */
+async function openWithin(
+  session: Session,
+  options: TerminalOptions,
+  { ms, left, lost }: { ms: number; left: Promise<Ending>; lost: VivariumError },
+): Promise<Terminal> {
+  const attempt = new AbortController();
+  let isOpen = false;
+  const giveUp = () => {
+    // The signal holds for the whole life of a terminal.
+    if (!isOpen) attempt.abort(lost);
+  };
+  const timer = setTimeout(giveUp, ms);
+  void left.then(giveUp);
+  try {
+    const terminal = await session.terminal({ ...options, signal: attempt.signal });
+    isOpen = true;
+    return terminal;
+  } finally {
+    clearTimeout(timer);
+  }
 }
