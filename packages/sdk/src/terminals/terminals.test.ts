@@ -48,6 +48,17 @@ test("a terminal is opened with the key and what it is asked for", async () => {
   });
 });
 
+test("a refused terminal leaves no connection open", async () => {
+  const { session, server } = await serve((_request, response) =>
+    json(response, { error: "there is none", code: "not_found" }, 404),
+  );
+  server.keepAliveTimeout = 120_000;
+  await expect(session.terminal()).rejects.toMatchObject({ code: "not_found" });
+  const open = () =>
+    new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections)));
+  await expect.poll(open, { timeout: 10_000 }).toBe(0);
+});
+
 test("output that comes with the handshake is not lost, and the exit code comes after it", async () => {
   const { session } = await serveWebSocket((webSocket) => {
     webSocket.send(frame(PTY_FRAME.data, "hello "));

@@ -81,7 +81,9 @@ function openOnce(
     webSocket.once("close", () => signal?.removeEventListener("abort", abort));
     webSocket.once("unexpected-response", (_request, response) => {
       signal?.removeEventListener("abort", abort);
-      resolve(readRefusal(response));
+      // Kept open for a next request that never comes, the connection would keep the program from ending.
+      const { socket } = response;
+      resolve(readRefusal(response).finally(() => socket.destroy()));
     });
     webSocket.on("error", (cause) => resolve(errorFromNetwork(cause, transport.url)));
     webSocket.once("open", () => {
