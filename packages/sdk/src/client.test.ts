@@ -112,6 +112,28 @@ test("a request that cannot be written is the caller's error, and is not tried a
   expect(waits).toEqual([]);
 });
 
+test("an answer that breaks off is no answer: what may be asked twice is asked again", async () => {
+  let requests = 0;
+  const { client } = await serve((_request, response) => {
+    if (++requests === 3) return json(response, 200, { sessions: [] });
+    response.writeHead(200, { "content-type": "application/json", "content-length": 100 });
+    response.write('{"sessions":[', () => response.destroy());
+  });
+  await expect(client.sessions.exec("x", exec)).rejects.toMatchObject({ code: "connection_failed" });
+  expect(requests).toBe(1);
+  expect(await client.sessions.list()).toEqual({ sessions: [] });
+  expect(requests).toBe(3);
+});
+
+test("an abort rejects with its reason also while a refusal is being read", async () => {
+  const abort = new AbortController();
+  const { client } = await serve((_request, response) => {
+    response.writeHead(404, { "content-type": "application/json" });
+    response.write('{"error":', () => setTimeout(() => abort.abort(new Error("enough")), 50));
+  });
+  await expect(client.sessions.get("x", { signal: abort.signal })).rejects.toThrow("enough");
+});
+
 test("says connection_refused when nothing listens", async () => {
   const { options } = await serve(() => {});
   for (const close of closers.splice(0)) close();

@@ -64,13 +64,31 @@ interface Call extends CallOptions {
 }
 
 /** Sends a request, again where that is safe, and returns the 2xx answer. */
-export async function send(transport: Transport, call: Call): Promise<Response> {
+export function send(transport: Transport, call: Call): Promise<Response> {
+  return sendAndTake(transport, call, async (response) => response);
+}
+
+/** Like `send`, and reads the JSON body. */
+export function sendJson<T>(transport: Transport, call: Call): Promise<T> {
+  return sendAndTake(transport, call, (response) => readJson<T>(transport, call, response));
+}
+
+/** What is taken of an answer belongs to it: an answer that breaks off is none. */
+async function sendAndTake<T>(
+  transport: Transport,
+  call: Call,
+  take: (response: Response) => Promise<T | VivariumError>,
+): Promise<T> {
   let isAnswerLost = false;
   for (let attempt = 0; ; attempt++) {
-    const outcome = await sendOnce(transport, call);
-    if (!(outcome instanceof VivariumError)) return outcome;
+    const answer = await sendOnce(transport, call);
     // What is gone when it is asked for again went with the attempt whose answer was lost.
-    if (isAnswerLost && call.isDoneWhenGone && outcome.code === "not_found") return done();
+    const isGone = answer instanceof VivariumError && answer.code === "not_found";
+    const response = isGone && isAnswerLost && call.isDoneWhenGone ? done() : answer;
+    const outcome = response instanceof VivariumError ? response : await take(response);
+    if (!(outcome instanceof VivariumError)) return outcome;
+    // An error may have been cut short by it.
+    call.signal?.throwIfAborted();
     isAnswerLost ||= wasAnswerLost(outcome);
     const delayMs = attempt < transport.retries ? retryDelayMs(outcome, call, attempt) : undefined;
     if (delayMs === undefined || call.raw?.canBeSent === false) throw outcome;
@@ -83,20 +101,16 @@ function done(): Response {
   return new Response(null, { status: 204 });
 }
 
-/** Like `send`, and reads the JSON body. */
-export async function sendJson<T>(transport: Transport, call: Call): Promise<T> {
-  const response = await send(transport, call);
+async function readJson<T>(transport: Transport, call: Call, response: Response): Promise<T | VivariumError> {
   try {
     return (await response.json()) as T;
   } catch (cause) {
     call.signal?.throwIfAborted();
-    if (cause instanceof SyntaxError) {
-      throw new VivariumError("error", `${transport.url} answered with something that is not JSON`, {
-        status: response.status,
-        cause,
-      });
-    }
-    throw errorFromNetwork(cause, transport.url);
+    if (!(cause instanceof SyntaxError)) return errorFromNetwork(cause, transport.url);
+    throw new VivariumError("error", `${transport.url} answered with something that is not JSON`, {
+      status: response.status,
+      cause,
+    });
   }
 }
 
