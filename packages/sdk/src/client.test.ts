@@ -244,3 +244,23 @@ test.each([
   expect(requests).toBe(2);
   await expect(remove(client)).rejects.toMatchObject({ code: "not_found" });
 });
+
+test("a key is taken as a file holds it; one that cannot be sent is refused, and its text is told nobody", async () => {
+  const keys: unknown[] = [];
+  const { options } = await serve((request, response) => {
+    keys.push(request.headers.authorization);
+    json(response, 200, {});
+  });
+  await new Client({ ...options, apiKey: " viv_test\n" }).sessions.get("x");
+  expect(keys).toEqual(["Bearer viv_test"]);
+  for (const apiKey of ["viv_\nsecret", "viv_secr\u00e9t"]) {
+    let error: unknown;
+    try {
+      new Client({ ...options, apiKey });
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toMatchObject({ code: "validation", message: expect.stringContaining("API key") });
+    expect(String(error)).not.toContain("secr");
+  }
+});

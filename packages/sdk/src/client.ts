@@ -6,6 +6,7 @@ import type {
   RunResult,
 } from "@vivarium/contract/api";
 import { Checkpoints } from "./checkpoints.ts";
+import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
 import { batchExec } from "./exec.ts";
 import { Org } from "./org.ts";
@@ -22,7 +23,7 @@ const DEFAULT_RETRIES = 3;
 export interface ClientOptions {
   /** Base URL, without `/v1`. Default: `http://127.0.0.1:7400`. */
   url?: string;
-  /** API key (`viv_…`). Only `health()` works without one. */
+  /** API key (`viv_…`), as a file may hold it: blanks and line ends around it do not count. Only `health()` works without one. */
   apiKey?: string;
   /** How often one request is sent again at most, where the service asks for it or it is harmless. Default: 3. */
   retries?: number;
@@ -58,7 +59,7 @@ export class Client {
   constructor(options: ClientOptions = {}) {
     this.#transport = {
       url: (options.url ?? DEFAULT_URL).replace(/\/+$/, ""),
-      apiKey: options.apiKey,
+      apiKey: readApiKey(options.apiKey),
       fetch: options.fetch ?? ((url, init) => fetch(url, init)),
       retries: options.retries ?? DEFAULT_RETRIES,
       sleep: options.sleep ?? sleep,
@@ -128,5 +129,14 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
     };
     const timer = setTimeout(done, ms);
     signal?.addEventListener("abort", done, { once: true });
+  });
+}
+
+/** Of one that cannot be sent `fetch` would say the whole in its error. */
+function readApiKey(key: string | undefined): string | undefined {
+  const trimmed = key?.trim();
+  if (trimmed === undefined || /^[\x20-\x7e]*$/.test(trimmed)) return trimmed;
+  throw new VivariumError("validation", "the API key is not one line of ASCII characters; expected viv_…", {
+    status: 400,
   });
 }
