@@ -14,7 +14,10 @@ import { type MachineByHand, startByHand, type TapNamespace } from "../support/m
 const TAKEN_WITHIN_MS = 60_000;
 const BLOCK = Buffer.alloc(64 * 1024, "x");
 
-/** Answers each letter of the host: d sends bytes to it, u takes bytes from it and says so. */
+/**
+ * Answers each letter of the host. d sends bytes to it, u takes bytes from it and says so; their capitals do the same with
+ * a file, which is on the disk before it is said; p sends what another program writes into a pipe.
+ */
 const PORT_THIEF = `
 import ctypes, os, subprocess, sys, time
 size = sys.argv[1]
@@ -28,25 +31,43 @@ os.waitpid(1, 0x40000000)
 theirs = next(n for n in os.listdir("/proc/1/fd") if "/vport" in os.readlink("/proc/1/fd/" + n))
 port = libc.syscall(PIDFD_GETFD, libc.syscall(PIDFD_OPEN, 1, 0), int(theirs), 0)
 os.set_blocking(port, True)
-def move(source, target):
-    words = ["dd", "bs=32k", "iflag=fullblock,count_bytes", "count=" + size, "status=none"]
+def move(source, target, *more):
+    words = ["dd", "bs=32k", "iflag=fullblock,count_bytes", "count=" + size, "status=none", *more]
     subprocess.run(words, stdin=source, stdout=target, check=True)
 zero, null = os.open("/dev/zero", os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)
+FILE = "/var/tmp/bare-port"
 while True:
     letter = os.read(port, 1)
     if letter == b"?": os.write(port, b"!")
     elif letter == b"d": move(zero, port)
+    elif letter == b"D":
+        with open(FILE, "rb") as file: move(file, port)
+    elif letter == b"p":
+        writer = subprocess.Popen(["head", "-c", size, "/dev/zero"], stdout=subprocess.PIPE)
+        move(writer.stdout, port)
+        writer.stdout.close()
+        writer.wait()
     elif letter == b"u":
         move(port, null)
+        os.write(port, b"!")
+    elif letter == b"U":
+        with open(FILE, "wb") as file: move(port, file, "conv=fsync")
         os.write(port, b"!")
     else: time.sleep(0.1)
 `;
 
+/** Each answers the milliseconds that the agreed number of bytes takes. */
 export interface BarePort {
-  /** Milliseconds that the agreed number of bytes takes out of the guest. */
+  /** Out of the guest. */
   down(): Promise<number>;
-  /** And into it, until the guest has taken the last of them. */
+  /** Into it, until the guest has taken the last of them. */
   up(): Promise<number>;
+  /** Into a file of the guest, until that is on its disk. */
+  upToFile(): Promise<number>;
+  /** Out of the file that came last. */
+  downFromFile(): Promise<number>;
+  /** What another program of the guest writes into a pipe. */
+  downFromPipe(): Promise<number>;
   end(): Promise<void>;
 }
 
@@ -61,8 +82,11 @@ export async function openBarePort(
     await stealPort(machine, bytes);
     const port = await takePort(join(machine.dir, "agent.sock"));
     return {
-      down: () => down(port, bytes),
-      up: () => up(port, bytes),
+      down: () => down(port, bytes, "d"),
+      up: () => up(port, bytes, "u"),
+      upToFile: () => up(port, bytes, "U"),
+      downFromFile: () => down(port, bytes, "D"),
+      downFromPipe: () => down(port, bytes, "p"),
       end: async () => {
         port.destroy();
         await machine.end();
@@ -98,9 +122,9 @@ async function takePort(socketPath: string): Promise<Socket> {
   throw new Error("the guest's program did not take the port");
 }
 
-async function down(port: Socket, bytes: number): Promise<number> {
+async function down(port: Socket, bytes: number, letter: string): Promise<number> {
   const startedAt = performance.now();
-  port.write("d");
+  port.write(letter);
   let left = bytes;
   for await (const chunk of port.iterator({ destroyOnReturn: false })) {
     left -= chunk.length;
@@ -109,9 +133,9 @@ async function down(port: Socket, bytes: number): Promise<number> {
   return performance.now() - startedAt;
 }
 
-async function up(port: Socket, bytes: number): Promise<number> {
+async function up(port: Socket, bytes: number, letter: string): Promise<number> {
   const startedAt = performance.now();
-  port.write("u");
+  port.write(letter);
   const taken = once(port, "data");
   port.resume();
   for (let left = bytes; left > 0; left -= BLOCK.length)

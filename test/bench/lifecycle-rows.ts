@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { readdirSync, statSync } from "node:fs";
 import { chmod, open, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { SnapshotList } from "@vivarium/contract/node";
+import { type CaptureTimings, SnapshotList } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
 import { cloneFile } from "../../packages/node/src/disks/clone.ts";
@@ -56,6 +56,10 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     row("F1 load, by hand, to the first exec", "ms", of("F1")),
     row("F2 load from a waiting process, to the first exec", "ms", of("F2")),
     row("pause, to its answer", "ms", of("pause"), `${over("pause", "F6")} (goal ≤ 1.5)`),
+    row("  of it the guest's flush and freeze", "ms", of("pause: freeze")),
+    row("  of it stopped", "ms", of("pause: stopped")),
+    row("  of it made durable", "ms", of("pause: publish")),
+    row("  of it manifest, calls and database", "ms", of("pause: rest")),
     row("wake, to the first exec", "ms", of("wake"), `${over("wake", "F1")} (goal ≤ 1.25)`),
     row("checkpoint of a live session, to its answer", "ms", of("checkpoint")),
     row("  of it stopped", "ms", of("stopped"), `${over("stopped", "F6")} (goal ≤ 1)`),
@@ -74,14 +78,16 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     await client.sessions.exec(id, { command: WORK });
     const checkpointMs = await timed(() => client.checkpoints.create(id, { name: "bench" }));
     keep("checkpoint", checkpointMs);
-    const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
-    const newest = SnapshotList.parse(body).snapshots.toSorted((a, b) =>
-      a.created_at < b.created_at ? 1 : -1,
-    );
-    keep("stopped", newest[0]?.timings?.stopped ?? Number.NaN);
+    keep("stopped", (await newestCapture(facts)).stopped);
     keep("restore", await timed(() => client.sessions.restore(id, "bench")));
     await client.sessions.exec(id, { command: WORK });
-    keep("pause", await timed(() => client.sessions.pause(id)));
+    const pauseMs = await timed(() => client.sessions.pause(id));
+    const { freeze, stopped, publish } = await newestCapture(facts);
+    keep("pause", pauseMs);
+    keep("pause: freeze", freeze);
+    keep("pause: stopped", stopped);
+    keep("pause: publish", publish);
+    keep("pause: rest", pauseMs - freeze - stopped - publish);
     // What the pause leaves to be cleared away behind its answer is not the wake's.
     await sleep(1_000);
     keep("wake", await timed(() => client.sessions.exec(id, { command: ["true"] })));
@@ -90,6 +96,14 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     await client.sessions.delete(id);
     for (const { checkpoint_id } of checkpoints) await client.checkpoints.delete(checkpoint_id);
   }
+}
+
+async function newestCapture(facts: ServiceFacts): Promise<CaptureTimings> {
+  const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/snapshots");
+  const { snapshots } = SnapshotList.parse(body);
+  const [newest] = snapshots.toSorted((a, b) => (a.created_at < b.created_at ? 1 : -1));
+  if (!newest?.timings) throw new Error("the newest snapshot tells no stages of its capture");
+  return newest.timings;
 }
 
 /** What the pool's disk takes for 100 MB that must be durable: no pause can grow by less. */

@@ -118,9 +118,10 @@ async function startPostgres(supervision: Supervision, user: ServiceUser): Promi
 
 /**
  * Of a stream that passes through, each chunk is young garbage beside the heap that weighs a hundred times what the
- * collector counts: it has to look often (512 MiB up and down: 36 MiB more in memory instead of 70).
+ * collector counts: it has to look often (512 MiB up and down: 36 MiB more in memory instead of 70). Swept by helpers, that
+ * often, costs each daemon one to three times what its own thread does; without them downloads are a third faster.
  */
-const SMALL_YOUNG_SPACE = ["--max-semi-space-size=1"];
+const COLLECTOR = ["--max-semi-space-size=1", "--no-concurrent-sweeping"];
 
 /** The database's address is for control alone: node and gateway know nothing of tenants. */
 async function keep(
@@ -130,7 +131,7 @@ async function keep(
 ): Promise<void> {
   const keeper = new Keeper(name, {
     launch: async () =>
-      startProcess([process.execPath, ...SMALL_YOUNG_SPACE, ENTRY_POINTS[name]], {
+      startProcess([process.execPath, ...COLLECTOR, ENTRY_POINTS[name]], {
         env,
         logFile: logFile(layout, name),
         cwd: "/",
