@@ -129,6 +129,8 @@ table inet vivarium {
     meta skuid @gateways ct direction reply accept
     meta skuid @gateways oifname "viv*" accept
     meta skuid @gateways ip daddr . th dport @resolvers accept
+    # Asked at each packet: the host may be given an address after this was written.
+    meta skuid @gateways fib daddr type local reject with icmpx type admin-prohibited
     meta skuid @gateways ip daddr @never4 reject with icmp type admin-prohibited
   }
   chain postrouting {

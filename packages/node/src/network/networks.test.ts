@@ -458,6 +458,16 @@ describe("the gateway's user", () => {
     expect(await net.stranger.ask("127.0.0.1", 5432, "others may")).toBe("others may");
     expect(await net.gateway.dial("127.0.0.1", 5432)).not.toBeTypeOf("number");
   });
+
+  it("dials no address of the host's, also one that it was given later", async () => {
+    const LATER = "198.51.100.77";
+    await run("ip", ["-netns", net.hostNs, "addr", "add", `${LATER}/32`, "dev", "lo"]);
+    await net.stranger.listen(LATER, 5432);
+    expect(await net.stranger.ask(LATER, 5432, "others may")).toBe("others may");
+    expect(await net.gateway.dial(LATER, 5432)).not.toBeTypeOf("number");
+    await net.dropRules(net.hostNs, "vivarium", "output", "fib daddr type local");
+    expect(await net.gateway.ask(LATER, 5432, "defence off")).toBe("defence off");
+  });
 });
 
 describe("a slot", () => {
