@@ -100,8 +100,11 @@ export async function renewProvisionClaim(db: Queries, id: string, leaseMs: numb
   return rows.length > 0;
 }
 
-/** Takes over sessions whose provisioning nobody holds: their process died. */
-export async function claimOrphanedProvisions(db: Queries, leaseMs: number): Promise<SessionRow[]> {
+/** Takes over sessions whose provisioning nobody holds: their process died. With how long ago they were asked for. */
+export async function claimOrphanedProvisions(
+  db: Queries,
+  leaseMs: number,
+): Promise<{ session: SessionRow; ageMs: number }[]> {
   const rows = await db
     .updateTable("sessions")
     .set({ provision_claimed_until: after(leaseMs) })
@@ -121,8 +124,9 @@ export async function claimOrphanedProvisions(db: Queries, leaseMs: number): Pro
         .skipLocked(),
     )
     .returningAll()
+    .returning(sql<number>`extract(epoch from clock_timestamp() - created_at)::float8 * 1000`.as("age_ms"))
     .execute();
-  return rows as SessionRow[];
+  return rows.map(({ age_ms: ageMs, ...session }) => ({ session: session as SessionRow, ageMs }));
 }
 
 export async function listDueForDestroy(db: Queries): Promise<SessionRow[]> {

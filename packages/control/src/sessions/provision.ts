@@ -44,11 +44,16 @@ export class Provisioner {
     this.#deps = deps;
   }
 
-  /** Starts in the background; a session that is already being worked on here is left alone. */
-  start(session: SessionRow): void {
+  /**
+   * Starts in the background; a session that is already being worked on here is left alone. `ageMs`: how long ago its row
+   * was made, by the clock that made it; ours may be another.
+   */
+  start(session: SessionRow, ageMs = 0): void {
     if (this.#running.has(session.id)) return;
     const cancel = new AbortController();
-    const done = provision(this.#deps, session, cancel)
+    const madeAt = performance.now() - ageMs;
+    const age = () => Math.round(performance.now() - madeAt);
+    const done = provision(this.#deps, { session, age }, cancel)
       .catch((err: unknown) =>
         this.#deps.log.error({ err, session_id: session.id }, "provisioning broke off; the sweep takes over"),
       )
@@ -69,15 +74,22 @@ export class Provisioner {
   }
 }
 
-async function provision(deps: ProvisionDeps, session: SessionRow, cancel: AbortController): Promise<void> {
+/** `age`: milliseconds since the create. */
+interface Wanted {
+  session: SessionRow;
+  age: () => number;
+}
+
+async function provision(deps: ProvisionDeps, wanted: Wanted, cancel: AbortController): Promise<void> {
+  const { session } = wanted;
   const outcome = await Promise.race([
-    startWithin(deps, session, cancel.signal),
+    startWithin(deps, wanted, cancel.signal),
     keepClaim(deps, session.id, cancel),
   ]);
   cancel.abort();
   if (outcome === "cancelled") return;
   crashPoint("create.started");
-  if (outcome.state === "running") await hand(deps, session, outcome);
+  if (outcome.state === "running") await hand(deps, wanted, outcome);
   else await failProvisioning(deps, session, outcome.reason ?? "the machine ended while it started");
 }
 
@@ -88,14 +100,14 @@ type Outcome = Started | { state: "refused"; reason: string } | "cancelled";
 /** Asks the node until it gives a machine or a final no, or the time for provisioning is over. */
 async function startWithin(
   deps: ProvisionDeps,
-  session: SessionRow,
+  { session, age }: Wanted,
   cancelled: AbortSignal,
 ): Promise<Outcome> {
-  const remainingMs = LIMITS.provisionMs - ageMs(session);
+  const remainingMs = LIMITS.provisionMs - age();
   const deadline = AbortSignal.timeout(Math.max(remainingMs, 0));
   const signal = AbortSignal.any([cancelled, deadline]);
   while (!signal.aborted) {
-    const placeMs = ageMs(session);
+    const placeMs = age();
     try {
       const machine = await deps.nodes.startMachine(machineIdOf(session), startSpec(session), signal);
       return { ...machine, placeMs };
@@ -124,8 +136,8 @@ async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortCo
   return "cancelled";
 }
 
-async function hand(deps: ProvisionDeps, session: SessionRow, machine: Started): Promise<void> {
-  const timings = { place: machine.placeMs, ...machine.timings, total: ageMs(session) };
+async function hand(deps: ProvisionDeps, { session, age }: Wanted, machine: Started): Promise<void> {
+  const timings = { place: machine.placeMs, ...machine.timings, total: age() };
   const move = decide(session, "provisioned");
   const row =
     move &&
@@ -149,11 +161,6 @@ export async function failProvisioning(
   if (!row) return;
   deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
   await releaseSession(deps, row);
-}
-
-/** The database's clock made the row, so an age of less than nothing is possible. */
-function ageMs({ created_at: createdAt }: SessionRow): number {
-  return Math.max(0, Date.now() - createdAt.getTime());
 }
 
 /** What the node is asked for as the first machine of a session. */

@@ -39,8 +39,8 @@ export const CLOCK_PART = fireClocks;
 /** Work of every tick. */
 export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
   "adopt provisioning": async (deps) => {
-    for (const session of await claimOrphanedProvisions(deps.db, PROVISION_LEASE_MS))
-      deps.provisioner.start(session);
+    for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, PROVISION_LEASE_MS))
+      deps.provisioner.start(session, ageMs);
   },
   "take over operations": (deps) => takeOverOperations(deps, TAKE_OVERS),
   "reconcile machines": reconcileMachines,
