@@ -19,6 +19,8 @@ export const EXIT = {
   interrupted: 130,
   /** The reader of our output has gone, as in `| head`. */
   brokenPipe: 141,
+  /** Ended with SIGTERM. */
+  terminated: 143,
 } as const;
 
 export const EXIT_CODES_HELP = `Exit codes:
@@ -31,4 +33,5 @@ export const EXIT_CODES_HELP = `Exit codes:
   124  the program was stopped by its timeout (run, exec)
   125  viv or the service failed, so that the program did not run to its end
   130  interrupted with Ctrl-C
-  141  the reader of the output has gone`;
+  141  the reader of the output has gone
+  143  ended with SIGTERM`;

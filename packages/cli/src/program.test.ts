@@ -37,6 +37,17 @@ test("run creates a throwaway session, streams the code's output and exits with 
   ]);
 });
 
+test.each([
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+] as const)(
+  "what %s ends has the exit code that shells give it, and nothing to say",
+  async (signal, code) => {
+    const { url } = await serve(() => process.emit(signal, signal));
+    expect(await viv(url, ["exec", "s1", "--", "sleep", "9"])).toEqual({ code, out: "", err: "" });
+  },
+);
+
 test("run ends with 124 and a word about it when the program is timed out", async () => {
   const { url } = await serve((request, response) => {
     if (request.url === "/v1/sessions") respond(response, 200, record);

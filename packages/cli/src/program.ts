@@ -140,7 +140,7 @@ function exitCodeOfFailure(
 ): number {
   // The parser has already said what it had to say.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-  if (error instanceof Interrupted) return EXIT.interrupted;
+  if (error instanceof Interrupted) return error.signal === "SIGTERM" ? EXIT.terminated : EXIT.interrupted;
   if (error instanceof Error && "code" in error && error.code === "EPIPE") return EXIT.brokenPipe;
   terminal.note(explainError(error, config));
   if (error instanceof CliError && error.exitCode !== undefined) return error.exitCode;

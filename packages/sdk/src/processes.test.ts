@@ -93,6 +93,17 @@ test("waitForExit follows the log to its end and returns how the process ended",
   expect(await session.processes.waitForExit("web", { timeoutMs: 10_000 })).toEqual(exited);
 });
 
+test.each([2 ** 31, 2 ** 40, Number.POSITIVE_INFINITY])(
+  "waitForExit waits also for %d ms",
+  async (timeoutMs) => {
+    const { session } = await serveLog("event: stdout\ndata: aGk=\n\n", false);
+    const signal = AbortSignal.timeout(200);
+    await expect(session.processes.waitForExit("web", { signal, timeoutMs })).rejects.toMatchObject({
+      name: "TimeoutError",
+    });
+  },
+);
+
 test("waitForExit gives up when told to, and when aborted", async () => {
   const { session } = await serveLog("event: stdout\ndata: aGk=\n\n", false);
   await expect(session.processes.waitForExit("web", { timeoutMs: 100 })).rejects.toMatchObject({

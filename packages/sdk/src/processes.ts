@@ -3,6 +3,9 @@ import { VivariumError } from "./errors.ts";
 import { followLogs, type LogChunk } from "./follow-logs.ts";
 import { type CallOptions, sendJson, type Transport } from "./transport.ts";
 
+/** A timer that is set to more ends at once. A log is followed for less: no session is live for these 24 days. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /**
  * Named processes of one session, which outlive the request that started them, pauses and forks (interface
  * "Processes"). Reached as `client.session(id).processes`. Every call wakes a paused session; an unknown name is
@@ -102,7 +105,8 @@ export class Processes {
    */
   async waitForExit(name: string, options: CallOptions & { timeoutMs?: number } = {}): Promise<ProcessInfo> {
     const { signal, timeoutMs } = options;
-    const late = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+    const late =
+      timeoutMs === undefined ? undefined : AbortSignal.timeout(Math.min(timeoutMs, LONGEST_TIMER_MS));
     const signals = [signal, late].filter((each) => each !== undefined);
     try {
       for await (const _chunk of this.followLogs(name, { signal: AbortSignal.any(signals) }));

@@ -1,7 +1,7 @@
-/** Runs `work` with a signal that Ctrl-C aborts; a second Ctrl-C ends the process at once, as usual. */
+/** Runs `work` with a signal that Ctrl-C aborts, as does SIGTERM; a second Ctrl-C ends the process at once, as usual. */
 export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const abort = new AbortController();
-  const onSignal = () => abort.abort(new Interrupted());
+  const onSignal = (signal: EndingSignal) => abort.abort(new Interrupted(signal));
   const onPipeError = (error: Error) => abort.abort(error);
   process.once("SIGINT", onSignal);
   process.once("SIGTERM", onSignal);
@@ -16,7 +16,15 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
   }
 }
 
-/** Why work was ended by the human and not by a failure. */
+type EndingSignal = "SIGINT" | "SIGTERM";
+
+/** Why work was ended by the human, or whoever started it, and not by a failure. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
+  readonly signal: EndingSignal;
+
+  constructor(signal: EndingSignal) {
+    super();
+    this.signal = signal;
+  }
 }
