@@ -127,6 +127,20 @@ test("an abort ends the loop with its reason, while it waits and between connect
   }
 });
 
+test("a service that takes the connection and never answers is lost like any other", async () => {
+  const setTimer = globalThis.setTimeout;
+  const spied = vi.spyOn(globalThis, "setTimeout");
+  spied.mockImplementation(((run: () => void, ms: number) =>
+    setTimer(run, ms === 45_000 ? 300 : ms)) as never);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const silent: Connection = () => undefined;
+  const { client, seen } = await streaming(sendsAndBreaks(frame(event(1))), silent, sends(frame(event(2))));
+  expect(await take(client.events.follow(), 2)).toEqual(["evt_1", "evt_2"]);
+  expect(seen).toHaveLength(3);
+  const first = await streaming(silent);
+  await expect(take(first.client.events.follow(), 1)).rejects.toMatchObject({ code: "connection_failed" });
+});
+
 test("leaving the loop closes the connection", async () => {
   let isClosed = false;
   const { client } = await streaming((response) => {

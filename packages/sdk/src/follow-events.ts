@@ -51,8 +51,8 @@ async function* connectOnce(
   place: Place,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Event, void, void> {
-  const silence = new AbortController();
-  const response = await send(transport, {
+  const silence = new Silence();
+  const asked = send(transport, {
     method: "GET",
     path: "/v1/events",
     query,
@@ -62,6 +62,13 @@ async function* connectOnce(
     },
     repeatable: true,
     signal: AbortSignal.any([silence.signal, ...(signal ? [signal] : [])]),
+  });
+  const response = await asked.catch((cause: unknown) => {
+    const isLost = silence.signal.aborted && !signal?.aborted;
+    silence.end();
+    if (!isLost) throw cause;
+    const message = `${transport.url} took the connection and did not answer for ${SILENCE_MS / 1000} s`;
+    throw new VivariumError("connection_failed", message, { retryable: true, cause });
   });
   const isAt = (id: string) => {
     place.id = id;
@@ -78,28 +85,47 @@ async function* connectOnce(
   } finally {
     // Also when the loop over the events was left.
     silence.abort();
+    silence.end();
     // And the watch over its silence, which would keep the program from ending. What the abort broke off says so here.
     void events.return(undefined).catch(() => undefined);
   }
 }
 
+/** Aborts when nothing was heard for too long: no answer, or nothing more of one. */
+class Silence {
+  readonly #over = new AbortController();
+  #timer = setTimeout(() => this.abort(), SILENCE_MS);
+
+  get signal(): AbortSignal {
+    return this.#over.signal;
+  }
+
+  heard(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.abort(), SILENCE_MS);
+  }
+
+  abort(): void {
+    this.#over.abort();
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
 async function* watched(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  silence: AbortController,
+  silence: Silence,
 ): AsyncGenerator<Uint8Array> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const restart = () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => silence.abort(), SILENCE_MS);
-  };
-  restart();
+  silence.heard();
   try {
     for await (const chunk of body) {
-      restart();
+      silence.heard();
       yield chunk;
     }
   } finally {
-    clearTimeout(timer);
+    silence.end();
   }
 }
 
