@@ -1,9 +1,9 @@
-import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { Client } from "@vivarium/sdk";
 import { longFetch } from "@vivarium/sdk/long-fetch";
 import { CliError } from "./cli-error.ts";
 import type { CliConfig } from "./config.ts";
+import { readOwnFile } from "./service/own-file.ts";
 
 const LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"];
 
@@ -31,11 +31,11 @@ async function localKey(config: CliConfig): Promise<string | undefined> {
   if (!isLocal(config.url)) return undefined;
   const file = bootstrapKeyPath(config.dataDir);
   try {
-    return (await readFile(file, "utf8")).trim();
+    return (await readOwnFile(file)).text.trim();
   } catch (cause) {
     if (isMissing(cause)) return undefined;
     throw new CliError(`cannot read the API key in ${file}`, {
-      hint: "Run viv as the user who runs the service (sudo viv …), or set VIV_API_KEY.",
+      hint: "Run viv as the user who runs the service (sudo viv …), or set VIV_API_KEY. A link is not followed.",
       cause,
     });
   }

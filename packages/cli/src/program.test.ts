@@ -45,6 +45,9 @@ test.each([
   async (signal, code) => {
     const { url } = await serve(() => process.emit(signal, signal));
     expect(await viv(url, ["exec", "s1", "--", "sleep", "9"])).toEqual({ code, out: "", err: "" });
+    // What would go on for ever is ended with Ctrl-C rightly.
+    for (const endless of [["watch"], ["events", "-f"], ["egress", "log", "s1", "-f"]])
+      expect((await viv(url, endless)).code).toBe(code === 130 ? 0 : code);
   },
 );
 

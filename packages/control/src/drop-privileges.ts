@@ -1,4 +1,5 @@
-import { chown, mkdir, readdir, readFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { chown, mkdir, open, readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 
 /** Missing in the type declarations of the runtime. */
@@ -24,9 +25,21 @@ export async function enterControlDir(controlDir: string, user: string): Promise
 }
 
 /** The folder and what an earlier start, as another user, may have left in it. */
-async function giveTo(controlDir: string, { uid, gid }: Account): Promise<void> {
-  await chown(controlDir, uid, gid);
-  for (const name of await readdir(controlDir)) await chown(path.join(controlDir, name), uid, gid);
+async function giveTo(controlDir: string, account: Account): Promise<void> {
+  await chown(controlDir, account.uid, account.gid);
+  for (const name of await readdir(controlDir)) await giveFile(path.join(controlDir, name), account);
+}
+
+/** The folder was that user's own, who may have put other people's files there by link: those stay whose they are. */
+async function giveFile(file: string, { uid, gid }: Account): Promise<void> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const handle = await open(file, flags).catch(() => undefined);
+  try {
+    const stat = await handle?.stat();
+    if (stat?.isFile() && stat.nlink === 1) await handle?.chown(uid, gid);
+  } finally {
+    await handle?.close();
+  }
 }
 
 async function findAccount(user: string): Promise<Account> {

@@ -141,6 +141,21 @@ test("a service that takes the connection and never answers is lost like any oth
   await expect(take(first.client.events.follow(), 1)).rejects.toMatchObject({ code: "connection_failed" });
 });
 
+test("a service that asks to wait for longer than it may be silent is waited for", async () => {
+  const setTimer = globalThis.setTimeout;
+  const spied = vi.spyOn(globalThis, "setTimeout");
+  spied.mockImplementation(((run: () => void, ms: number) =>
+    setTimer(run, ms === 45_000 ? 300 : ms)) as never);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const busy: Connection = (response) => {
+    response.writeHead(429, { "content-type": "application/json", "retry-after": "1" });
+    response.end(JSON.stringify({ error: "busy", code: "rate_limited" }));
+  };
+  const { client, seen } = await streaming(busy, sends(frame(event(1))));
+  expect(await take(client.events.follow(), 1)).toEqual(["evt_1"]);
+  expect(seen).toHaveLength(2);
+});
+
 test("leaving the loop closes the connection", async () => {
   let isClosed = false;
   const { client } = await streaming((response) => {

@@ -52,7 +52,7 @@ async function* connectOnce(
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Event, void, void> {
   const silence = new Silence();
-  const asked = send(transport, {
+  const asked = send(silence.over(transport), {
     method: "GET",
     path: "/v1/events",
     query,
@@ -94,7 +94,22 @@ async function* connectOnce(
 /** Aborts when nothing was heard for too long: no answer, or nothing more of one. */
 class Silence {
   readonly #over = new AbortController();
-  #timer = setTimeout(() => this.abort(), SILENCE_MS);
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** Each attempt begins a silence of its own, and what the service asked to wait between two is none. */
+  over(transport: Transport): Transport {
+    return {
+      ...transport,
+      fetch: (url, init) => {
+        this.heard();
+        return transport.fetch(url, init);
+      },
+      sleep: (ms, signal) => {
+        this.end();
+        return transport.sleep(ms, signal);
+      },
+    };
+  }
 
   get signal(): AbortSignal {
     return this.#over.signal;

@@ -7,7 +7,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderEvent } from "../print/event.ts";
 import { paintFor } from "../print/paint.ts";
-import { Interrupted, withInterrupt } from "../service/interrupt.ts";
+import { isCtrlC, withInterrupt } from "../service/interrupt.ts";
 
 interface EventsOptions extends ConnectionOptions {
   follow?: boolean;
@@ -55,7 +55,7 @@ async function showEvents(context: Context, options: EventsOptions): Promise<num
     });
   } catch (error) {
     // Ctrl-C is how a follow ends.
-    if (!options.follow || !(error instanceof Interrupted)) throw error;
+    if (!options.follow || !isCtrlC(error)) throw error;
   }
   return EXIT.ok;
 }

@@ -7,7 +7,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { paintFor } from "../print/paint.ts";
-import { Interrupted, withInterrupt } from "../service/interrupt.ts";
+import { isCtrlC, withInterrupt } from "../service/interrupt.ts";
 import { followSessions } from "../watch/follow.ts";
 import { printLines } from "../watch/print-lines.ts";
 import { drawScreen } from "../watch/screen.ts";
@@ -43,7 +43,7 @@ async function watchSessions(context: Context, options: WatchOptions): Promise<n
     });
   } catch (error) {
     // Ctrl-C is how a watch ends.
-    if (!(error instanceof Interrupted)) throw error;
+    if (!isCtrlC(error)) throw error;
   }
   return EXIT.ok;
 }

@@ -1,17 +1,18 @@
 /** Runs `work` with a signal that Ctrl-C aborts, as does SIGTERM; a second Ctrl-C ends the process at once, as usual. */
 export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const abort = new AbortController();
-  const onSignal = (signal: EndingSignal) => abort.abort(new Interrupted(signal));
+  const onInterrupt = () => abort.abort(new Interrupted("SIGINT"));
+  const onTerminate = () => abort.abort(new Interrupted("SIGTERM"));
   const onPipeError = (error: Error) => abort.abort(error);
-  process.once("SIGINT", onSignal);
-  process.once("SIGTERM", onSignal);
+  process.once("SIGINT", onInterrupt);
+  process.once("SIGTERM", onTerminate);
   // The reader of our output has gone (`| head`): nobody wants the rest.
   process.stdout.on("error", onPipeError);
   try {
     return await work(abort.signal);
   } finally {
-    process.off("SIGINT", onSignal);
-    process.off("SIGTERM", onSignal);
+    process.off("SIGINT", onInterrupt);
+    process.off("SIGTERM", onTerminate);
     process.stdout.off("error", onPipeError);
   }
 }
@@ -27,4 +28,9 @@ export class Interrupted extends Error {
     super();
     this.signal = signal;
   }
+}
+
+/** What has no end of its own ends so, and has done what it should. */
+export function isCtrlC(error: unknown): boolean {
+  return error instanceof Interrupted && error.signal === "SIGINT";
 }

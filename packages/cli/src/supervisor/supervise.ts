@@ -5,13 +5,13 @@
  * at the next start.
  */
 import { once } from "node:events";
-import { readFile, stat } from "node:fs/promises";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
+import { readOwnFile } from "../service/own-file.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
 import type { Terminal } from "../terminal.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
@@ -173,9 +173,8 @@ async function announce(
 
 /** The key that this very start has made. It is shown once, to a human, and never where output becomes a log. */
 async function readIfNewer(file: string, ageMs: number): Promise<string | undefined> {
-  const found = await stat(file).catch(() => null);
-  if (!found || found.mtimeMs < Date.now() - ageMs) return undefined;
-  return (await readFile(file, "utf8")).trim();
+  const found = await readOwnFile(file).catch(() => undefined);
+  return found && found.changedAtMs >= Date.now() - ageMs ? found.text.trim() : undefined;
 }
 
 function waitForStopSignal(): Promise<string> {

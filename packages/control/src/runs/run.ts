@@ -59,9 +59,10 @@ export async function runCode(
   principal: Principal,
   { body, ...called }: { body: ParsedRun } & CalledBy,
 ): Promise<RunResult> {
+  const askedAt = performance.now();
   checkProjectScope(principal, body.project_id);
   const session = await admitRun(deps, principal, body);
-  deps.provisioner.start(session);
+  deps.provisioner.start(session, performance.now() - askedAt);
   const over = new AbortController();
   const lease = keepLease(deps, session.id, over.signal);
   try {

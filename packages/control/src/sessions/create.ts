@@ -33,12 +33,13 @@ export async function createSession(
   principal: Principal,
   { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
+  const askedAt = performance.now();
   checkProjectScope(principal, body.project_id);
   checkCreate(deps, body);
   const wanted = wantedBy(principal, body.project_id, "create");
   const created = await tellingRefusal(deps.db, wanted, () => admit(deps, principal, body, idempotencyKey));
   crashPoint("create.commit");
-  if (!created.isReplay) deps.provisioner.start(created.session);
+  if (!created.isReplay) deps.provisioner.start(created.session, performance.now() - askedAt);
   return created;
 }
 

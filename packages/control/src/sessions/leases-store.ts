@@ -124,7 +124,11 @@ export async function claimOrphanedProvisions(
         .skipLocked(),
     )
     .returningAll()
-    .returning(sql<number>`extract(epoch from clock_timestamp() - created_at)::float8 * 1000`.as("age_ms"))
+    .returning(
+      sql<number>`greatest(0, extract(epoch from clock_timestamp() - created_at))::float8 * 1000`.as(
+        "age_ms",
+      ),
+    )
     .execute();
   return rows.map(({ age_ms: ageMs, ...session }) => ({ session: session as SessionRow, ageMs }));
 }

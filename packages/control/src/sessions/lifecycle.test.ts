@@ -157,6 +157,20 @@ test("a create survives the death of the process that took it", async () => {
   expect(timing.place).toBeGreaterThanOrEqual(60_000);
 });
 
+test("the total time of a create counts from the request, also what it waits for its turn in the organisation", async () => {
+  const other = await control.sql.connect();
+  await other.query("begin");
+  await other.query("select 1 from orgs for update");
+  const asked = control.ask("POST /v1/sessions", {});
+  await new Promise((resolve) => setTimeout(resolve, 600));
+  await other.query("rollback");
+  other.release();
+  const { session_id: id } = (await asked).body;
+  await control.until(id, "live");
+  const { timing } = (await control.ask(`GET /v1/sessions/${id}?timing=true`)).body;
+  expect(timing.total).toBeGreaterThanOrEqual(500);
+});
+
 test("a create does not mind that the database's clock is an hour behind", async () => {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 3_600_000 });
   try {

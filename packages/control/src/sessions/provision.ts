@@ -45,14 +45,14 @@ export class Provisioner {
   }
 
   /**
-   * Starts in the background; a session that is already being worked on here is left alone. `ageMs`: how long ago its row
-   * was made, by the clock that made it; ours may be another.
+   * Starts in the background; a session that is already being worked on here is left alone. `ageMs`: how long ago it was
+   * asked for, by the clock that noted it; ours may be another.
    */
-  start(session: SessionRow, ageMs = 0): void {
+  start(session: SessionRow, ageMs: number): void {
     if (this.#running.has(session.id)) return;
     const cancel = new AbortController();
-    const madeAt = performance.now() - ageMs;
-    const age = () => Math.round(performance.now() - madeAt);
+    const askedAt = performance.now() - ageMs;
+    const age = () => Math.round(performance.now() - askedAt);
     const done = provision(this.#deps, { session, age }, cancel)
       .catch((err: unknown) =>
         this.#deps.log.error({ err, session_id: session.id }, "provisioning broke off; the sweep takes over"),

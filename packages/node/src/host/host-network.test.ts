@@ -4,7 +4,10 @@ import { run } from "./run.ts";
 
 const APPLY_TWICE =
   't=$(cat); for turn in 1 2; do echo "$t" | nft -f - || exit; done; nft list table inet vivarium';
-const TABLE = hostTable({ never: ["10.0.0.0/8"], resolvers: ["9.9.9.9"] }, 64_000);
+const TABLE = hostTable(
+  { never: ["10.0.0.0/8"], resolvers: ["9.9.9.9"], systemResolvers: ["9.9.9.9", "127.0.0.53"] },
+  64_000,
+);
 
 it.each([
   ["whole", TABLE, true],

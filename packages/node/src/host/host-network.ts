@@ -19,6 +19,8 @@ const FLOWS = 5_120;
 /** What namespaces and gateway need to know about the host. */
 export interface HostNetwork {
   resolvers: string[];
+  /** Those of the system, which the gateway's own certificates are asked for with. */
+  systemResolvers: string[];
   never: string[];
 }
 
@@ -28,16 +30,20 @@ export async function readHostNetwork(wanted: string[] = [], alsoNever: string[]
     .filter((address) => address.family === "IPv4")
     .map((address) => address.address)
     .filter((address) => !address.startsWith("127.") && !address.startsWith("10.220."));
-  const resolvers = wanted.length > 0 ? wanted : await findResolvers();
-  return { resolvers, never: [...NEVER_RANGES, ...own.map((address) => `${address}/32`), ...alsoNever] };
+  const found = await findResolvers();
+  const resolvers = wanted.length > 0 ? wanted : found.length > 0 ? found : [FALLBACK_RESOLVER];
+  return {
+    resolvers,
+    systemResolvers: found,
+    never: [...NEVER_RANGES, ...own.map((address) => `${address}/32`), ...alsoNever],
+  };
 }
 
 /** The gateway asks from this host, so a name server on loopback is as good as any. */
 async function findResolvers(): Promise<string[]> {
   const text = await readFile("/etc/resolv.conf", "utf8").catch(() => "");
   const found = [...text.matchAll(/^\s*nameserver\s+(\d+\.\d+\.\d+\.\d+)\s*$/gm)];
-  const addresses = found.map(([, address]) => address as string);
-  return addresses.length > 0 ? addresses : [FALLBACK_RESOLVER];
+  return found.map(([, address]) => address as string);
 }
 
 /**
@@ -71,9 +77,12 @@ export function withoutTimeouts(table: string): string {
  * Sets are added to, so that a service that starts takes nothing from another; chains are written anew. An address of
  * the gateway's is reached over one link only, that of its slot: whoever arrives there is that machine.
  */
-export function hostTable({ never, resolvers }: HostNetwork, gatewayUid: number | undefined): string {
+export function hostTable(
+  { never, resolvers, systemResolvers }: HostNetwork,
+  gatewayUid: number | undefined,
+): string {
   const { dns, http, tls } = GATEWAY_PORTS;
-  const asked = resolvers.map((resolver) => {
+  const asked = [...resolvers, ...systemResolvers].map((resolver) => {
     const [address, port = "53"] = resolver.split(":");
     return `${address} . ${port}`;
   });
@@ -82,7 +91,7 @@ export function hostTable({ never, resolvers }: HostNetwork, gatewayUid: number 
 table inet vivarium {
   set callers { typeof meta skuid; elements = { ${uids.join(", ")} } }
   set gateways { typeof meta skuid; ${gatewayUid === undefined ? "" : `elements = { ${gatewayUid} }`} }
-  set resolvers { type ipv4_addr . inet_service; elements = { ${asked.join(", ")} } }
+  set resolvers { type ipv4_addr . inet_service; elements = { ${[...new Set(asked)].join(", ")} } }
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
   set flows { type ipv4_addr; flags dynamic; size 65535; }
   # What has ended, or sleeps for longer than two hours, leaves the table soon.
@@ -129,8 +138,8 @@ table inet vivarium {
     meta skuid @gateways ct direction reply accept
     meta skuid @gateways oifname "viv*" accept
     meta skuid @gateways ip daddr . th dport @resolvers accept
-    # Asked at each packet: the host may be given an address after this was written.
-    meta skuid @gateways fib daddr type local reject with icmpx type admin-prohibited
+    # Asked at each packet: the host may be given an address after this was written. What a guest asks for is IPv4.
+    meta skuid @gateways meta nfproto ipv4 fib daddr type local reject with icmp type admin-prohibited
     meta skuid @gateways ip daddr @never4 reject with icmp type admin-prohibited
   }
   chain postrouting {

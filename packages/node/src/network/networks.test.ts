@@ -99,7 +99,7 @@ async function post(route: string, body: unknown): Promise<{ status: number; bod
 async function startNetwork(): Promise<void> {
   kept = undefined;
   network = createNetwork({
-    host: { never: NEVER_HERE, resolvers: [OUTSIDE.private] },
+    host: { never: NEVER_HERE, resolvers: [OUTSIDE.private], systemResolvers: [] },
     closeSmtp: false,
     expectGatewayMs: 0,
     keep: async (_id, next) => {
@@ -453,6 +453,8 @@ describe("the gateway's user", () => {
     expect(await net.gateway.dial(OUTSIDE.private, WEB)).not.toBeTypeOf("number");
     expect(await net.gateway.dial(OUTSIDE.metadata, WEB)).not.toBeTypeOf("number");
     expect(await net.gateway.udp(OUTSIDE.private, 53, "name?")).toBe("name?");
+    await net.stranger.listen("127.0.0.53", 5353);
+    expect(await net.gateway.ask("127.0.0.53", 5353, "the system's own")).toBe("the system's own");
     expect(await net.stranger.ask(OUTSIDE.private, WEB, "others may")).toBe("others may");
     await net.stranger.listen("127.0.0.1", 5432);
     expect(await net.stranger.ask("127.0.0.1", 5432, "others may")).toBe("others may");

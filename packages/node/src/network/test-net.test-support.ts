@@ -151,7 +151,10 @@ async function build(undo: UndoStack, ruleset: (slot: Slot) => string): Promise<
   await nftIn(
     hostNs,
     ["-f", "-"],
-    hostTable({ never: NEVER_HERE, resolvers: [OUTSIDE.private] }, GATEWAY_UID),
+    hostTable(
+      { never: NEVER_HERE, resolvers: [OUTSIDE.private], systemResolvers: ["127.0.0.53:5353"] },
+      GATEWAY_UID,
+    ),
   );
   await nftIn(outsideNs, ["-f", "-"], OUTSIDE_COUNTERS);
   const actors: Actor[] = [];

@@ -14,7 +14,7 @@ let server: FastifyInstance;
 
 beforeEach(() => {
   network = createNetwork({
-    host: { never: [], resolvers: ["192.0.2.53"] },
+    host: { never: [], resolvers: ["192.0.2.53"], systemResolvers: [] },
     closeSmtp: false,
     expectGatewayMs: 0,
     keep: async () => {},

@@ -11,7 +11,7 @@ import { takeNewest } from "../../egress/take-newest.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderLog, renderLogLine } from "../../print/egress.ts";
 import { paintFor } from "../../print/paint.ts";
-import { Interrupted, withInterrupt } from "../../service/interrupt.ts";
+import { isCtrlC, withInterrupt } from "../../service/interrupt.ts";
 
 interface EgressLogOptions extends ConnectionOptions {
   follow?: boolean;
@@ -70,7 +70,7 @@ async function showLog(context: Context, id: string, options: EgressLogOptions):
     });
   } catch (error) {
     // Ctrl-C is how a follow ends.
-    if (!(error instanceof Interrupted)) throw error;
+    if (!isCtrlC(error)) throw error;
   }
   return EXIT.ok;
 }
