@@ -1,14 +1,19 @@
 import { Command } from "commander";
 import { examplesHelp } from "../args/shared-options.ts";
 import { parseListen } from "../args/values.ts";
-import { withOptions } from "../config.ts";
+import { CliError } from "../cli-error.ts";
+import { type CliConfig, withOptions } from "../config.ts";
+import { connectWithoutKey } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { startInBackground } from "../service/start-in-background.ts";
+import { waitForHealth } from "../service/wait-for-health.ts";
 import { urlOf } from "../supervisor/address.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder } from "../supervisor/lock.ts";
 import { supervise } from "../supervisor/supervise.ts";
+
+const ANSWER_LIMIT_MS = 120_000;
 
 interface UpOptions {
   listen?: string;
@@ -50,10 +55,19 @@ async function up({ config, terminal }: Context, options: UpOptions): Promise<nu
   if (!options.background) return supervise({ config: effective, terminal }, { listen });
   const holder = await findHolder(layoutOf(effective.dataDir).lockFile);
   if (holder) {
+    await waitForHolder(effective, holder.url);
     terminal.note(`viv: a service (pid ${holder.pid}) already serves ${effective.dataDir} at ${holder.url}`);
     return EXIT.ok;
   }
   const url = urlOf(listen);
   await startInBackground({ config: { ...effective, url }, terminal }, listen);
   return EXIT.ok;
+}
+
+/** It may be starting still. */
+async function waitForHolder(config: CliConfig, url: string): Promise<void> {
+  if (await waitForHealth(connectWithoutKey({ ...config, url }), { limitMs: ANSWER_LIMIT_MS })) return;
+  throw new CliError(`a service has ${config.dataDir}, and does not answer at ${url}`, {
+    hint: `See ${config.dataDir}/log/*.log; viv down ends it.`,
+  });
 }

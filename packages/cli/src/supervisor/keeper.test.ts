@@ -21,7 +21,9 @@ const start = (script: string, limitMs = 5000) =>
     stop: { signal: "SIGTERM", limitMs },
   });
 
-function keep(launch: () => Promise<Running>) {
+const wanted = new AbortController().signal;
+
+function keep(launch: (signal: AbortSignal) => Promise<Running>) {
   const reports: string[] = [];
   return {
     keeper: new Keeper("thing", { launch, report: (message) => void reports.push(message) }),
@@ -36,7 +38,7 @@ test("starts a killed process again and stops it for good when told", async () =
     launched.push(running);
     return running;
   });
-  await keeper.start();
+  await keeper.start(wanted);
   process.kill(launched[0]?.pid ?? 0, "SIGKILL");
   await vi.waitFor(() => expect(launched).toHaveLength(2), 10_000);
   expect(reports).toEqual(["thing ended (killed by SIGKILL); starting it again in 0.2 s"]);
@@ -49,13 +51,36 @@ test("waits longer after each early death, and a failing launch counts as one", 
   const { keeper, reports } = keep(async () => {
     throw new Error("no disk");
   });
-  void keeper.start();
+  void keeper.start(wanted);
   await vi.waitFor(() => expect(reports).toHaveLength(3), 10_000);
   expect(reports.map((report) => report.match(/[\d.]+ s/)?.[0])).toEqual(["0.2 s", "0.4 s", "0.8 s"]);
   expect(reports[0]).toContain("no disk");
   expect(keeper.recentDeaths).toBe(3);
   await keeper.stop();
 });
+
+test("gives up what cannot be started, and what is not wanted any more", async () => {
+  const { keeper } = keep(async () => {
+    throw new Error("no disk");
+  });
+  await expect(keeper.start(wanted)).rejects.toThrow("thing cannot be started: no disk");
+  await keeper.stop();
+
+  const stopping = new AbortController();
+  let seen: AbortSignal | undefined;
+  const slow = keep((signal) => {
+    seen = signal;
+    return new Promise((_, reject) =>
+      signal.addEventListener("abort", () => reject(new Error("not wanted"))),
+    );
+  }).keeper;
+  const started = slow.start(stopping.signal);
+  stopping.abort(new Error("enough"));
+  await expect(started).rejects.toThrow("enough");
+  expect(seen?.aborted).toBe(false);
+  await slow.stop();
+  expect(seen?.aborted).toBe(true);
+}, 30_000);
 
 test("a process that ignores the request to stop is killed after its time", async () => {
   const running = start("trap '' TERM; echo ready; while :; do sleep 0.1; done", 300);

@@ -1,22 +1,28 @@
 import { sleep } from "@vivarium/kit/clock";
+import { CliError } from "../cli-error.ts";
 import type { Running } from "./running.ts";
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5000;
 /** Having run this long, a process counts as healthy again: its next death is answered at once. */
 const HEALTHY_MS = 10_000;
+/** After so many deaths in a row there is no hope that the next launch goes better. */
+export const HOPELESS_DEATHS = 6;
+
+/** Starts the process. The signal says that it is not wanted any more. */
+type Launch = (signal: AbortSignal) => Promise<Running>;
 
 /** Keeps one process running: starts it, and again after every death, ever more slowly while it dies young. */
 export class Keeper {
   readonly name: string;
-  readonly #launch: () => Promise<Running>;
+  readonly #launch: Launch;
   readonly #report: (message: string) => void;
   readonly #stopping = new AbortController();
   #current: Running | undefined;
   #loop: Promise<void> = Promise.resolve();
   #deaths = 0;
 
-  constructor(name: string, deps: { launch: () => Promise<Running>; report: (message: string) => void }) {
+  constructor(name: string, deps: { launch: Launch; report: (message: string) => void }) {
     this.name = name;
     this.#launch = deps.launch;
     this.#report = deps.report;
@@ -27,11 +33,17 @@ export class Keeper {
     return this.#deaths;
   }
 
-  /** Resolves when the process was launched for the first time. */
-  start(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#loop = this.#keepRunning(resolve);
-    });
+  /**
+   * Resolves when the process was launched for the first time. Rejects when that is hopeless, or with the signal's reason
+   * once it is not wanted any more; it is to be stopped then as ever.
+   */
+  start(signal: AbortSignal): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort);
+    if (signal.aborted) onAbort();
+    else this.#loop = this.#keepRunning({ onLaunched: resolve, onHopeless: reject });
+    return promise.finally(() => signal.removeEventListener("abort", onAbort));
   }
 
   async stop(): Promise<void> {
@@ -40,13 +52,22 @@ export class Keeper {
     await this.#loop;
   }
 
-  async #keepRunning(onLaunched: () => void): Promise<void> {
+  async #keepRunning(told: { onLaunched: () => void; onHopeless: (why: Error) => void }): Promise<void> {
     const { signal } = this.#stopping;
+    let wasLaunched = false;
+    const onLaunched = () => {
+      wasLaunched = true;
+      told.onLaunched();
+    };
     while (!signal.aborted) {
       const startedAt = performance.now();
       const ending = await this.#runOnce(onLaunched);
       if (signal.aborted) return;
-      this.#deaths = performance.now() - startedAt > HEALTHY_MS ? 1 : this.#deaths + 1;
+      // A launch that failed was never healthy, however long it took.
+      const wasHealthy = wasLaunched && performance.now() - startedAt > HEALTHY_MS;
+      this.#deaths = wasHealthy ? 1 : this.#deaths + 1;
+      if (!wasLaunched && this.#deaths >= HOPELESS_DEATHS)
+        return told.onHopeless(new CliError(`${this.name} cannot be started: ${ending}`));
       const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (this.#deaths - 1), LONGEST_PAUSE_MS);
       this.#report(`${this.name} ended (${ending}); starting it again in ${pauseMs / 1000} s`);
       await sleep(pauseMs, signal);
@@ -55,7 +76,7 @@ export class Keeper {
 
   async #runOnce(onLaunched: () => void): Promise<string> {
     try {
-      this.#current = await this.#launch();
+      this.#current = await this.#launch(this.#stopping.signal);
       // stop() may have come while the launch was under way and have found nothing to stop.
       if (this.#stopping.signal.aborted) await this.#current.stop();
       onLaunched();

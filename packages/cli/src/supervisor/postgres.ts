@@ -37,10 +37,11 @@ export async function launchPostgres(
   layout: Layout,
   files: PostgresFiles,
   user: ServiceUser,
+  signal: AbortSignal,
 ): Promise<Running> {
   const left = findPostmaster(files.cluster);
   const running = left ? adoptProcess(left, FAST_SHUTDOWN) : startPostmaster(layout, files, user);
-  await waitUntilReady(files.cluster, running);
+  await waitUntilReady(files.cluster, running, signal);
   return running;
 }
 
@@ -73,7 +74,7 @@ function startPostmaster(layout: Layout, files: PostgresFiles, user: ServiceUser
 }
 
 /** The last line of the pid file says how far it is. */
-async function waitUntilReady(cluster: string, running: Running): Promise<void> {
+async function waitUntilReady(cluster: string, running: Running, signal: AbortSignal): Promise<void> {
   let ending: string | undefined;
   void running.ended.then((how) => {
     ending = how;
@@ -84,6 +85,10 @@ async function waitUntilReady(cluster: string, running: Running): Promise<void> 
     if (performance.now() > deadline) {
       await running.stop();
       throw new Error(`not ready within ${READY_LIMIT_MS / 1000} s; see postgres.log`);
+    }
+    if (signal.aborted) {
+      await running.stop();
+      throw new Error("stopped before it was ready");
     }
     await sleep(READY_POLL_MS);
   }

@@ -16,7 +16,7 @@ import { waitForHealth } from "../service/wait-for-health.ts";
 import type { Terminal } from "../terminal.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
 import { childEnvOf } from "./child-env.ts";
-import { Keeper } from "./keeper.ts";
+import { HOPELESS_DEATHS, Keeper } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
 import { startLogCap } from "./log-cap.ts";
@@ -26,9 +26,18 @@ import { launchPostgres } from "./postgres.ts";
 import { databaseUrl, preparePostgres } from "./postgres-files.ts";
 import { ENTRY_POINTS } from "./repository.ts";
 import { startProcess } from "./running.ts";
-import { checkReach, ensureServiceUser, GATEWAY_USER, type ServiceUser } from "./service-user.ts";
+import {
+  checkReach,
+  ensureServiceUser,
+  GATEWAY_USER,
+  SERVICE_USER,
+  type ServiceUser,
+} from "./service-user.ts";
 
 const ANSWER_LIMIT_MS = 60_000;
+
+/** Of `sun_path`, without the byte that ends it. */
+const SOCKET_PATH_BYTES = 107;
 
 const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
 
@@ -56,14 +65,20 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
     return EXIT.alreadyRunning;
   }
   const stopSignal = waitForStopSignal();
+  const stopping = new AbortController();
+  void stopSignal.then(() => stopping.abort());
   const stopLogCap = startLogCap(layout.logDir);
   const leaveNetworkTable = await holdNetworkTable(urlOf(input.listen));
   const keepers: Keeper[] = [];
   try {
-    await startAll({ config, terminal, layout, keepers }, input);
-    const serving = await announce({ config, terminal, layout, keepers }, input, startedAt, stopSignal);
-    if (!serving) return EXIT.failed;
+    const supervision = { config, terminal, layout, keepers, stopping: stopping.signal };
+    await startAll(supervision, input);
+    if (!(await announce(supervision, input, startedAt))) return EXIT.failed;
     terminal.note(`stopping (${await stopSignal}) …`);
+    return EXIT.ok;
+  } catch (error) {
+    if (!stopping.signal.aborted) throw error;
+    terminal.note(`stopping (${await stopSignal}) before all was started …`);
     return EXIT.ok;
   } finally {
     const hasRun = keepers.length > 0;
@@ -79,20 +94,23 @@ interface Supervision extends Deps {
   layout: Layout;
   /** In the order of starting; filled as they come, so that a failure half-way stops what runs. */
   keepers: Keeper[];
+  /** Somebody wants all of it to end. */
+  stopping: AbortSignal;
 }
 
 async function startAll(supervision: Supervision, input: SuperviseInput): Promise<void> {
-  const { config, terminal, layout } = supervision;
+  const { config, terminal, layout, stopping } = supervision;
   await requireFreeAddress(input.listen);
   const step = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
     const from = performance.now();
     const result = await work();
+    stopping.throwIfAborted();
     terminal.note(`  ${name.padEnd(14)} ${formatSeconds(performance.now() - from)}`);
     return result;
   };
   await step("storage pool", () => mountPool(layout));
   requireImages(layout);
-  const user = await ensureServiceUser();
+  const user = await ensureServiceUser(config.childEnv.VIV_CONTROL_USER || SERVICE_USER);
   const gatewayUser = config.childEnv.VIV_GATEWAY_USER ?? (await ensureServiceUser(GATEWAY_USER)).name;
   await makeUserDirs(layout, user);
   await checkReach(user, layout.controlDir);
@@ -105,14 +123,15 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
 }
 
 async function startPostgres(supervision: Supervision, user: ServiceUser): Promise<string> {
-  const { layout, keepers, terminal } = supervision;
+  const { layout, keepers, terminal, stopping } = supervision;
+  requireSocketPath(layout);
   const files = await preparePostgres(layout, user);
   const keeper = new Keeper("postgres", {
-    launch: () => launchPostgres(layout, files, user),
+    launch: (signal) => launchPostgres(layout, files, user, signal),
     report: (message) => terminal.note(`viv: ${message}`),
   });
   keepers.push(keeper);
-  await keeper.start();
+  await keeper.start(stopping);
   return databaseUrl(layout, user);
 }
 
@@ -125,7 +144,7 @@ const COLLECTOR = ["--max-semi-space-size=1", "--no-concurrent-sweeping"];
 
 /** The database's address is for control alone: node and gateway know nothing of tenants. */
 async function keep(
-  { layout, keepers, terminal }: Supervision,
+  { layout, keepers, terminal, stopping }: Supervision,
   name: "node" | "gateway" | "control",
   env: Record<string, string>,
 ): Promise<void> {
@@ -139,26 +158,23 @@ async function keep(
     report: (message) => terminal.note(`viv: ${message}; see ${logFile(layout, name)}`),
   });
   keepers.push(keeper);
-  await keeper.start();
+  await keeper.start(stopping);
 }
 
 /** Waits until the service answers, then says so; false when it was stopped or does not come. */
 async function announce(
-  { config, terminal, layout, keepers }: Supervision,
+  { config, terminal, layout, keepers, stopping }: Supervision,
   input: SuperviseInput,
   startedAt: number,
-  stopSignal: Promise<string>,
 ): Promise<boolean> {
   const url = urlOf(input.listen);
-  const giveUp = new AbortController();
-  void stopSignal.then(() => giveUp.abort());
   const health = await waitForHealth(connectWithoutKey({ ...config, url }), {
     limitMs: ANSWER_LIMIT_MS,
-    signal: giveUp.signal,
-    isHopeless: () => keepers.some((keeper) => keeper.recentDeaths >= 6),
+    signal: stopping,
+    isHopeless: () => keepers.some((keeper) => keeper.recentDeaths >= HOPELESS_DEATHS),
   });
   if (!health) {
-    if (giveUp.signal.aborted) return true;
+    if (stopping.aborted) return true;
     terminal.note(`viv: the service does not answer at ${url}; the reason is in ${layout.logDir}/*.log`);
     return false;
   }
@@ -190,6 +206,16 @@ function requireRoot(): void {
       hint: "Run it as: sudo viv up",
     },
   );
+}
+
+/** The kernel takes no longer path for a socket, and the database splits its list of folders at commas. */
+function requireSocketPath({ postgresSocketDir, dataDir }: Layout): void {
+  const room = SOCKET_PATH_BYTES - Buffer.byteLength(`${postgresSocketDir}/.s.PGSQL.5432`);
+  if (room >= 0 && !postgresSocketDir.includes(",")) return;
+  const why = room < 0 ? `is ${-room} bytes too long` : "has a comma";
+  throw new CliError(`the database cannot listen below ${dataDir}: the path ${why}`, {
+    hint: "Choose another --data-dir, or set DATABASE_URL to a PostgreSQL of your own.",
+  });
 }
 
 function requireImages(layout: Layout): void {
