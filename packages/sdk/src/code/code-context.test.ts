@@ -219,6 +219,20 @@ describe("a kernel outlives", () => {
     expect(await valueIn(session, "pid > 0")).toBe("True");
   });
 
+  test("code that forks: the copy ends as a program of its own would", async () => {
+    const { session } = await startGuest();
+    const fork = (child: string) =>
+      `import os, sys\npid = os.fork()\nif pid == 0:\n  ${child}\nelse:\n  print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`;
+    const ends = async (child: string) => {
+      const { stdout, stderr } = await session.runCode(fork(child));
+      return [stdout.trim(), stderr];
+    };
+    expect(await ends("pass")).toEqual(["0", ""]);
+    expect(await ends("sys.exit(3)")).toEqual(["3", ""]);
+    expect(await ends("sys.exit('bye')")).toEqual(["1", "bye\n"]);
+    expect(await ends("1/0")).toEqual(["1", expect.stringContaining("ZeroDivisionError: division by zero")]);
+  });
+
   test("threads that print between runs: the next one shows it", async () => {
     const { session, root } = await startGuest();
     const late = "def late():\n  await_file('go')\n  print('late')\n  open('printed', 'w').close()\n";
@@ -248,6 +262,20 @@ describe("a kernel outlives", () => {
     const wide = await session.runCode("class Wide:\n  _repr_html_ = lambda self: 'z' * (9 << 20)\nWide()");
     expect([wide.truncated, wide.results.map(({ type }) => type)]).toEqual([true, ["text/plain"]]);
     expect((await session.runCode("'z' * (1 << 20)")).truncated).toBeUndefined();
+    const dense = await session.runCode("'\u{1F600}' * 5_000_000");
+    expect([dense.truncated, dense.error]).toEqual([true, undefined]);
+    expect(String(dense.results[0]?.data)).toMatch(/^'\u{1F600}{600000,}\u2026$/u);
+  });
+
+  test("an exception with a long text is a result all the same, with its beginning and its end", async () => {
+    const { session } = await startGuest();
+    const { error } = await session.runCode("raise ValueError('a' + '\u{1F600}' * 26_000_000 + 'z')");
+    expect(error?.name).toBe("ValueError");
+    expect([error?.value.length, error?.traceback.length].every((length) => Number(length) < 3 << 20)).toBe(
+      true,
+    );
+    expect([error?.value[0], error?.value.at(-1)]).toEqual(["a", "z"]);
+    expect(error?.traceback).toMatch(/^Traceback/);
   });
 
   test("a listener that is slow: the code waits for it", async () => {
@@ -291,6 +319,38 @@ describe("time and interrupts", () => {
       message: expect.stringContaining("did not stop"),
     });
     expect(await valueIn(session, "40 + 2")).toBe("42");
+  });
+
+  test("code that takes no notice of its caller's leaving is killed, and the next run is told", async () => {
+    const { session } = await startGuest();
+    const abort = new AbortController();
+    const { onStdout, isRunning } = announced();
+    const deaf =
+      "kept = 1\nimport signal, time\nsignal.signal(signal.SIGINT, lambda *_: None)\nprint('in')\nwhile True: time.sleep(60)";
+    const run = session.runCode(deaf, { signal: abort.signal, onStdout });
+    await isRunning;
+    abort.abort();
+    await expect(run).rejects.toMatchObject({ name: "AbortError" });
+    await expect(session.runCode("kept")).rejects.toMatchObject({ code: "kernel_died" });
+    expect(await valueIn(session, "40 + 2")).toBe("42");
+  });
+
+  test("a timeout interrupts the drawing of figures as well, and they are not drawn again", async () => {
+    const { session } = await startGuest();
+    const slow = `
+import sys, time, types
+open_figures = [1, 2]
+class Figure:
+    def savefig(self, *given, **options): time.sleep(60)
+pyplot = types.ModuleType("matplotlib.pyplot")
+pyplot.get_fignums = lambda: list(open_figures)
+pyplot.figure = lambda number: Figure()
+pyplot.close = lambda which: open_figures.clear()
+sys.modules["matplotlib.pyplot"] = pyplot
+kept = 1`;
+    const late = await session.runCode(slow, { timeoutMs: 1_000 });
+    expect(late).toMatchObject({ timed_out: true, error: { name: "KeyboardInterrupt" } });
+    expect(await valueIn(session, "kept")).toBe("1");
   });
 
   test("the time of a first run does not count the start of its process", async () => {

@@ -4,6 +4,8 @@ import type { KernelEvent } from "./kernel-events.ts";
 
 /** What one run may keep in memory here. */
 const RESULTS_CHARS = 64 * 1024 * 1024;
+/** What a result takes beside its data. */
+const RESULT_CHARS = 512;
 
 /** Who is told while the code runs. The code waits for a promise that is returned, once enough is under way. */
 export interface Listeners {
@@ -62,6 +64,7 @@ export class RunCollector {
     if (isCut) this.execution.truncated = true;
     for (const format of formats) {
       const one = { ...format, value, main } as CodeResult;
+      this.#resultsChars += RESULT_CHARS;
       this.#resultsChars += typeof format.data === "string" ? format.data.length : sizeOf(format.data);
       if (this.#resultsChars <= RESULTS_CHARS) this.execution.results.push(one);
       else this.execution.truncated = true;

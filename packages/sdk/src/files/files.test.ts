@@ -4,7 +4,7 @@ import { createReadStream } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
@@ -357,4 +357,17 @@ test("leaving a download's loop ends the request", async () => {
     break;
   }
   await closed;
+});
+
+test("a stream that an upload did not read to its end is left to nobody", async () => {
+  const { session: unreachable } = await serve(() => undefined, { url: "http://127.0.0.1:9" });
+  const unread = createReadStream("/proc/version");
+  await expect(unreachable.files.upload("p", unread)).rejects.toMatchObject({ status: 0 });
+  expect(unread.destroyed).toBe(true);
+
+  const { session } = await serveUploads();
+  const silent = new PassThrough();
+  const signal = AbortSignal.timeout(200);
+  await expect(session.files.upload("p", silent, { signal })).rejects.toMatchObject({ name: "TimeoutError" });
+  expect(silent.destroyed).toBe(true);
 });

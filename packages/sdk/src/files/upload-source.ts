@@ -48,6 +48,7 @@ function replayable(bytes: Uint8Array<ArrayBuffer> | Blob): UploadBody {
  * whose connection never came about can be followed by another.
  */
 class OnceReadable implements UploadBody {
+  readonly #source: AsyncIterable<Uint8Array>;
   readonly #iterator: AsyncIterator<Uint8Array>;
   #wasPulled = false;
   #failure: { cause: unknown } | undefined;
@@ -55,6 +56,7 @@ class OnceReadable implements UploadBody {
   constructor(source: AsyncIterable<Uint8Array>) {
     // A stream of Node that fails before the first read ends the program unless somebody listens; the read fails too.
     if ("on" in source && typeof source.on === "function") source.on("error", () => undefined);
+    this.#source = source;
     this.#iterator = source[Symbol.asyncIterator]();
   }
 
@@ -73,8 +75,12 @@ class OnceReadable implements UploadBody {
     );
   }
 
-  /** Not waited for: a source that never gives anything would never end either. */
+  /**
+   * Not waited for: a source that never gives anything would never end either. A stream of Node is told itself, since its
+   * iterator hears of it only between two reads.
+   */
   close(): void {
+    if ("destroy" in this.#source && typeof this.#source.destroy === "function") this.#source.destroy();
     this.#iterator.return?.().catch(() => undefined);
   }
 

@@ -69,7 +69,7 @@ class Worker:
         self.exit = os.pidfd_open(self.process.pid)
         # Until it says so, an interrupt would end it.
         self.is_ready = False
-        self.inbox = b""
+        self.inbox = bytearray()
         self.pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
         self.decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in self.pipes}
         for pipe in (self.channel, *self.pipes.values()):
@@ -312,8 +312,10 @@ class Kernel:
             chunk = b""
         if not chunk:
             return self.unwatch(worker.channel)
-        *lines, worker.inbox = (worker.inbox + chunk).split(b"\n")
-        for line in lines:
+        first, *rest = chunk.split(b"\n")
+        worker.inbox += first
+        for part in rest:
+            line, worker.inbox = worker.inbox, bytearray(part)
             self.take_message(worker, line)
 
     def take_message(self, worker, line):
@@ -355,9 +357,9 @@ class Kernel:
             self.read_printed(worker)
         loss = {"reason": reason, "code": worker.bury()}
         self.count = 0
-        if self.current is None:
-            self.loss = loss
-        else:
+        if self.current is None or self.current.is_gone:
+            self.loss = loss  # Nobody heard of it: whoever comes next has to know that the variables are gone.
+        if self.current is not None:
             self.finish("died", timed_out=self.has_timed_out, **loss)
 
     def finish(self, event, **facts):

@@ -18,8 +18,8 @@ BACKEND = "vivarium_figures"
 def formats_of(value):
     """{format: data} of a value: always text/plain, and whatever else it offers; and whether something was left out."""
     text = repr(value)
-    is_cut = len(text) > FORMAT_CHARS
-    formats = {"text/plain": text[:FORMAT_CHARS] + "…" if is_cut else text}
+    formats = {"text/plain": cut(text)}
+    is_cut = formats["text/plain"] is not text
     if isinstance(value, type):
         return formats, is_cut
     for name, read in READERS.items():
@@ -34,6 +34,16 @@ def formats_of(value):
         else:
             is_cut = True
     return formats, is_cut
+
+
+def cut(text):
+    """As much of it as takes FORMAT_CHARS in JSON, where a character takes up to twelve."""
+    if len(text) * 12 <= FORMAT_CHARS:
+        return text
+    part = text[:FORMAT_CHARS]
+    while (chars := len(json.dumps(part)) - len('""')) > FORMAT_CHARS:
+        part = part[: len(part) * FORMAT_CHARS // chars]
+    return text if len(part) == len(text) else part + "…"
 
 
 def html(value):
@@ -83,16 +93,17 @@ def png_of_figure(figure):
 
 
 def open_figures():
-    """Formats of every figure that pyplot holds, in order. They are closed, so that each is shown once."""
+    """Formats of every figure that pyplot holds, in order. They are closed, so that each is shown once, or never."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return
-    for number in pyplot.get_fignums():
-        figure = pyplot.figure(number)
-        try:
+    try:
+        for number in pyplot.get_fignums():
+            figure = pyplot.figure(number)
             yield {"image/png": png_of_figure(figure), "text/plain": repr(figure)}
-        finally:
             pyplot.close(figure)
+    finally:
+        pyplot.close("all")
 
 
 def close_figure(value):

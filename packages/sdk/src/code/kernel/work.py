@@ -26,6 +26,7 @@ import types
 
 import vivarium_display as rich
 
+ERROR_CHARS = 1024 * 1024
 AWAITS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 IS_COROUTINE = 0x80
 
@@ -59,23 +60,24 @@ class Worker:
 
     def run(self, code, count):
         self.prepare()
-        error = None
+        raised = self.attempt(lambda: self.execute(code, f"<cell {count}>"))
+        self.end_if_copy(raised)
+        later = self.attempt(self.show_figures)
+        raised = later if raised is None else raised
+        self.flush()
+        self.send({"end": {"error": None if raised is None else describe(raised)}})
+
+    def attempt(self, step):
+        """Runs it so that an interrupt ends it; returns what it raised."""
         try:
             try:
                 self.is_interruptible = True
-                self.execute(code, f"<cell {count}>")
+                step()
             finally:
                 self.is_interruptible = False
         except BaseException as raised:
             self.is_interruptible = False
-            error = describe(raised)
-        self.end_if_copy()
-        try:
-            self.show_figures()
-        except BaseException as raised:
-            error = error or describe(raised)
-        self.flush()
-        self.send({"end": {"error": error}})
+            return raised
 
     def prepare(self):
         """Puts right what earlier code may have closed or replaced."""
@@ -174,11 +176,15 @@ class Worker:
             except Exception:  # Whatever the code has put there.
                 pass
 
-    def end_if_copy(self):
-        """Code that forked and came to its end: one process goes on to the next cell, not two."""
-        if os.getpid() != self.pid:
-            self.flush()
-            os._exit(0)
+    def end_if_copy(self, raised):
+        """Code that forked and came to its end: one process goes on to the next cell, not two. It ends as Python would."""
+        if os.getpid() == self.pid:
+            return
+        wanted = raised.code if isinstance(raised, SystemExit) else raised
+        if wanted is not None and not isinstance(wanted, int):
+            print(describe(raised)["traceback"] if wanted is raised else wanted, file=sys.stderr)
+        self.flush()
+        os._exit(0 if wanted is None else wanted & 0xFF if isinstance(wanted, int) else 1)
 
 
 def describe(raised):
@@ -187,8 +193,15 @@ def describe(raised):
         value = str(raised)
     except Exception:
         value = "<the exception has no text>"
-    lines = traceback.format_exception(type(raised), raised, frames_of_code(raised.__traceback__))
-    return {"name": type(raised).__name__, "value": value, "traceback": "".join(lines)}
+    lines = "".join(traceback.format_exception(type(raised), raised, frames_of_code(raised.__traceback__)))
+    return {"name": type(raised).__name__[:ERROR_CHARS], "value": cut(value), "traceback": cut(lines)}
+
+
+def cut(text):
+    """Its beginning and its end: the last line of a traceback is what one looks for."""
+    if len(text) <= ERROR_CHARS:
+        return text
+    return text[: ERROR_CHARS // 2] + "\n…\n" + text[-ERROR_CHARS // 2 :]
 
 
 def frames_of_code(at):
