@@ -58,8 +58,8 @@ type Speeds = Record<keyof BareRounds | "output" | "up" | "down", number[]>;
 type BareRounds = Record<"portUp" | "portDown" | "fileUp" | "fileDown" | "pipeDown", () => Promise<number>>;
 
 /**
- * F4 moves bytes that nobody makes or keeps. What a stream can reach at most has the file or the pipe in it, still without
- * any of ours: where those rows are below the goal, the guest's processor is.
+ * F4 moves bytes that nobody keeps. What a stream can reach at most has the file or the pipe in it, still without any of ours:
+ * where those rows are below the goal, the guest's processor is.
  */
 function rowsOf(speeds: Speeds): Row[] {
   const ratio = (values: number[], floor: number[]) =>

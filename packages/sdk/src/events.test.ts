@@ -127,12 +127,17 @@ test("an abort ends the loop with its reason, while it waits and between connect
   }
 });
 
-test("a service that takes the connection and never answers is lost like any other", async () => {
+/** What is lost after 45 s is lost after 300 ms. */
+function shortenSilence(): void {
   const setTimer = globalThis.setTimeout;
   const spied = vi.spyOn(globalThis, "setTimeout");
   spied.mockImplementation(((run: () => void, ms: number) =>
     setTimer(run, ms === 45_000 ? 300 : ms)) as never);
   onTestFinished(() => void vi.restoreAllMocks());
+}
+
+test("a service that takes the connection and never answers is lost like any other", async () => {
+  shortenSilence();
   const silent: Connection = () => undefined;
   const { client, seen } = await streaming(sendsAndBreaks(frame(event(1))), silent, sends(frame(event(2))));
   expect(await take(client.events.follow(), 2)).toEqual(["evt_1", "evt_2"]);
@@ -142,11 +147,7 @@ test("a service that takes the connection and never answers is lost like any oth
 });
 
 test("a service that asks to wait for longer than it may be silent is waited for", async () => {
-  const setTimer = globalThis.setTimeout;
-  const spied = vi.spyOn(globalThis, "setTimeout");
-  spied.mockImplementation(((run: () => void, ms: number) =>
-    setTimer(run, ms === 45_000 ? 300 : ms)) as never);
-  onTestFinished(() => void vi.restoreAllMocks());
+  shortenSilence();
   const busy: Connection = (response) => {
     response.writeHead(429, { "content-type": "application/json", "retry-after": "1" });
     response.end(JSON.stringify({ error: "busy", code: "rate_limited" }));

@@ -1,0 +1,20 @@
+import { link, mkdir, symlink, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { dir } from "../program.test-support.ts";
+import { readOwnFile } from "./own-file.ts";
+
+test("a plain file is read; what is another file by link is not", async () => {
+  const folder = path.join(dir, "folder");
+  await mkdir(folder);
+  const named = (name: string) => path.join(folder, name);
+  await writeFile(path.join(dir, "secret"), "secret");
+  await writeFile(path.join(dir, "other"), "other");
+  await writeFile(named("plain"), "key\n");
+  await symlink(path.join(dir, "secret"), named("symbolic"));
+  await link(path.join(dir, "other"), named("hard"));
+  expect((await readOwnFile(named("plain"))).text).toBe("key\n");
+  await expect(readOwnFile(named("symbolic"))).rejects.toMatchObject({ code: "ELOOP" });
+  await expect(readOwnFile(named("hard"))).rejects.toThrow("has other names");
+  await expect(readOwnFile(named("missing"))).rejects.toMatchObject({ code: "ENOENT" });
+});
