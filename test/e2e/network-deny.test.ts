@@ -10,7 +10,7 @@ import {
   extension,
   serverNames,
   toRecords,
-} from "../../packages/gateway/src/egress/hello.test-support.ts";
+} from "../../packages/gateway/test-support/hello.ts";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
 import { dropRules, netnsOf, openedTo } from "../support/world/defences.ts";
 import { type Guest, hex, type Outcome, type Probe } from "../support/world/guest.ts";

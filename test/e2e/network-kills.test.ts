@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { captureHello } from "../../packages/gateway/src/egress/hello.test-support.ts";
+import { captureHello } from "../../packages/gateway/test-support/hello.ts";
 import { nftIn } from "../../packages/node/src/host/netns.ts";
 import { kernelPolicyOf } from "../../packages/node/src/network/kernel-policy.ts";
 import { rulesetOf } from "../../packages/node/src/network/ruleset.ts";
@@ -20,7 +20,7 @@ import {
   NEVER_HERE,
   startTestNet,
   type TestNet,
-} from "../../packages/node/src/network/test-net.test-support.ts";
+} from "../../packages/node/test-support/test-net.ts";
 import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
 import { size } from "../support/sizes.ts";

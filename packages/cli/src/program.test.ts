@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { dir, respond, serve, stopServing, stream, viv } from "./program.test-support.ts";
+import { dir, respond, serve, stopServing, stream, viv } from "../test-support/program.ts";
 
 const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../program.test-support.ts";
+import { respond, serve, viv } from "../../test-support/program.ts";
 
 const event = (n: number, type: string, data: object) => ({
   id: `evt_${n}`,

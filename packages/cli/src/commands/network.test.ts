@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
-import { dir, respond, type Seen, serve, stream, viv } from "../program.test-support.ts";
+import { dir, respond, type Seen, serve, stream, viv } from "../../test-support/program.ts";
 
 const cap = {
   session_id: "s1",

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
 
 let control: Control;
 beforeAll(async () => {

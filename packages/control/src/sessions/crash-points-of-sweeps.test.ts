@@ -1,7 +1,7 @@
 /** A process that is killed while it clears away what another one left: the next one goes on where it stopped. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { killAt, killSweepingAt, withMortal } from "../mortal-control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { killAt, killSweepingAt, withMortal } from "../../test-support/mortal-control.ts";
 
 const PATIENCE_MS = 90_000;
 /** Claims last five seconds, a snapshot is looked at twice, and the machine may be busy. */

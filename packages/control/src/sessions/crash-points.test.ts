@@ -1,7 +1,7 @@
 /** A process that is killed at a named point of a pause, a wake, a create or a destroy: another one ends what it began. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { killAt, withMortal } from "../mortal-control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { killAt, withMortal } from "../../test-support/mortal-control.ts";
 
 const PATIENCE_MS = 60_000;
 /** Claims and leases last five seconds, and the machine may be busy. */

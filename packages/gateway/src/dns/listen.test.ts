@@ -4,7 +4,16 @@ import { connect } from "node:net";
 import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
 import { type Answer, type DecodedPacket, decode, encode, type RecordType } from "dns-packet";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { a, alias, allowAll, deny, denyAll, startWorld, until, type World } from "../world.test-support.ts";
+import {
+  a,
+  alias,
+  allowAll,
+  deny,
+  denyAll,
+  startWorld,
+  until,
+  type World,
+} from "../../test-support/world.ts";
 
 const PREFIX = "127.31.3";
 const NO_ERROR = 0;

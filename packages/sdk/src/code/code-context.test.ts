@@ -1,14 +1,14 @@
-/** The real kernel with this host's python3; the guest is a directory (guest.test-support.ts). */
+/** The real kernel with this host's python3; the guest is a directory (test-support/code-guest.ts). */
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { serve } from "../server.test-support.ts";
+import { startGuest } from "../../test-support/code-guest.ts";
+import { serve } from "../../test-support/server.ts";
 import type { Session } from "../session.ts";
 import type { CodeResult } from "./code-result.ts";
-import { startGuest } from "./guest.test-support.ts";
 
 const hasModule = (name: string) => {
   try {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../program.test-support.ts";
+import { respond, serve, viv } from "../../../test-support/program.ts";
 
 const line = (host: string, facts: object = {}) => ({
   at: "2027-03-01T09:30:00.125Z",

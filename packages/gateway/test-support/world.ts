@@ -13,10 +13,10 @@ import { text } from "node:stream/consumers";
 import type { EgressEntry, EgressRules, Flows, GatewayTables, Pin } from "@vivarium/contract/gateway";
 import { createLog, type Log } from "@vivarium/kit/log";
 import { type Answer, decode, encode, type Packet } from "dns-packet";
-import { startEgress } from "./app.ts";
-import { EgressLog } from "./flows/egress-log.ts";
-import { CurrentTables } from "./tables/current-tables.ts";
-import { NodeClient } from "./tables/node-client.ts";
+import { startEgress } from "../src/app.ts";
+import { EgressLog } from "../src/flows/egress-log.ts";
+import { CurrentTables } from "../src/tables/current-tables.ts";
+import { NodeClient } from "../src/tables/node-client.ts";
 
 const silent = createLog("gateway-test", "silent");
 

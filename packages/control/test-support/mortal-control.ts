@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "vitest";
-import { type Control, eventually } from "./control.test-support.ts";
+import { type Control, eventually } from "./control.ts";
 
 export class MortalControl {
   readonly #child: ChildProcess;
@@ -102,7 +102,7 @@ async function withProcess<T>(
   // Its own: what it remembers of its crash is nobody else's.
   cpSync(controlDir, path.join(dataDir, "control"), { recursive: true });
   const listen = `127.0.0.1:${await freePort()}`;
-  const child = spawn(process.execPath, [new URL("./main.ts", import.meta.url).pathname], {
+  const child = spawn(process.execPath, [new URL("../src/main.ts", import.meta.url).pathname], {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
       DATABASE_URL: databaseUrl,

@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach } from "vitest";
-import { readConfig } from "./config.ts";
-import { runCommandLine } from "./program.ts";
+import { readConfig } from "../src/config.ts";
+import { runCommandLine } from "../src/program.ts";
 
 export interface Seen {
   method: string | undefined;
