@@ -90,9 +90,9 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
   const verifications = new Verifications((loadable) => verifyLoadable(loadable, qemu));
-  const shared = { config, qemu, baselines, snapshots, verifications, namespaces, gate, log };
+  const shared = { config, qemu, baselines, snapshots, verifications, namespaces, gate, table, log };
   const pool = new WarmPool(shared, [HOT]);
-  const deps: StartDeps = { ...shared, pool, network, table };
+  const deps: StartDeps = { ...shared, pool, network };
   await reconcile(deps);
   const stopping = new AbortController();
   const background = [
