@@ -1,6 +1,6 @@
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { dir, respond, type Seen, serve, viv } from "../program.test-support.ts";
+import { dir, respond, type Seen, serve, viv } from "../../test-support/program.ts";
 
 const WEB = "4x7k2m9q0a1b2c3d4e5f6";
 const DB = "4x7kzzzz0a1b2c3d4e5f6";
