@@ -49,8 +49,14 @@ export default defineConfig({
         },
       },
       {
-        // A world of servers and a service of its own for each file: one world fits on a host at a time.
-        test: { name: "network", include: [NETWORK], ...ON_MACHINES },
+        // One service for all files, a world of servers for each: one world fits into a network at a time. Runs beside each
+        // other have a network each (scripts/in-own-network).
+        test: {
+          name: "network",
+          include: [NETWORK],
+          globalSetup: ["test/support/world/service.ts"],
+          ...ON_MACHINES,
+        },
       },
     ],
   },
