@@ -205,7 +205,10 @@ describe("what has no name on the wire", () => {
     expect(reached()).toEqual([]);
     expect(await tryIt("names", { op: "dns", name: "port.example.com" })).toMatchObject({ a: [PUBLIC.bulk] });
     expect((await tryIt("names", tcp(PUBLIC.bulk, 9000))).got).toBe("hello");
-    const others = [22, 8080, 80, 443].map((port) => tcp(PUBLIC.bulk, port));
+    // On 80 and 443 the gateway waits for a name.
+    const others = [22, 8080, 80, 443].map(
+      (port): Probe => ({ ...tcp(PUBLIC.bulk, port), wait: 2 }) as Probe,
+    );
     await tryAll("names", [...others, udp(PUBLIC.bulk, 9000)]);
     expect(reached()).toEqual([]);
   });

@@ -2,6 +2,7 @@
  * Previews of real machines through the real path, one way in of each kind: security.md P-02 to P-05, P-08, P-10 and N-02. How
  * hosts, tokens, requests and answers are read is the gateway's own tests' matter (packages/gateway/src/previews).
  */
+import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";
 import { eventually } from "../support/eventually.ts";
@@ -246,6 +247,7 @@ test("a paused session is woken by a visitor with a token, and by no other", asy
   const wrong = await visit(withToken({ ...preview, ingress_token: "w".repeat(43) }, "/"));
   for (const page of [await visit(at(preview)), wrong])
     expect([page.status, page.body]).toEqual([live.status, live.body]);
+  await sleep(2_000);
   expect((await network.client.sessions.get(other.id)).state).toBe("paused");
   const visits = Array.from({ length: 20 }, (_, n) => visit(withToken(preview, `/woken/${n}`)));
   const answers = await Promise.all(visits);
