@@ -8,8 +8,9 @@ import { service } from "../support/http.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 
-const CLONES = 8;
+const CLONES = size({ ci: 3, full: 8 });
 /** 64 numbers of 8 bytes, by getrandom as Python draws them and by the device. */
 const DRAW = [
   "sh",
