@@ -23,8 +23,6 @@ const vitest = await createVitest("test", {
   watch: false,
   reporters: [{}],
   maxWorkers: 1,
-  // What is kept for other runs must never be code without a defence.
-  fsModuleCache: false,
   projects: jobs.map(({ file, edits }, at) => ({
     plugins: [without(root, edits)],
     test: {
@@ -32,6 +30,8 @@ const vitest = await createVitest("test", {
       root,
       include: [file],
       provide,
+      // What is kept for other runs must never be code without a defence.
+      fsModuleCache: false,
       // A test that hangs notices nothing; long enough that none is cut off which would.
       testTimeout: 60_000,
       hookTimeout: 60_000,
