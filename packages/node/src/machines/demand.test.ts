@@ -133,3 +133,56 @@ describe("the processor has room to make one", () => {
     expect([1, 2, 4, 8, 96].map(most)).toEqual([1, 1, 2, 4, 4]);
   });
 });
+
+describe("on two cores, where making one takes a core for a second and a half,", () => {
+  const STEP = 50;
+  const CORES = 2;
+
+  /** The pool's looks in a time of their own. Runs take 1.3 cores for 0.3 s where one is ready, 1 core for 1.1 s where none is. */
+  function shareReady(everyMs: number, wants = 60): number {
+    let [ready, found, demand, last, made] = [1, 0, NO_DEMAND, NOW, 0];
+    let making = false;
+    let lookAt = NOW;
+    const idle: number[] = [];
+    const runs: { until: number; cores: number }[] = [];
+    for (let now = NOW, i = 0; i < wants; now += STEP) {
+      if (now >= NOW + i * everyMs) {
+        i++;
+        demand = wantedOnceMore(demand, now);
+        last = now;
+        lookAt = Math.min(lookAt, now + 200);
+        runs.push(ready > 0 ? { until: now + 300, cores: 1.3 } : { until: now + 1_100, cores: 1 });
+        if (ready > 0) found++;
+        ready = Math.max(0, ready - 1);
+      }
+      const used = runs.filter(({ until }) => until > now).reduce((sum, { cores }) => sum + cores, 0);
+      const left = Math.max(0, CORES - used);
+      if (making) made += STEP * Math.min(1, Math.max(left, CORES / (used + 1)));
+      idle.push(Math.max(0, left - Number(making)));
+      if (making && made >= 1_500) {
+        ready++;
+        [making, made, lookAt] = [false, 0, now];
+      }
+      if (now < lookAt) continue;
+      const kind = { key: "base", rate: rateOf(demand, now), makeMs: 1_500, bytes: 0 };
+      const kinds = [{ ...kind, there: ready + Number(making) }];
+      const worth = worthHaving(kinds, { least: 1, most: 8, freeBytes: 0, machines: 100 });
+      const next = lackOf(kinds, worth);
+      const processor = { cores: CORES, idle: idle.reduce((sum, one) => sum + one, 0) / idle.length };
+      if (next && mayMake(processor, { quietMs: now - last, making: Number(making), next })) making = true;
+      idle.length = 0;
+      lookAt = now + (next ? 250 : 5_000);
+    }
+    return found / wants;
+  }
+
+  it("of those who want one every two seconds nine of ten find one ready", () => {
+    expect(shareReady(2_000)).toBeGreaterThanOrEqual(0.9);
+    expect(shareReady(5_000)).toBe(1);
+  });
+
+  it("who wants more than can be made finds those that can, and nobody's making takes the processor from runs", () => {
+    expect(shareReady(1_000)).toBeGreaterThan(0.3);
+    expect(shareReady(250)).toBeLessThan(0.1);
+  });
+});
