@@ -3,6 +3,9 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { QUICK } from "./test/quick.ts";
 
+// For the processes of this run, and those that they start: what one has compiled, the next one does not compile again.
+process.env.NODE_COMPILE_CACHE ??= new URL("node_modules/.cache/compiled", import.meta.url).pathname;
+
 const POSTGRES = "test/support/postgres.ts";
 const E2E = "test/e2e/**/*.test.ts";
 const NETWORK = "test/e2e/network-*.test.ts";

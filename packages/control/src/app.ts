@@ -79,6 +79,8 @@ export interface AppSettings {
   ownHosts?: OwnHosts;
   /** How much sessions and organisations may send where they are told nothing; no cap, unless it is told. */
   egressCaps?: EgressCaps;
+  /** How long a client of a terminal or a tunnel waits for its session; 25 s unless a test is in a hurry. */
+  upgradeWaitMs?: number;
 }
 
 export interface App {
@@ -99,7 +101,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const nodes = new NodeClient(settings.nodeSocket);
   const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
   const { previewSite = LOCAL_SITE, ownHosts = NO_OWN_HOSTS } = settings;
-  const { egressCaps = NO_CAPS } = settings;
+  const { egressCaps = NO_CAPS, upgradeWaitMs = LIMITS.upgradeWaitMs } = settings;
   const parts = assemble({
     db,
     nodes,
@@ -111,6 +113,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     previewSite,
     ownHosts,
     egressCaps,
+    upgradeWaitMs,
   });
   addGauges(parts);
   const server = await createServer(parts);
@@ -178,6 +181,7 @@ export async function describeApi(log: Log): Promise<string> {
     previewSite: LOCAL_SITE,
     ownHosts: NO_OWN_HOSTS,
     egressCaps: NO_CAPS,
+    upgradeWaitMs: LIMITS.upgradeWaitMs,
   });
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -198,6 +202,7 @@ interface Base {
   previewSite: PreviewSite;
   ownHosts: OwnHosts;
   egressCaps: EgressCaps;
+  upgradeWaitMs: number;
 }
 
 function assemble(settled: Base) {

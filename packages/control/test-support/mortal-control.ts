@@ -115,8 +115,8 @@ async function withProcess<T>(
   const child = spawn(process.execPath, [new URL("../src/main.ts", import.meta.url).pathname], {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
-      // What it loads has been compiled by the one before it.
-      NODE_COMPILE_CACHE: path.join(tmpdir(), "mortal-code"),
+      // What it loads has been compiled for another before.
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
       DATABASE_URL: databaseUrl,
       VIV_NODE_SOCKET: nodeSocket,
       VIV_DATA_DIR: dataDir,

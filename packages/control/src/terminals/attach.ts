@@ -1,6 +1,5 @@
 /** Lets a client in: the session lives, the machine's side is open and the client is written down, or nothing of it is. */
 import type { Duplex } from "node:stream";
-import { LIMITS } from "@vivarium/contract/api";
 import type { TerminalSpec, TunnelSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
@@ -13,7 +12,12 @@ import type { SessionRow } from "../sessions/store.ts";
 import type { Attachment, Attachments } from "./attachments.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
 
-export type AttachDeps = GuestDeps & { nodes: NodeClient; attachments: Attachments };
+export type AttachDeps = GuestDeps & {
+  nodes: NodeClient;
+  attachments: Attachments;
+  /** How long a client waits for its session. */
+  upgradeWaitMs: number;
+};
 
 export interface Attached {
   session: SessionRow;
@@ -27,7 +31,6 @@ interface AttachInput {
   spec: (session: SessionRow) => TerminalSpec | TunnelSpec;
   /** The client has gone. */
   signal: AbortSignal;
-  waitMs?: number;
 }
 
 const PATHS = { pty: "terminals", tunnel: "tunnel" } as const satisfies Record<AttachmentKind, string>;
@@ -37,7 +40,8 @@ export async function attach(
   scope: Scope,
   input: AttachInput,
 ): Promise<Attached & Pick<Attachment, "leave">> {
-  const { sessionId, signal, waitMs = LIMITS.upgradeWaitMs } = input;
+  const { sessionId, signal } = input;
+  const { upgradeWaitMs: waitMs } = deps;
   const deadline = AbortSignal.timeout(waitMs);
   const begun = useMachine(deps, scope, { sessionId, waitMs }, (session) =>
     open(deps, session, input, AbortSignal.any([signal, deadline])),

@@ -1,9 +1,12 @@
 /** The handshake of both WebSocket endpoints (wire.md 8.1): every refusal is an ordinary answer, before the upgrade. */
 import { connect as connectTcp } from "node:net";
+import { LIMITS } from "@vivarium/contract/api";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
 import { Refusal } from "../../test-support/scripted-node.ts";
 import { addressOf, connect, openPty, refused, streamOf } from "../../test-support/terminal-client.ts";
+import { createApp } from "../app.ts";
 
 let control: Control;
 let id: string;
@@ -296,10 +299,14 @@ test("a handshake waits for its session 25 s at most: then 409 for one that is c
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onStart = () => promise;
   const creating = await control.create();
+  expect(LIMITS.upgradeWaitMs).toBe(25_000);
+  const app = await createApp({ ...control.settings, upgradeWaitMs: 1_000 }, silentLog);
+  await app.server.listen({ host: "127.0.0.1", port: 0 });
+  const hasty: Control = Object.assign(Object.create(control), { app });
   const [early, late, tunnel] = await Promise.all([
-    refused(control, `/v1/sessions/${creating}/pty`),
-    refused(control, `/v1/sessions/${waking}/pty`),
-    refused(control, `/v1/sessions/${waking}/tunnel`),
+    refused(hasty, `/v1/sessions/${creating}/pty`),
+    refused(hasty, `/v1/sessions/${waking}/pty`),
+    refused(hasty, `/v1/sessions/${waking}/tunnel`),
   ]);
   resolve();
   expect([early.status, early.body.code, early.headers["retry-after"]]).toEqual([
@@ -313,8 +320,10 @@ test("a handshake waits for its session 25 s at most: then 409 for one that is c
     "2",
   ]);
   expect([tunnel.status, tunnel.body.code]).toEqual([503, "session_unavailable"]);
+  expect(early.body.error).toBe("the session is still being created after 1 s; try again");
   // The wake itself goes on.
   await control.until(waking, "live");
+  await app.close();
 });
 
 test("a session that is being created is waited for", async () => {
