@@ -31,7 +31,7 @@ import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
 const MINUTE_MS = 60_000;
-const DEATHS_IN_NAMESPACES = size({ ci: 20, full: 100 });
+const DEATHS_IN_NAMESPACES = size({ ci: 10, full: 100 });
 const DEATHS = size({ ci: 2, full: 100 });
 const CHANGES = size({ ci: 2, full: 5 });
 const PAUSES = size({ ci: 1, full: 3 });
