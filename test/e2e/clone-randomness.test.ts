@@ -86,7 +86,9 @@ async function drawUnseeded(network: TapNamespace): Promise<string[]> {
     await machine.go();
     await machine.agent.command("/v1/thaw");
     const chunks: Buffer[] = [];
-    const argv = ["sh", "-c", "sleep 1; cat /dev/shm/drawn"];
+    // A slow host takes its time for a look at the source, which goes on drawing, and to let a copy draw as much.
+    const enough = `until [ $(wc -l < /dev/shm/drawn) -gt ${beforeCapture.size + 64} ]; do sleep 0.1; done`;
+    const argv = ["sh", "-c", `${enough}; cat /dev/shm/drawn`];
     const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: 60_000 });
     for await (const chunk of frames) chunks.push(chunk as Buffer);
     const drawn =

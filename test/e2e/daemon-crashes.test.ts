@@ -1,7 +1,7 @@
 /** The daemon dies while it copies, removes, stops and puts right what its last life left; the caller comes back. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MachineList, MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
@@ -134,8 +134,10 @@ test("a slot that was freed before the daemon's start is another's, whatever bec
     for (const pid of [servicePid(service.facts, "node"), machinePid(service.facts.dataDir, sessionId)])
       process.kill(pid, "SIGKILL");
     // As another service of this host would take it.
-    await rm(file);
-    await writeFile(file, process.execPath);
+    const claim = `${SLOTS}-of-${process.pid}`;
+    await writeFile(claim, process.execPath);
+    // At once: a slot that is free for a moment may be taken by a service that runs beside this one.
+    await rename(claim, file);
   } finally {
     process.kill(service.facts.pid, "SIGCONT");
   }
