@@ -1,8 +1,8 @@
 /** The handshake of both WebSocket endpoints (wire.md 8.1): every refusal is an ordinary answer, before the upgrade. */
 import { connect as connectTcp } from "node:net";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { addressOf, connect, openPty, refused, streamOf } from "../../test-support/terminal-client.ts";
 
 let control: Control;
@@ -217,7 +217,7 @@ test("the query's defaults, and what it asks for, reach the machine with the ses
     name: "main",
   });
   const one = await openPty(control, own, "?cmd=top");
-  expect((await streamOf(control, own)).spec.argv).toEqual(["top"]);
+  expect((await streamOf(control, own)).spec).toMatchObject({ argv: ["top"] });
   for (const { webSocket } of [plain, asked, one]) webSocket.terminate();
 });
 
