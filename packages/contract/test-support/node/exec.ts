@@ -5,7 +5,7 @@ import { dirname, isAbsolute, join, normalize } from "node:path";
 import { ExecCall } from "@vivarium/contract/node";
 import { runHostCommand } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
-import { running } from "./machines.ts";
+import { running } from "./machine-table.ts";
 import { Output } from "./output.ts";
 import { Refusal, refuse, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";

@@ -9,14 +9,8 @@ import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { exec, putFile } from "./exec.ts";
 import { serveGuest } from "./guest.ts";
-import {
-  continueMachine,
-  findMachine,
-  listMachines,
-  machineId,
-  startMachine,
-  stopMachine,
-} from "./machines.ts";
+import { findMachine, listMachines, machineId } from "./machine-table.ts";
+import { continueMachine, startMachine, stopMachine } from "./machines.ts";
 import { networkReport, putNetwork, putPreviews } from "./network.ts";
 import { answer, Refusal, refuse } from "./refusal.ts";
 import {

@@ -6,7 +6,7 @@ import type { ProcessSpec } from "@vivarium/contract/guest";
 import { placeOf } from "./exec.ts";
 import { asGuest, deleteFile, listFiles, makeDirectory, readFile, renameFile, writeFile } from "./files.ts";
 import type { FakeMachine } from "./machine.ts";
-import { running } from "./machines.ts";
+import { running } from "./machine-table.ts";
 import { Output } from "./output.ts";
 import { findProcess, killProcess, listProcesses, sendLog, startProcess } from "./processes.ts";
 import { answer, Refusal, refuse } from "./refusal.ts";

@@ -1,45 +1,13 @@
-/** Starting, finding, continuing and ending the machines of the fake node. */
+/** Starting, continuing and ending the machines of the fake node. */
+import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { MachineId, type MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { type MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { FakeMachine } from "./machine.ts";
+import { alive } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import { type FakeSnapshot, findSnapshot, loadSnapshot } from "./snapshots.ts";
 import type { NodeState } from "./state.ts";
-
-export function machineId(id: string): string {
-  if (MachineId.safeParse(id).success) return id;
-  throw new Refusal("machine_not_found", "no machine of this name on this node");
-}
-
-/** The machine, started and not ended; it may stand still. */
-export function alive({ machines }: NodeState, id: string): FakeMachine {
-  const machine = machines.get(id);
-  if (!machine) throw new Refusal("machine_not_found", `no machine ${id} on this node`);
-  if (machine.state === "ended") throw new Refusal("machine_gone", machine.reason);
-  return machine;
-}
-
-export function running(state: NodeState, id: string): FakeMachine {
-  const machine = alive(state, id);
-  if (machine.state === "running") return machine;
-  throw new Refusal("machine_held", "the machine stands still; continue it first");
-}
-
-export function listMachines({ machines, starting }: NodeState): MachineStatus[] {
-  return [
-    ...[...machines.values()].map(({ status }) => status),
-    ...[...starting.keys()]
-      .filter((id) => !machines.has(id))
-      .map((machine_id) => ({ machine_id, state: "starting" as const })),
-  ];
-}
-
-export function findMachine(state: NodeState, id: string): MachineStatus {
-  const found = listMachines(state).find(({ machine_id }) => machine_id === id);
-  if (found) return found;
-  throw new Refusal("machine_not_found", `no machine ${id} on this node`);
-}
 
 /** The same start again gives the same machine, also while the first is under way; another one is refused. */
 export async function startMachine(state: NodeState, id: string, body: unknown): Promise<MachineStatus> {
@@ -130,5 +98,6 @@ async function stop(state: NodeState, id: string): Promise<void> {
   machine?.end("it was deleted");
   // What was under way with it has failed, and leaves nothing behind it.
   await machine?.exclusive(async () => {});
-  await rm(join(state.folder, id), { recursive: true, force: true, maxRetries: 5 });
+  const dir = join(state.folder, id);
+  if (existsSync(dir)) await rm(dir, { recursive: true, force: true, maxRetries: 5 });
 }

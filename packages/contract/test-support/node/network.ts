@@ -1,7 +1,7 @@
 /** The network of the fake node: what it was told, as if kernel and gateway had confirmed it, and no traffic at all. */
 import { isDeepStrictEqual } from "node:util";
 import { type MachineCounters, type NetworkReport, NetworkSpec, PreviewTable } from "@vivarium/contract/node";
-import { alive } from "./machines.ts";
+import { alive } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
@@ -40,6 +40,7 @@ export function networkReport(state: NodeState, after: string | null): NetworkRe
   state.reportCount += 1;
   if (after === state.report.cursor)
     state.report = { ...state.report, entries: [], lost: 0, active_sessions: [] };
+  if (state.isScripted) return state.report;
   const { counters } = state.report;
   const others = [...state.machines.values()].filter(
     ({ machine_id, state: of }) =>

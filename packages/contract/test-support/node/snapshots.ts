@@ -7,7 +7,7 @@ import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type CaptureTimings, SnapshotId, SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
 import type { FakeMachine } from "./machine.ts";
-import { alive, running } from "./machines.ts";
+import { alive, running } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 

@@ -33,8 +33,8 @@ interface UnderWay<Spec, Made> {
 
 export interface FakeNodeOptions {
   /**
-   * Commands end with 0 at once, terminals and tunnels open and say nothing, unless a test says otherwise. Without it,
-   * they are processes of this host.
+   * Commands end with 0 at once, terminals and tunnels open and say nothing, and the traffic of no machine is counted,
+   * unless a test says otherwise. Without it, commands and terminals are processes of this host.
    */
   isScripted?: boolean;
 }
@@ -67,7 +67,7 @@ export class NodeState {
   readonly networks = new Map<string, NetworkSpec>();
   /** What the gateway has; lost with `forgetPreviews`. */
   previews: PreviewTable = { version: 0, routes: [] };
-  /** The next report. Machines that it does not count have counted nothing. */
+  /** The next report. Where nothing is scripted, it counts the other machines too, which had no traffic. */
   report: NetworkReport = { counters: [], entries: [], lost: 0, cursor: "0", active_sessions: [] };
   /** How often it was told. */
   reportCount = 0;
@@ -102,7 +102,10 @@ export class NodeState {
   /** In place of a terminal or a tunnel; `accept` opens it, and gives the machine's side of it. */
   onStream: (call: StreamCall, accept: () => Stream, goOn: GoOn) => Promise<void> | void;
 
+  readonly isScripted: boolean;
+
   constructor({ isScripted = false }: FakeNodeOptions = {}) {
+    this.isScripted = isScripted;
     this.onExec = isScripted ? (_call, output) => output().exit() : (_call, _output, goOn) => goOn();
     this.onStream = isScripted ? (_call, accept) => void accept() : (_call, _accept, goOn) => goOn();
   }

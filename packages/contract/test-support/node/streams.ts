@@ -10,7 +10,7 @@ import { encodeOpening, NODE_ERRORS, OpeningReader, TerminalCall, TunnelCall } f
 import { placeOf } from "./exec.ts";
 import { killGroup } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
-import { machineId, running } from "./machines.ts";
+import { machineId, running } from "./machine-table.ts";
 import { bodyOfRefusal, Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
