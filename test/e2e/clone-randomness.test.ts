@@ -3,7 +3,7 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { type Loadable, readManifest } from "../../packages/node/src/snapshots/manifest.ts";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { service } from "../support/http.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { MachineList, MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { eventually } from "../support/eventually.ts";
 import { expectCounting, startCounter } from "../support/guest-counter.ts";
 import { AHEAD, machinePid, machineTraces } from "../support/machine-traces.ts";

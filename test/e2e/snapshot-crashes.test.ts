@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { MachineStatus, SnapshotList } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { eventually } from "../support/eventually.ts";
 import { countIn, expectCounting, startCounter } from "../support/guest-counter.ts";
 import { type NodeCaller, nodeCaller } from "../support/node-caller.ts";
