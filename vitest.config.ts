@@ -1,18 +1,33 @@
 import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { QUICK } from "./test/quick.ts";
 
 const POSTGRES = "test/support/postgres.ts";
+const E2E = "test/e2e/**/*.test.ts";
 const NETWORK = "test/e2e/network-*.test.ts";
 const MINUTE_MS = 60_000;
 /** Tests without machines wait more than they compute. */
 const AT_ONCE = availableParallelism() + 1;
-const ON_MACHINES = {
-  fileParallelism: false,
-  maxWorkers: 1,
+const { VIV_TEST_PART: part, VIV_TEST_SERVICES: services = "1" } = process.env;
+const isNetwork = (file: string) => file.startsWith("test/e2e/network-");
+
+/** The files of a project on machines that are part of the run: all, those of `npm test`, or those that it leaves out. */
+function partOf(all: string, quick: string[]): { include: string[]; exclude: string[] } {
+  if (part === "quick") return { include: quick, exclude: [] };
+  return { include: [all], exclude: part === "rest" ? quick : [] };
+}
+
+const e2e = partOf(
+  E2E,
+  QUICK.filter((file) => !isNetwork(file)),
+);
+const onMachines = (atOnce: number) => ({
+  fileParallelism: atOnce > 1,
+  maxWorkers: atOnce,
   testTimeout: 3 * MINUTE_MS,
   hookTimeout: 3 * MINUTE_MS,
-};
+});
 
 export default defineConfig({
   test: {
@@ -33,24 +48,33 @@ export default defineConfig({
           globalSetup: existsSync(POSTGRES) ? [POSTGRES] : [],
           maxWorkers: AT_ONCE,
           maxConcurrency: AT_ONCE,
+          sequence: { groupOrder: 1 },
           // What hangs is ended; how fast something is, a test says itself.
           testTimeout: MINUTE_MS,
           hookTimeout: MINUTE_MS,
         },
       },
       {
-        // One real service with real machines for all files: they run one after the other.
+        // Real services with real machines, one for each file that runs at a time.
         test: {
           name: "e2e",
-          include: ["test/e2e/**/*.test.ts"],
-          exclude: [NETWORK],
+          include: e2e.include,
+          exclude: [NETWORK, ...e2e.exclude],
           globalSetup: ["test/support/service.ts"],
-          ...ON_MACHINES,
+          sequence: { groupOrder: 2 },
+          ...onMachines(Number(services)),
         },
       },
       {
-        // A world of servers and a service of its own for each file: one world fits on a host at a time.
-        test: { name: "network", include: [NETWORK], ...ON_MACHINES },
+        // One service for all files, a world of servers for each: one world fits into a network at a time. Runs beside each
+        // other have a network each (scripts/in-own-network).
+        test: {
+          name: "network",
+          ...partOf(NETWORK, QUICK.filter(isNetwork)),
+          globalSetup: ["test/support/world/service.ts"],
+          sequence: { groupOrder: 3 },
+          ...onMachines(1),
+        },
       },
     ],
   },

@@ -16,10 +16,12 @@ let manifests: { dir: string; manifest: Manifest }[] = [];
 
 beforeAll(async () => {
   sources = await Promise.all(
-    (await Array.fromAsync(glob("packages/*/src/**/*.ts", { cwd: ROOT }))).map(async (path) => ({
-      path,
-      text: await readFile(join(ROOT, path), "utf8"),
-    })),
+    (await Array.fromAsync(glob("packages/*/{src,test-support}/**/*.ts", { cwd: ROOT }))).map(
+      async (path) => ({
+        path,
+        text: await readFile(join(ROOT, path), "utf8"),
+      }),
+    ),
   );
   manifests = await Promise.all(
     (await Array.fromAsync(glob("packages/*/package.json", { cwd: ROOT }))).map(async (path) => ({

@@ -19,7 +19,7 @@ beforeAll(async () => {
     paths.map(async (path) => ({ path, text: await readFile(join(ROOT, path), "utf8") })),
   );
   files = await Array.fromAsync(
-    glob(["packages/*/src/**", "guest/src/**", "test/**", "scripts/**"], { cwd: ROOT }),
+    glob(["packages/*/{src,test-support}/**", "guest/src/**", "test/**", "scripts/**"], { cwd: ROOT }),
   );
 });
 

@@ -1,7 +1,7 @@
 /** The same orders over several ways to the outside, in turn, and the rows that come of them. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { captureHello } from "../../packages/gateway/src/egress/hello.test-support.ts";
+import { captureHello } from "../../packages/gateway/test-support/hello.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { percentile, type Row, row } from "./samples.ts";
 

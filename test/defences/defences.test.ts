@@ -1,19 +1,25 @@
 /**
- * Each test that stands for a row of the catalogue of attacks notices when the row's defence is away. They run in a
- * network namespace of their own, so that they may run beside themselves; so they do, a few at once.
+ * Each test that stands for a row of the catalogue of attacks notices when the row's defence is away. They run in network
+ * namespaces of their own, so that they may run beside themselves. Every run takes one row of each part of the product
+ * that has any; with `VIV_TEST_FULL=1` it is all of them.
  */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, test } from "vitest";
+import { beforeAll, expect, inject, test } from "vitest";
+import { size } from "../support/sizes.ts";
 import { DEFENCES } from "./catalogue.ts";
+import type { Defence } from "./defence.ts";
+import { type Job, type Outcome, whyUnnoticed } from "./outcome.ts";
 import { replaceOnce } from "./without.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const PATIENCE_MS = 5 * 60_000;
+const PATIENCE_MS = size({ ci: 5, full: 60 }) * 60_000;
+/** Starts of vitest side by side, each in a namespace of its own: most of the time their tests wait. */
+const LANES = 2;
 /** Namespaces have their names in a folder that is shared with the host unless something is mounted there. */
 const ALONE = [
   ...["--net", "--mount", "sh", "-ec"],
@@ -21,65 +27,76 @@ const ALONE = [
   "sh",
 ];
 
-interface Outcome {
-  passed: string[];
-  failed: string[];
-}
+const partOf = ({ edits: [first] }: Defence) => dirname(first?.file ?? "");
+const onePerPart = [...Map.groupBy(DEFENCES, partOf).values()].flatMap((rows) => rows.slice(0, 1));
+const rows = size({ ci: 0, full: 1 }) ? DEFENCES : onePerPart;
+const byFile = [...Map.groupBy(rows, ({ file }) => file)].map(([file, defences]) => ({
+  file,
+  tests: [...new Set(defences.map(({ test: name }) => name))],
+}));
 
-/** Runs tests of a file whose names contain one of these; without the defence at this place of the list, if any. */
-async function runTests(file: string, names: string[], place?: number): Promise<Outcome> {
+/** In namespaces of their own, one job after the other. */
+async function run(jobs: Job[]): Promise<Outcome[]> {
   const folder = await mkdtemp(join(tmpdir(), "defences-"));
-  const report = join(folder, "report.json");
-  const pattern = names.map((name) => name.replace(/[^\w ]/g, ".")).join("|");
-  const vitest = [process.execPath, join(root, "node_modules/vitest/vitest.mjs"), "run"];
-  const options = ["--config", "test/defences/vitest.config.ts", "--reporter=json", `--outputFile=${report}`];
-  const away = place === undefined ? {} : { VIV_TEST_WITHOUT: String(place) };
-  const env = { ...process.env, VIV_TEST_FILE: file, ...away };
+  const [jobsFile, outcomesFile] = [join(folder, "jobs.json"), join(folder, "outcomes.json")];
+  const provide = { postgresFolder: inject("postgresFolder") };
+  await writeFile(jobsFile, JSON.stringify({ jobs, provide }));
   const printed = await new Promise<string>((resolve) => {
-    const argv = [...ALONE, ...vitest, ...options, "-t", pattern];
+    const argv = [
+      ...ALONE,
+      process.execPath,
+      join(root, "test/defences/run-jobs.ts"),
+      jobsFile,
+      outcomesFile,
+    ];
+    // Of this run of tests it is not to know anything.
+    const env = Object.fromEntries(
+      Object.entries(process.env).filter(([name]) => !name.startsWith("VITEST")),
+    );
     execFile("unshare", argv, { cwd: root, env, timeout: PATIENCE_MS }, (_, stdout, stderr) =>
       resolve(stdout + stderr),
     );
   });
-  const told = await readFile(report, "utf8").catch(() => {
-    throw new Error(`the tests of ${file} told nothing:\n${printed}`);
+  const written = await readFile(outcomesFile, "utf8").catch(() => {
+    throw new Error(`the tests of ${jobs.map(({ file }) => file)} came to nothing:\n${printed}`);
   });
   await rm(folder, { recursive: true });
-  return readReport(told);
+  const outcomes = JSON.parse(written) as Outcome[];
+  expect(outcomes).toHaveLength(jobs.length);
+  return outcomes;
 }
 
-function readReport(told: string): Outcome {
-  const { testResults } = JSON.parse(told) as {
-    testResults: { assertionResults: { status: string; fullName: string }[] }[];
-  };
-  const results = testResults.flatMap(({ assertionResults }) => assertionResults);
-  const named = (status: string) =>
-    results.filter((result) => result.status === status).map(({ fullName }) => fullName);
-  return { passed: named("passed"), failed: named("failed") };
-}
-
-const placed = DEFENCES.map((defence, place) => ({ ...defence, place }));
-const byFile = Map.groupBy(placed, ({ file }) => file);
-
-describe.concurrent.each([...byFile])("%s", (file, defences) => {
-  test("passes there as it is", { timeout: PATIENCE_MS }, async () => {
-    const names = [...new Set(defences.map(({ test: name }) => name))];
-    const { passed, failed } = await runTests(file, names);
-    expect(failed).toEqual([]);
-    for (const name of names)
-      expect(
-        passed.filter((full) => full.includes(name)),
-        name,
-      ).not.toEqual([]);
-  });
-
-  test.each(defences.map((defence) => [defence.row, defence.off, defence] as const))(
-    "%s: notices that this is away: %s",
-    { timeout: PATIENCE_MS },
-    async (_row, _off, defence) => {
-      for (const edit of defence.edits) replaceOnce(readFileSync(join(root, edit.file), "utf8"), edit);
-      const { failed } = await runTests(file, [defence.test], defence.place);
-      expect(failed.filter((full) => full.includes(defence.test))).not.toEqual([]);
-    },
+const untouched: Job[] = byFile.map(({ file, tests }) => ({ file, tests, edits: [] }));
+const weakened: Job[] = rows.map(({ file, test: name, edits }) => ({ file, tests: [name], edits }));
+const outcomes = new Map<Job, Outcome>();
+beforeAll(async () => {
+  const jobs = [...untouched, ...weakened];
+  const lanes = Array.from({ length: LANES }, (_, lane) => jobs.filter((_job, at) => at % LANES === lane));
+  await Promise.all(
+    lanes.map(async (lane) => {
+      const found = await run(lane);
+      for (const [at, job] of lane.entries()) outcomes.set(job, found[at] as Outcome);
+    }),
   );
+}, PATIENCE_MS);
+
+test("the text of every row's defence stands in the product once", () => {
+  for (const { edits } of DEFENCES)
+    for (const edit of edits) replaceOnce(readFileSync(join(root, edit.file), "utf8"), edit);
 });
+
+test.each(untouched.map((job) => [job.file, job] as const))("%s passes there as it is", (_file, job) => {
+  const { tests, broken } = outcomes.get(job) as Outcome;
+  expect([broken, tests.filter(({ state }) => state !== "passed")]).toEqual([[], []]);
+  for (const name of job.tests)
+    expect(
+      tests.filter((one) => one.name.includes(name)),
+      name,
+    ).not.toEqual([]);
+});
+
+test.each(rows.map(({ row, off }, at) => [row, off, weakened[at] as Job] as const))(
+  "%s: notices that this is away: %s",
+  (_row, _off, job) =>
+    expect(whyUnnoticed(outcomes.get(job) as Outcome, job.tests[0] as string)).toBe(undefined),
+);

@@ -134,8 +134,8 @@ export const names: Defence[] = [
     edits: [
       {
         file: `${DNS}/ask-upstream.ts`,
-        text: "const ATTEMPT_MS = 1_400;",
-        instead: "const ATTEMPT_MS = 60_000;",
+        text: "AbortSignal.timeout(limitMs)",
+        instead: "AbortSignal.timeout(60_000)",
       },
     ],
     file: `${DNS}/listen.test.ts`,

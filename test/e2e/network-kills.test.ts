@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { captureHello } from "../../packages/gateway/src/egress/hello.test-support.ts";
+import { captureHello } from "../../packages/gateway/test-support/hello.ts";
 import { nftIn } from "../../packages/node/src/host/netns.ts";
 import { kernelPolicyOf } from "../../packages/node/src/network/kernel-policy.ts";
 import { rulesetOf } from "../../packages/node/src/network/ruleset.ts";
@@ -20,7 +20,7 @@ import {
   NEVER_HERE,
   startTestNet,
   type TestNet,
-} from "../../packages/node/src/network/test-net.test-support.ts";
+} from "../../packages/node/test-support/test-net.ts";
 import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
 import { size } from "../support/sizes.ts";
@@ -31,8 +31,10 @@ import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
 const MINUTE_MS = 60_000;
-const DEATHS_IN_NAMESPACES = 100;
-const DEATHS = size({ ci: 10, full: 100 });
+const DEATHS_IN_NAMESPACES = size({ ci: 20, full: 100 });
+const DEATHS = size({ ci: 2, full: 100 });
+const CHANGES = size({ ci: 2, full: 5 });
+const PAUSES = size({ ci: 1, full: 3 });
 const ALLOWED = "example.com";
 const DENIED = "www.example.com";
 const EGRESS = { mode: "deny" as const, allow: [ALLOWED] };
@@ -215,12 +217,12 @@ while True:
       process.kill(servicePid(facts, "gateway"), "SIGKILL");
       await eventually(reach, MINUTE_MS);
     }
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < CHANGES; round++) {
       await network.allow(guest, "deny", []);
       await network.allow(guest, "deny", EGRESS.allow);
       await reach();
     }
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < PAUSES; round++) {
       await client.sessions.pause(guest.id);
       await client.sessions.resume(guest.id);
       await reach();

@@ -1,13 +1,15 @@
 /**
- * How many inputs each target is given, and how a run is told from another. Input number i comes of seed `VIV_FUZZ_SEED`
- * + i, which a failure names; `VIV_FUZZ` = 10 gives ten times as many.
+ * How many inputs each target is given: a tenth in every run, all of them with `VIV_TEST_FULL=1`, ten times as many
+ * with `VIV_FUZZ=10`. Input number i comes of seed `VIV_FUZZ_SEED` + i, which a failure names.
  */
 import { setImmediate } from "node:timers/promises";
 import { type Random, randomFrom } from "../chaos/random.ts";
+import { size } from "../support/sizes.ts";
 
-const TIMES = Number(process.env.VIV_FUZZ ?? 1);
+const TIMES = Number(process.env.VIV_FUZZ ?? size({ ci: 0.1, full: 1 }));
 const FIRST_SEED = Number(process.env.VIV_FUZZ_SEED ?? 1);
 
+/** In the full size. */
 export const INPUTS = {
   execFrames: 18_000,
   logFrames: 12_000,
@@ -22,12 +24,17 @@ export const INPUTS = {
   serverAnswers: 1_500,
 } as const;
 
+/** What so many of all inputs come to in this run. */
+export function inThisRun(inputs: number): number {
+  return Math.ceil(inputs * TIMES);
+}
+
 /** Every input is a test of its own; the first that fails ends the run with its seed. */
 export async function forEachInput(
   target: keyof typeof INPUTS,
   check: (random: Random) => void | Promise<void>,
 ): Promise<void> {
-  for (let i = 0; i < INPUTS[target] * TIMES; i++) {
+  for (let i = 0; i < inThisRun(INPUTS[target]); i++) {
     const seed = FIRST_SEED + i;
     // As between the bytes of a real agent: what is thrown away only then does not pile up.
     if (i % 100 === 0) await setImmediate();

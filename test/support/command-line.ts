@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { inject } from "vitest";
+import { sharedService } from "./shared-service.ts";
 
 const MAIN = join(import.meta.dirname, "../../packages/cli/src/main.ts");
 
@@ -17,7 +17,7 @@ export interface Ended {
 
 /** What the command line is told from outside, about the running service. */
 export function vivEnvironment(): Record<string, string> {
-  const { url, apiKey } = inject("service");
+  const { url, apiKey } = sharedService();
   return { PATH: process.env.PATH ?? "", HOME: tmpdir(), VIV_URL: url, VIV_API_KEY: apiKey };
 }
 

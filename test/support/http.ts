@@ -1,11 +1,11 @@
 /** Plain requests to the running service, for what the SDK would hide: statuses, headers, raw bytes. */
 import { Client } from "@vivarium/sdk";
-import { inject } from "vitest";
 import { type Answer, type Ask, askAt } from "./asking.ts";
+import { sharedService } from "./shared-service.ts";
 
 export type { Answer, Ask } from "./asking.ts";
 
-export const service = inject("service");
+export const service = sharedService();
 
 export const client = new Client({ url: service.url, apiKey: service.apiKey, retries: 0 });
 

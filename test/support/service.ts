@@ -1,6 +1,7 @@
 /**
- * Boots the real service once for all end-to-end tests, on a data directory of its own inside the storage pool (so
- * that disks are cloned there as in production), and stops it at the end. Nothing of it may be left then.
+ * Boots the real service for all end-to-end tests, on a data directory of its own inside the storage pool (so that disks
+ * are cloned there as in production), and stops it at the end. Nothing of it may be left then. Files that run side by
+ * side have a service each.
  * VIV_TEST_KEEP=1 keeps the data directory with its logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -33,7 +34,8 @@ export interface ServiceFacts {
 
 declare module "vitest" {
   export interface ProvidedContext {
-    service: ServiceFacts;
+    /** One for each file that runs at a time. */
+    services: ServiceFacts[];
   }
 }
 
@@ -42,15 +44,26 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-let service: Service | undefined;
+let services: Service[] = [];
 
 export async function setup(project: TestProject): Promise<void> {
-  service = await startService();
-  project.provide("service", service.facts);
+  const wanted = Array.from({ length: project.config.maxWorkers }, () => startService());
+  const started = await Promise.allSettled(wanted);
+  services = started.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+  const failure = started.find((outcome) => outcome.status === "rejected");
+  if (failure) {
+    await teardown();
+    throw failure.reason;
+  }
+  project.provide(
+    "services",
+    services.map(({ facts }) => facts),
+  );
 }
 
 export async function teardown(): Promise<void> {
-  await service?.stop();
+  const stops = await Promise.allSettled(services.map((service) => service.stop()));
+  for (const outcome of stops) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 export interface ServiceSettings {

@@ -6,7 +6,7 @@ import { basename, dirname, join } from "node:path";
 import { SESSION_STATES } from "@vivarium/contract/api";
 
 export interface Source {
-  /** From the repository's root: packages/<package>/src/… */
+  /** From the repository's root: packages/<package>/src/… or packages/<package>/test-support/… */
   path: string;
   text: string;
 }
@@ -32,10 +32,11 @@ export function importsOf(text: string): Import[] {
   return [...fixed, ...dynamic];
 }
 
-const isTest = (path: string) => /\.test(-support)?\.ts$/.test(path);
+const isSupport = (path: string) => /^packages\/[^/]+\/test-support\//.test(path);
+const isTest = (path: string) => path.endsWith(".test.ts") || isSupport(path);
 const isStore = (path: string) => /(^|[/-])store\.ts$/.test(path);
 const packageOf = (path: string) => /^packages\/([^/]+)\//.exec(path)?.[1] ?? "";
-const insidePackage = (path: string) => path.replace(/^packages\/[^/]+\/src\//, "");
+const insidePackage = (path: string) => path.replace(/^packages\/[^/]+\/(src|test-support)\//, "");
 const roomOf = (path: string) => insidePackage(path).split("/").slice(0, -1)[0] ?? "";
 const ownPackage = (from: string) => /^@vivarium\/([^/]+)/.exec(from)?.[1];
 
@@ -110,6 +111,21 @@ export const SOURCE_RULES: SourceRule[] = [
     offenders: [
       { path: "packages/cli/src/a.ts", text: `import { x } from "../../node/src/bake.ts";` },
       { path: "packages/cli/src/a.ts", text: `import { x } from "../../../test/support/fake-node.ts";` },
+    ],
+  },
+  {
+    title: "what helps tests is in test-support/, and tests alone import it",
+    check: (source) => [
+      ...(/\/src\/.*(\.test-support\.ts$|\/test-support\/)/.test(source.path)
+        ? [`${source.path} belongs into packages/${packageOf(source.path)}/test-support`]
+        : []),
+      ...(isTest(source.path) ? [] : forImports(source, ({ from }) => /(^|\/)test-support\//.test(from))),
+    ],
+    offenders: [
+      { path: "packages/control/src/control.test-support.ts", text: "" },
+      { path: "packages/control/src/exec/test-support/output.ts", text: "" },
+      { path: "packages/control/src/app.ts", text: `import { x } from "../test-support/control.ts";` },
+      { path: "packages/sdk/src/a.ts", text: `const x = await import("@vivarium/contract/test-support/x");` },
     ],
   },
   {
@@ -251,7 +267,7 @@ export const SOURCE_RULES: SourceRule[] = [
   {
     title: "files are kebab-case and named after what they hold",
     check: (source) => {
-      const name = basename(source.path).replace(/(\.test|\.test-support|\.config)?\.ts$/, "");
+      const name = basename(source.path).replace(/(\.test|\.config)?\.ts$/, "");
       const isKebab = /^[a-z0-9]+(-[a-z0-9]+)*$/.test(name);
       return isKebab && !FORBIDDEN_NAMES.test(name) ? [] : [`${source.path} is not a name of the house`];
     },

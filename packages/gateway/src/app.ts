@@ -61,14 +61,17 @@ export interface EgressParts {
   log: Log;
   /** Where what a guest sent to a port goes; the port itself but in tests. */
   dialledPort?: (port: number) => number;
+  /** How long name servers, and questions over TCP, are waited for; what is usual but in tests. */
+  dnsLimits?: { attemptMs: number; tcpIdleMs: number };
 }
 
-export function startEgress({ node, tables, egressLog, log, dialledPort = (port) => port }: EgressParts) {
-  const resolver = new Resolver({ tables, log });
+export function startEgress(parts: EgressParts) {
+  const { node, tables, egressLog, log, dialledPort = (port) => port, dnsLimits } = parts;
+  const resolver = new Resolver({ tables, log, attemptMs: dnsLimits?.attemptMs });
   const brakes = new PerMachine(tables, () => new NameBrake());
   const tcpBrakes = new PerMachine(tables, () => new QuestionBrake());
   const flows = new OpenFlows({ tables, egressLog });
-  const dns = { tables, resolver, node, brakes, tcpBrakes, egressLog, log };
+  const dns = { tables, resolver, node, brakes, tcpBrakes, egressLog, log, tcpIdleMs: dnsLimits?.tcpIdleMs };
   const front = { tables, resolver, dialledPort, flows, log };
   const openers = [
     (address: string) => listenUdp(dns, address),

@@ -5,8 +5,8 @@ import { buffer } from "node:stream/consumers";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { expose, type Gateway, startGateway } from "./previews/previews.test-support.ts";
-import { a, deny, startWorld, type World } from "./world.test-support.ts";
+import { expose, type Gateway, startGateway } from "../test-support/previews.ts";
+import { a, deny, startWorld, type World } from "../test-support/world.ts";
 
 const PREFIX = "127.31.33";
 const LONG = Buffer.alloc(2 << 20, "long");

@@ -8,8 +8,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { until } from "../test-support/world.ts";
 import { readConfig } from "./config.ts";
-import { until } from "./world.test-support.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
 const NOBODY = 65_534;

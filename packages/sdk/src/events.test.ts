@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { json, serve } from "./server.test-support.ts";
+import { json, serve } from "../test-support/server.ts";
 
 const event = (n: number, type = "session.paused") => ({
   id: `evt_${n}`,

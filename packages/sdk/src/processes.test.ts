@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bodyOf, json, serve } from "./server.test-support.ts";
+import { bodyOf, json, serve } from "../test-support/server.ts";
 
 const PROCESSES = "/v1/sessions/s1/processes";
 const running = {

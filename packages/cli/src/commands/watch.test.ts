@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../program.test-support.ts";
+import { respond, serve, viv } from "../../test-support/program.ts";
 
 const at = "2027-01-01T10:00:00.000Z";
 const session = (session_id: string, state: string, facts = {}) => ({

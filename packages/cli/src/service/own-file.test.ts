@@ -1,7 +1,7 @@
 import { link, mkdir, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { dir } from "../program.test-support.ts";
+import { dir } from "../../test-support/program.ts";
 import { readOwnFile } from "./own-file.ts";
 
 test("a plain file is read; what is another file by link is not", async () => {

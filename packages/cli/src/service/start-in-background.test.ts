@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { dir, respond, serve, viv } from "../program.test-support.ts";
+import { dir, respond, serve, viv } from "../../test-support/program.ts";
 import { takeLock } from "../supervisor/lock.ts";
 
 async function holdLock(url: string): Promise<void> {

@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { createDatabase, createEmptyDatabase, silentLog } from "../../test-support/database.ts";
 import { createApp } from "../app.ts";
-import { createDatabase, createEmptyDatabase, silentLog } from "../db/database.test-support.ts";
 
 function folder(): string {
   const dir = mkdtempSync(path.join(tmpdir(), "control-"));

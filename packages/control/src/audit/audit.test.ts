@@ -1,10 +1,10 @@
 /** The execution log (part 2, 13): one entry per command, with what command_capture keeps of it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Ask, type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
+import { type Ask, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { openPty, streamOf } from "../../test-support/terminal-client.ts";
 import { openDatabase } from "../db/pool.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { openPty, streamOf } from "../terminals/client.test-support.ts";
 import { CommandLog } from "./command-log.ts";
 import { deleteOldEntries } from "./store.ts";
 

@@ -1,6 +1,6 @@
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
-import { createDatabase, createEmptyDatabase, silentLog } from "./database.test-support.ts";
+import { createDatabase, createEmptyDatabase, silentLog } from "../../test-support/database.ts";
 import { migrate } from "./migrate.ts";
 import { openDatabase } from "./pool.ts";
 

@@ -1,10 +1,10 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { openDatabase } from "../db/pool.ts";
-import { TestClock } from "../test-clock.test-support.ts";
 import { deleteOldLines, moveCursor, readCursor } from "./log-store.ts";
 
 let control: Control;

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { readConfig } from "../config.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
 
 const MIB = 2 ** 20;
 const DAY_MS = 86_400_000;

@@ -1,13 +1,13 @@
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { DatabaseLine } from "../../test-support/database-line.ts";
+import { openReader, type Reader } from "../../test-support/event-reader.ts";
 import { type App, createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { DatabaseLine } from "../database-line.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
 import { type Database, openDatabase } from "../db/pool.ts";
 import { appendEvent, eventOf } from "./append.ts";
 import { publishEvents } from "./publish.ts";
-import { openReader, type Reader } from "./reader.test-support.ts";
 
 let control: Control;
 let db: Database;

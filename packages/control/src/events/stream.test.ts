@@ -2,11 +2,11 @@ import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
 import { EVENT_ID_PATTERN, LIMITS } from "@vivarium/contract/api";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { openReader, type Reader } from "../../test-support/event-reader.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { openDatabase } from "../db/pool.ts";
-import { TestClock } from "../test-clock.test-support.ts";
-import { openReader, type Reader } from "./reader.test-support.ts";
 import { deleteOldEvents } from "./store.ts";
 
 let control: Control;

@@ -1,9 +1,9 @@
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 
 const MINUTE_MS = 60_000;
 let control: Control;

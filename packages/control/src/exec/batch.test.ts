@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
 
 let control: Control;
 const ids: string[] = [];

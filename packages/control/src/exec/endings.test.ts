@@ -3,11 +3,11 @@ import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { DatabaseLine } from "../../test-support/database-line.ts";
+import type { Output } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { DatabaseLine } from "../database-line.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
-import type { Output } from "../scripted-node.test-support.ts";
 
 let control: Control;
 beforeAll(async () => {

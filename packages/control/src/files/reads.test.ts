@@ -1,8 +1,8 @@
 /** Reading, listing and searching files (wire.md 6.1, 6.2) over a scripted node. */
 import { GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 
 const MIB = 2 ** 20;
 let control: Control;

@@ -4,10 +4,10 @@ import { Agent, type IncomingMessage, type OutgoingHttpHeaders, request } from "
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { type LoggedLine, recordingLog } from "../../test-support/recording-log.ts";
+import { type GuestRequest, Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { type LoggedLine, recordingLog } from "../http/recording-log.test-support.ts";
-import { type GuestRequest, Refusal } from "../scripted-node.test-support.ts";
 
 const MIB = 2 ** 20;
 let control: Control;

@@ -1,7 +1,7 @@
 /** Writing, deleting, making and renaming files (wire.md 6.1, 6.3) over a scripted node. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { type GuestRequest, Refusal } from "../scripted-node.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { type GuestRequest, Refusal } from "../../test-support/scripted-node.ts";
 
 const MIB = 2 ** 20;
 let control: Control;

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventually } from "../control.test-support.ts";
+import { eventually } from "../../test-support/control.ts";
 import { NodeClient } from "./node-client.ts";
 
 const KIB = 1024;

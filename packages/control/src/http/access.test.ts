@@ -1,7 +1,7 @@
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import type { GuestRequest } from "../scripted-node.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import type { GuestRequest } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 let foreign: string;

@@ -2,9 +2,9 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { type LoggedLine, recordingLog } from "../../test-support/recording-log.ts";
 import { createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { type LoggedLine, recordingLog } from "./recording-log.test-support.ts";
 
 const SESSION = `/v1/sessions/${"a".repeat(21)}`;
 let control: Control;

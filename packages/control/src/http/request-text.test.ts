@@ -3,7 +3,7 @@ import { channel } from "node:diagnostics_channel";
 import type { FastifyInstance, RouteOptions } from "fastify";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
-import { type Control, startControl } from "../control.test-support.ts";
+import { type Control, startControl } from "../../test-support/control.ts";
 
 const NUL = "a\0b";
 const LONE_SURROGATE = "a\ud800b";

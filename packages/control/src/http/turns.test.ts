@@ -1,7 +1,7 @@
 /** What a client sends ahead on one connection, and how the connection ends: byte by byte, over TCP. */
 import { connect, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
 
 let control: Control;
 let port: number;

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { fastify } from "fastify";
 import { afterEach, expect, test } from "vitest";
-import { eventually } from "../control.test-support.ts";
+import { eventually } from "../../test-support/control.ts";
 import { boundUnreadAnswers } from "./unread-answers.ts";
 
 /** More than kernels keep for a socket. */

@@ -1,7 +1,7 @@
 /** What becomes of an operation whose process is killed at a named point (security.md C8): another process ends it. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { killAt, withMortal } from "../mortal-control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { killAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
 
 const PATIENCE_MS = 60_000;
 /** Claims and leases last five seconds, and the machine may be busy. */
@@ -31,7 +31,13 @@ const snapshotsOf = (id: string, kind: string) =>
 const checkpointOf = async (id: string): Promise<string> =>
   (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
 
+/** Until another process has ended what the dead one had claimed. */
 async function untilFree(id: string): Promise<void> {
+  await letClaimsLapse(control, id);
+  await untilTakenOver(id);
+}
+
+async function untilTakenOver(id: string): Promise<void> {
   await eventually(async () => expect((await rowOf(id)).op).toBe(null), TAKEN_OVER_MS);
 }
 
@@ -217,7 +223,8 @@ test(
       expect(await asked).toBe("broken");
     });
     control.node.onStart = () => {};
-    await untilFree(id);
+    // Here they lapse by themselves.
+    await untilTakenOver(id);
     expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
     await eventually(() => expect(machinesOf(id)).toEqual([["1", "running"]]));
   },

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Control, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
+import { type Control, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
 import { openDatabase } from "../db/pool.ts";
 import { rereadSession } from "../sessions/get.ts";
 import { SessionSignals } from "../sessions/signals.ts";

@@ -1,7 +1,7 @@
 /** All verbs at once on one session: they take turns, each tells the truth, and nothing is left over. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 beforeAll(async () => {

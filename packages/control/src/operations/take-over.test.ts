@@ -2,14 +2,14 @@
 import { MACHINE_ID_PATTERN } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { createDatabase, silentLog } from "../../test-support/database.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
 import { checkpointSnapshots } from "../checkpoints/kept-snapshots.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { createDatabase, silentLog } from "../db/database.test-support.ts";
 import { migrate } from "../db/migrate.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
 import { forgetUnborn } from "../sessions/leases-store.ts";
 import {
   forgetOrphanNames,

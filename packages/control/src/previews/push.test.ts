@@ -1,13 +1,13 @@
 import type { PreviewTable } from "@vivarium/contract/node";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
 import { openDatabase } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
 import { SessionSignals } from "../sessions/signals.ts";
-import { TestClock } from "../test-clock.test-support.ts";
 import { PreviewPush } from "./push.ts";
 
 let control: Control;

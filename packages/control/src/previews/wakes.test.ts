@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 
 let control: Control;
 let clock: TestClock;

@@ -2,8 +2,8 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import type { Output } from "../scripted-node.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import type { Output } from "../../test-support/scripted-node.ts";
 
 const MIB = 2 ** 20;
 let control: Control;

@@ -1,8 +1,8 @@
 /** Named processes (wire.md 7) over a scripted node. */
 import { GUEST_ERRORS } from "@vivarium/contract/guest";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Control, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
+import { type Control, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 let id: string;

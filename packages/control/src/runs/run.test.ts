@@ -1,10 +1,10 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { type LoggedLine, recordingLog } from "../../test-support/recording-log.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { type LoggedLine, recordingLog } from "../http/recording-log.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
 
 let control: Control;
 beforeAll(async () => {

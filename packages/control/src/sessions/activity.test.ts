@@ -1,8 +1,8 @@
 import { sleep } from "@vivarium/kit/clock";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
 import { openDatabase } from "../db/pool.ts";
 import { Activity } from "./activity.ts";
 

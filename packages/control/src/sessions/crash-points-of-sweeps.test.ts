@@ -1,7 +1,7 @@
 /** A process that is killed while it clears away what another one left: the next one goes on where it stopped. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { killAt, killSweepingAt, withMortal } from "../mortal-control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { killAt, killSweepingAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
 
 const PATIENCE_MS = 90_000;
 /** Claims last five seconds, a snapshot is looked at twice, and the machine may be busy. */
@@ -28,6 +28,7 @@ test(
   async () => {
     const id = await control.createLive();
     await killAt(control, "pause.commit", `POST /v1/sessions/${id}/pause`);
+    await letClaimsLapse(control, id);
     expect(machinesOf(id)).toEqual([`${id}-1`]);
     await killSweepingAt(control, "reconcile.removed");
     expect(machinesOf(id)).toEqual([]);
@@ -43,8 +44,10 @@ test(
   async () => {
     const id = await control.createLive();
     await killAt(control, "pause.intent", `POST /v1/sessions/${id}/pause`);
+    await letClaimsLapse(control, id);
     await killSweepingAt(control, "take_over.claimed");
     expect(await rowOf(id)).toMatchObject({ state: "live", op: "pause" });
+    await letClaimsLapse(control, id);
     await swept(async () => expect(await rowOf(id)).toMatchObject({ state: "paused", op: null }));
     expect((await control.exec(id)).status).toBe(200);
   },

@@ -1,7 +1,7 @@
 /** A process that is killed at a named point of a pause, a wake, a create or a destroy: another one ends what it began. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { killAt, withMortal } from "../mortal-control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { killAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
 
 const PATIENCE_MS = 60_000;
 /** Claims and leases last five seconds, and the machine may be busy. */
@@ -37,6 +37,7 @@ describe.concurrent("killed at", () => {
     async (point) => {
       const id = await control.createLive();
       await killAt(control, point, `POST /v1/sessions/${id}/pause`);
+      await letClaimsLapse(control, id);
       await eventually(async () => {
         expect(await rowOf(id)).toMatchObject({ state: "paused", op: null });
         expect(machinesOf(id)).toEqual([]);
@@ -69,6 +70,7 @@ describe.concurrent("killed at", () => {
     async (point) => {
       const id = await createPaused();
       await killAt(control, point, `POST /v1/sessions/${id}/resume`);
+      await letClaimsLapse(control, id);
       await eventually(
         async () => expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 2, op: null }),
         TAKEN_OVER_MS,
@@ -97,6 +99,7 @@ describe.concurrent("killed at", () => {
       await killAt(control, "create.commit", "POST /v1/sessions", { name: "orphaned" });
       const { rows } = await control.sql.query("select id from sessions where name = 'orphaned'");
       const id = rows[0].id as string;
+      await letClaimsLapse(control, id);
       await eventually(async () => expect((await rowOf(id)).state).toBe("live"), TAKEN_OVER_MS);
       expect(machinesOf(id)).toEqual([[`${id}-1`, "running"]]);
       expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
@@ -115,6 +118,7 @@ describe.concurrent("killed at", () => {
         const { rows } = await control.sql.query("select id from sessions where name = 'started'");
         return rows[0].id as string;
       });
+      await letClaimsLapse(control, id);
       await eventually(async () => expect((await rowOf(id)).state).toBe("live"), TAKEN_OVER_MS);
       expect(machinesOf(id)).toEqual([[`${id}-1`, "running"]]);
       expect((await control.exec(id)).status).toBe(200);

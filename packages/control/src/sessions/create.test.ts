@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Control, startControl } from "../control.test-support.ts";
+import { type Control, startControl } from "../../test-support/control.ts";
 
 let control: Control;
 beforeAll(async () => {

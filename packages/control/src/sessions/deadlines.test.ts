@@ -1,8 +1,8 @@
 /** Deadlines as a caller meets them, on a clock that the test moves. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Answer, type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
+import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

@@ -2,7 +2,7 @@
 import { randomId } from "@vivarium/kit/id";
 import { sql } from "kysely";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { createDatabase, silentLog } from "../db/database.test-support.ts";
+import { createDatabase, silentLog } from "../../test-support/database.ts";
 import { type Database, openDatabase } from "../db/pool.ts";
 import { insertAttachment } from "../terminals/attachments-store.ts";
 import { claimDueSessions, type DueSession, saveDueAt, saveWakeAt } from "./deadlines-store.ts";

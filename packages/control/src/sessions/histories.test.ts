@@ -7,8 +7,8 @@
 import { randomId } from "@vivarium/kit/id";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Answer, type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
+import { size } from "../../../../test/support/sizes.ts";
+import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import {
   act,
   BIRTH,
@@ -17,9 +17,10 @@ import {
   type Settings,
   type Verb,
   type World,
-} from "./history-model.test-support.ts";
+} from "../../test-support/history-model.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 
-const HISTORIES = Number(process.env.VIV_HISTORIES ?? 10_000);
+const HISTORIES = Number(process.env.VIV_HISTORIES ?? size({ ci: 300, full: 10_000 }));
 const SEED = Number(process.env.VIV_HISTORIES_SEED ?? Math.floor(Math.random() * 2 ** 31));
 /** Histories at the same time, each of an organisation of its own: what one waits for, another uses. */
 const LANES = 12;

@@ -1,6 +1,6 @@
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Answer, type Control, startControl } from "../control.test-support.ts";
+import { type Answer, type Control, startControl } from "../../test-support/control.ts";
 
 let control: Control;
 beforeAll(async () => {

@@ -1,9 +1,9 @@
 /** Processes with keep_alive and the idle timer (interface "States and transitions"), on a clock that the test moves. */
 import type { GuestProcess } from "@vivarium/contract/guest";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { keptAliveUntil } from "./kept-alive.ts";
 
 const MINUTE = 60_000;

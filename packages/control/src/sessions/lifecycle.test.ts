@@ -1,7 +1,7 @@
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 beforeAll(async () => {

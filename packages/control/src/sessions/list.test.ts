@@ -1,7 +1,7 @@
 import { SESSION_ID_PATTERN } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
 
 let control: Control;

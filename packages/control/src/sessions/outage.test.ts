@@ -1,10 +1,10 @@
 /** A database that is away for ten minutes: nothing is lost by it, and what fell due meanwhile happens once. */
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { DatabaseLine } from "../../test-support/database-line.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { type App, createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { DatabaseLine } from "../database-line.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

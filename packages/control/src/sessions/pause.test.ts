@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { type Output, Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
-import { type Answer, type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
-import { type Output, Refusal } from "../scripted-node.test-support.ts";
 
 let control: Control;
 beforeAll(async () => {

@@ -4,9 +4,9 @@
  */
 import { type EndReason, type SessionEvent, type SessionState, TRANSITIONS } from "@vivarium/contract/api";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Answer, type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { TestClock } from "../test-clock.test-support.ts";
+import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { decide, FIRST_STATE } from "./state.ts";
 
 const HOUR = 3_600_000;

@@ -1,13 +1,13 @@
 /** What becomes of a session when its clients leave (interface "States and transitions", wire.md 4.5 and 8.2). */
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { withMortal } from "../../test-support/mortal-control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { Client, connect, openPty, streamOf } from "../../test-support/terminal-client.ts";
+import { TestClock } from "../../test-support/test-clock.ts";
 import { type App, createApp } from "../app.ts";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { silentLog } from "../db/database.test-support.ts";
-import { withMortal } from "../mortal-control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
 import { DETACH_GRACE_MS } from "../sessions/clocks.ts";
-import { TestClock } from "../test-clock.test-support.ts";
-import { Client, connect, openPty, streamOf } from "./client.test-support.ts";
 
 let control: Control;
 let clock: TestClock;

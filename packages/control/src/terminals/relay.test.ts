@@ -1,8 +1,8 @@
 /** What passes between a client and its terminal or tunnel, and how it ends (wire.md 8). */
 import { LIMITS } from "@vivarium/contract/api";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { type Client, connect, openPty, streamOf } from "./client.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { type Client, connect, openPty, streamOf } from "../../test-support/terminal-client.ts";
 
 let control: Control;
 let id: string;

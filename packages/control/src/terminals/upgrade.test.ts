@@ -1,9 +1,9 @@
 /** The handshake of both WebSocket endpoints (wire.md 8.1): every refusal is an ordinary answer, before the upgrade. */
 import { connect as connectTcp } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../control.test-support.ts";
-import { Refusal } from "../scripted-node.test-support.ts";
-import { addressOf, connect, openPty, refused, streamOf } from "./client.test-support.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { Refusal } from "../../test-support/scripted-node.ts";
+import { addressOf, connect, openPty, refused, streamOf } from "../../test-support/terminal-client.ts";
 
 let control: Control;
 let id: string;

@@ -7,20 +7,24 @@ import { createSocket } from "node:dgram";
 import { connect } from "node:net";
 
 const ATTEMPTS = 3;
-const ATTEMPT_MS = 1_400;
-/** For an answer, however many questions lead to it. */
-export const ANSWER_MS = ATTEMPTS * ATTEMPT_MS;
+export const ATTEMPT_MS = 1_400;
 const HEADER_BYTES = 12;
 const MAX_ANSWER_BYTES = 65_535;
 const DNS_PORT = 53;
 /** EDNS: answers up to 1232 bytes over UDP. */
 const EDNS = Buffer.from([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
 
+/** For an answer, however many questions lead to it. */
+export function answerLimitMs(attemptMs = ATTEMPT_MS): number {
+  return ATTEMPTS * attemptMs;
+}
+
 /** The first answer that is neither late nor a server's failure; rejects then, by `performance.now()`, or when all failed. */
 export async function askUpstream(
   resolvers: readonly string[],
   question: Buffer,
-  until = performance.now() + ANSWER_MS,
+  attemptMs = ATTEMPT_MS,
+  until = performance.now() + answerLimitMs(attemptMs),
 ): Promise<Buffer> {
   if (resolvers.length === 0) throw new Error("no name server is known");
   let failure: unknown;
@@ -29,7 +33,7 @@ export async function askUpstream(
     const leftMs = Math.ceil(until - performance.now());
     if (leftMs <= 0) break;
     try {
-      return await askOnce(splitAddress(resolver), question, Math.min(leftMs, ATTEMPT_MS));
+      return await askOnce(splitAddress(resolver), question, Math.min(leftMs, attemptMs));
     } catch (error) {
       failure = error;
     }

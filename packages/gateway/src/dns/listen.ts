@@ -13,12 +13,16 @@ import { type Question, readQuestion } from "./question.ts";
 import type { QuestionBrake } from "./question-brake.ts";
 import { fitUdp, RCODE, writeReply } from "./reply.ts";
 
-export type DnsDeps = AnswerDeps & { egressLog: EgressLog; tcpBrakes: PerMachine<QuestionBrake> };
+export type DnsDeps = AnswerDeps & {
+  egressLog: EgressLog;
+  tcpBrakes: PerMachine<QuestionBrake>;
+  /** For a whole question over TCP, and between questions. */
+  tcpIdleMs?: number;
+};
 
 const MAX_UDP_BYTES = 512;
 const MAX_TCP_BYTES = 4096;
 const MAX_CONNECTIONS = 32;
-/** For a whole question, and between questions. */
 const TCP_IDLE_MS = 5_000;
 
 export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Listener> {
@@ -75,7 +79,7 @@ export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Lis
 
 /** One question after the other, each once the brake lets it, until one is none. */
 async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socket): Promise<void> {
-  socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
+  socket.setTimeout(deps.tcpIdleMs ?? TCP_IDLE_MS, () => socket.destroy());
   try {
     for await (const message of readMessages(socket)) {
       await waitForToken(deps, hostAddress);

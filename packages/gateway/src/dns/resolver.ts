@@ -5,7 +5,7 @@
 import type { Log } from "@vivarium/kit/log";
 import type { CurrentTables } from "../tables/current-tables.ts";
 import { PerMachine } from "../tables/per-machine.ts";
-import { ANSWER_MS, askUpstream } from "./ask-upstream.ts";
+import { answerLimitMs, askUpstream } from "./ask-upstream.ts";
 import { TYPE, writeQuestion } from "./question.ts";
 import { readAddresses } from "./read-addresses.ts";
 
@@ -33,12 +33,19 @@ interface Known {
   passing: number;
 }
 
+export interface ResolverDeps {
+  tables: CurrentTables;
+  log: Log;
+  /** How long a name server is waited for, each of the times that it is asked. */
+  attemptMs?: number;
+}
+
 export class Resolver {
-  readonly #deps: { tables: CurrentTables; log: Log };
+  readonly #deps: ResolverDeps;
   readonly #known: PerMachine<Known>;
   #resolvers = "";
 
-  constructor(deps: { tables: CurrentTables; log: Log }) {
+  constructor(deps: ResolverDeps) {
     this.#deps = deps;
     this.#known = new PerMachine(deps.tables, () => ({ kept: new Map(), underWay: new Map(), passing: 0 }));
     deps.tables.subscribe(() => this.#forgetWithResolvers());
@@ -61,7 +68,7 @@ export class Resolver {
       throw new Error("too many questions are under way");
     known.passing += 1;
     try {
-      return await askUpstream(this.#deps.tables.resolvers(), question);
+      return await askUpstream(this.#deps.tables.resolvers(), question, this.#deps.attemptMs);
     } finally {
       known.passing -= 1;
     }
@@ -84,11 +91,12 @@ export class Resolver {
   async #search(name: string): Promise<Found> {
     let asked = name;
     let ttlS = MAX_TTL_S;
-    const until = performance.now() + ANSWER_MS;
+    const { attemptMs } = this.#deps;
+    const until = performance.now() + answerLimitMs(attemptMs);
     try {
       for (let questions = 0; questions < MAX_QUESTIONS; questions += 1) {
         const question = writeQuestion(asked, TYPE.A);
-        const answer = await askUpstream(this.#deps.tables.resolvers(), question, until);
+        const answer = await askUpstream(this.#deps.tables.resolvers(), question, attemptMs, until);
         const { addresses, end, ttlS: least } = readAddresses(answer, asked);
         ttlS = Math.min(ttlS, least);
         if (addresses.length > 0) return { result: "found", addresses, ttlS: Math.max(ttlS, MIN_TTL_S) };

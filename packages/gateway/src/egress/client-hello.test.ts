@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { buildHello, captureHello, extension, serverNames, toRecords } from "../../test-support/hello.ts";
 import { readHello } from "./client-hello.ts";
-import { buildHello, captureHello, extension, serverNames, toRecords } from "./hello.test-support.ts";
 
 const NAMED = { state: "named", name: "example.com" };
 const MALFORMED = { state: "refused", reason: "malformed" };

@@ -2,7 +2,7 @@
 import { connect, type Socket } from "node:net";
 import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { a, deny, startWorld, TestServer, until, type World } from "../world.test-support.ts";
+import { a, deny, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.11";
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, request, type Server, type ServerRe
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { a, deny, denyAll, startWorld, TestServer, until, type World } from "../world.test-support.ts";
+import { a, deny, denyAll, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.2";
 const seen: { method: string; url: string; headers: string[]; body: string }[] = [];

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { a, deny, startWorld, TestServer, until, type World } from "../world.test-support.ts";
-import { buildHello, serverNames, toRecords } from "./hello.test-support.ts";
+import { buildHello, serverNames, toRecords } from "../../test-support/hello.ts";
+import { a, deny, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.6";
 const ROUNDS = 400;

@@ -3,6 +3,7 @@ import { connect, type Socket } from "node:net";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { buildHello, captureHello, extension, serverNames, toRecords } from "../../test-support/hello.ts";
 import {
   a,
   allowAll,
@@ -12,8 +13,7 @@ import {
   TestServer,
   until,
   type World,
-} from "../world.test-support.ts";
-import { buildHello, captureHello, extension, serverNames, toRecords } from "./hello.test-support.ts";
+} from "../../test-support/world.ts";
 
 const PREFIX = "127.31.1";
 const outside = new TestServer((bytes, socket) => socket.write(bytes));

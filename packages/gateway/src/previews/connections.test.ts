@@ -11,7 +11,7 @@ import {
   startGateway,
   startGuest,
   stopGuest,
-} from "./previews.test-support.ts";
+} from "../../test-support/previews.ts";
 
 const PLACES = 256;
 

@@ -12,7 +12,7 @@ import {
   startGateway,
   startGuest,
   stopGuest,
-} from "./previews.test-support.ts";
+} from "../../test-support/previews.ts";
 
 let gateway: Gateway;
 let guest: Guest;

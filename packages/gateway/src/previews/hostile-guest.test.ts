@@ -4,7 +4,14 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { expose, type Gateway, get, openUpgrade, sendRaw, startGateway } from "./previews.test-support.ts";
+import {
+  expose,
+  type Gateway,
+  get,
+  openUpgrade,
+  sendRaw,
+  startGateway,
+} from "../../test-support/previews.ts";
 
 const MIB = 1 << 20;
 

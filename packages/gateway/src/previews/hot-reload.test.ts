@@ -12,7 +12,7 @@ import {
   get,
   NAVIGATION,
   startGateway,
-} from "./previews.test-support.ts";
+} from "../../test-support/previews.ts";
 
 let folder: string;
 let vite: ViteDevServer;

@@ -13,7 +13,7 @@ import {
   startGateway,
   startGuest,
   stopGuest,
-} from "./previews.test-support.ts";
+} from "../../test-support/previews.ts";
 
 let folder: string;
 let gateway: Gateway;

@@ -8,7 +8,7 @@ import {
   startGateway,
   startGuest,
   stopGuest,
-} from "./previews.test-support.ts";
+} from "../../test-support/previews.ts";
 import { compileProxies } from "./trusted-proxies.ts";
 
 /** Requests come from 127.0.0.1: the proxy that the first trusts, and a stranger to the others. */

@@ -16,7 +16,7 @@ import {
   startGateway,
   startGuest,
   stopGuest,
-} from "./previews.test-support.ts";
+} from "../../test-support/previews.ts";
 
 const BOUNDS = { connections: 8, heads: 4 };
 

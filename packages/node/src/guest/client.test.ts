@@ -3,11 +3,11 @@ import { once } from "node:events";
 import type { ClientHttp2Stream } from "node:http2";
 import { encodeFrame, FRAME, FrameDecoder, GUEST_LIMITS } from "@vivarium/contract/guest";
 import { afterEach, describe, expect, it } from "vitest";
+import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { cancel } from "./answers.ts";
 import { openChannel } from "./channel.ts";
 import { AgentClient } from "./client.ts";
 import { execInGuest } from "./exec.ts";
-import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.test-support.ts";
 
 let agent: ScriptedAgent;
 let client: AgentClient;

@@ -2,10 +2,10 @@
 import { constants, type ServerHttp2Stream } from "node:http2";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
 import { afterEach, describe, expect, it } from "vitest";
+import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { guestCall, type JsonCall } from "./calls.ts";
 import { AgentClient } from "./client.ts";
 import { callGuest } from "./json-calls.ts";
-import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.test-support.ts";
 import { readContent, readLog } from "./streams.ts";
 
 const never = new AbortController().signal;

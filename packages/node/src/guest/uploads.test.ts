@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { PassThrough } from "node:stream";
 import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
+import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { AgentClient } from "./client.ts";
-import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.test-support.ts";
 import { uploadToGuest } from "./uploads.ts";
 
 let agent: ScriptedAgent;

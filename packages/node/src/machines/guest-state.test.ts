@@ -1,8 +1,8 @@
 import { GENERATION } from "@vivarium/contract/guest";
 import { sleep } from "@vivarium/kit/clock";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { AgentClient } from "../guest/client.ts";
-import { type ScriptedAgent, startScriptedAgent } from "../guest/scripted-agent.test-support.ts";
 import { identify } from "../host/process.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import { introduce, letGo } from "./guest-state.ts";

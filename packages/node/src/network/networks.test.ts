@@ -12,6 +12,7 @@ import { sleep } from "@vivarium/kit/clock";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "../../test-support/test-net.ts";
 import { createNetwork } from "../app.ts";
 import { watchFlows } from "../host/conntrack.ts";
 import { nftIn } from "../host/netns.ts";
@@ -25,7 +26,6 @@ import type { KeptPin } from "./pins.ts";
 import { readTable, type TableReading } from "./read-table.ts";
 import { rulesetOf } from "./ruleset.ts";
 import type { SlotNetwork } from "./slot-network.ts";
-import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test-support.ts";
 
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 const WEB = 8080;

@@ -1,13 +1,13 @@
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "../../test-support/test-net.ts";
 import { nftIn } from "../host/netns.ts";
 import { run } from "../host/run.ts";
 import { kernelPolicyOf } from "./kernel-policy.ts";
 import type { LearnedElement } from "./pins.ts";
 import { readTable } from "./read-table.ts";
 import { policyChange, type RulesetInput, rulesetOf } from "./ruleset.ts";
-import { NEVER_HERE, OUTSIDE, startTestNet, type TestNet } from "./test-net.test-support.ts";
 
 const WEB = 8080;
 const PINNED = 9000;

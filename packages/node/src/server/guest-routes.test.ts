@@ -5,7 +5,7 @@ import { constants, type Http2ServerRequest, type ServerHttp2Stream } from "node
 import { buffer, text } from "node:stream/consumers";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "./guest-node.test-support.ts";
+import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "../../test-support/guest-node.ts";
 
 const MIB = 1024 * 1024;
 

@@ -6,7 +6,7 @@ import { text } from "node:stream/consumers";
 import { encodeTerminalFrame, TERMINAL_FRAME, TerminalFrameDecoder } from "@vivarium/contract/guest";
 import { encodeOpening, OpeningReader } from "@vivarium/contract/node";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "./guest-node.test-support.ts";
+import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "../../test-support/guest-node.ts";
 
 const MIB = 1024 * 1024;
 const SPEC = { env: { A: "ä" }, rows: 24, cols: 80 };

@@ -8,8 +8,8 @@ import { PassThrough, Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
+import { bodyOf, json, serve } from "../../test-support/server.ts";
 import { longFetch } from "../long-fetch.ts";
-import { bodyOf, json, serve } from "../server.test-support.ts";
 
 const FILES = "/v1/sessions/s1/files";
 const FETCHES = [

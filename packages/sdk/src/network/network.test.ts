@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bodyOf, json, serve } from "../server.test-support.ts";
+import { bodyOf, json, serve } from "../../test-support/server.ts";
 
 const SESSION = "/v1/sessions/s1";
 const policy = { session_id: "s1", mode: "deny", allow: ["pypi.org"] };

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { bodyOf, json, serve } from "../server.test-support.ts";
+import { bodyOf, json, serve } from "../../test-support/server.ts";
 import type { PreviewOptions } from "./expose.ts";
 
 type Guest = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>;

@@ -1,8 +1,8 @@
 import { LIMITS, PTY_FRAME } from "@vivarium/contract/api";
 import { expect, onTestFinished, test } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
-import { json, serve } from "../server.test-support.ts";
-import { frame } from "./frame.test-support.ts";
+import { json, serve } from "../../test-support/server.ts";
+import { frame } from "../../test-support/terminal-frame.ts";
 
 /** The service's side of one WebSocket per test; `accept` gets it with the request's path and headers. */
 async function serveWebSocket(

@@ -13,10 +13,10 @@ import { text } from "node:stream/consumers";
 import type { EgressEntry, EgressRules, Flows, GatewayTables, Pin } from "@vivarium/contract/gateway";
 import { createLog, type Log } from "@vivarium/kit/log";
 import { type Answer, decode, encode, type Packet } from "dns-packet";
-import { startEgress } from "./app.ts";
-import { EgressLog } from "./flows/egress-log.ts";
-import { CurrentTables } from "./tables/current-tables.ts";
-import { NodeClient } from "./tables/node-client.ts";
+import { type EgressParts, startEgress } from "../src/app.ts";
+import { EgressLog } from "../src/flows/egress-log.ts";
+import { CurrentTables } from "../src/tables/current-tables.ts";
+import { NodeClient } from "../src/tables/node-client.ts";
 
 const silent = createLog("gateway-test", "silent");
 
@@ -159,6 +159,7 @@ export async function startWorld(
   prefix: string,
   outside: { http: number; tls: number },
   log: Log = silent,
+  dnsLimits?: EgressParts["dnsLimits"],
 ): Promise<World> {
   const names = await new TestNameServer().start(`${prefix}.53`);
   const node = new TestNode();
@@ -166,7 +167,7 @@ export async function startWorld(
   const tables = new CurrentTables();
   const egressLog = new EgressLog();
   const dialledPort = (port: number) => (port === 443 ? outside.tls : outside.http);
-  const egress = startEgress({ node: client, tables, egressLog, log, dialledPort });
+  const egress = startEgress({ node: client, tables, egressLog, log, dialledPort, dnsLimits });
   const hosts: World["hosts"] = [`${prefix}.10`, `${prefix}.11`, `${prefix}.12`];
   let version = 0;
   const apply: World["apply"] = async ({

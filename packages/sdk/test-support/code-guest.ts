@@ -10,7 +10,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
-import { bodyOf, json, serve } from "../server.test-support.ts";
+import { bodyOf, json, serve } from "./server.ts";
 
 interface Named {
   name: string;

@@ -2,7 +2,7 @@
 import { type IncomingMessage, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Event } from "@vivarium/contract/api";
-import { type Control, eventually } from "../control.test-support.ts";
+import { type Control, eventually } from "./control.ts";
 
 export interface Frame {
   id?: string;

@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import pg from "pg";
-import { apiKeyDigest, newApiKey } from "./access/api-key.ts";
-import { loadPepper } from "./access/pepper.ts";
-import { type App, createApp } from "./app.ts";
-import { createDatabase, silentLog } from "./db/database.test-support.ts";
-import type { EgressCaps } from "./egress/org-cap.ts";
-import { ScriptedNode } from "./scripted-node.test-support.ts";
+import { apiKeyDigest, newApiKey } from "../src/access/api-key.ts";
+import { loadPepper } from "../src/access/pepper.ts";
+import { type App, createApp } from "../src/app.ts";
+import type { EgressCaps } from "../src/egress/org-cap.ts";
+import { createDatabase, silentLog } from "./database.ts";
+import { ScriptedNode } from "./scripted-node.ts";
 
 export interface Answer {
   status: number;

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "vitest";
-import { type Control, eventually } from "./control.test-support.ts";
+import { type Control, eventually } from "./control.ts";
 
 export class MortalControl {
   readonly #child: ChildProcess;
@@ -66,6 +66,16 @@ export async function killAt(control: Control, point: string, call: string, body
   });
 }
 
+/**
+ * So many seconds pass for the claims and leases on a session and its children that their process holds until it dies: as
+ * many as they last.
+ */
+export async function letClaimsLapse(control: Control, id: string): Promise<void> {
+  const columns = ["op_claimed_until", "provision_claimed_until", "destroy_after"];
+  const shifts = columns.map((column) => `${column} = ${column} - interval '5 seconds'`);
+  await control.sql.query(`update sessions set ${shifts} where id = $1 or parent_session_id = $1`, [id]);
+}
+
 /** Asked for nothing, a process dies of what its sweeps find. */
 export async function killSweepingAt(control: Control, point: string): Promise<void> {
   await withProcess(control, point, async (mortal) => expect(await mortal.died).toBe("SIGKILL"));
@@ -102,9 +112,11 @@ async function withProcess<T>(
   // Its own: what it remembers of its crash is nobody else's.
   cpSync(controlDir, path.join(dataDir, "control"), { recursive: true });
   const listen = `127.0.0.1:${await freePort()}`;
-  const child = spawn(process.execPath, [new URL("./main.ts", import.meta.url).pathname], {
+  const child = spawn(process.execPath, [new URL("../src/main.ts", import.meta.url).pathname], {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
+      // What it loads has been compiled by the one before it.
+      NODE_COMPILE_CACHE: path.join(tmpdir(), "mortal-code"),
       DATABASE_URL: databaseUrl,
       VIV_NODE_SOCKET: nodeSocket,
       VIV_DATA_DIR: dataDir,

@@ -5,7 +5,12 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
 import { randomId } from "@vivarium/kit/id";
 import { createLog, type Log } from "@vivarium/kit/log";
-import { type Previews, type PreviewsConfig, startPreviews, type TablesInForce } from "./start.ts";
+import {
+  type Previews,
+  type PreviewsConfig,
+  startPreviews,
+  type TablesInForce,
+} from "../src/previews/start.ts";
 
 export const mintToken = () => randomBytes(32).toString("base64url");
 export const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");

@@ -3,8 +3,8 @@ import { randomId } from "@vivarium/kit/id";
 import { createLog, type Log } from "@vivarium/kit/log";
 import pg from "pg";
 import { inject } from "vitest";
-import { migrate } from "./migrate.ts";
-import { openDatabase } from "./pool.ts";
+import { migrate } from "../src/db/migrate.ts";
+import { openDatabase } from "../src/db/pool.ts";
 
 const TEMPLATE = "migrated";
 /** Held while the template is made: the files of a run start together, and the first makes it for all. */

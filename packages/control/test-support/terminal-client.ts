@@ -2,7 +2,7 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { WebSocket } from "ws";
-import { type Control, eventually } from "../control.test-support.ts";
+import { type Control, eventually } from "./control.ts";
 
 export interface Refused {
   status: number;

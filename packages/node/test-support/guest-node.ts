@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
 import { fastify } from "fastify";
-import { AgentClient } from "../guest/client.ts";
-import { startScriptedAgent } from "../guest/scripted-agent.test-support.ts";
-import { NodeError } from "../node-error.ts";
-import { registerGuestRoutes } from "./guest-routes.ts";
-import { refusalOf } from "./refusals.ts";
-import { registerUpgrades } from "./upgrades.ts";
+import { AgentClient } from "../src/guest/client.ts";
+import { NodeError } from "../src/node-error.ts";
+import { registerGuestRoutes } from "../src/server/guest-routes.ts";
+import { refusalOf } from "../src/server/refusals.ts";
+import { registerUpgrades } from "../src/server/upgrades.ts";
+import { startScriptedAgent } from "./scripted-agent.ts";
 
 export const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 export const HELD_MACHINE = "bbbbbbbbbbbbbbbbbbbbb-1";

@@ -8,12 +8,12 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { randomId } from "@vivarium/kit/id";
 import { UndoStack } from "@vivarium/kit/undo-stack";
-import { hostTable } from "../host/host-network.ts";
-import { createNamespace, nftIn, removeNamespace } from "../host/netns.ts";
-import { run } from "../host/run.ts";
-import type { Slot } from "../host/slots.ts";
-import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
-import { GATEWAY_ADDRESS, GUEST_ADDRESS } from "./ruleset.ts";
+import { hostTable } from "../src/host/host-network.ts";
+import { createNamespace, nftIn, removeNamespace } from "../src/host/netns.ts";
+import { run } from "../src/host/run.ts";
+import type { Slot } from "../src/host/slots.ts";
+import { GATEWAY_ADDRESS, GUEST_ADDRESS } from "../src/network/ruleset.ts";
+import { GUEST_MAC, TAP_NAME } from "../src/qemu/arguments.ts";
 
 /** Addresses of the outside. */
 export const OUTSIDE = {
@@ -43,7 +43,7 @@ export class Actor {
   #lastId = 0;
 
   constructor(netns: string, uid?: number) {
-    const script = fileURLToPath(new URL("./actor.test-support.ts", import.meta.url));
+    const script = fileURLToPath(new URL("./actor.ts", import.meta.url));
     const as = uid === undefined ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
     const argv = [`--net=/run/netns/${netns}`, ...as, process.execPath, "--no-warnings", script];
     this.#child = spawn("nsenter", argv, { stdio: ["pipe", "pipe", "inherit"] });
