@@ -34,14 +34,16 @@ export async function idleRows(facts: ServiceFacts, baseline: Loadable, duration
     for (const id of ids) await client.sessions.exec(id, { command: ["true"] });
     await sleep(SETTLE_MS);
     const postgres = postgresPid(facts);
+    const machines = ids.map((id) => machinePid(facts.dataDir, id));
     const groups = {
-      byHand: [[byHand.pid]],
-      sessions: ids.map((id) => [machinePid(facts.dataDir, id)]),
-      bare: [[bare.pid as number]],
-      node: [[servicePid(facts, "node")]],
-      control: [[servicePid(facts, "control")]],
-      gateway: [[servicePid(facts, "gateway")]],
-      postgres: [[postgres, ...descendantsOf(postgres).map(({ pid }) => pid)]],
+      byHand: () => [[byHand.pid]],
+      sessions: () => machines.map((pid) => [pid]),
+      bare: () => [[bare.pid as number]],
+      node: () => [[servicePid(facts, "node")]],
+      control: () => [[servicePid(facts, "control")]],
+      gateway: () => [[servicePid(facts, "gateway")]],
+      // Its connections come and go.
+      postgres: () => [[postgres, ...descendantsOf(postgres).map(({ pid }) => pid)]],
     };
     const costs = await idleCosts(groups, durationS);
     const beside = (floor: keyof typeof groups) =>
@@ -75,19 +77,19 @@ interface Cost {
 }
 
 async function idleCosts<Name extends string>(
-  groups: Record<Name, number[][]>,
+  groups: Record<Name, () => number[][]>,
   durationS: number,
 ): Promise<Record<Name, Cost>> {
   const names = Object.keys(groups) as Name[];
-  const spent = () => new Map(names.map((name) => [name, groups[name].map(cpuSeconds)]));
+  const spent = () => new Map(names.map((name) => [name, groups[name]().map(cpuSeconds)]));
   const before = spent();
   await sleep(durationS * 1_000);
   const after = spent();
   const costOf = (name: Name): Cost => ({
-    percent: groups[name].map(
+    percent: groups[name]().map(
       (_, i) => ((Number(after.get(name)?.[i]) - Number(before.get(name)?.[i])) * 100) / durationS,
     ),
-    mib: groups[name].map((pids) => pids.reduce((sum, pid) => sum + ownMemoryBytes(pid), 0) / MIB),
+    mib: groups[name]().map((pids) => pids.reduce((sum, pid) => sum + ownMemoryBytes(pid), 0) / MIB),
   });
   return Object.fromEntries(names.map((name) => [name, costOf(name)])) as Record<Name, Cost>;
 }

@@ -96,7 +96,7 @@ async function pacedRuns(n: number, run: () => Promise<number>): Promise<number[
   const startedAt = performance.now();
   return await Promise.all(
     Array.from({ length: n }, async (_, i) => {
-      await sleep(startedAt + i * PACE_MS - performance.now());
+      await sleep(Math.max(0, startedAt + i * PACE_MS - performance.now()));
       return await run();
     }),
   );
