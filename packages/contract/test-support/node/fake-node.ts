@@ -75,7 +75,7 @@ export class FakeNode extends NodeState {
   async close(): Promise<void> {
     for (const machine of this.machines.values()) machine.end("the node has closed");
     await this.goDown();
-    rmSync(this.folder, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
   }
 }
 

@@ -72,7 +72,9 @@ async function begin<T>(
 async function hasMoved(db: Database, session: SessionRow, error: NodeError): Promise<boolean> {
   if (!isMove(error) && error.code !== "agent_unavailable") return false;
   const now = await rereadSession(db, session.id);
-  return now !== undefined && (stopsGuest(now.op) || !isSameStretch(now, session));
+  // One that has ended has no other machine.
+  if (now?.state !== "live" && now?.state !== "paused") return false;
+  return stopsGuest(now.op) || !isSameStretch(now, session);
 }
 
 export function isMove(error: NodeError): boolean {
