@@ -4,6 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { inTime } from "../../test-support/in-time.ts";
 import {
   expose,
   type Gateway,
@@ -73,9 +74,12 @@ function pour(socket: Socket, bytes: string | Buffer, total = Number.POSITIVE_IN
 }
 
 const outcome = async (host: string) =>
-  get(gateway, host).then(
-    ({ status }) => status,
-    () => "cut",
+  inTime(
+    get(gateway, host).then(
+      ({ status }) => status,
+      () => "cut",
+    ),
+    "an answer",
   );
 
 describe("a guest that answers what is no answer (P-09)", () => {
