@@ -69,10 +69,12 @@ export default defineConfig({
         },
       },
       {
-        // A world of servers and a service of its own for each file: they run one after the other.
+        // One service for all files, a world of servers for each: one world fits into a network at a time. Runs beside each
+        // other have a network each (scripts/in-own-network).
         test: {
           name: "network",
           ...partOf(NETWORK, QUICK.filter(isNetwork)),
+          globalSetup: ["test/support/world/service.ts"],
           sequence: { groupOrder: 3 },
           ...onMachines(1),
         },

@@ -1,2 +1,12 @@
 /** The tests on real machines that are part of `npm test`: a file for each thing that the product does. */
-export const QUICK = ["test/e2e/cli-run.test.ts", "test/e2e/sessions.test.ts"];
+export const QUICK = [
+  "test/e2e/cli-run.test.ts",
+  "test/e2e/cli-lifecycle.test.ts",
+  "test/e2e/sessions.test.ts",
+  "test/e2e/files.test.ts",
+  "test/e2e/processes.test.ts",
+  "test/e2e/terminals.test.ts",
+  "test/e2e/cli-ssh.test.ts",
+  "test/e2e/host-faults.test.ts",
+  "test/e2e/jail.test.ts",
+];

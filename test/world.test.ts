@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { ALL, NEVER, PORTS, PUBLIC } from "./support/world/addresses.ts";
+import { createWorldNamespace } from "./support/world/namespace.ts";
 import { startWorld, type World } from "./support/world/world.ts";
 
 const PROBE = fileURLToPath(new URL("./support/world/guest-probe.py", import.meta.url));
@@ -187,6 +188,11 @@ test("what guests try with is told what happened", async () => {
 
 test("nothing but IPv4 is on its link", () => {
   expect(world.namespace.strangeFrames()).toBe(0);
+});
+
+test("a second one in the same network is refused with the way out", () => {
+  expect(() => createWorldNamespace()).toThrow("scripts/in-own-network");
+  expect(existsSync(`/run/netns/${world.namespace.name}`)).toBe(true);
 });
 
 test("nothing is left of it", async () => {

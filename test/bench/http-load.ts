@@ -1,9 +1,8 @@
 /** Requests per second of server CPU, and latency at a fixed rate, of one URL. */
-import { readFileSync } from "node:fs";
 import { Agent, get } from "node:http";
 import autocannon from "autocannon";
+import { cpuSeconds } from "./process-costs.ts";
 
-const TICKS_PER_SECOND = 100;
 const CONNECTIONS = 16;
 
 export interface Load {
@@ -55,12 +54,4 @@ function read(target: { url: string; headers?: Record<string, string> }, agent: 
     });
     request.once("error", reject);
   });
-}
-
-function cpuSeconds(pids: number[]): number {
-  return pids.reduce((sum, pid) => {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    return sum + (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-  }, 0);
 }

@@ -13,9 +13,13 @@ import { raiseCeiling } from "../support/database.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { IMAGES, type ServiceFacts, startService } from "../support/service.ts";
 import { apiRows } from "./api-rows.ts";
+import { historyRows } from "./history-rows.ts";
+import { idleRows } from "./idle-rows.ts";
 import { lifecycleRows } from "./lifecycle-rows.ts";
 import { createRows, execRows, findBaseline, poolHitRows } from "./machine-rows.ts";
 import { FULL_NETWORK, networkRows, QUICK_NETWORK } from "./network-rows.ts";
+import { peerRows } from "./peer-rows.ts";
+import { runRows } from "./run-rows.ts";
 import type { Row } from "./samples.ts";
 import { streamRows } from "./stream-rows.ts";
 
@@ -26,14 +30,21 @@ const { values } = parseArgs({
     out: { type: "string" },
   },
 });
-const effort = values.quick
-  ? { creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK }
-  : { creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK };
+const quick = {
+  ...{ creates: 5, execs: 20, lives: 3, loadS: 3, streams: { mib: 16, n: 2 }, network: QUICK_NETWORK },
+  ...{ runs: { runs: 10, bursts: 1 }, idleS: 10, historyRows: 50_000, peers: 5 },
+};
+const full = {
+  ...{ creates: 20, execs: 200, lives: 10, loadS: 10, streams: { mib: 64, n: 5 }, network: FULL_NETWORK },
+  ...{ runs: { runs: 30, bursts: 3 }, idleS: 60, historyRows: 1_000_000, peers: 20 },
+};
+const effort = values.quick ? quick : full;
 
 const service = await startService({ env: { VIV_FORK_CHILDREN: "16" } });
 try {
   await raiseCeiling(service.facts, 50);
   const baseline = await findBaseline(service.facts, IMAGES);
+  const warm = { VIV_WARM_MACHINES: "1" };
   const groups: Record<string, () => Promise<Row[]>> = {
     create: () => createRows(service.facts, baseline, effort.creates),
     exec: () => execRows(service.facts, effort.execs),
@@ -41,7 +52,11 @@ try {
     lifecycle: () => lifecycleRows(service.facts, baseline, effort.lives),
     api: () => apiRows(service.facts, effort.loadS),
     network: () => networkRows((facts) => findBaseline(facts, IMAGES), effort.network),
-    pool: () => withWarmMachines((facts) => poolHitRows(facts, effort.creates)),
+    pool: () => withService(warm, (facts) => poolHitRows(facts, effort.creates)),
+    runs: () => withService(warm, (facts) => runRows(facts, baseline, effort.runs)),
+    idle: () => withService(warm, (facts) => idleRows(facts, baseline, effort.idleS)),
+    history: () => withService({}, (facts) => historyRows(facts, effort.historyRows, effort.loadS)),
+    peers: () => withService(warm, (facts) => peerRows(facts, baseline, effort.peers)),
   };
   const rows: Row[] = [];
   for (const name of values.only ?? Object.keys(groups)) rows.push(...(await groupOf(groups, name)()));
@@ -58,13 +73,17 @@ function groupOf(groups: Record<string, () => Promise<Row[]>>, name: string): ()
   return group;
 }
 
-/** A second service, whose node keeps a machine ready: the rows before are about starts that find none. */
-async function withWarmMachines(rows: (facts: ServiceFacts) => Promise<Row[]>): Promise<Row[]> {
-  const warm = await startService({ env: { VIV_WARM_MACHINES: "1" } });
+/** A second service: with machines that wait, whereas the rows before are about starts that find none, or with a history. */
+async function withService(
+  env: Record<string, string>,
+  rows: (facts: ServiceFacts) => Promise<Row[]>,
+): Promise<Row[]> {
+  const own = await startService({ env });
   try {
-    return await rows(warm.facts);
+    await raiseCeiling(own.facts, 50);
+    return await rows(own.facts);
   } finally {
-    await warm.stop();
+    await own.stop();
   }
 }
 

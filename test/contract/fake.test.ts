@@ -1,13 +1,15 @@
-import { startFakeNode } from "../support/fake-node.ts";
+import { FakeNode } from "@vivarium/contract/test-support/node";
 import { nodeCaller } from "../support/node-caller.ts";
 import { guestContract } from "./guest-contract.ts";
 import { nodeContract } from "./node-contract.ts";
 import { snapshotContract } from "./snapshot-contract.ts";
 
 async function fakeNode() {
-  const fake = await startFakeNode();
+  const fake = new FakeNode();
+  await fake.listen();
   const makeUnfit = async (machineId: string) => fake.makeUnfit(machineId);
-  return { ...nodeCaller(fake.socketPath), close: fake.close, makeUnfit };
+  const crash = async (machineId: string) => fake.endMachine(machineId, "its process ended unexpectedly");
+  return { ...nodeCaller(fake.socketPath), close: () => fake.close(), makeUnfit, crash };
 }
 
 nodeContract(fakeNode);

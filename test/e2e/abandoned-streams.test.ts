@@ -5,8 +5,9 @@ import { expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, service, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 
-const STREAMS = 40;
+const STREAMS = size({ ci: 16, full: 40 });
 /** Shows as "abandoned 300" among the processes. */
 const ABANDONED = ["bash", "-c", "exec -a abandoned sleep 300"];
 const COUNT = { command: ["pgrep", "-c", "-f", "^abandoned"] };

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { EgressLogEntry } from "@vivarium/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startViv, startVivWith, viv } from "../support/command-line.ts";
+import { startViv, viv } from "../support/command-line.ts";
 import { eventually } from "../support/eventually.ts";
 import { client, sh } from "../support/http.ts";
 
@@ -82,21 +82,6 @@ test("a large file comes through a preview whole, and a paused session wakes for
   await viv("unexpose", id, String(PORT));
 });
 
-test("a policy is set, read in its normal form, and refused as a whole", async () => {
-  const entries = ["--allow", "Allowed.Example.COM.,*.example.net:8443"];
-  expect(await viv("egress", "set", "--mode", "deny", ...entries, id)).toBe(
-    "mode   deny\nallow  allowed.example.com\nallow  *.example.net:8443",
-  );
-  const wrong = await startViv("egress", "set", "--mode", "deny", "--allow", "a.example.com,::1", id).ended;
-  expect(wrong).toMatchObject({ code: 1, out: "", err: expect.stringContaining("allow[1]") });
-  expect(JSON.parse(await viv("egress", "get", "--json", id))).toEqual({
-    session_id: id,
-    mode: "deny",
-    allow: ["allowed.example.com", "*.example.net:8443"],
-  });
-  expect(await record()).toMatchObject({ egress: { mode: "deny" } });
-});
-
 test("what is refused is in the log, and a follow tells it as it comes, until the session ends", async () => {
   await viv("egress", "set", "--mode", "deny", id);
   await lookUp("first.example.com");
@@ -123,20 +108,4 @@ test("what is refused is in the log, and a follow tells it as it comes, until th
   expect(new Set(lines).size).toBe(lines.length);
   follow.kill("SIGINT");
   expect(await follow.ended).toMatchObject({ code: 0, err: "" });
-});
-
-test("a cap is set, shown and cleared", async () => {
-  expect(await viv("cap", id, "10MiB")).toMatch(/^cap +10 MiB a day\nsent .* of the cap\)$/m);
-  expect(JSON.parse(await viv("cap", "--json", id))).toMatchObject({
-    session_id: id,
-    egress_cap_bytes: 10_485_760,
-    today_bytes: expect.any(Number),
-  });
-  expect(await viv("cap", id, "none")).toMatch(/^cap +none$/m);
-});
-
-test("a program of the screen is handed the URL only where a human looks", async () => {
-  const shown = await startVivWith({ env: { DISPLAY: ":0" } }, "open", id, String(PORT)).ended;
-  expect(shown).toMatchObject({ code: 0, out: expect.stringMatching(/\?t=[\w-]{43}\n$/) });
-  expect(shown.err).toContain(`viv unexpose ${id} ${PORT}`);
 });

@@ -3,13 +3,10 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { sleep } from "@vivarium/kit/clock";
-import { Client } from "@vivarium/sdk";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../support/command-line.ts";
 import { eventually } from "../support/eventually.ts";
-import { readProcess } from "../support/host-processes.ts";
 import { client, sh } from "../support/http.ts";
-import { startService } from "../support/service.ts";
 import { Tmux } from "../support/tmux.ts";
 import { weakLink } from "../support/weak-link.ts";
 
@@ -224,24 +221,6 @@ describe("viv shell", () => {
     expect(await shellPid()).toBe(pid);
   });
 
-  test("by default leaving pauses the session, which is said, and coming back wakes it", async () => {
-    const { session_id: own } = await client.sessions.create();
-    try {
-      await client.sessions.waitUntilLive(own);
-      await tmux.enterOnEmpty(`viv shell ${own}`);
-      await tmux.shows(/sandbox@\S+:\S+\$/);
-      const pid = await shellPid();
-      await tmux.press("C-]");
-      await tmux.shows(/is paused in a moment[\s\S]*HOST> $/m);
-      await eventually(async () => expect((await client.sessions.get(own)).state).toBe("paused"), 60_000);
-      await tmux.enterOnEmpty(`viv shell ${own}`);
-      await tmux.shows(/sandbox@\S+:\S+\$/);
-      expect(await shellPid()).toBe(pid);
-    } finally {
-      await client.sessions.delete(own).catch(() => {});
-    }
-  });
-
   test("says what is wrong without a terminal, and for a session that is not there", async () => {
     expect(await startVivWith({}, "shell", id).ended).toMatchObject({
       code: 2,
@@ -258,28 +237,6 @@ async function inTheTerminal(): Promise<number> {
   const found = execFileSync("pgrep", ["-P", shell, "-f", "main.ts shell"], { encoding: "utf8" });
   return Number(found.trim());
 }
-
-test("viv shell gives the terminal back and says so when the service stops", async () => {
-  const { facts } = await startService();
-  let session = "";
-  try {
-    const own = new Client({ url: facts.url, apiKey: facts.apiKey });
-    session = (await own.sessions.create({ on_pty_detach: "keep_live" })).session_id;
-    const before = await ownTerminal();
-    await tmux.enter(`export VIV_URL=${facts.url} VIV_API_KEY=${facts.apiKey}`);
-    await openShell("", session);
-    process.kill(facts.pid, "SIGTERM");
-    await tmux.shows(/viv: the service ended the connection[\s\S]*HOST> $/m);
-    expect(await exitCode()).toBe(125);
-    expect(await ownTerminal()).toBe(before);
-    await eventually(() => expect(readProcess(facts.pid)).toBeUndefined(), 60_000);
-  } finally {
-    // Its machine has outlived it; the next one takes it over and ends it.
-    const again = await startService({ dataDir: facts.dataDir });
-    await new Client(again.facts).sessions.delete(session).catch(() => {});
-    await again.stop();
-  }
-});
 
 describe("viv exec -i", () => {
   const exec = (input: Readable | undefined, ...argv: string[]) =>

@@ -1,5 +1,5 @@
 /** `viv ssh` and `viv ssh-config`, with the system's OpenSSH client, in a real machine. */
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -86,32 +86,6 @@ test("options of ssh go after the id: a port of the session on this machine", as
   forward.kill("SIGTERM");
   expect(fetched).toBe("from the guest\n");
   await forward.ended;
-});
-
-test("one connection serves many, as ControlMaster has it, through the settings of ssh-config", async () => {
-  const config = join(home, "config");
-  writeFileSync(config, `${(await startVivWith({ env }, "ssh-config", id).ended).out}\n`);
-  const options = ["-F", config, "-o", `ControlPath=${join(home, "control")}`];
-  const through = { env: { ...vivEnvironment(), ...env }, encoding: "utf8" } as const;
-  const master: ChildProcess = spawn("ssh", [...options, "-M", "-N", `viv-${id}`], {
-    ...through,
-    stdio: "ignore",
-  });
-  try {
-    await eventually(
-      () => execFileSync("ssh", [...options, "-O", "check", `viv-${id}`], { ...through, stdio: "pipe" }),
-      60_000,
-    );
-    const word = execFileSync(
-      "ssh",
-      [...options, "-o", "ProxyCommand=false", `viv-${id}`, "echo shared"],
-      through,
-    );
-    expect(word).toBe("shared\n");
-  } finally {
-    master.kill();
-    await once(master, "exit");
-  }
 });
 
 test("sessions that are not there, and a missing ssh, are told in words", async () => {

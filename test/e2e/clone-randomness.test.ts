@@ -3,13 +3,14 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { type Loadable, readManifest } from "../../packages/node/src/snapshots/manifest.ts";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { service } from "../support/http.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 
-const CLONES = 8;
+const CLONES = size({ ci: 3, full: 8 });
 /** 64 numbers of 8 bytes, by getrandom as Python draws them and by the device. */
 const DRAW = [
   "sh",
@@ -85,7 +86,9 @@ async function drawUnseeded(network: TapNamespace): Promise<string[]> {
     await machine.go();
     await machine.agent.command("/v1/thaw");
     const chunks: Buffer[] = [];
-    const argv = ["sh", "-c", "sleep 1; cat /dev/shm/drawn"];
+    // A slow host takes its time for a look at the source, which goes on drawing, and to let a copy draw as much.
+    const enough = `until [ $(wc -l < /dev/shm/drawn) -gt ${beforeCapture.size + 64} ]; do sleep 0.1; done`;
+    const argv = ["sh", "-c", `${enough}; cat /dev/shm/drawn`];
     const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: 60_000 });
     for await (const chunk of frames) chunks.push(chunk as Buffer);
     const drawn =

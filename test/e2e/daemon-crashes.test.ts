@@ -1,13 +1,13 @@
 /** The daemon dies while it copies, removes, stops and puts right what its last life left; the caller comes back. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MachineList, MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { eventually } from "../support/eventually.ts";
 import { expectCounting, startCounter } from "../support/guest-counter.ts";
 import { AHEAD, machinePid, machineTraces } from "../support/machine-traces.ts";
@@ -134,8 +134,10 @@ test("a slot that was freed before the daemon's start is another's, whatever bec
     for (const pid of [servicePid(service.facts, "node"), machinePid(service.facts.dataDir, sessionId)])
       process.kill(pid, "SIGKILL");
     // As another service of this host would take it.
-    await rm(file);
-    await writeFile(file, process.execPath);
+    const claim = `${SLOTS}-of-${process.pid}`;
+    await writeFile(claim, process.execPath);
+    // At once: a slot that is free for a moment may be taken by a service that runs beside this one.
+    await rename(claim, file);
   } finally {
     process.kill(service.facts.pid, "SIGCONT");
   }

@@ -1,4 +1,7 @@
-/** The interface's file rules and wire.md 6, each against a real machine. */
+/**
+ * Files of a session through the whole service: bytes, modes, sizes, cut-offs, and what must not be reached. Their rules
+ * one by one are beside `guest/src/files` and `packages/control/src/files`.
+ */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -10,7 +13,7 @@ import { size } from "../support/sizes.ts";
 const MIB = 2 ** 20;
 const GROWTH_MIB = 64;
 /** Were it kept as a whole anywhere, memory would grow by more than it may. */
-const LARGE_MIB = size({ ci: 256, full: 2048 });
+const LARGE_MIB = size({ ci: 80, full: 2048 });
 let id: string;
 beforeAll(async () => {
   id = (await client.sessions.create()).session_id;
@@ -70,44 +73,9 @@ describe("write and read", () => {
     });
     expect(await read("bytes")).toBe("\ufffd\0a");
   });
-
-  test("4 MiB are read as a whole, one byte more is payload_too_large", async () => {
-    await run(`cd /workspace; head -c ${4 * MIB} /dev/zero > most; head -c ${4 * MIB + 1} /dev/zero > over`);
-    expect(String(await read("most")).length).toBe(4 * MIB);
-    expect((await get({ path: "over" })).body.code).toBe("payload_too_large");
-  });
-
-  test.each([
-    ["missing", 404, "not_found", "path: no such file or directory"],
-    ["w/deep/a.txt/x", 404, "not_found", "path: not a directory"],
-    ["w", 400, "validation", "path: is a directory"],
-    ["fifo", 400, "validation", "path: not a regular file"],
-    ["zero", 400, "validation", "path: path must be under /workspace"],
-    ["secret", 400, "validation", "path: permission denied"],
-  ])("read of %s is %i %s", async (path, ...expected) => {
-    await put("w/deep/a.txt", "hello\n");
-    await run(
-      "cd /workspace; test -p fifo || mkfifo fifo; ln -sfn /dev/zero zero; sudo rm -f secret; sudo install -m 600 /dev/null secret",
-    );
-    expect(outcome(await get({ path }))).toEqual(expected);
-  });
 });
 
-describe("list", () => {
-  test("names are in byte order, hidden ones included, directories with a slash", async () => {
-    await run(
-      "mkdir -p /workspace/l/d; cd /workspace/l; touch b .a Z; ln -sfn d link; ln -sfn nowhere dangling",
-    );
-    expect((await get({ op: "list", path: "l" })).body).toEqual({
-      entries: [".a", "Z", "b", "d/", "dangling", "link/"],
-    });
-    expect(outcome(await get({ op: "list", path: "l/b" }))).toEqual([
-      400,
-      "validation",
-      "path: not a directory",
-    ]);
-  });
-
+describe("names and content", () => {
   test("odd names come back, and are found again by what they are shown as", async () => {
     await run("mkdir -p /workspace/odd; cd /workspace/odd; touch -- -rf $'new\\nline' $'\\xff\\xfe'");
     const { entries } = (await get({ op: "list", path: "odd" })).body as { entries: string[] };
@@ -120,144 +88,26 @@ describe("list", () => {
   });
 });
 
-describe("find and grep", () => {
-  beforeAll(() =>
-    run(
-      "mkdir -p /workspace/s/in/deep /workspace/s/skip; cd /workspace/s; echo Alpha > a.py; printf 'one\\nBETA beta\\nthree\\n' > in/b.py; echo alpha > in/deep/c.txt; echo alpha > skip/d.py; printf 'al\\0pha alpha' > bin; ln -sfn in loop",
-    ),
+test("a tree is searched, renamed with parents that are made, and deleted", async () => {
+  await run(
+    "mkdir -p /workspace/s/in; cd /workspace/s; echo Alpha > a.py; echo alpha > in/b.py; ln -sfn in loop",
   );
-  const found = async (query: Record<string, string>) => {
-    const { body } = await get({ op: "find", path: "s", ...query });
-    return (body.paths as string[]).map((path) => path.replace("/workspace/s/", ""));
-  };
-
-  test.each([
-    ["a.py", ["a.py"]],
-    ["*.py", ["a.py"]],
-    ["?.py", ["a.py"]],
-    ["[ab].py", ["a.py"]],
-    ["*/*.py", ["in/b.py", "skip/d.py"]],
-    ["in/**", ["in/b.py", "in/deep/c.txt"]],
-    ["**/*.py", ["a.py", "in/b.py", "skip/d.py"]],
-    ["nothing", []],
-  ])("find %s", async (pattern, expected) => {
-    expect(await found({ pattern })).toEqual(expected);
-  });
-
-  test("hitting max_results is told, and is no error", async () => {
-    const { status, body } = await get({ op: "find", path: "s", pattern: "**/*.py", max_results: "2" });
-    expect([status, (body.paths as string[]).length, body.truncated, body.path]).toEqual([200, 2, true, "s"]);
-  });
-
-  const grep = async (query: Record<string, string>) => (await get({ op: "grep", path: "s", ...query })).body;
-
-  test("grep ignores case, skips binaries, and orders by path", async () => {
-    const body = await grep({ pattern: "^alpha" });
-    expect(body).toMatchObject({ truncated: false, files_searched: 4, path: "s" });
-    expect(body.matches).toEqual([
-      { path: "/workspace/s/a.py", line_number: 1, line: "Alpha" },
-      { path: "/workspace/s/in/deep/c.txt", line_number: 1, line: "alpha" },
-      { path: "/workspace/s/skip/d.py", line_number: 1, line: "alpha" },
-    ]);
-  });
-
-  test("grep has case, context, names and directories to leave out", async () => {
-    expect(
-      (await grep({ pattern: "alpha", case_sensitive: "true", exclude_dirs: "skip,other" })).matches,
-    ).toEqual([{ path: "/workspace/s/in/deep/c.txt", line_number: 1, line: "alpha" }]);
-    expect((await grep({ pattern: "beta", context_lines: "1", file_pattern: "*.py" })).matches).toEqual([
-      { path: "/workspace/s/in/b.py", line_number: 2, line: "BETA beta", before: ["one"], after: ["three"] },
-    ]);
-    const limited = await grep({ pattern: "alpha", max_results: "1" });
-    expect([(limited.matches as unknown[]).length, limited.truncated]).toEqual([1, true]);
-  });
-
-  test.each(["(?=x)", "(a)\\1", "(", "[z-a]", "*"])("the pattern %s is 400 and named", async (pattern) => {
-    const { status, body } = await get({ op: "grep", path: "s", pattern });
-    expect([status, body.code]).toEqual([400, "validation"]);
-    expect(body.error).toMatch(/^pattern: \S/);
-  });
-
-  test.each([
-    "(a+)+$",
-    "(a|a)*b",
-    "(.*a){20}",
-    "(x+x+)+y",
-    "^(([a-z])+.)+[A-Z]([a-z])+$",
-    "(a*)*b",
-    "((a|aa)+)+b",
-    "(.*)*x(.*)*y",
-    "(\\w+\\s?)+!$",
-    `${"a?".repeat(30)}${"a".repeat(30)}b`,
-  ])("the pattern %s stays linear on a megabyte of one line", async (pattern) => {
-    await run(`cd /workspace; mkdir -p n; head -c ${MIB} /dev/zero | tr '\\0' a > n/line`);
-    const { status, body } = await get({ op: "grep", path: "n", pattern });
-    expect([status, body.files_searched]).toEqual([200, 1]);
-  });
-
-  test("a tree of more than 10,000 files ends the search with truncated", async () => {
-    await run("mkdir -p /workspace/many; cd /workspace/many; seq 1 10050 | xargs touch");
-    expect((await get({ op: "find", path: "many", pattern: "none*" })).body).toMatchObject({
-      paths: [],
-      truncated: true,
-    });
-    expect((await get({ op: "grep", path: "many", pattern: "none" })).body).toMatchObject({
-      matches: [],
-      truncated: true,
-      files_searched: 10_000,
-    });
-  });
-});
-
-describe("delete, mkdir and rename", () => {
-  test("a directory that is not empty wants recursive; a link goes, its target stays", async () => {
-    await run(
-      "mkdir -p /workspace/del/full /workspace/del/empty; cd /workspace/del; touch full/x keep; ln -sfn keep link",
-    );
-    expect(outcome(await remove("del/full"))).toEqual([409, "conflict", "path: directory not empty"]);
-    expect((await remove("del/full", true)).body).toEqual({ ok: true, path: "del/full" });
-    expect((await remove("del/empty")).status).toBe(200);
-    expect((await remove("del/link")).status).toBe(200);
-    expect((await get({ op: "list", path: "del" })).body).toEqual({ entries: ["keep"] });
-    expect(outcome(await remove("del/none"))).toEqual([404, "not_found", "path: no such file or directory"]);
-  });
-
-  test.each(["/workspace", "/workspace/.", "//workspace/", ".", "del/.."])(
-    "%s is never removed",
-    async (path) => {
-      await mkdir("del");
-      const { status, body } = await remove(path, true);
-      expect([status, body.code]).toEqual([400, "validation"]);
-      expect(body.error).toMatch(/workspace root/);
-      expect((await rename(path, "elsewhere")).body).toEqual(body);
-    },
+  const paths = ["/workspace/s/a.py", "/workspace/s/in/b.py"];
+  expect((await get({ op: "find", path: "s", pattern: "**/*.py" })).body).toMatchObject({ paths });
+  expect((await get({ op: "grep", path: "s", pattern: "^alpha" })).body.matches).toEqual(
+    paths.map((path, index) => ({ path, line_number: 1, line: ["Alpha", "alpha"][index] })),
   );
-
-  test("mkdir makes parents, accepts a directory, and refuses a file", async () => {
-    expect((await mkdir("m/k/d")).body).toEqual({ path: "m/k/d" });
-    expect((await mkdir("m/k")).status).toBe(200);
-    await put("m/file", "");
-    expect(outcome(await mkdir("m/file"))).toEqual([409, "conflict", "path: file exists"]);
-    expect(await run("stat -c '%U %a' /workspace/m/k/d")).toBe("sandbox 755");
-  });
-
-  test("rename makes the destination's parents and replaces a file", async () => {
-    await put("r/a", "a");
-    await put("r/b", "b");
-    expect((await rename("r/a", "r/b")).body).toEqual({ path: "r/a", dest_path: "r/b" });
-    expect((await rename("r/b", "r/x/y/z")).status).toBe(200);
-    expect(await read("r/x/y/z")).toBe("a");
-    await put("r/full/x", "");
-    await mkdir("r/empty");
-    const notEmpty = [409, "conflict", "dest_path: directory not empty"];
-    expect(outcome(await rename("r/empty", "r/full"))).toEqual(notEmpty);
-    expect(outcome(await rename("r/x/y/z", "r/full"))).toEqual(notEmpty);
-    expect(outcome(await rename("r/missing", "r/new"))).toEqual([
-      404,
-      "not_found",
-      "path: no such file or directory",
-    ]);
-  });
+  expect((await mkdir("m/k/d")).body).toEqual({ path: "m/k/d" });
+  expect(await run("stat -c '%U %a' /workspace/m/k/d")).toBe("sandbox 755");
+  expect((await rename("s/in/b.py", "s/x/y/z")).body).toEqual({ path: "s/in/b.py", dest_path: "s/x/y/z" });
+  expect(await read("s/x/y/z")).toBe("alpha\n");
+  expect(outcome(await remove("s"))).toEqual([409, "conflict", "path: directory not empty"]);
+  expect((await remove("s", true)).body).toEqual({ ok: true, path: "s" });
+  expect(outcome(await get({ path: "s/a.py" }))).toEqual([
+    404,
+    "not_found",
+    "path: no such file or directory",
+  ]);
 });
 
 describe("paths that lead out", () => {
@@ -299,18 +149,10 @@ describe("batch", () => {
     ]);
     expect(await run("ls /workspace/batch | wc -l; stat -c %U /workspace/batch/1")).toBe("63\nsandbox");
   });
-
-  test("65 files write nothing", async () => {
-    const body = {
-      files: Array.from({ length: 65 }, (_, index) => ({ path: `too-many/${index}`, content: "" })),
-    };
-    expect((await files("/batch", { method: "PUT", body })).status).toBe(400);
-    expect(outcome(await get({ op: "list", path: "too-many" }))[0]).toBe(404);
-  });
 });
 
 describe("streams", () => {
-  test.each([0, 1, 5 * MIB + 3])("%i bytes go up and come down as they are", async (size) => {
+  test.each([0, 5 * MIB + 3])("%i bytes go up and come down as they are", async (size) => {
     const bytes = randomBytes(size);
     const sha256 = createHash("sha256").update(bytes).digest("hex");
     const up = await stream(`up-${size}`, { method: "PUT", body: bytes });
@@ -339,7 +181,7 @@ describe("streams", () => {
       duplex: "half",
       signal: leaving.signal,
     } as RequestInit);
-    setTimeout(() => leaving.abort(), 1000);
+    setTimeout(() => leaving.abort(), 300);
     await expect(upload).rejects.toThrow();
     await expect
       .poll(async () => (await get({ op: "list", path: "cut" })).body, { timeout: 10_000 })
@@ -347,14 +189,6 @@ describe("streams", () => {
         entries: ["file"],
       });
     expect(await read("cut/file")).toBe("old");
-  });
-
-  test("what is wrong with a download is told before any byte", async () => {
-    const answer = await stream("missing");
-    expect([answer.status, await answer.json()]).toEqual([
-      404,
-      { error: "path: no such file or directory", code: "not_found" },
-    ]);
   });
 
   test(`${LARGE_MIB} MiB go through while memory stays flat in control, node and agent`, {
@@ -397,20 +231,4 @@ test("files survive a pause, and the next call wakes the session", async () => {
   expect((await ask(`/v1/sessions/${id}/pause`, { method: "POST" })).body.state).toBe("paused");
   expect(await read("kept")).toBe("still here");
   expect((await ask(`/v1/sessions/${id}`)).body.state).toBe("live");
-});
-
-test("a full disk is 409 with its words, the agent lives, and deleting helps", {
-  timeout: 300_000,
-}, async () => {
-  await run("sudo mkdir -p /workspace/small; sudo mount -t tmpfs -o size=1m,mode=777 none /workspace/small");
-  expect(outcome(await put("small/a", "x".repeat(2 * MIB)))).toEqual([
-    409,
-    "conflict",
-    "path: no space left on device",
-  ]);
-  expect((await get({ op: "list", path: "small" })).body).toEqual({ entries: [] });
-  expect((await put("small/a", "x")).status).toBe(200);
-  await run("sudo mount -o remount,ro /workspace/small");
-  expect(outcome(await put("small/a", "y"))).toEqual([400, "validation", "path: read-only file system"]);
-  await run("sudo umount /workspace/small");
 });

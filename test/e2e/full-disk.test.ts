@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { eventually } from "../support/eventually.ts";
 import { expectCounting, startCounter } from "../support/guest-counter.ts";
 import { sh } from "../support/http.ts";

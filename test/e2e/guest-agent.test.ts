@@ -1,84 +1,81 @@
 /** What the agent costs its guest, and what it says about commands that cannot run. */
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import { client, sh, withSession } from "../support/http.ts";
+import { client, sh } from "../support/http.ts";
 
 const BINARY_BYTES = 5_000_000;
 const RESIDENT_KIB = 4096;
 
+let id: string;
+beforeAll(async () => {
+  ({ session_id: id } = await client.sessions.create());
+  await client.sessions.waitUntilLive(id);
+});
+afterAll(() => client.sessions.delete(id));
+
 describe("the agent", () => {
   test("is a small program", async () => {
-    await withSession(async (id) => {
-      const { stdout } = await client.sessions.exec(id, { command: sh("sudo stat -L -c %s /proc/1/exe") });
-      expect(Number(stdout)).toBeGreaterThan(100_000);
-      expect(Number(stdout)).toBeLessThan(BINARY_BYTES);
-    });
+    const { stdout } = await client.sessions.exec(id, { command: sh("sudo stat -L -c %s /proc/1/exe") });
+    expect(Number(stdout)).toBeGreaterThan(100_000);
+    expect(Number(stdout)).toBeLessThan(BINARY_BYTES);
   });
 
   test("takes no processor when idle", async () => {
-    await withSession(async (id) => {
-      // User and system time of process 1, in ticks of 10 ms.
-      const ticks = `awk '{print $14 + $15}' /proc/1/stat`;
-      const { stdout } = await client.sessions.exec(id, { command: sh(`${ticks}; sleep 6; ${ticks}`) });
-      const [before = Number.NaN, after = Number.NaN] = stdout.trim().split("\n").map(Number);
-      expect(after - before).toBeLessThanOrEqual(2);
-      expect(before).toBeGreaterThan(0);
-    });
+    // User and system time of process 1, in ticks of 10 ms.
+    const ticks = `awk '{print $14 + $15}' /proc/1/stat`;
+    const { stdout } = await client.sessions.exec(id, { command: sh(`${ticks}; sleep 6; ${ticks}`) });
+    const [before = Number.NaN, after = Number.NaN] = stdout.trim().split("\n").map(Number);
+    expect(after - before).toBeLessThanOrEqual(2);
+    expect(before).toBeGreaterThan(0);
   });
 
   test("takes little memory when idle, and gives back what a burst of commands took", async () => {
-    await withSession(async (id) => {
-      expect(await residentKib(id)).toBeLessThan(RESIDENT_KIB);
-      const command = sh("head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2");
-      const burst = Array.from({ length: 24 }, () =>
-        client.sessions.exec(id, { command, timeout_ms: 120_000 }),
-      );
-      for (const result of await Promise.all(burst)) expect(result.exit_code).toBe(0);
-      await eventually(async () => expect(await residentKib(id)).toBeLessThan(RESIDENT_KIB));
-    });
+    expect(await residentKib()).toBeLessThan(RESIDENT_KIB);
+    const command = sh("head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2");
+    const burst = Array.from({ length: 12 }, () =>
+      client.sessions.exec(id, { command, timeout_ms: 120_000 }),
+    );
+    for (const result of await Promise.all(burst)) expect(result.exit_code).toBe(0);
+    await eventually(async () => expect(await residentKib()).toBeLessThan(RESIDENT_KIB));
   });
 });
 
 describe("a script", () => {
-  const run = async (id: string, firstLine: string) => {
+  const run = async (firstLine: string) => {
     const write = `rm -f script; printf '%b' "$0" > script; chmod +x script`;
     await client.sessions.exec(id, { command: ["sh", "-c", write, firstLine] });
     return client.sessions.exec(id, { command: ["./script"] });
   };
 
   test("whose interpreter cannot be used says which, in words", async () => {
-    await withSession(async (id) => {
-      expect(await run(id, "#!/nope -x\\n")).toMatchObject({
-        exit_code: 127,
-        stderr: "./script: /nope: bad interpreter: No such file or directory\n",
-      });
-      expect(await run(id, "#!/bin/sh\\r\\n")).toMatchObject({
-        exit_code: 127,
-        stderr: "./script: /bin/sh\\r: bad interpreter: No such file or directory\n",
-      });
-      expect(await run(id, "#!/etc/passwd\\n")).toMatchObject({
-        exit_code: 126,
-        stderr: "./script: /etc/passwd: bad interpreter: Permission denied\n",
-      });
-      expect(await run(id, "#!/bin/sh\\necho ran\\n")).toMatchObject({ exit_code: 0, stdout: "ran\n" });
+    expect(await run("#!/nope -x\\n")).toMatchObject({
+      exit_code: 127,
+      stderr: "./script: /nope: bad interpreter: No such file or directory\n",
     });
+    expect(await run("#!/bin/sh\\r\\n")).toMatchObject({
+      exit_code: 127,
+      stderr: "./script: /bin/sh\\r: bad interpreter: No such file or directory\n",
+    });
+    expect(await run("#!/etc/passwd\\n")).toMatchObject({
+      exit_code: 126,
+      stderr: "./script: /etc/passwd: bad interpreter: Permission denied\n",
+    });
+    expect(await run("#!/bin/sh\\necho ran\\n")).toMatchObject({ exit_code: 0, stdout: "ran\n" });
   });
 
   test("that is not there, or not executable, is told apart from that", async () => {
-    await withSession(async (id) => {
-      expect(await client.sessions.exec(id, { command: ["./nothing"] })).toMatchObject({
-        exit_code: 127,
-        stderr: "./nothing: command not found\n",
-      });
-      expect(await client.sessions.exec(id, { command: ["/etc/passwd"] })).toMatchObject({
-        exit_code: 126,
-        stderr: "/etc/passwd: Permission denied\n",
-      });
+    expect(await client.sessions.exec(id, { command: ["./nothing"] })).toMatchObject({
+      exit_code: 127,
+      stderr: "./nothing: command not found\n",
+    });
+    expect(await client.sessions.exec(id, { command: ["/etc/passwd"] })).toMatchObject({
+      exit_code: 126,
+      stderr: "/etc/passwd: Permission denied\n",
     });
   });
 });
 
-async function residentKib(id: string): Promise<number> {
+async function residentKib(): Promise<number> {
   const { stdout } = await client.sessions.exec(id, { command: sh("sudo grep VmRSS /proc/1/status") });
   const kib = Number(/^VmRSS:\s+(\d+) kB$/m.exec(stdout)?.[1]);
   expect(kib).toBeGreaterThan(0);

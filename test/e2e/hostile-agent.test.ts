@@ -1,21 +1,29 @@
 /** An agent that root in its guest has replaced: its own session suffers, no other one of the same node does. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { MANNERS, type Manner, takeOver } from "../support/hostile-guest.ts";
 import { ask, client, service, withSession } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 import { openTerminal } from "../support/web-socket.ts";
 
 const MIB = 1024 * 1024;
-const ROUNDS = 8;
+const ROUNDS = size({ ci: 2, full: 8 });
 const GROWTH_BYTES = 64 * MIB;
 /** What a call of the bad session may be answered with, beside what its agent makes up; the end is that of its session. */
 const OWN_TROUBLE = [404, 408, 409, 410, 500, 502, 503, 504];
 /** An agent of ours has long answered by then. */
 const ANSWERS_WITHIN_MS = 5_000;
+
+let good: string;
+beforeAll(async () => {
+  ({ session_id: good } = await client.sessions.create({ on_pty_detach: "keep_live" }));
+  await client.sessions.waitUntilLive(good);
+});
+afterAll(() => client.sessions.delete(good));
 
 /** One of everything, again and again, whatever comes back. */
 async function provoke(id: string, until: AbortSignal): Promise<number[]> {
@@ -59,39 +67,34 @@ test.each(Object.entries(MANNERS) as [Manner, string][])(
   "one of %s, which %s",
   { timeout: 400_000 },
   async (manner) => {
-    await withSession(
-      async (good) => {
-        await withSession(async (bad) => {
-          const alone = await useNormally(good);
-          const pids = [servicePid(service, "node"), servicePid(service, "control")];
-          const before = pids.map(residentBytes);
-          await client.sessions.exec(bad, { command: takeOver(manner) });
-          await eventually(async () => {
-            const call = ask(`/v1/sessions/${bad}/exec`, {
-              body: { command: ["echo", "mine"], timeout_ms: 3_000 },
-            });
-            const answer = await Promise.race([call, sleep(ANSWERS_WITHIN_MS, undefined)]);
-            expect(answer?.body.stdout).not.toBe("mine\n");
-          }, 60_000);
-          const over = new AbortController();
-          const provoked = provoke(bad, over.signal);
-          const beside = await useNormally(good).finally(() => over.abort());
-          const growth = pids.map((pid, i) => residentBytes(pid) - (before[i] ?? 0));
-          expect(await ask(`/v1/sessions/${bad}`, { method: "DELETE" })).toMatchObject({ status: 204 });
-          const statuses = await provoked;
-          console.log(
-            `${manner}: a round took at most ${alone} ms alone, ${beside} ms beside it; ` +
-              `grew MiB ${growth.map((bytes) => Math.round(bytes / MIB))}; it was answered ${tally(statuses)}`,
-          );
-          expect(statuses.length).toBeGreaterThan(0);
-          if (manner !== "lies") for (const status of statuses) expect(OWN_TROUBLE).toContain(status);
-          for (const bytes of growth) expect(bytes).toBeLessThan(GROWTH_BYTES);
-          expect(() => machinePid(service.dataDir, bad)).toThrow("has no machine");
-          expect(pids).toEqual([servicePid(service, "node"), servicePid(service, "control")]);
+    await withSession(async (bad) => {
+      const alone = await useNormally(good);
+      const pids = [servicePid(service, "node"), servicePid(service, "control")];
+      const before = pids.map(residentBytes);
+      await client.sessions.exec(bad, { command: takeOver(manner) });
+      await eventually(async () => {
+        const call = ask(`/v1/sessions/${bad}/exec`, {
+          body: { command: ["echo", "mine"], timeout_ms: 3_000 },
         });
-      },
-      { on_pty_detach: "keep_live" },
-    );
+        const answer = await Promise.race([call, sleep(ANSWERS_WITHIN_MS, undefined)]);
+        expect(answer?.body.stdout).not.toBe("mine\n");
+      }, 60_000);
+      const over = new AbortController();
+      const provoked = provoke(bad, over.signal);
+      const beside = await useNormally(good).finally(() => over.abort());
+      const growth = pids.map((pid, i) => residentBytes(pid) - (before[i] ?? 0));
+      expect(await ask(`/v1/sessions/${bad}`, { method: "DELETE" })).toMatchObject({ status: 204 });
+      const statuses = await provoked;
+      console.log(
+        `${manner}: a round took at most ${alone} ms alone, ${beside} ms beside it; ` +
+          `grew MiB ${growth.map((bytes) => Math.round(bytes / MIB))}; it was answered ${tally(statuses)}`,
+      );
+      expect(statuses.length).toBeGreaterThan(0);
+      if (manner !== "lies") for (const status of statuses) expect(OWN_TROUBLE).toContain(status);
+      for (const bytes of growth) expect(bytes).toBeLessThan(GROWTH_BYTES);
+      expect(() => machinePid(service.dataDir, bad)).toThrow("has no machine");
+      expect(pids).toEqual([servicePid(service, "node"), servicePid(service, "control")]);
+    });
   },
 );
 

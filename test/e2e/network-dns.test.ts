@@ -1,50 +1,28 @@
-/** Names on real machines: security.md C5 row by row, DN-01, DN-02, DN-04 to DN-07, N-18, by what name servers saw. */
+/**
+ * Names on real machines: security.md C5, DN-01, DN-05, DN-06, N-18, by what name servers saw. What is answered to which
+ * question is the gateway's own tests' matter (packages/gateway/src/dns).
+ */
 import { sleep } from "@vivarium/kit/clock";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { size } from "../support/sizes.ts";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
 import { type Guest, hex, type Outcome, type Probe } from "../support/world/guest.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
-import type { NameAnswer, Zone } from "../support/world/zone.ts";
+import type { Zone } from "../support/world/zone.ts";
 
 /** An even number: half of the answers are private. */
-const TURNS = 1_000;
-const RCODE = { none: 0, failed: 2, noSuchName: 3, refused: 5 };
-const TYPE = { A: 1, NULL: 10, MX: 15, TXT: 16, AAAA: 28, SVCB: 64, HTTPS: 65, ANY: 255 };
-const SERVICE = Buffer.from([0, 1, 0, 0, 1, 0, 3, 2, 0x68, 0x32]).toString("base64");
+const TURNS = size({ ci: 60, full: 1_000 });
+/** An answer's least time, and what comes on top, is more than most runs wait. */
+const IS_FULL = size({ ci: 0, full: 1 }) === 1;
+const FLOOD_S = size({ ci: 5, full: 10 });
+const RCODE = { none: 0, noSuchName: 3, refused: 5 };
 const ALLOWED = ["example.com", "*.example.com", "moves.example.org:9000"];
-/** What nothing may be told of: in what a name's answer hides an address that is nobody's to reach. */
-const HIDDEN: Record<string, NameAnswer> = {
-  "private.example.com": { a: [NEVER.ten] },
-  "mixed.example.com": { a: [PUBLIC.allowed, NEVER.oneNineTwo] },
-  "mixed-first.example.com": { a: [NEVER.oneSevenTwo, PUBLIC.allowed] },
-  "alias.example.com": { cname: "far.example.net" },
-  "meta.example.com": { a: [NEVER.metadata] },
-  "wire.example.com": { a: [NEVER.wireServer] },
-  "shared.example.com": { a: [NEVER.otherMetadata] },
-  "zero.example.com": { a: ["0.0.0.0"] },
-  "all.example.com": { a: ["255.255.255.255"] },
-  "loop.example.com": { a: ["127.0.0.1"] },
-  "self.example.com": { a: ["10.200.0.1"] },
-};
 const ZONE: Zone = {
-  ...HIDDEN,
+  "example.com": { a: [PUBLIC.allowed] },
+  "mixed.example.com": { a: [PUBLIC.allowed, NEVER.oneNineTwo] },
+  "alias.example.com": { cname: "far.example.net" },
   "far.example.net": { a: [NEVER.ten] },
-  "example.com": {
-    a: [PUBLIC.allowed],
-    txt: "words",
-    others: [TYPE.SVCB, TYPE.HTTPS].map((type) => ({ type, data: SERVICE })),
-  },
-  "many.example.com": { a: [1, 2, 3, 4, 5, 6, 7, 8].map((last) => `45.90.29.${last}`) },
-  "good-alias.example.com": { cname: "end.example.net" },
-  "end.example.net": { a: [PUBLIC.second], ttl: 40 },
-  "brief.example.com": { a: [PUBLIC.allowed], ttl: 0 },
-  "endless.example.com": { a: [PUBLIC.allowed], ttl: 2 ** 31 },
-  "silent.example.com": { isSilent: true },
-  "failing.example.com": { rcode: 2 },
-  "slow.example.com": { a: [PUBLIC.allowed], delayMs: 9_000 },
-  "lied-id.example.com": { a: [PUBLIC.allowed], lies: "id", lie: PUBLIC.denied },
-  "lied-name.example.com": { a: [PUBLIC.allowed], lies: "question", lie: PUBLIC.denied },
   "*.crowd.example.com": { a: [PUBLIC.allowed] },
   "*.flips.example.com": [
     { a: [PUBLIC.allowed], ttl: 0 },
@@ -62,17 +40,15 @@ let open: Guest;
 beforeAll(async () => {
   network = await startNetwork();
   await network.world.say(ZONE);
-  nothing = await network.guest({ egress: { mode: "deny", allow: [] } });
-  names = await network.guest({ egress: { mode: "deny", allow: ALLOWED } });
-  open = await network.guest();
+  [nothing, names, open] = await Promise.all([
+    network.guest({ egress: { mode: "deny", allow: [] } }),
+    network.guest({ egress: { mode: "deny", allow: ALLOWED } }),
+    network.guest(),
+  ]);
 });
 afterAll(() => network?.close());
 
-async function ask(
-  guest: Guest,
-  name: string,
-  more: { type?: number; tcp?: boolean } = {},
-): Promise<Outcome> {
+async function ask(guest: Guest, name: string, more: { tcp?: boolean } = {}): Promise<Outcome> {
   await network.world.forget();
   return await guest.one({ op: "dns", name, ...more });
 }
@@ -92,127 +68,37 @@ const packetsTo = (address: string) =>
     .filter((one) => one.address === address)
     .reduce((sum, { packets }) => sum + packets, 0);
 
-describe("in mode deny", () => {
-  test("a name of the policy has addresses, and nothing else", async () => {
-    expect(await ask(names, "example.com")).toMatchObject({ rcode: RCODE.none, a: [PUBLIC.allowed] });
-    expect(await asked()).toEqual(["example.com"]);
-    for (const type of [TYPE.AAAA, TYPE.HTTPS, TYPE.SVCB, TYPE.TXT, TYPE.NULL, TYPE.MX, TYPE.ANY]) {
-      const { rcode, types } = await ask(names, "example.com", { type });
-      expect([type, rcode, types]).toEqual([type, RCODE.none, []]);
-      expect([type, await asked()]).toEqual([type, []]);
-    }
-  });
-
-  test("other names are refused without a question of ours, also over TCP", async () => {
-    for (const name of ["www.example.net", "com", "example.com.example.net", "moves.example.com.org"]) {
-      for (const tcp of [false, true]) {
-        expect(await ask(names, name, { tcp })).toMatchObject({ rcode: RCODE.refused, a: [] });
-        expect(await asked()).toEqual([]);
-      }
-    }
-    expect(await ask(nothing, "example.com")).toMatchObject({ rcode: RCODE.refused });
-    expect(await asked()).toEqual([]);
-  });
-
-  test("aliases are followed and answered under the name asked for, four addresses at most", async () => {
-    const { a, types, ttls } = await ask(names, "good-alias.example.com");
-    expect([a, types, ttls]).toEqual([[PUBLIC.second], [TYPE.A], [40]]);
-    expect((await ask(names, "many.example.com")).a).toHaveLength(4);
-  });
-
-  test("the time of an answer is brought between half a minute and five", async () => {
-    expect((await ask(names, "brief.example.com")).ttls).toEqual([30]);
-    expect((await ask(names, "endless.example.com")).ttls).toEqual([300]);
-  });
-});
-
-describe("in mode allow", () => {
-  test("names are passed on, but not what hides names in TLS", async () => {
-    expect(await ask(open, "example.com")).toMatchObject({ rcode: RCODE.none, a: [PUBLIC.allowed] });
-    expect(await ask(open, "example.com", { type: TYPE.TXT })).toMatchObject({ types: [TYPE.TXT] });
-    for (const type of [TYPE.AAAA, TYPE.HTTPS, TYPE.SVCB, TYPE.ANY])
-      expect(await ask(open, "example.com", { type })).toMatchObject({ rcode: RCODE.none, types: [] });
-    expect(await ask(open, "nobody.example.net")).toMatchObject({ rcode: RCODE.noSuchName });
-  });
-});
-
-describe("in both modes", () => {
-  test.each(Object.keys(HIDDEN))("%s leads nowhere", async (name) => {
-    for (const guest of [names, open])
-      expect(await ask(guest, name)).toMatchObject({ rcode: RCODE.noSuchName, a: [] });
-  });
-
-  test("a metadata service's name leads nowhere, whatever a name server would say", async () => {
-    expect(await ask(open, "metadata.google.internal")).toMatchObject({ rcode: RCODE.noSuchName });
-    expect(await asked()).toEqual([]);
-  });
-
-  test.each(["silent", "failing", "slow"])("a %s name server is told of in time", async (what) => {
-    for (const guest of [names, open])
-      expect(await ask(guest, `${what}.example.com`)).toMatchObject({ rcode: RCODE.failed });
-  });
-
-  test.each(["lied-id", "lied-name"])("false answers are not taken: %s", async (what) => {
-    expect((await ask(names, `${what}.example.com`)).a).toEqual([PUBLIC.allowed]);
-  });
-
-  test("what one session asked says nothing to another", async () => {
-    expect((await ask(names, "one.crowd.example.com")).a).toEqual([PUBLIC.allowed]);
-    expect(await ask(nothing, "one.crowd.example.com")).toMatchObject({ rcode: RCODE.refused });
-    expect(await asked()).toEqual([]);
-    expect((await ask(open, "one.crowd.example.com")).a).toEqual([PUBLIC.allowed]);
-    expect(await asked()).toEqual(["one.crowd.example.com"]);
-  });
-});
-
-describe("messages that are none", () => {
-  const header = (counts: number[]) => {
-    const bytes = Buffer.alloc(12);
-    bytes.writeUInt16BE(4711, 0);
-    bytes.writeUInt16BE(0x0100, 2);
-    counts.forEach((count, at) => {
-      bytes.writeUInt16BE(count, 4 + 2 * at);
+test("a name of the policy is found by asking our name server, over UDP and TCP; others without a question", async () => {
+  for (const tcp of [false, true]) {
+    expect(await ask(names, "example.com", { tcp })).toMatchObject({
+      rcode: RCODE.none,
+      a: [PUBLIC.allowed],
     });
-    return bytes;
-  };
-  const question = Buffer.from("\x07example\x03com\0\0\x01\0\x01", "latin1");
-  const toUs = (bytes: Buffer): Probe => ({
-    ...{ op: "udp", host: "10.200.0.1", port: 53 },
-    chunks: [bytes.toString("hex")],
-  });
-  const overTcp = (bytes: Buffer, length = bytes.length): Probe => ({
-    ...{ op: "tcp", host: "10.200.0.1", port: 53, wait: 8 },
-    chunks: [Buffer.concat([Buffer.from([length >> 8, length & 0xff]), bytes]).toString("hex")],
-  });
+    for (const [guest, name] of [
+      [names, "www.example.net"],
+      [nothing, "example.com"],
+    ] as const) {
+      expect(await ask(guest, name, { tcp })).toMatchObject({ rcode: RCODE.refused, a: [] });
+      expect(await asked()).toEqual([]);
+    }
+  }
+});
 
-  test.each<[string, Probe]>([
-    ["no question", toUs(header([0, 0, 0, 0]))],
-    ["two questions", toUs(Buffer.concat([header([2, 0, 0, 0]), question, question]))],
-    ["65,535 questions", toUs(Buffer.concat([header([65_535, 0, 0, 0]), question]))],
-    [
-      "a name that is its own end",
-      toUs(Buffer.concat([header([1, 0, 0, 0]), Buffer.from("c00c00010001", "hex")])),
-    ],
-    ["half a message", toUs(Buffer.concat([header([1, 0, 0, 0]), question.subarray(0, 6)]))],
-    ["an answer", toUs(Buffer.concat([Buffer.from("126781800001000000000000", "hex"), question]))],
-    ["a long datagram", toUs(Buffer.concat([header([1, 0, 0, 0]), question, Buffer.alloc(600)]))],
-    ["one byte", toUs(Buffer.from("x"))],
-  ])("%s over UDP gets no answer", async (_what, probe) => {
-    await network.world.forget();
-    expect((await names.one(probe)).error).toBe("TIMEOUT");
-    expect(await asked()).toEqual([]);
-    expect((await ask(names, "example.com")).a).toEqual([PUBLIC.allowed]);
-  });
+test("what leads to somebody's private hosts is no address, in both modes", async () => {
+  for (const guest of [names, open])
+    for (const name of ["mixed.example.com", "alias.example.com"])
+      expect(await ask(guest, name)).toMatchObject({ rcode: RCODE.noSuchName, a: [] });
+  expect(await ask(open, "metadata.google.internal")).toMatchObject({ rcode: RCODE.noSuchName });
+  expect(await asked()).toEqual([]);
+});
 
-  test.each<[string, Probe]>([
-    ["64 KiB", overTcp(Buffer.alloc(8_192), 65_535)],
-    ["half a message", overTcp(Buffer.concat([header([1, 0, 0, 0]), question.subarray(0, 6)]), 29)],
-    ["two questions", overTcp(Buffer.concat([header([2, 0, 0, 0]), question, question]))],
-  ])("%s over TCP ends the connection", async (_what, probe) => {
-    const { got, end, error } = await names.one(probe);
-    expect([got ?? "", end === "open" || error === "TIMEOUT"]).toEqual(["", false]);
-    expect((await ask(names, "example.com", { tcp: true })).a).toEqual([PUBLIC.allowed]);
-  });
+test("what one session asked says nothing to another", async () => {
+  expect((await ask(names, "one.crowd.example.com")).a).toEqual([PUBLIC.allowed]);
+  expect(await asked()).toEqual(["one.crowd.example.com"]);
+  expect(await ask(nothing, "one.crowd.example.com")).toMatchObject({ rcode: RCODE.refused });
+  expect(await asked()).toEqual([]);
+  expect((await ask(open, "one.crowd.example.com")).a).toEqual([PUBLIC.allowed]);
+  expect(await asked()).toEqual(["one.crowd.example.com"]);
 });
 
 test("a flood of questions of one guest is a trickle here, and the others are answered", async () => {
@@ -220,7 +106,7 @@ test("a flood of questions of one guest is a trickle here, and the others are an
   const flood = `
 import socket, struct, time
 peer = socket.socket(type=socket.SOCK_DGRAM); peer.connect(("10.200.0.1", 53)); peer.setblocking(False)
-end, sent = time.monotonic() + 10, 0
+end, sent = time.monotonic() + ${FLOOD_S}, 0
 while time.monotonic() < end and sent < 50000:
     label = f"f{sent}".encode()
     tail = bytes([len(label)]) + label + b"\\x05crowd\\x07example\\x03com\\0\\0\\1\\0\\1"
@@ -235,8 +121,8 @@ print(sent)`;
   const arrived = (await asked()).filter((name) => name.startsWith("f")).length;
   expect(sent).toBeGreaterThan(2_000);
   expect(arrived).toBeGreaterThan(50);
-  // 200 at once and 50 a second, for as long as it went on.
-  expect(arrived).toBeLessThan(1_200);
+  // 200 at once and 50 a second, for as long as it went on, and some for a busy host.
+  expect(arrived).toBeLessThan(700 + 50 * FLOOD_S);
 });
 
 test(`${TURNS} answers that turn private in between lead to no private host`, {
@@ -265,7 +151,7 @@ print(counts.get("200", 0), counts.get("403", 0))`;
   expect(packetsTo(PUBLIC.allowed)).toBeGreaterThan(reached * 4);
 });
 
-test("an address that a name has left is closed soon after, to new connections", async () => {
+test.runIf(IS_FULL)("an address that a name has left is closed soon after, to new connections", async () => {
   const tcp = (host: string): Probe => ({ op: "tcp", host, port: 9000, chunks: [hex("hello")] });
   expect((await ask(names, "moves.example.org")).a).toEqual([PUBLIC.bulk]);
   await names.start(

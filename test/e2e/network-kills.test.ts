@@ -31,8 +31,10 @@ import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
 const MINUTE_MS = 60_000;
-const DEATHS_IN_NAMESPACES = 100;
-const DEATHS = size({ ci: 10, full: 100 });
+const DEATHS_IN_NAMESPACES = size({ ci: 10, full: 100 });
+const DEATHS = size({ ci: 2, full: 100 });
+const CHANGES = size({ ci: 2, full: 5 });
+const PAUSES = size({ ci: 1, full: 3 });
 const ALLOWED = "example.com";
 const DENIED = "www.example.com";
 const EGRESS = { mode: "deny" as const, allow: [ALLOWED] };
@@ -215,12 +217,12 @@ while True:
       process.kill(servicePid(facts, "gateway"), "SIGKILL");
       await eventually(reach, MINUTE_MS);
     }
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < CHANGES; round++) {
       await network.allow(guest, "deny", []);
       await network.allow(guest, "deny", EGRESS.allow);
       await reach();
     }
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < PAUSES; round++) {
       await client.sessions.pause(guest.id);
       await client.sessions.resume(guest.id);
       await reach();

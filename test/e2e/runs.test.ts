@@ -26,13 +26,6 @@ describe("a stateless run", () => {
     },
   );
 
-  test("of an ES module in Node", async () => {
-    const code =
-      "import { basename } from 'node:path';\nconsole.log(basename('/a/b'), await Promise.resolve(7));";
-    const run = await client.run({ language: "node", code, timeout_ms: 120_000 });
-    expect(run).toMatchObject({ stdout: "b 7\n", exit_code: 0 });
-  });
-
   test("returns the exit code of a program that fails", async () => {
     const run = await client.run({ language: "python", code: "import sys; print('x'); sys.exit(3)" });
     expect(run).toMatchObject({ stdout: "x\n", exit_code: 3, phase: "done" });
@@ -40,7 +33,7 @@ describe("a stateless run", () => {
 
   test("is cut off by its time limit, with the output so far", async () => {
     const code = "import time; print('begun', flush=True); time.sleep(600)";
-    const run = await client.run({ language: "python", code, timeout_ms: 20_000 });
+    const run = await client.run({ language: "python", code, timeout_ms: 8_000 });
     expect(run).toMatchObject({ stdout: "begun\n", exit_code: -1, timed_out: true, phase: "run" });
   });
 

@@ -18,7 +18,11 @@ snapshotContract(
     const makeUnfit = async (machineId: string) => {
       expect(await node.exec(machineId, { argv: KEEP_ITS_NAME })).toMatchObject({ exit: { exit_code: 0 } });
     };
-    return { ...node, makeUnfit };
+    const crash = async (machineId: string) => {
+      const argv = ["sudo", "sh", "-c", "echo b > /proc/sysrq-trigger"];
+      await node.exec(machineId, { argv }).catch(() => {});
+    };
+    return { ...node, makeUnfit, crash };
   },
   { hasMemory: true },
 );

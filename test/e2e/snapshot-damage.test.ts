@@ -6,7 +6,7 @@ import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { deviceArgumentsHash } from "../../packages/node/src/qemu/arguments.ts";
 import { devicesOf, Manifest } from "../../packages/node/src/snapshots/manifest.ts";
-import { startSpec } from "../contract/node-contract.ts";
+import { startSpec } from "../contract/contracted-node.ts";
 import { flipBit, type PageKind, pageOffset, removeFile, truncateFile, unshare } from "../support/damage.ts";
 import { eventually } from "../support/eventually.ts";
 import { readProcess } from "../support/host-processes.ts";

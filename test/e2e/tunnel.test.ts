@@ -83,15 +83,10 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-describe.each(["at first", "after pause and wake"])("%s", (when) => {
-  beforeAll(async () => {
-    if (when === "at first") return;
-    const paused = await client.sessions.pause(id);
-    expect(paused.state).toBe("paused");
-  });
-
-  test("ssh runs a command: output, errors and exit code apart, as sandbox in /workspace; a paused session wakes", async () => {
-    const known = when === "at first" ? undefined : ssh.hostKeyOf(id);
+test("ssh runs a command: output, errors and exit code apart, as sandbox in /workspace; a paused session wakes", async () => {
+  for (const isPaused of [false, true]) {
+    const known = ssh.hostKeyOf(id);
+    if (isPaused) expect((await client.sessions.pause(id)).state).toBe("paused");
     const script = 'echo "$(id -un) $PWD $FROM_SESSION"; echo problem >&2; exit 7';
     expect(await ssh.ssh([host, script])).toEqual({
       status: 7,
@@ -100,200 +95,177 @@ describe.each(["at first", "after pause and wake"])("%s", (when) => {
     });
     expect((await client.sessions.get(id)).state).toBe("live");
     expect(ssh.hostKeyOf(id)).toMatch(/^AAAAC3NzaC1lZDI1NTE5/);
-    if (known !== undefined) expect(ssh.hostKeyOf(id)).toBe(known);
-    expect((await ssh.ssh([host, "no-such-command"])).status).toBe(127);
-    expect((await ssh.ssh([host, "true"])).status).toBe(0);
-  });
+    if (isPaused) expect(ssh.hostKeyOf(id)).toBe(known);
+  }
+  expect((await ssh.ssh([host, "no-such-command"])).status).toBe(127);
+});
 
-  test("viv ssh is that client: a command with its input, its exit code, and a forwarded port", async () => {
-    const piped = await ssh.viv([id, "--", "cat; echo problem >&2; exit 5"], { input: "in\n" });
-    expect(piped).toEqual({ status: 5, stdout: "in\n", stderr: "problem\n" });
-    const port = await freePort();
-    await beside(ssh.startViv([id, "--", "-N", "-L", `${port}:127.0.0.1:8080`]), async () => {
-      const page = () => ssh.run("curl", ["-sS", `http://127.0.0.1:${port}/page`]);
-      await eventually(async () => expect((await page()).stdout).toBe("from the guest\n"), 30_000);
-    });
-    await eventually(async () => expect((await ssh.run("curl", [`127.0.0.1:${port}`])).status).toBe(7));
-  });
+test("stdin ends, and what the command says then still arrives", async () => {
+  const input = noise(3 * MIB);
+  const { stdout } = await ssh.ssh([host, "sha256sum; echo end"], { input });
+  const sum = execFileSync("sha256sum", { input, encoding: "utf8" });
+  expect(stdout).toBe(`${sum}end\n`);
+  expect((await ssh.ssh(["-n", host, "cat; echo end"])).stdout).toBe("end\n");
+});
 
-  test("stdin ends, and what the command says then still arrives", async () => {
-    const input = noise(3 * MIB);
-    const { stdout } = await ssh.ssh([host, "sha256sum; echo end"], { input });
-    const sum = execFileSync("sha256sum", { input, encoding: "utf8" });
-    expect(stdout).toBe(`${sum}end\n`);
-    expect((await ssh.ssh(["-n", host, "cat; echo end"])).stdout).toBe("end\n");
-  });
+test("a shell has a terminal, and ends with its exit code", async () => {
+  const { status, stdout } = await ssh.ssh(["-tt", host], { input: 'echo "<$(tty)|$0>"; exit 9\n' });
+  expect(stdout).toMatch(/<\/dev\/pts\/\d+\|-bash>/);
+  expect(status).toBe(9);
+});
 
-  test("a shell has a terminal, and ends with its exit code", async () => {
-    const { status, stdout } = await ssh.ssh(["-tt", host], { input: 'echo "<$(tty)|$0>"; exit 9\n' });
-    expect(stdout).toMatch(/<\/dev\/pts\/\d+\|-bash>/);
-    expect(status).toBe(9);
-  });
+test("sftp puts, lists, renames, gets and removes", async () => {
+  const tree = makeTree("sftp tree");
+  const batch = [
+    "mkdir sftp",
+    `put "${tree}/sub/deeper/large" sftp/one`,
+    "rename sftp/one sftp/two",
+    "chmod 640 sftp/two",
+    "ls -1 sftp",
+    `get sftp/two "${tree}/back"`,
+    "rm sftp/two",
+    "rmdir sftp",
+  ];
+  const { status, stdout, stderr } = await ssh.copy("sftp", ["-b", "-", host], { input: batch.join("\n") });
+  expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+  expect(stdout).toMatch(/^sftp\/two *$/m);
+  expect(readFileSync(join(tree, "back")).equals(readFileSync(join(tree, "sub/deeper/large")))).toBe(true);
+  expect(await inGuest("ls -d sftp 2>&1 || true")).toMatch(/No such file/);
+  const missing = await ssh.copy("sftp", ["-b", "-", host], { input: "get nothing-here\n" });
+  expect(missing.status).toBe(1);
+  expect(missing.stderr).toMatch(/not found|No such file/);
+});
 
-  test("sftp puts, lists, renames, gets and removes", async () => {
-    const tree = makeTree(`sftp ${when}`);
-    const batch = [
-      "mkdir sftp",
-      `put "${tree}/sub/deeper/large" sftp/one`,
-      "rename sftp/one sftp/two",
-      "chmod 640 sftp/two",
-      "ls -1 sftp",
-      `get sftp/two "${tree}/back"`,
-      "rm sftp/two",
-      "rmdir sftp",
-    ];
-    const { status, stdout, stderr } = await ssh.copy("sftp", ["-b", "-", host], { input: batch.join("\n") });
-    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
-    expect(stdout).toMatch(/^sftp\/two *$/m);
-    expect(readFileSync(join(tree, "back")).equals(readFileSync(join(tree, "sub/deeper/large")))).toBe(true);
-    expect(await inGuest("ls -d sftp 2>&1 || true")).toMatch(/No such file/);
-    const missing = await ssh.copy("sftp", ["-b", "-", host], { input: "get nothing-here\n" });
-    expect(missing.status).toBe(1);
-    expect(missing.stderr).toMatch(/not found|No such file/);
-  });
+test("scp -r copies a tree there and back", async () => {
+  const tree = makeTree("scp-tree");
+  const name = "scp-tree";
+  expect(await ssh.copy("scp", ["-q", "-r", tree, `${host}:`])).toMatchObject({ status: 0, stderr: "" });
+  expect(await inGuest(`cd ${name} && ${SUMS}`)).toBe(sumsHere(tree));
+  const back = home("scp back");
+  expect(await ssh.copy("scp", ["-q", "-r", `${host}:${name}`, back])).toMatchObject({ status: 0 });
+  expect(sumsHere(join(back, name))).toBe(sumsHere(tree));
+});
 
-  test("scp -r copies a tree there and back", async () => {
-    const tree = makeTree(`scp-${when.slice(0, 2)}`);
-    const name = `scp-${when.slice(0, 2)}`;
-    expect(await ssh.copy("scp", ["-q", "-r", tree, `${host}:`])).toMatchObject({ status: 0, stderr: "" });
-    expect(await inGuest(`cd ${name} && ${SUMS}`)).toBe(sumsHere(tree));
-    const back = home(`scp back ${when}`);
-    expect(await ssh.copy("scp", ["-q", "-r", `${host}:${name}`, back])).toMatchObject({ status: 0 });
-    expect(sumsHere(join(back, name))).toBe(sumsHere(tree));
-  });
+test("rsync -e mirrors a tree: what is new, what changed, what is gone", async () => {
+  const tree = makeTree("rsync tree");
+  const mirror = () => ssh.run("rsync", ["-a", "--delete", "-e", ssh.command, `${tree}/`, `${host}:mirror/`]);
+  expect(await mirror()).toEqual({ status: 0, stdout: "", stderr: "" });
+  rmSync(join(tree, "plain"));
+  writeFileSync(join(tree, "sub/with space"), "changed\n");
+  writeFileSync(join(tree, "new"), "new\n");
+  expect(await mirror()).toMatchObject({ status: 0 });
+  expect(await inGuest(`cd mirror && ${SUMS}`)).toBe(sumsHere(tree));
+  const back = home("rsync back");
+  expect(
+    await ssh.run("rsync", ["-a", "-e", ssh.command, `${host}:/workspace/mirror/`, `${back}/`]),
+  ).toMatchObject({ status: 0 });
+  expect(sumsHere(back)).toBe(sumsHere(tree));
+});
 
-  test("rsync -e mirrors a tree: what is new, what changed, what is gone", async () => {
-    const tree = makeTree(`rsync ${when}`);
-    const mirror = () =>
-      ssh.run("rsync", ["-a", "--delete", "-e", ssh.command, `${tree}/`, `${host}:mirror/`]);
-    expect(await mirror()).toEqual({ status: 0, stdout: "", stderr: "" });
-    rmSync(join(tree, "plain"));
-    writeFileSync(join(tree, "sub/with space"), "changed\n");
-    writeFileSync(join(tree, "new"), "new\n");
-    expect(await mirror()).toMatchObject({ status: 0 });
-    expect(await inGuest(`cd mirror && ${SUMS}`)).toBe(sumsHere(tree));
-    const back = home(`rsync back ${when}`);
-    expect(
-      await ssh.run("rsync", ["-a", "-e", ssh.command, `${host}:/workspace/mirror/`, `${back}/`]),
-    ).toMatchObject({ status: 0 });
-    expect(sumsHere(back)).toBe(sumsHere(tree));
-  });
+test("git clones over the tunnel, and pushes back", async () => {
+  const name = "repo";
+  const who = "-c user.name=A -c user.email=a@example.com";
+  await inGuest(
+    `git init -q -b main ${name} && cd ${name} && echo one > file && git add . && git ${who} commit -qm one`,
+  );
+  const env = { GIT_SSH_COMMAND: ssh.command, GIT_CONFIG_NOSYSTEM: "1" };
+  const git = (...words: string[]) => ssh.run("git", [...who.split(" "), ...words], { env });
+  const clone = join(folder, name);
+  expect(await git("clone", "-q", `${host}:${name}`, clone)).toMatchObject({ status: 0, stderr: "" });
+  expect(readFileSync(join(clone, "file"), "utf8")).toBe("one\n");
+  writeFileSync(join(clone, "file"), "two\n");
+  await git("-C", clone, "commit", "-qam", "two");
+  expect(await git("-C", clone, "push", "-q", "origin", "main:other")).toMatchObject({ status: 0 });
+  expect(await inGuest(`git -C ${name} show other:file`)).toBe("two\n");
+});
 
-  test("git clones over the tunnel, and pushes back", async () => {
-    const name = `repo-${when.slice(0, 2)}`;
-    const who = "-c user.name=A -c user.email=a@example.com";
-    await inGuest(
-      `git init -q -b main ${name} && cd ${name} && echo one > file && git add . && git ${who} commit -qm one`,
+test("-L and -D lead to a web server of the guest", async () => {
+  const [port, socks] = [await freePort(), await freePort()];
+  await beside(ssh.start(["-N", "-L", `${port}:127.0.0.1:8080`, "-D", `${socks}`, host]), async () => {
+    const page = () => ssh.run("curl", ["-sS", `http://127.0.0.1:${port}/page`]);
+    await eventually(async () => expect((await page()).stdout).toBe("from the guest\n"), 30_000);
+    const many = await Promise.all(Array.from({ length: 8 }, page));
+    expect(new Set(many.map(({ stdout }) => stdout))).toEqual(new Set(["from the guest\n"]));
+    const proxied = ["-sS", "--socks5-hostname", `127.0.0.1:${socks}`, "http://localhost:8080/page"];
+    expect((await ssh.run("curl", proxied)).stdout).toBe("from the guest\n");
+    const closed = await ssh.run("curl", ["-sS", "--socks5", `127.0.0.1:${socks}`, "http://127.0.0.1:9/"]);
+    expect(closed.status).not.toBe(0);
+  });
+});
+
+test("-R leads from the guest to a server here, for as long as the client stays", async () => {
+  const server: Server = createServer((_request, response) => response.end("from here\n"));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  try {
+    await beside(
+      ssh.start(["-N", "-o", "ExitOnForwardFailure=yes", "-R", `9000:127.0.0.1:${port}`, host]),
+      async () => {
+        const page = () => inGuest("curl -sS http://127.0.0.1:9000/ 2>&1 || true");
+        await eventually(async () => expect(await page()).toBe("from here\n"), 30_000);
+      },
     );
-    const env = { GIT_SSH_COMMAND: ssh.command, GIT_CONFIG_NOSYSTEM: "1" };
-    const git = (...words: string[]) => ssh.run("git", [...who.split(" "), ...words], { env });
-    const clone = join(folder, name);
-    expect(await git("clone", "-q", `${host}:${name}`, clone)).toMatchObject({ status: 0, stderr: "" });
-    expect(readFileSync(join(clone, "file"), "utf8")).toBe("one\n");
-    writeFileSync(join(clone, "file"), "two\n");
-    await git("-C", clone, "commit", "-qam", "two");
-    expect(await git("-C", clone, "push", "-q", "origin", "main:other")).toMatchObject({ status: 0 });
-    expect(await inGuest(`git -C ${name} show other:file`)).toBe("two\n");
-  });
+    const refused = () => inGuest("curl -s http://127.0.0.1:9000/; echo $?");
+    await eventually(async () => expect(await refused()).toBe("7\n"), 30_000);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
 
-  test("-L and -D lead to a web server of the guest", async () => {
-    const [port, socks] = [await freePort(), await freePort()];
-    await beside(ssh.start(["-N", "-L", `${port}:127.0.0.1:8080`, "-D", `${socks}`, host]), async () => {
-      const page = () => ssh.run("curl", ["-sS", `http://127.0.0.1:${port}/page`]);
-      await eventually(async () => expect((await page()).stdout).toBe("from the guest\n"), 30_000);
-      const many = await Promise.all(Array.from({ length: 8 }, page));
-      expect(new Set(many.map(({ stdout }) => stdout))).toEqual(new Set(["from the guest\n"]));
-      const proxied = ["-sS", "--socks5-hostname", `127.0.0.1:${socks}`, "http://localhost:8080/page"];
-      expect((await ssh.run("curl", proxied)).stdout).toBe("from the guest\n");
-      const closed = await ssh.run("curl", ["-sS", "--socks5", `127.0.0.1:${socks}`, "http://127.0.0.1:9/"]);
-      expect(closed.status).not.toBe(0);
-    });
-  });
+test("-A forwards the agent, and only then", async () => {
+  const at = home("agent");
+  execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-C", "forwarded-key", "-f", join(at, "key")]);
+  const socket = join(at, "socket");
+  const agent = ssh.spawn("ssh-agent", ["-D", "-a", socket]);
+  const env = { SSH_AUTH_SOCK: socket };
+  try {
+    const add = () => ssh.run("ssh-add", ["-q", join(at, "key")], { env });
+    await eventually(async () => expect(await add()).toMatchObject({ status: 0 }));
+    const options = ["-o", "IdentityAgent=SSH_AUTH_SOCK"];
+    const list = "ssh-add -l || echo none";
+    expect((await ssh.ssh([...options, "-A", host, list], { env })).stdout).toMatch(
+      /forwarded-key \(ED25519\)/,
+    );
+    expect((await ssh.ssh([...options, "-a", host, list], { env })).stdout).toBe("none\n");
+  } finally {
+    agent.kill();
+    await ended(agent);
+  }
+});
 
-  test("-R leads from the guest to a server here, for as long as the client stays", async () => {
-    const server: Server = createServer((_request, response) => response.end("from here\n"));
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const { port } = server.address() as { port: number };
-    try {
-      await beside(
-        ssh.start(["-N", "-o", "ExitOnForwardFailure=yes", "-R", `9000:127.0.0.1:${port}`, host]),
-        async () => {
-          const page = () => inGuest("curl -sS http://127.0.0.1:9000/ 2>&1 || true");
-          await eventually(async () => expect(await page()).toBe("from here\n"), 30_000);
-        },
-      );
-      const refused = () => inGuest("curl -s http://127.0.0.1:9000/; echo $?");
-      await eventually(async () => expect(await refused()).toBe("7\n"), 30_000);
-    } finally {
-      server.closeAllConnections();
-      server.close();
-    }
+test("ControlMaster shares one connection among many clients", async () => {
+  const path = join(folder, "master");
+  const shared = ["-o", `ControlPath=${path}`];
+  await beside(ssh.start(["-M", "-N", ...shared, host]), async () => {
+    const check = () => ssh.ssh([...shared, "-O", "check", host]);
+    await eventually(async () => expect((await check()).status).toBe(0), 30_000);
+    // Whoever needed a connection of its own would fail.
+    const alone = [...shared, "-o", "ProxyCommand=false"];
+    const all = Array.from({ length: 6 }, (_, n) =>
+      ssh.ssh([...alone, host, `cat; exit ${n}`], { input: `${n}` }),
+    );
+    const done = await Promise.all(all);
+    expect(done.map(({ status, stdout }) => [status, stdout])).toEqual(
+      Array.from({ length: 6 }, (_, n) => [n, `${n}`]),
+    );
+    expect((await ssh.ssh([...shared, "-O", "exit", host])).status).toBe(0);
   });
+  expect((await ssh.ssh([...shared, "-o", "ProxyCommand=false", host, "true"])).status).toBe(255);
+});
 
-  test("-A forwards the agent, and only then", async () => {
-    const at = home(`agent ${when.slice(0, 2)}`);
-    execFileSync("ssh-keygen", [
-      "-q",
-      "-t",
-      "ed25519",
-      "-N",
-      "",
-      "-C",
-      "forwarded-key",
-      "-f",
-      join(at, "key"),
-    ]);
-    const socket = join(at, "socket");
-    const agent = ssh.spawn("ssh-agent", ["-D", "-a", socket]);
-    const env = { SSH_AUTH_SOCK: socket };
-    try {
-      const add = () => ssh.run("ssh-add", ["-q", join(at, "key")], { env });
-      await eventually(async () => expect(await add()).toMatchObject({ status: 0 }));
-      const options = ["-o", "IdentityAgent=SSH_AUTH_SOCK"];
-      const list = "ssh-add -l || echo none";
-      expect((await ssh.ssh([...options, "-A", host, list], { env })).stdout).toMatch(
-        /forwarded-key \(ED25519\)/,
-      );
-      expect((await ssh.ssh([...options, "-a", host, list], { env })).stdout).toBe("none\n");
-    } finally {
-      agent.kill();
-      await ended(agent);
-    }
-  });
-
-  test("ControlMaster shares one connection among many clients", async () => {
-    const path = join(folder, `master-${when.slice(0, 2)}`);
-    const shared = ["-o", `ControlPath=${path}`];
-    await beside(ssh.start(["-M", "-N", ...shared, host]), async () => {
-      const check = () => ssh.ssh([...shared, "-O", "check", host]);
-      await eventually(async () => expect((await check()).status).toBe(0), 30_000);
-      // Whoever needed a connection of its own would fail.
-      const alone = [...shared, "-o", "ProxyCommand=false"];
-      const all = Array.from({ length: 6 }, (_, n) =>
-        ssh.ssh([...alone, host, `cat; exit ${n}`], { input: `${n}` }),
-      );
-      const done = await Promise.all(all);
-      expect(done.map(({ status, stdout }) => [status, stdout])).toEqual(
-        Array.from({ length: 6 }, (_, n) => [n, `${n}`]),
-      );
-      expect((await ssh.ssh([...shared, "-O", "exit", host])).status).toBe(0);
-    });
-    expect((await ssh.ssh([...shared, "-o", "ProxyCommand=false", host, "true"])).status).toBe(255);
-  });
-
-  test("an editor's way: a script on stdin starts a server that stays, and is reached by the next connection", async () => {
-    const name = `server-${when.slice(0, 2)}`;
-    const script = `cd /tmp && mkdir -p ${name} && echo ${name} > ${name}/page && cd ${name}
-      nohup python3 -u -m http.server 0 --bind 127.0.0.1 > log 2>&1 < /dev/null &
-      while ! grep -q port log; do sleep 0.1; done; sed -n 's/.* port \\([0-9]*\\).*/port=\\1/p' log\n`;
-    const { stdout } = await ssh.ssh(["-T", host, "bash"], { input: script });
-    const guestPort = /^port=(\d+)$/m.exec(stdout)?.[1];
-    expect(guestPort).toBeDefined();
-    // `-W` is the way of a connection that is nothing but one forwarded port.
-    const request = "GET /page HTTP/1.0\r\n\r\n";
-    const answer = await ssh.ssh(["-W", `127.0.0.1:${guestPort}`, host], { input: request });
-    expect(answer.stdout).toMatch(new RegExp(`^HTTP/1.0 200 OK[^]*${name}\n$`));
-  });
+test("an editor's way: a script on stdin starts a server that stays, and is reached by the next connection", async () => {
+  const name = "server";
+  const script = `cd /tmp && mkdir -p ${name} && echo ${name} > ${name}/page && cd ${name}
+    nohup python3 -u -m http.server 0 --bind 127.0.0.1 > log 2>&1 < /dev/null &
+    while ! grep -q port log; do sleep 0.1; done; sed -n 's/.* port \\([0-9]*\\).*/port=\\1/p' log\n`;
+  const { stdout } = await ssh.ssh(["-T", host, "bash"], { input: script });
+  const guestPort = /^port=(\d+)$/m.exec(stdout)?.[1];
+  expect(guestPort).toBeDefined();
+  // `-W` is the way of a connection that is nothing but one forwarded port.
+  const request = "GET /page HTTP/1.0\r\n\r\n";
+  const answer = await ssh.ssh(["-W", `127.0.0.1:${guestPort}`, host], { input: request });
+  expect(answer.stdout).toMatch(new RegExp(`^HTTP/1.0 200 OK[^]*${name}\n$`));
 });
 
 describe("the bearer credential", () => {

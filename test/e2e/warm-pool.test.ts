@@ -20,12 +20,15 @@ let client: Client;
 
 beforeAll(async () => {
   metricsAddress = `127.0.0.1:${await freePort()}`;
-  own = await startService({ env: { VIV_WARM_MACHINES: "1", VIV_METRICS_LISTEN: metricsAddress } });
+  // One of each kind, whatever the demand: the tests tell them apart by their number.
+  own = await startService({
+    env: { VIV_WARM_MACHINES: "1", VIV_MAX_WARM_MACHINES: "1", VIV_METRICS_LISTEN: metricsAddress },
+  });
   client = new Client({ url: own.facts.url, apiKey: own.facts.apiKey, retries: 0 });
 });
 afterAll(() => own?.stop());
 
-const BASE = { template: "base", size: "small", ready: 1 };
+const BASE = { template: "base", size: "small", ready: 1, wanted: 1 };
 
 /** The process of the machine that waits, once the node says that one does. */
 const warmPid = (except: number[] = []): Promise<number> =>
@@ -156,7 +159,7 @@ test("of a template that sessions are started from again and again one waits, of
 
   const waiting = await eventually(async () => {
     const { pool } = (await org()).capacity;
-    expect(pool).toContainEqual({ template: "hot@1", size: "small", ready: 1 });
+    expect(pool).toContainEqual({ template: "hot@1", size: "small", ready: 1, wanted: 1 });
     const { body } = await nodeCaller(own.facts.nodeSocket).call("GET", "/v1/info");
     const { warm = [] } = NodeInfo.parse(body);
     expect(warm).toHaveLength(2);

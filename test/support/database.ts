@@ -18,17 +18,3 @@ export async function query(facts: ServiceFacts, statement: string): Promise<Rec
 export async function raiseCeiling(facts: ServiceFacts, sessions: number): Promise<void> {
   await query(facts, `update orgs set concurrent_sessions = ${sessions}`);
 }
-
-/** Moves the clock of deadlines and of days to so many seconds before the next midnight UTC; behind it, if negative. */
-export async function moveToMidnight(facts: ServiceFacts, secondsBefore: number): Promise<void> {
-  const [row] = await query(
-    facts,
-    `select extract(epoch from date_trunc('day', service_now(), 'UTC') + interval '1 day' - now()) as seconds`,
-  );
-  const ahead = Number(row?.seconds) - secondsBefore;
-  await query(
-    facts,
-    `create or replace function service_now() returns timestamptz language sql stable as
-      'select now() + make_interval(secs => ${ahead})'`,
-  );
-}

@@ -110,7 +110,7 @@ export const SOURCE_RULES: SourceRule[] = [
       }),
     offenders: [
       { path: "packages/cli/src/a.ts", text: `import { x } from "../../node/src/bake.ts";` },
-      { path: "packages/cli/src/a.ts", text: `import { x } from "../../../test/support/fake-node.ts";` },
+      { path: "packages/cli/src/a.ts", text: `import { x } from "../../../test/support/service.ts";` },
     ],
   },
   {

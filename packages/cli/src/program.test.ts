@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { dir, respond, serve, stopServing, stream, viv } from "../test-support/program.ts";
+import { dir, respond, S1, S2, serve, stopServing, stream, viv } from "../test-support/program.ts";
 
-const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
+const record = { session_id: S1, state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
 
 test("run creates a throwaway session, streams the code's output and exits with its code", async () => {
   const { url, seen } = await serve((request, response) => {
@@ -24,13 +24,13 @@ test("run creates a throwaway session, streams the code's output and exits with 
     },
     {
       method: "PUT",
-      url: "/v1/sessions/s1/files",
+      url: `/v1/sessions/${S1}/files`,
       key: "Bearer viv_local",
       body: { path: "main.py", content: "print(42)" },
     },
     {
       method: "POST",
-      url: "/v1/sessions/s1/exec?stream=true",
+      url: `/v1/sessions/${S1}/exec?stream=true`,
       key: "Bearer viv_local",
       body: { command: ["python3", "main.py"], timeout_ms: 5000 },
     },
@@ -44,9 +44,9 @@ test.each([
   "what %s ends has the exit code that shells give it, and nothing to say",
   async (signal, code) => {
     const { url } = await serve(() => process.emit(signal, signal));
-    expect(await viv(url, ["exec", "s1", "--", "sleep", "9"])).toEqual({ code, out: "", err: "" });
+    expect(await viv(url, ["exec", S1, "--", "sleep", "9"])).toEqual({ code, out: "", err: "" });
     // What would go on for ever is ended with Ctrl-C rightly.
-    for (const endless of [["watch"], ["events", "-f"], ["egress", "log", "s1", "-f"]])
+    for (const endless of [["watch"], ["events", "-f"], ["egress", "log", S1, "-f"]])
       expect((await viv(url, endless)).code).toBe(code === 130 ? 0 : code);
   },
 );
@@ -74,7 +74,7 @@ test("run removes the session when its program could not be started, and ends wi
     code: 125,
     err: expect.stringContaining("has failed"),
   });
-  expect(seen.at(-1)).toMatchObject({ method: "DELETE", url: "/v1/sessions/s1" });
+  expect(seen.at(-1)).toMatchObject({ method: "DELETE", url: `/v1/sessions/${S1}` });
 });
 
 test("run sends code with dependencies to the buffered endpoint", async () => {
@@ -111,7 +111,7 @@ test("run does not start a service when told so, and says how to", async () => {
 
 test("exec passes everything after the id on, also what looks like an option", async () => {
   const { url, seen } = await serve((_request, response) => stream(response, "out", { exit_code: 3 }));
-  expect(await viv(url, ["exec", "--cwd", "/tmp", "s1", "--", "ls", "-l", "--json"])).toMatchObject({
+  expect(await viv(url, ["exec", "--cwd", "/tmp", S1, "--", "ls", "-l", "--json"])).toMatchObject({
     code: 3,
     out: "out",
   });
@@ -121,7 +121,7 @@ test("exec passes everything after the id on, also what looks like an option", a
 test("create prints the id for scripts and sends every option", async () => {
   const { url, seen } = await serve((_request, response) => respond(response, 200, record));
   const options = ["--env", "A=1", "--env", "B=2", "--label", "k=v", "--no-sudo", "--idle-timeout", "5m"];
-  expect(await viv(url, ["create", ...options])).toEqual({ code: 0, out: "s1\n", err: "" });
+  expect(await viv(url, ["create", ...options])).toEqual({ code: 0, out: `${S1}\n`, err: "" });
   expect(seen[0]?.body).toEqual({
     env: { A: "1", B: "2" },
     labels: { k: "v" },
@@ -149,13 +149,12 @@ test("ls --state ended goes on to the next page until the limit", async () => {
 
 test("rm goes on after an id that is gone, and says so with its code", async () => {
   const { url } = await serve((request, response) => {
-    if (request.url?.includes("gone"))
-      respond(response, 404, { error: "session not found", code: "not_found" });
+    if (request.url?.includes(S2)) respond(response, 404, { error: "session not found", code: "not_found" });
     else response.writeHead(204).end();
   });
-  expect(await viv(url, ["rm", "gone", "s1"])).toMatchObject({
+  expect(await viv(url, ["rm", S2, S1])).toMatchObject({
     code: 1,
-    out: "s1\n",
+    out: `${S1}\n`,
     err: expect.stringContaining("session not found"),
   });
 });
@@ -187,53 +186,53 @@ test("the local key goes to the local service alone", async () => {
 test.each([
   [["frob"]],
   [["exec"]],
-  [["exec", "s1"]],
-  [["exec", "s1", "--"]],
-  [["exec", "-i", "s1", "--"]],
-  [["start", "--name", "web", "s1", "--"]],
+  [["exec", S1]],
+  [["exec", S1, "--"]],
+  [["exec", "-i", S1, "--"]],
+  [["start", "--name", "web", S1, "--"]],
   [["ls", "--state", "asleep"]],
   [["create", "--env", "x"]],
   [["run", "a.rb"]],
-  [["pause", "--wake-at", "noon", "s1"]],
-  [["fork", "--count", "0", "s1"]],
-  [["restore", "s1"]],
+  [["pause", "--wake-at", "noon", S1]],
+  [["fork", "--count", "0", S1]],
+  [["restore", S1]],
   [["checkpoint"]],
   [["checkpoint", "frob"]],
-  [["template", "save", "s1"]],
+  [["template", "save", S1]],
   [["create", "--paused-ttl", "0"]],
   [["create", "--on-detach", "explode"]],
-  [["rm", "s1", "s1:notes.txt"]],
-  [["rm", "-r", "s1"]],
-  [["mkdir", "s1:a", "no-colon"]],
+  [["rm", S1, `${S1}:notes.txt`]],
+  [["rm", "-r", S1]],
+  [["mkdir", `${S1}:a`, "no-colon"]],
   [["cat", "no-colon"]],
   [["ls", "no-colon"]],
   [["cp", "a", "b"]],
-  [["mv", "s1:a", "s2:b"]],
-  [["find", "--limit", "10001", "s1", "*"]],
-  [["grep", "-C", "11", "x", "s1"]],
-  [["start", "s1", "--", "true"]],
-  [["logs", "--follow", "--json", "s1", "web"]],
-  [["exec", "-i", "--json", "s1", "--", "true"]],
-  [["shell", "s1"]],
-  [["shell", "--detach-key", "x", "s1"]],
-  [["shell", "--new", "--terminal", "a", "s1"]],
-  [["expose", "s1"]],
-  [["expose", "s1", "65536"]],
-  [["unexpose", "s1", "web"]],
-  [["open", "s1", "0"]],
-  [["cap", "s1", "0"]],
-  [["cap", "s1", "lots"]],
+  [["mv", `${S1}:a`, `${S2}:b`]],
+  [["find", "--limit", "10001", S1, "*"]],
+  [["grep", "-C", "11", "x", S1]],
+  [["start", S1, "--", "true"]],
+  [["logs", "--follow", "--json", S1, "web"]],
+  [["exec", "-i", "--json", S1, "--", "true"]],
+  [["shell", S1]],
+  [["shell", "--detach-key", "x", S1]],
+  [["shell", "--new", "--terminal", "a", S1]],
+  [["expose", S1]],
+  [["expose", S1, "65536"]],
+  [["unexpose", S1, "web"]],
+  [["open", S1, "0"]],
+  [["cap", S1, "0"]],
+  [["cap", S1, "lots"]],
   [["cap"]],
-  [["cap", "--org", "1MiB", "s1"]],
+  [["cap", "--org", "1MiB", S1]],
   [["cap", "--org", "lots"]],
   [["create", "--egress", "alow"]],
   [["create", "--egress-cap", "0"]],
   [["egress"]],
-  [["egress", "set", "s1"]],
-  [["egress", "set", "--mode", "alow", "s1"]],
-  [["egress", "set", "--mode", "deny", "--allow-file", "/nowhere/hosts", "s1"]],
-  [["egress", "log", "--since", "noon", "s1"]],
-  [["egress", "log", "--limit", "0", "s1"]],
+  [["egress", "set", S1]],
+  [["egress", "set", "--mode", "alow", S1]],
+  [["egress", "set", "--mode", "deny", "--allow-file", "/nowhere/hosts", S1]],
+  [["egress", "log", "--since", "noon", S1]],
+  [["egress", "log", "--limit", "0", S1]],
 ])("%j is a usage error", async (argv) => {
   const { code, err } = await viv("http://127.0.0.1:1", argv);
   expect({ code, isSilent: err === "" }).toEqual({ code: 2, isSilent: false });
@@ -306,7 +305,7 @@ describe("what a session says of its own files does not steer the human's termin
     ["a file that it does not have", find(ROOT, ["f644", "0", "1", `../x${EVIL}`, ""]), "not its own"],
   ])("%s", async (_what, listing, said) => {
     const { url } = await session(listing);
-    const { code, err } = await viv(url, ["cp", "-r", "s1:src", path.join(dir, "to")]);
+    const { code, err } = await viv(url, ["cp", "-r", `${S1}:src`, path.join(dir, "to")]);
     expect([code, err]).toEqual([1, expect.stringContaining(said)]);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
     expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { createInterface } from "node:readline";
 
 /** Where a verb writes: results to `out`, everything for the human beside them to `note`. */
 export interface Terminal {
@@ -8,6 +9,10 @@ export interface Terminal {
   size(): { columns: number; rows: number };
   out(line: string): void;
   note(line: string): void;
+  /** Whether a human can be asked something. */
+  readonly canAsk: boolean;
+  /** The line that the human answers with; empty when there is none. */
+  ask(question: string): Promise<string>;
   /** Raw bytes of a program's output; resolves when the reader has room for more. */
   write(stream: "stdout" | "stderr", data: Uint8Array): Promise<void>;
 }
@@ -17,6 +22,13 @@ export const processTerminal: Terminal = {
   size: () => ({ columns: process.stdout.columns || 80, rows: process.stdout.rows || 24 }),
   out: (line) => void process.stdout.write(`${line}\n`),
   note: (line) => void process.stderr.write(`${line}\n`),
+  canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
+  ask: async (question) => {
+    process.stderr.write(question);
+    for await (const line of createInterface({ input: process.stdin })) return line;
+    process.stderr.write("\n");
+    return "";
+  },
   write: async (stream, data) => {
     if (!process[stream].write(data)) await once(process[stream], "drain");
   },

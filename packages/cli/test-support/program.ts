@@ -16,6 +16,10 @@ export interface Seen {
 }
 type Answer = (request: Seen, response: ServerResponse) => void;
 
+/** Ids of sessions; what has the form of an id is taken for one without a request. */
+export const S1 = "s1aaaaaaaaaaaaaaaaaaa";
+export const S2 = "s2bbbbbbbbbbbbbbbbbbb";
+
 export let dir: string;
 const cleanups: (() => void)[] = [];
 beforeEach(async () => {
@@ -58,7 +62,13 @@ export async function viv(
   url: string,
   argv: string[],
   env: Record<string, string> = {},
-  screen: { isInteractive?: boolean; columns?: number; onOut?: (out: string) => void } = {},
+  screen: {
+    isInteractive?: boolean;
+    columns?: number;
+    onOut?: (out: string) => void;
+    /** What the human answers; without it nobody can be asked. */
+    answer?: string;
+  } = {},
 ) {
   const printed = { out: "", err: "" };
   const terminal = {
@@ -70,6 +80,11 @@ export async function viv(
     },
     note: (line: string) => {
       printed.err += `${line}\n`;
+    },
+    canAsk: screen.answer !== undefined,
+    ask: async (question: string) => {
+      printed.err += `${question}\n`;
+      return screen.answer ?? "";
     },
     write: async (stream: "stdout" | "stderr", data: Uint8Array) => {
       printed[stream === "stdout" ? "out" : "err"] += Buffer.from(data).toString();

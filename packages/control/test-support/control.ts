@@ -1,7 +1,8 @@
-/** A whole control plane for one test file: a database of its own, a scripted node, requests in memory. */
+/** A whole control plane for one test file: a database of its own, a fake node, requests in memory. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { FakeNode } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import pg from "pg";
 import { apiKeyDigest, newApiKey } from "../src/access/api-key.ts";
@@ -9,7 +10,6 @@ import { loadPepper } from "../src/access/pepper.ts";
 import { type App, createApp } from "../src/app.ts";
 import type { EgressCaps } from "../src/egress/org-cap.ts";
 import { createDatabase, silentLog } from "./database.ts";
-import { ScriptedNode } from "./scripted-node.ts";
 
 export interface Answer {
   status: number;
@@ -29,7 +29,7 @@ export interface Ask {
 
 export class Control {
   readonly app: App;
-  readonly node: ScriptedNode;
+  readonly node: FakeNode;
   readonly key: string;
   /** One connection, which several may ask at once. */
   readonly sql: pg.Pool;
@@ -153,7 +153,7 @@ export async function startControl({
   egressCaps?: EgressCaps;
 } = {}): Promise<Control> {
   const databaseUrl = await createDatabase();
-  const node = new ScriptedNode();
+  const node = new FakeNode({ isScripted: true });
   await node.listen();
   const controlDir = mkdtempSync(path.join(tmpdir(), "control-"));
   const settings = { databaseUrl, nodeSocket: node.socketPath, controlDir, tickMs: 50, ...more };

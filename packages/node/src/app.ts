@@ -6,6 +6,7 @@ import { type FastifyBaseLogger, type FastifyInstance, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
+import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { makeRoomForFlows } from "./host/conntrack.ts";
 import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { NamespacePool } from "./host/namespace-pool.ts";
@@ -43,6 +44,8 @@ const EXPECT_GATEWAY_MS = 10_000;
 /** A query that is too long for an agent is refused in words. */
 const HEADER_BYTES = 64 * 1024;
 const CLOSE_IDLE_MS = 50;
+/** Longer than a supervisor waits for a node that it has told to end. */
+const OLDER_NODE_ENDS_MS = 20_000;
 
 export interface NodeApp {
   deps: StartDeps;
@@ -51,6 +54,8 @@ export interface NodeApp {
 }
 
 export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
+  const leaveSlots = await claimSlots(config.dataDir);
+  await waitForOlderClaims(config.dataDir, OLDER_NODE_ENDS_MS);
   await mkdir(machinesDir(config.dataDir), { recursive: true, mode: 0o711 });
   const qemu = await prepareQemuRoot(config.dataDir);
   await prepareCgroups();
@@ -85,9 +90,9 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
   const verifications = new Verifications((loadable) => verifyLoadable(loadable, qemu));
-  const shared = { config, qemu, baselines, snapshots, verifications, namespaces, gate, log };
+  const shared = { config, qemu, baselines, snapshots, verifications, namespaces, gate, table, log };
   const pool = new WarmPool(shared, [HOT]);
-  const deps: StartDeps = { ...shared, pool, network, table };
+  const deps: StartDeps = { ...shared, pool, network };
   await reconcile(deps);
   const stopping = new AbortController();
   const background = [
@@ -127,6 +132,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       await Promise.allSettled([...table.stopping.values()]);
       await namespaces.close();
       await gatewayServer.close();
+      await leaveSlots();
     },
   };
 }

@@ -8,6 +8,7 @@ import { isSize, SIZE_NAMES } from "@vivarium/contract/api/limits";
 import { createLog } from "@vivarium/kit/log";
 import { readConfig, wantedAccelerators } from "./config.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
+import { claimSlots } from "./host/claims.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
 import { bakeBaseline } from "./snapshots/bake.ts";
 import { pruneVersions } from "./snapshots/prune-versions.ts";
@@ -27,12 +28,14 @@ const imagesDir = path.resolve(values["images-dir"] ?? config.imagesDir);
 const size = values.size;
 if (!isSize(size)) throw new Error(`--size is "${size}"; expected one of ${SIZE_NAMES.join(", ")}`);
 
+const owner = `${dataDir}#bake`;
+await claimSlots(owner);
 await prepareCgroups();
 await bakeBaseline({
   qemu: await prepareQemuRoot(dataDir),
   log: createLog("bake", config.logLevel),
   progress: (line) => process.stdout.write(`  ${line}\n`),
-  owner: `${dataDir}#bake`,
+  owner,
   imagesDir,
   template: values.template,
   version: values.version,

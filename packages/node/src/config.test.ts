@@ -49,10 +49,22 @@ it("reads counts, of which nothing given is the usual one", () => {
   });
 });
 
+it("keeps at most eight machines of a kind, or as many as are kept anyway; none at all where none are kept", () => {
+  const most = (env: Record<string, string>) => readConfig(env).maxWarmMachines;
+  expect(most({})).toBe(8);
+  expect(most({ VIV_WARM_MACHINES: "12" })).toBe(12);
+  expect(most({ VIV_WARM_MACHINES: "2", VIV_MAX_WARM_MACHINES: "3" })).toBe(3);
+  expect(most({ VIV_WARM_MACHINES: "0", VIV_MAX_WARM_MACHINES: "3" })).toBe(0);
+  expect(() => readConfig({ VIV_WARM_MACHINES: "2", VIV_MAX_WARM_MACHINES: "1" })).toThrow(
+    'VIV_MAX_WARM_MACHINES is "1"; expected at least VIV_WARM_MACHINES, which is 2',
+  );
+});
+
 it.each([
   { VIV_MAX_MACHINES: "many" },
   { VIV_MAX_MACHINES: "-1" },
   { VIV_WARM_MACHINES: "1.5" },
+  { VIV_MAX_WARM_MACHINES: "all" },
   { VIV_DISK_FLOOR_BYTES: "5GiB" },
   { VIV_CLOSE_SMTP: "yes" },
 ])("refuses %j and says which setting it is", (env) => {

@@ -25,13 +25,17 @@ export interface NodeConfig {
   supervised: boolean;
   /** Upper bound on machines, whatever the memory. */
   maxMachines: number;
-  /** Machines kept ready per hot template and size; 0: none. */
+  /** Machines kept ready per hot template and size, however seldom they are wanted; 0: none at all. */
   warmMachines: number;
+  /** The same, however often. */
+  maxWarmMachines: number;
   /** Free disk below which nothing new is taken in; unset: a tenth of the disk, at most 5 GiB. */
   diskFloorBytes: number | undefined;
   /** A named place at which a test lets this process die once. */
   crashAt: string | undefined;
 }
+
+const USUAL_MAX_WARM = 8;
 
 export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
   const dataDir = path.resolve(env.VIV_DATA_DIR ?? "/var/lib/vivarium");
@@ -49,7 +53,7 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
     maxMachines: readCount("VIV_MAX_MACHINES", env.VIV_MAX_MACHINES) ?? 128,
-    warmMachines: readCount("VIV_WARM_MACHINES", env.VIV_WARM_MACHINES) ?? 1,
+    ...readWarm(env),
     diskFloorBytes: readCount("VIV_DISK_FLOOR_BYTES", env.VIV_DISK_FLOOR_BYTES),
     crashAt: env.VIV_CRASH_AT,
   };
@@ -60,6 +64,19 @@ function readCount(name: string, text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
   if (/^[0-9]{1,15}$/.test(text)) return Number(text);
   throw new Error(`${name} is "${text}"; expected a whole number, such as 2`);
+}
+
+function readWarm(env: NodeJS.ProcessEnv): Pick<NodeConfig, "warmMachines" | "maxWarmMachines"> {
+  const least = readCount("VIV_WARM_MACHINES", env.VIV_WARM_MACHINES) ?? 1;
+  const most = readCount("VIV_MAX_WARM_MACHINES", env.VIV_MAX_WARM_MACHINES);
+  if (most !== undefined && most < least)
+    throw new Error(
+      `VIV_MAX_WARM_MACHINES is "${most}"; expected at least VIV_WARM_MACHINES, which is ${least}`,
+    );
+  return {
+    warmMachines: least,
+    maxWarmMachines: least === 0 ? 0 : (most ?? Math.max(least, USUAL_MAX_WARM)),
+  };
 }
 
 /** A word that was meant as yes must not pass for no. */

@@ -34,6 +34,7 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
       origin,
     })),
     warm: deps.pool.counts,
+    new_machines: deps.pool.starts,
     damaged_snapshots: deps.snapshots.damaged,
     previews_version: deps.network.previews.version,
     gateway: deps.network.link.isConnected,

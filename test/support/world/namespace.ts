@@ -49,13 +49,17 @@ export interface WorldNamespace {
   remove(): Promise<void>;
 }
 
-/** A namespace of its own, joined to this host. */
+/** A namespace of its own, joined to the network of this process, which has room for one. */
 export function createWorldNamespace(): WorldNamespace {
   removeAbandoned();
   const name = `${PREFIX}${process.pid}`;
   const link = `wldh${process.pid}`;
   const undo = new UndoStack();
   const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
+  if (ip("-o", "addr", "show", "to", LINK.host).length > 0)
+    throw new Error(
+      `${LINK.host} is taken: another test world is in this network. Run one of both with scripts/in-own-network`,
+    );
   try {
     ip("netns", "add", name);
     undo.push("namespace", () => ip("netns", "del", name));

@@ -1,10 +1,13 @@
-/** A service of the test's own whose names come from the world, so that whatever its guests reach is in the world's log. */
+/**
+ * A world of the test file's own, and the service of all network tests, whose names come from that world: whatever its
+ * guests reach is in the world's log.
+ */
 
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { Client } from "@vivarium/sdk";
 import { type Answer, type Ask, askAt } from "../asking.ts";
-import { type ServiceFacts, startService } from "../service.ts";
-import { PUBLIC } from "./addresses.ts";
+import type { ServiceFacts } from "../service.ts";
+import { sharedService } from "../shared-service.ts";
 import { Guest } from "./guest.ts";
 import { startWorld, type World } from "./world.ts";
 
@@ -17,17 +20,16 @@ export interface Network {
   guest(request?: object): Promise<Guest>;
   /** A guest's new policy, in force when this returns. */
   allow(guest: Guest, mode: "allow" | "deny", allow?: string[]): Promise<void>;
+  /** Ends all sessions, and the world. */
   close(): Promise<void>;
 }
 
-export async function startNetwork(env: Record<string, string> = {}): Promise<Network> {
+export async function startNetwork(): Promise<Network> {
   const undo = new UndoStack();
   try {
     const world = await startWorld();
     undo.push("world", () => world.close());
-    const service = await startService({ env: { VIV_RESOLVERS: PUBLIC.resolver, ...env } });
-    undo.push("service", () => service.stop());
-    const { facts } = service;
+    const facts = sharedService();
     const client = new Client({ url: facts.url, apiKey: facts.apiKey, retries: 0 });
     undo.push("sessions", () => endAll(client));
     const ask = (path: string, options: Ask = {}) => askAt(facts, path, options);

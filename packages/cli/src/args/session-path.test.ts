@@ -7,9 +7,9 @@ test.each([
   ["s1:/workspace/a b", "s1", "/workspace/a b"],
   ["s1:a:b", "s1", "a:b"],
   ["s1:a\nb", "s1", "a\nb"],
-])("%j is in a session", (text, sessionId, path) => {
-  expect(asSessionPath(text)).toEqual({ sessionId, path });
-  expect(parseSessionPath(text)).toEqual({ sessionId, path });
+])("%j is in a session", (text, session, path) => {
+  expect(asSessionPath(text)).toEqual({ session, path });
+  expect(parseSessionPath(text)).toEqual({ session, path });
 });
 
 test.each(["notes.txt", "./s1:notes.txt", "dir/s1:x", "/a:b", ":x", "-"])("%j is a local path", (text) => {
@@ -18,8 +18,8 @@ test.each(["notes.txt", "./s1:notes.txt", "dir/s1:x", "/a:b", ":x", "-"])("%j is
 });
 
 test("a session alone stands for all of its files", () => {
-  expect(parseSessionOrPath("s1")).toEqual({ sessionId: "s1", path: "/workspace" });
-  expect(parseSessionOrPath("s1:src")).toEqual({ sessionId: "s1", path: "src" });
+  expect(parseSessionOrPath("s1")).toEqual({ session: "s1", path: "/workspace" });
+  expect(parseSessionOrPath("s1:src")).toEqual({ session: "s1", path: "src" });
 });
 
 test("relative paths begin in /workspace", () => {

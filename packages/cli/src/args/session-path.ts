@@ -3,7 +3,7 @@ import { EXIT } from "../exit-codes.ts";
 
 /** A file or directory in a session, as `ID:PATH` names it. */
 export interface SessionPath {
-  sessionId: string;
+  session: string;
   /** As the human wrote it; /workspace where nothing follows the colon. */
   path: string;
 }
@@ -14,7 +14,7 @@ const SESSION_PATH = /^([^:/]+):(.*)$/s;
 /** `ID:PATH`, or undefined for what has no colon before its first slash: that is a local path. */
 export function asSessionPath(text: string): SessionPath | undefined {
   const match = SESSION_PATH.exec(text);
-  return match === null ? undefined : { sessionId: match[1] ?? "", path: match[2] || WORKSPACE };
+  return match === null ? undefined : { session: match[1] ?? "", path: match[2] || WORKSPACE };
 }
 
 export function parseSessionPath(text: string): SessionPath {
@@ -28,7 +28,7 @@ export function parseSessionPath(text: string): SessionPath {
 
 /** `ID` or `ID:PATH`; an id alone stands for all of the session's files. */
 export function parseSessionOrPath(text: string): SessionPath {
-  return asSessionPath(text) ?? { sessionId: text, path: WORKSPACE };
+  return asSessionPath(text) ?? { session: text, path: WORKSPACE };
 }
 
 /** The path from the root of the guest: relative ones begin in /workspace. */

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parseCap, parseOrgCap } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
 import { withOptions } from "../config.ts";
@@ -7,6 +7,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderCap, renderOrgCap } from "../print/egress.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface CapOptions extends ConnectionOptions {
   /** True: only shown. */
@@ -29,7 +30,7 @@ seconds. A session that has reached its cap stays live and sends nothing until 0
 With --org, the same of all sessions of the organisation together: over its cap they are paused, and none is created or
 woken, until 00:00 UTC or a higher cap.`,
     )
-    .argument("[session]", "id of the session")
+    .argument("[session]", SESSION_ARGUMENT)
     .argument("[bytes]", "the cap: 10MiB, 1.5GiB, 500MB, bytes, or none", parseCap)
     .option(
       "--org [bytes]",
@@ -37,21 +38,23 @@ woken, until 00:00 UTC or a higher cap.`,
       parseOrgCap,
     )
     .option("--json", "print the cap as JSON")
-    .action((id: string | undefined, bytes: number | undefined, options: CapOptions) =>
-      run(showEither(context, id, bytes, options)),
+    .action((reference: string | undefined, bytes: number | undefined, options: CapOptions) =>
+      run(showEither(context, reference, bytes, options)),
     );
 }
 
 async function showEither(
   context: Context,
-  id: string | undefined,
+  reference: string | undefined,
   bytes: number | undefined,
   options: CapOptions,
 ): Promise<number> {
-  if ((id === undefined) === (options.org === undefined)) {
-    throw new CliError("give either the id of a session or --org", { exitCode: EXIT.usage });
+  if ((reference === undefined) === (options.org === undefined)) {
+    throw new CliError("give either a session or --org", { exitCode: EXIT.usage });
   }
-  return id === undefined ? await showOrgCap(context, options) : await showCap(context, id, bytes, options);
+  return reference === undefined
+    ? await showOrgCap(context, options)
+    : await showCap(context, reference, bytes, options);
 }
 
 async function showOrgCap({ config, terminal }: Context, options: CapOptions): Promise<number> {
@@ -67,11 +70,12 @@ async function showOrgCap({ config, terminal }: Context, options: CapOptions): P
 
 async function showCap(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   bytes: number | undefined,
   options: ConnectionOptions,
 ): Promise<number> {
-  const { cap } = (await connect(withOptions(config, options))).session(id);
+  const client = await connect(withOptions(config, options));
+  const { cap } = client.session(await findSession(client, reference));
   const told = bytes === undefined ? await cap.get() : await cap.set(bytes);
   terminal.out(options.json ? JSON.stringify(told) : renderCap(told));
   return EXIT.ok;

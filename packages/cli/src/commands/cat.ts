@@ -6,6 +6,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
+import { sessionFinder } from "../sessions/find-session.ts";
 
 export function catCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("cat", [
@@ -25,9 +26,10 @@ async function printFiles(
 ): Promise<number> {
   const paths = names.map(parseSessionPath);
   const client = await connect(withOptions(config, options));
+  const find = sessionFinder(client);
   await withInterrupt(async (signal) => {
-    for (const { sessionId, path } of paths) {
-      const content = client.session(sessionId).files.readStream(path, { signal });
+    for (const { session, path } of paths) {
+      const content = client.session(await find(session)).files.readStream(path, { signal });
       for await (const chunk of content) await terminal.write("stdout", chunk);
     }
   });

@@ -16,6 +16,7 @@ import { formatBytes } from "../print/bytes.ts";
 import { plainText } from "../print/table.ts";
 import { formatSeconds } from "../print/time.ts";
 import { withInterrupt } from "../service/interrupt.ts";
+import { type FindSession, sessionFinder } from "../sessions/find-session.ts";
 
 interface CpOptions extends ConnectionOptions {
   recursive?: boolean;
@@ -64,8 +65,9 @@ async function copyFiles(
   const isShown = terminal.isInteractive && config.canDraw && !options.quiet && !options.json;
   const progress = isShown ? progressLine({ terminal, now: () => performance.now() }, source) : noProgress;
   const copied = await withInterrupt(async (signal) => {
-    const from = sideOf(client, source, signal);
-    const to = sideOf(client, destination, signal);
+    const find = sessionFinder(client);
+    const from = await sideOf({ client, find }, source, signal);
+    const to = await sideOf({ client, find }, destination, signal);
     try {
       return await copy(
         { source: from.place, target: to.place, progress },
@@ -82,10 +84,15 @@ async function copyFiles(
   return copied.problems.length === 0 ? EXIT.ok : EXIT.failed;
 }
 
-function sideOf(client: Client, text: string, signal: AbortSignal): { place: Place; path: string } {
+async function sideOf(
+  { client, find }: { client: Client; find: FindSession },
+  text: string,
+  signal: AbortSignal,
+): Promise<{ place: Place; path: string }> {
   const found = asSessionPath(text);
   if (found === undefined) return { place: localPlace(signal), path: text };
-  return { place: sessionPlace(client.session(found.sessionId), signal), path: absolutePath(found.path) };
+  const session = client.session(await find(found.session));
+  return { place: sessionPlace(session, signal), path: absolutePath(found.path) };
 }
 
 function renderCopied({ files, bytes, skipped }: Copied, durationMs: number): string {

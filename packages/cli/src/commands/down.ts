@@ -1,6 +1,5 @@
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
-import { VivariumError } from "@vivarium/sdk";
 import { Command } from "commander";
 import { examplesHelp } from "../args/shared-options.ts";
 import { CliError } from "../cli-error.ts";
@@ -8,6 +7,7 @@ import { type CliConfig, withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { endListed } from "../sessions/end-session.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder, type Holder } from "../supervisor/lock.ts";
 import { stopLeftPostgres } from "../supervisor/postgres.ts";
@@ -69,9 +69,7 @@ async function endSessions(config: CliConfig, terminal: Terminal): Promise<void>
     const { sessions } = await client.sessions.list({ limit: 500 });
     if (sessions.length === 0) break;
     for (const { session_id } of sessions) {
-      await client.sessions.delete(session_id).catch((error: unknown) => {
-        if (!(error instanceof VivariumError) || error.code !== "not_found") throw error;
-      });
+      await endListed(client, session_id);
       ended++;
     }
   }

@@ -15,6 +15,7 @@ import { sessionPlace } from "../copy/session-place.ts";
 import { EXIT } from "../exit-codes.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { runForeground } from "../service/foreground.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 export function editCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("edit", [
@@ -36,8 +37,9 @@ async function editFile(
   name: string,
   options: ConnectionOptions,
 ): Promise<number> {
-  const { sessionId, path: file } = parseSessionPath(name);
-  const session = (await connect(withOptions(config, options))).session(sessionId);
+  const { session: reference, path: file } = parseSessionPath(name);
+  const client = await connect(withOptions(config, options));
+  const session = client.session(await findSession(client, reference));
   const before = await readIfAny(session, file);
   const directory = await mkdtemp(path.join(tmpdir(), "viv-edit-"));
   const copy = path.join(directory, baseName(file) ?? "file");

@@ -1,21 +1,21 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../test-support/program.ts";
+import { respond, S1, serve, viv } from "../../test-support/program.ts";
 
 const event = (n: number, type: string, data: object) => ({
   id: `evt_${n}`,
   type,
   created_at: "2027-03-01T09:30:00.125Z",
   org_id: "org_1",
-  session_id: "s1",
+  session_id: S1,
   data,
 });
 const paused = event(1, "session.paused", { state: "paused", reason: "idle_timeout" });
 const failed = event(2, "session.failed", { status_reason: "the machine ended" });
 const forked = event(3, "session.forked", { state: "live", children: ["a", "b"] });
 const LINES = [
-  "2027-03-01T09:30:00.125Z  session.paused  s1  state=paused reason=idle_timeout",
-  '2027-03-01T09:30:00.125Z  session.failed  s1  status_reason="the machine ended"',
-  "2027-03-01T09:30:00.125Z  session.forked  s1  state=live children=a,b",
+  `2027-03-01T09:30:00.125Z  session.paused  ${S1}  state=paused reason=idle_timeout`,
+  `2027-03-01T09:30:00.125Z  session.failed  ${S1}  status_reason="the machine ended"`,
+  `2027-03-01T09:30:00.125Z  session.forked  ${S1}  state=live children=a,b`,
 ];
 
 /** Streams these, and does not end. */
@@ -49,11 +49,13 @@ test("kept events are printed one a line, oldest first, over pages", async () =>
 
 test("a follow prints what comes, and Ctrl-C is how it ends", async () => {
   const { url, seen } = await streaming(paused, failed);
-  const argv = ["events", "-f", "--types", "session.*, egress.denied", "--session", "s1"];
+  const argv = ["events", "-f", "--types", "session.*, egress.denied", "--session", S1];
   const { code, out, err } = await viv(url, argv, {}, interruptAfter(2));
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(out.trimEnd().split("\n")).toEqual(LINES.slice(0, 2));
-  expect(seen.map((each) => each.url)).toEqual(["/v1/events?types=session.*%2Cegress.denied&session_id=s1"]);
+  expect(seen.map((each) => each.url)).toEqual([
+    `/v1/events?types=session.*%2Cegress.denied&session_id=${S1}`,
+  ]);
 });
 
 test.each([[["--json"]], [["--json", "-f"]]])("%j prints each event as one line of JSON", async (options) => {

@@ -8,6 +8,7 @@ import { EXIT } from "../exit-codes.ts";
 import { renderEvent } from "../print/event.ts";
 import { paintFor } from "../print/paint.ts";
 import { isCtrlC, withInterrupt } from "../service/interrupt.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface EventsOptions extends ConnectionOptions {
   follow?: boolean;
@@ -35,15 +36,19 @@ Ctrl-C; a connection that breaks is made again and goes on where it was.`,
       "only these, with commas: session.paused, or session.* for a group",
       parseTypes,
     )
-    .option("--session <id>", "only those of one session")
+    .option("--session <session>", "only those of one session, by its id, name or the beginning of its id")
     .option("--after <id>", "only what came later than this event")
     .option("--json", "print each event as one line of JSON")
     .action((options: EventsOptions) => run(showEvents(context, options)));
 }
 
 async function showEvents(context: Context, options: EventsOptions): Promise<number> {
-  const { events } = await connect(withOptions(context.config, options));
-  const filter: EventFilter = { types: options.types, sessionId: options.session, after: options.after };
+  const client = await connect(withOptions(context.config, options));
+  const { events } = client;
+  const { session: reference } = options;
+  const sessionId =
+    reference === undefined ? undefined : await findSession(client, reference, { orEnded: true });
+  const filter: EventFilter = { types: options.types, sessionId, after: options.after };
   const paint = paintFor(context);
   try {
     await withInterrupt(async (signal) => {

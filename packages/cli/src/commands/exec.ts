@@ -1,7 +1,7 @@
 import type { Session } from "@vivarium/sdk";
 import type { Command } from "commander";
 import { withoutSeparator } from "../args/command-words.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parseDuration } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
 import { withOptions } from "../config.ts";
@@ -10,6 +10,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { exitCodeOf, showStream } from "../service/show-stream.ts";
+import { findSession } from "../sessions/find-session.ts";
 import { attach } from "../terminal-session/attach.ts";
 import { parseDetachKey } from "../terminal-session/detach-key.ts";
 import { execWithInput } from "../terminal-session/feed-stdin.ts";
@@ -38,7 +39,7 @@ export function execCommand(run: (code: Promise<number>) => Promise<void>, conte
 --interactive it is ours: byte by byte with its end from a pipe or a file, or keys and screen when both our input and
 our output are a terminal.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<command...>", "program and arguments, run without a shell")
     .option("--cwd <dir>", "working directory (default: /workspace)")
     .option(
@@ -49,8 +50,8 @@ our output are a terminal.`,
     .option("-i, --interactive", "pass our standard input on")
     .option("--json", "wait for the end, then print the result as JSON")
     .passThroughOptions()
-    .action((id: string, command: string[], options: ExecOptions) =>
-      run(execInSession(context, id, commandOf(command), options)),
+    .action((reference: string, command: string[], options: ExecOptions) =>
+      run(execInSession(context, reference, commandOf(command), options)),
     );
 }
 
@@ -66,11 +67,14 @@ function commandOf(words: string[]): string[] {
 
 async function execInSession(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   command: string[],
   options: ExecOptions,
 ): Promise<number> {
+  if (options.interactive && options.json)
+    throw new CliError("-i cannot be combined with --json", { exitCode: EXIT.usage });
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const request = { command, cwd: options.cwd, timeout_ms: options.timeout };
   if (options.interactive)
     return execInteractively({ config, terminal }, client.session(id), request, options);
@@ -91,7 +95,6 @@ async function execInteractively(
   request: { command: string[]; cwd?: string; timeout_ms?: number },
   options: ExecOptions,
 ): Promise<number> {
-  if (options.json) throw new CliError("-i cannot be combined with --json", { exitCode: EXIT.usage });
   const { command, cwd, timeout_ms = INTERACTIVE_TIMEOUT_MS } = request;
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     return withInterrupt(async (signal) => {

@@ -1,11 +1,12 @@
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parsePort } from "../args/values.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderExposed } from "../print/exposed.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface ExposeOptions extends ConnectionOptions {
   public?: boolean;
@@ -26,25 +27,26 @@ export function exposeCommand(run: (code: Promise<number>) => Promise<void>, con
 What is not given becomes its default, also on a port that is exposed already; with the settings that it has, nothing
 changes and the URL stays.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<port>", "where the program listens", parsePort)
     .option("--public", "let everybody in (default: who has the token in the URL)")
     .option("--bearer", "ask for a bearer token as well; it is told once, when it is made")
     .option("--login-url <url>", "where browsers that are not let in are sent")
     .option("--rotate", "make new tokens; the old URL is dead at once")
     .option("--json", "print the preview as JSON")
-    .action((id: string, port: number, options: ExposeOptions) =>
-      run(exposePort(context, id, port, options)),
+    .action((reference: string, port: number, options: ExposeOptions) =>
+      run(exposePort(context, reference, port, options)),
     );
 }
 
 async function exposePort(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   port: number,
   options: ExposeOptions,
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const exposed = await client.session(id).expose(port, {
     visibility: options.public ? "public" : "token",
     auth: options.bearer ? "bearer" : "none",

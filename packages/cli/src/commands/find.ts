@@ -7,6 +7,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { showableLine } from "../print/table.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface FindOptions extends ConnectionOptions {
   limit?: number;
@@ -45,8 +46,9 @@ async function findFiles(
   options: FindOptions,
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
-  const { sessionId, path } = parseSessionOrPath(where);
-  const found = await client.session(sessionId).files.find(pattern, { path, maxResults: options.limit });
+  const { session, path } = parseSessionOrPath(where);
+  const { files } = client.session(await findSession(client, session));
+  const found = await files.find(pattern, { path, maxResults: options.limit });
   if (options.json) {
     terminal.out(JSON.stringify(found));
     return EXIT.ok;

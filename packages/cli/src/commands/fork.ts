@@ -1,11 +1,12 @@
 import type { Command } from "commander";
-import { clientCommand, type TimedOptions } from "../args/shared-options.ts";
+import { clientCommand, SESSION_ARGUMENT, type TimedOptions } from "../args/shared-options.ts";
 import { parseCount } from "../args/values.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { noteTiming } from "../print/timing.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface ForkOptions extends TimedOptions {
   count?: number;
@@ -21,15 +22,20 @@ export function forkCommand(run: (code: Promise<number>) => Promise<void>, conte
       `Make new sessions from the memory, processes and disk of one at this instant; it goes on as it was. Prints the ids
 of the children, one a line. All of them are live then, or none exists.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .option("--count <n>", "how many children (default: 1)", parseCount)
     .option("--timing", "say how long each stage took")
     .option("--json", 'print {"parent_session_id", "children": [id, …]}')
-    .action((id: string, options: ForkOptions) => run(forkSession(context, id, options)));
+    .action((reference: string, options: ForkOptions) => run(forkSession(context, reference, options)));
 }
 
-async function forkSession({ config, terminal }: Context, id: string, options: ForkOptions): Promise<number> {
+async function forkSession(
+  { config, terminal }: Context,
+  reference: string,
+  options: ForkOptions,
+): Promise<number> {
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const { count, timing } = options;
   const result = await client.sessions.fork(id, { count }, { timing });
   if (options.json) terminal.out(JSON.stringify(result));

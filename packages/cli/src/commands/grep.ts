@@ -9,6 +9,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { paintFor } from "../print/paint.ts";
 import { showableLine } from "../print/table.ts";
+import { findSession } from "../sessions/find-session.ts";
 import { parseResults } from "./find.ts";
 
 interface GrepOptions extends ConnectionOptions {
@@ -55,8 +56,9 @@ async function searchFiles(
 ): Promise<number> {
   const { config, terminal } = context;
   const client = await connect(withOptions(config, options));
-  const { sessionId, path } = parseSessionOrPath(where);
-  const found = await client.session(sessionId).files.grep(pattern, {
+  const { session, path } = parseSessionOrPath(where);
+  const { files } = client.session(await findSession(client, session));
+  const found = await files.grep(pattern, {
     path,
     caseSensitive: !options.ignoreCase,
     contextLines: options.context,

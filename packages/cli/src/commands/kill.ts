@@ -1,8 +1,9 @@
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
+import { findSession } from "../sessions/find-session.ts";
 import { doEach } from "./do-each.ts";
 
 export function killCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
@@ -11,22 +12,23 @@ export function killCommand(run: (code: Promise<number>) => Promise<void>, conte
     .description(
       "End named processes with SIGTERM, after 5 s with SIGKILL, and wait for it. What has exited stays as it is.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<name...>", "names of processes")
     .option("--json", 'print {"results": [{name, ok, error?, code?}, …]}')
-    .action((id: string, names: string[], options: ConnectionOptions) =>
-      run(killProcesses(context, id, names, options)),
+    .action((reference: string, names: string[], options: ConnectionOptions) =>
+      run(killProcesses(context, reference, names, options)),
     );
 }
 
 async function killProcesses(
   context: Context,
-  id: string,
+  reference: string,
   names: string[],
   options: ConnectionOptions,
 ): Promise<number> {
   const config = withOptions(context.config, options);
-  const { processes } = (await connect(config)).session(id);
+  const client = await connect(config);
+  const { processes } = client.session(await findSession(client, reference));
   const what = { ids: names, key: "name", json: options.json };
   return doEach({ ...context, config }, what, (name) => processes.kill(name));
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { CliError } from "../cli-error.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
@@ -7,6 +7,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { writeBothStreams } from "../service/show-stream.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface LogsOptions extends ConnectionOptions {
   follow?: boolean;
@@ -22,22 +23,25 @@ export function logsCommand(run: (code: Promise<number>) => Promise<void>, conte
       `Print what a named process wrote, each stream on its own: the last 4 MiB of each. With --follow the last 10 MiB,
 and then what comes, until it has exited or Ctrl-C; the process goes on either way.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<name>", "name of the process")
     .option("-f, --follow", "go on with what is written until the process has exited")
     .option("--json", "print the answer as JSON: {name, stdout, stderr, truncated?}; not with --follow")
-    .action((id: string, name: string, options: LogsOptions) => run(showLogs(context, id, name, options)));
+    .action((reference: string, name: string, options: LogsOptions) =>
+      run(showLogs(context, reference, name, options)),
+    );
 }
 
 async function showLogs(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   name: string,
   options: LogsOptions,
 ): Promise<number> {
   if (options.json && options.follow)
     throw new CliError("--json cannot be combined with --follow", { exitCode: EXIT.usage });
-  const { processes } = (await connect(withOptions(config, options))).session(id);
+  const client = await connect(withOptions(config, options));
+  const { processes } = client.session(await findSession(client, reference));
   if (options.follow) {
     await withInterrupt(async (signal) => {
       for await (const { stream, data } of processes.followLogs(name, { signal }))

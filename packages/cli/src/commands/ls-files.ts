@@ -8,6 +8,7 @@ import { EXIT } from "../exit-codes.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { renderEntries } from "../print/entries.ts";
 import { plainText, showableLine } from "../print/table.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 /** `viv ls ID:PATH` */
 export async function listFiles(
@@ -15,8 +16,9 @@ export async function listFiles(
   where: string,
   options: ConnectionOptions & { long?: boolean },
 ): Promise<number> {
-  const { sessionId, path } = parseSessionPath(where);
-  const session = (await connect(withOptions(config, options))).session(sessionId);
+  const { session: reference, path } = parseSessionPath(where);
+  const client = await connect(withOptions(config, options));
+  const session = client.session(await findSession(client, reference));
   if (options.long) {
     const tree = await scanGuest(session, absolutePath(path), { depth: 1 });
     if (tree === undefined) throw new CliError(`${where}: no such file or directory`);

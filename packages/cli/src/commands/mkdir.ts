@@ -4,6 +4,7 @@ import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
+import { sessionFinder } from "../sessions/find-session.ts";
 import { doEach } from "./do-each.ts";
 
 export function mkdirCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
@@ -24,9 +25,10 @@ async function makeDirectories(
   const paths = new Map(names.map((name) => [name, parseSessionPath(name)]));
   const config = withOptions(context.config, options);
   const client = await connect(config);
+  const find = sessionFinder(client);
   const what = { ids: [...paths.keys()], key: "path", json: options.json };
   return doEach({ ...context, config }, what, async (name) => {
-    const { sessionId, path } = paths.get(name) ?? parseSessionPath(name);
-    await client.session(sessionId).files.mkdir(path);
+    const { session, path } = paths.get(name) ?? parseSessionPath(name);
+    await client.session(await find(session)).files.mkdir(path);
   });
 }

@@ -9,6 +9,7 @@ import { destinationOf } from "../copy/destination.ts";
 import { EXIT } from "../exit-codes.ts";
 import { toServicePath } from "../guest/names.ts";
 import { scanGuest } from "../guest/scan.ts";
+import { sessionFinder } from "../sessions/find-session.ts";
 
 export function mvCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("mv", ["viv mv 4x7k2m9q0a1b2c3d4e5f6:draft.md 4x7k2m9q0a1b2c3d4e5f6:final/report.md"])
@@ -31,13 +32,16 @@ async function moveFile(
   options: ConnectionOptions,
 ): Promise<number> {
   const [from, to] = [parseSessionPath(source), parseSessionPath(destination)];
-  if (from.sessionId !== to.sessionId) {
+  const client = await connect(withOptions(config, options));
+  const find = sessionFinder(client);
+  const id = await find(from.session);
+  if (id !== (await find(to.session))) {
     throw new CliError("mv stays within one session", {
       hint: "From one session to another: viv cp, then viv rm",
       exitCode: EXIT.usage,
     });
   }
-  const session = (await connect(withOptions(config, options))).session(from.sessionId);
+  const session = client.session(id);
   const place = {
     scan: (path: string, how = {}) => scanGuest(session, path, how),
     nameOf: (path: string) => `${session.id}:${path}`,

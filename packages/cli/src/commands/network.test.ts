@@ -1,18 +1,18 @@
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
-import { dir, respond, type Seen, serve, stream, viv } from "../../test-support/program.ts";
+import { dir, respond, S1, type Seen, serve, stream, viv } from "../../test-support/program.ts";
 
 const cap = {
-  session_id: "s1",
+  session_id: S1,
   egress_cap_bytes: 10_485_760,
   today_bytes: 1_048_576,
   date: "2027-03-01",
   wake_on_http: true,
 };
-const URL_WITH_TOKEN = "http://8000-s1.localhost:7401/?t=tok";
+const URL_WITH_TOKEN = `http://8000-${S1}.localhost:7401/?t=tok`;
 const exposed = {
-  session_id: "s1",
+  session_id: S1,
   port: 8000,
   preview_url: URL_WITH_TOKEN,
   visibility: "token",
@@ -20,7 +20,7 @@ const exposed = {
   result: "created",
   ingress_token: "tok",
 };
-const policy = { session_id: "s1", mode: "deny", allow: ["pypi.org", "*.example.com:8443"] };
+const policy = { session_id: S1, mode: "deny", allow: ["pypi.org", "*.example.com:8443"] };
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -30,7 +30,7 @@ const asked = (seen: Seen[]) => seen.map(({ method, url, body }) => [`${method} 
 /** A service whose session has these exposed ports, and that exposes port 8000 as said. */
 const serveRecord = (previews: object[], told: object = exposed) =>
   serve(({ method }, response) =>
-    respond(response, 200, method === "GET" ? { session_id: "s1", exposed_previews: previews } : told),
+    respond(response, 200, method === "GET" ? { session_id: S1, exposed_previews: previews } : told),
   );
 
 /** A program that stands for the browser: it keeps what it was told, and ends with the code. */
@@ -50,60 +50,60 @@ const SCREEN = { DISPLAY: ":0" };
 const HUMAN = { isInteractive: true };
 
 test.each([
-  [["expose", "s1", "8000"], { port: 8000, visibility: "token", auth: "none" }],
+  [["expose", S1, "8000"], { port: 8000, visibility: "token", auth: "none" }],
   [
-    ["expose", "--public", "--bearer", "--login-url", "https://l.example/", "--rotate", "s1", "8000"],
+    ["expose", "--public", "--bearer", "--login-url", "https://l.example/", "--rotate", S1, "8000"],
     { port: 8000, visibility: "public", auth: "bearer", login_url: "https://l.example/", rotate: true },
   ],
 ])("%j sends what was asked for and prints the URL", async (argv, body) => {
   const { url, seen } = await answering(exposed);
   expect(await viv(url, argv)).toEqual({ code: 0, out: `${URL_WITH_TOKEN}\n`, err: "" });
-  expect(asked(seen)).toEqual([["POST /v1/sessions/s1/expose", body]]);
+  expect(asked(seen)).toEqual([[`POST /v1/sessions/${S1}/expose`, body]]);
 });
 
 test("expose tells a bearer token when it is made, and afterwards how to get another", async () => {
   const bearer = { ...exposed, auth: "bearer" };
   const made = await answering({ ...bearer, auth_token: "secret" });
-  const first = await viv(made.url, ["expose", "--bearer", "s1", "8000"]);
+  const first = await viv(made.url, ["expose", "--bearer", S1, "8000"]);
   expect(first).toMatchObject({ out: `${URL_WITH_TOKEN}\n`, err: expect.stringContaining(": secret\n") });
   const kept = await answering({ ...bearer, result: "unchanged" });
-  expect((await viv(kept.url, ["expose", "--bearer", "s1", "8000"])).err).toContain("--rotate");
+  expect((await viv(kept.url, ["expose", "--bearer", S1, "8000"])).err).toContain("--rotate");
 });
 
 test("expose shows a human the whole of it, and JSON to who asks", async () => {
   const { url } = await answering({ ...exposed, login_url: "https://l.example/" });
-  const { out } = await viv(url, ["expose", "s1", "8000"], {}, HUMAN);
-  expect(out).toMatch(/^url +http:\/\/8000-s1\.localhost:7401\/\?t=tok\nopen to +who has the token/);
+  const { out } = await viv(url, ["expose", S1, "8000"], {}, HUMAN);
+  expect(out).toMatch(/^url +http:\/\/8000-s1a{19}\.localhost:7401\/\?t=tok\nopen to +who has the token/);
   expect(out).toMatch(/^login url +https:\/\/l\.example\/$/m);
-  const json = await viv(url, ["expose", "--json", "s1", "8000"], {}, HUMAN);
+  const json = await viv(url, ["expose", "--json", S1, "8000"], {}, HUMAN);
   expect(JSON.parse(json.out)).toEqual({ ...exposed, login_url: "https://l.example/" });
 });
 
 test("unexpose says when there was nothing to close", async () => {
   const closed = await answering({ ok: true });
-  expect(await viv(closed.url, ["unexpose", "s1", "8000"])).toEqual({ code: 0, out: "8000\n", err: "" });
-  expect(asked(closed.seen)).toEqual([["POST /v1/sessions/s1/unexpose", { port: 8000 }]]);
+  expect(await viv(closed.url, ["unexpose", S1, "8000"])).toEqual({ code: 0, out: "8000\n", err: "" });
+  expect(asked(closed.seen)).toEqual([[`POST /v1/sessions/${S1}/unexpose`, { port: 8000 }]]);
   const none = await answering({ ok: false });
-  expect(await viv(none.url, ["unexpose", "s1", "8000"])).toMatchObject({
+  expect(await viv(none.url, ["unexpose", S1, "8000"])).toMatchObject({
     code: 0,
     out: "8000\n",
     err: "viv: port 8000 was not exposed\n",
   });
-  expect((await viv(none.url, ["unexpose", "--json", "s1", "8000"])).out).toBe('{"ok":false}\n');
+  expect((await viv(none.url, ["unexpose", "--json", S1, "8000"])).out).toBe('{"ok":false}\n');
 });
 
 test("open hands the URL to the browser of the screen", async () => {
   const { told } = await installBrowser(0);
   const known = { port: 8000, visibility: "token", auth: "none", preview_url: "http://x" };
   const { url, seen } = await serveRecord([known], { ...exposed, result: "unchanged" });
-  expect(await viv(url, ["open", "s1", "8000"], SCREEN, HUMAN)).toEqual({
+  expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual({
     code: 0,
     out: "",
-    err: "viv: opened http://8000-s1.localhost:7401\n",
+    err: `viv: opened http://8000-${S1}.localhost:7401\n`,
   });
   expect(await told()).toBe(URL_WITH_TOKEN);
   expect(asked(seen).at(-1)).toEqual([
-    "POST /v1/sessions/s1/expose",
+    `POST /v1/sessions/${S1}/expose`,
     { port: 8000, visibility: "token", auth: "none" },
   ]);
 });
@@ -112,25 +112,25 @@ test("open prints the URL where no screen is, where nobody looks, and where no b
   const { url } = await serveRecord([], { ...exposed, result: "unchanged" });
   const printed = { code: 0, out: `${URL_WITH_TOKEN}\n`, err: "" };
   await installBrowser(3);
-  expect(await viv(url, ["open", "s1", "8000"], SCREEN, HUMAN)).toEqual(printed);
-  expect(await viv(url, ["open", "s1", "8000"], SCREEN)).toEqual(printed);
+  expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual(printed);
+  expect(await viv(url, ["open", S1, "8000"], SCREEN)).toEqual(printed);
   vi.stubEnv("PATH", "/nowhere");
-  expect(await viv(url, ["open", "s1", "8000"], SCREEN, HUMAN)).toEqual(printed);
+  expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual(printed);
 });
 
 test("open exposes a port that is not, and says how to close it", async () => {
   const { url, seen } = await serveRecord([]);
-  const { out, err } = await viv(url, ["open", "s1", "8000"]);
+  const { out, err } = await viv(url, ["open", S1, "8000"]);
   expect({ out, err }).toEqual({
     out: `${URL_WITH_TOKEN}\n`,
-    err: expect.stringContaining("viv unexpose s1 8000"),
+    err: expect.stringContaining(`viv unexpose ${S1} 8000`),
   });
-  expect(asked(seen).at(-1)).toEqual(["POST /v1/sessions/s1/expose", { port: 8000 }]);
+  expect(asked(seen).at(-1)).toEqual([`POST /v1/sessions/${S1}/expose`, { port: 8000 }]);
 });
 
 test("open refuses a port that browsers cannot be let in to, and changes nothing", async () => {
   const { url, seen } = await serveRecord([{ port: 8000, visibility: "public", auth: "bearer" }]);
-  expect(await viv(url, ["open", "s1", "8000"])).toMatchObject({
+  expect(await viv(url, ["open", S1, "8000"])).toMatchObject({
     code: 1,
     out: "",
     err: expect.stringContaining("viv expose SESSION PORT"),
@@ -139,9 +139,9 @@ test("open refuses a port that browsers cannot be let in to, and changes nothing
 });
 
 test.each([
-  [["cap", "s1"], "GET /v1/sessions/s1/egress-cap", ""],
-  [["cap", "s1", "10MiB"], "PATCH /v1/sessions/s1", { egress_cap_bytes: 10_485_760 }],
-  [["cap", "s1", "none"], "PATCH /v1/sessions/s1", { egress_cap_bytes: 0 }],
+  [["cap", S1], `GET /v1/sessions/${S1}/egress-cap`, ""],
+  [["cap", S1, "10MiB"], `PATCH /v1/sessions/${S1}`, { egress_cap_bytes: 10_485_760 }],
+  [["cap", S1, "none"], `PATCH /v1/sessions/${S1}`, { egress_cap_bytes: 0 }],
 ])("%j shows the cap and what was sent", async (argv, request, body) => {
   const { url, seen } = await answering(cap);
   const { code, out, err } = await viv(url, argv);
@@ -159,7 +159,7 @@ test.each([
 
 test("a session without a cap says so", async () => {
   const { url } = await answering({ ...cap, egress_cap_bytes: 0 });
-  expect((await viv(url, ["cap", "s1"])).out).toMatch(/^cap +none\nsent +1\.0 MiB\n/);
+  expect((await viv(url, ["cap", S1])).out).toMatch(/^cap +none\nsent +1\.0 MiB\n/);
 });
 
 const orgCap = {
@@ -206,7 +206,7 @@ test("a capped organisation's refusal says where to look", async () => {
   });
 });
 
-const record = { session_id: "s1", state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
+const record = { session_id: S1, state: "creating", size: "small", vcpus: 1, mem_mb: 1024 };
 test.each([
   [[], {}],
   [["--egress", "deny"], { egress: { mode: "deny" } }],
@@ -221,7 +221,7 @@ test.each([
   [["--no-wake-on-http"], { wake_on_http: false }],
 ])("create %j asks for that network", async (options, body) => {
   const { url, seen } = await answering(record);
-  expect(await viv(url, ["create", ...options])).toEqual({ code: 0, out: "s1\n", err: "" });
+  expect(await viv(url, ["create", ...options])).toEqual({ code: 0, out: `${S1}\n`, err: "" });
   expect(asked(seen)).toEqual([["POST /v1/sessions", body]]);
 });
 
@@ -260,11 +260,11 @@ test.each([[["--egress", "deny"]], [["--allow", "pypi.org"]], [["--egress-cap", 
 
 test("egress get shows the policy", async () => {
   const { url, seen } = await answering(policy);
-  expect((await viv(url, ["egress", "get", "s1"])).out).toBe(
+  expect((await viv(url, ["egress", "get", S1])).out).toBe(
     "mode   deny\nallow  pypi.org\nallow  *.example.com:8443\n",
   );
-  expect(JSON.parse((await viv(url, ["egress", "get", "--json", "s1"])).out)).toEqual(policy);
-  expect(asked(seen)[0]).toEqual(["GET /v1/sessions/s1/egress", ""]);
+  expect(JSON.parse((await viv(url, ["egress", "get", "--json", S1])).out)).toEqual(policy);
+  expect(asked(seen)[0]).toEqual([`GET /v1/sessions/${S1}/egress`, ""]);
 });
 
 test("egress set replaces the policy with the entries of options and file", async () => {
@@ -280,27 +280,27 @@ test("egress set replaces the policy with the entries of options and file", asyn
     ...entries,
     "--allow-file",
     file,
-    "s1",
+    S1,
   ]);
   expect({ code, out }).toEqual({
     code: 0,
     out: "mode   deny\nallow  pypi.org\nallow  *.example.com:8443\n",
   });
-  await viv(url, ["egress", "set", "--mode", "allow", "s1"]);
+  await viv(url, ["egress", "set", "--mode", "allow", S1]);
   const all = ["a.example", "b.example", "*.example.com:8443", "PyPI.org", "8.8.4.4:22"];
   expect(asked(seen)).toEqual([
-    ["POST /v1/sessions/s1/egress", { mode: "deny", allow: all }],
-    ["POST /v1/sessions/s1/egress", { mode: "allow", allow: [] }],
+    [`POST /v1/sessions/${S1}/egress`, { mode: "deny", allow: all }],
+    [`POST /v1/sessions/${S1}/egress`, { mode: "allow", allow: [] }],
   ]);
 });
 
 test("get shows the exposed ports of a session", async () => {
-  const preview_url = "http://8000-s1.localhost:7401";
+  const preview_url = `http://8000-${S1}.localhost:7401`;
   const { url } = await answering({
-    ...{ session_id: "s1", state: "live", size: "small", vcpus: 1, mem_mb: 1024 },
+    ...{ session_id: S1, state: "live", size: "small", vcpus: 1, mem_mb: 1024 },
     exposed_previews: [{ port: 8000, preview_url, visibility: "public", auth: "bearer" }],
   });
-  expect((await viv(url, ["get", "s1"])).out).toMatch(
-    /^port 8000 +http:\/\/8000-s1\.localhost:7401 \(public, bearer\)$/m,
+  expect((await viv(url, ["get", S1])).out).toMatch(
+    /^port 8000 +http:\/\/8000-s1a{19}\.localhost:7401 \(public, bearer\)$/m,
   );
 });

@@ -1,6 +1,6 @@
 import { type Exposed, VivariumError } from "@vivarium/sdk";
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parsePort } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
 import { withOptions } from "../config.ts";
@@ -8,6 +8,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { openInBrowser } from "../service/open-in-browser.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface OpenOptions extends ConnectionOptions {
   loginUrl?: string;
@@ -20,20 +21,23 @@ export function openCommand(run: (code: Promise<number>) => Promise<void>, conte
       `Open a port of a session in the browser. An exposed port stays as it is; one that is not is exposed with a token
 first. Where there is no screen, or nobody looks at the output, prints the URL instead.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<port>", "where the program listens", parsePort)
     .option("--login-url <url>", "the port's login URL, where it has one: it is dropped when left out")
     .option("--json", "print the preview as JSON, and open nothing")
-    .action((id: string, port: number, options: OpenOptions) => run(openPort(context, id, port, options)));
+    .action((reference: string, port: number, options: OpenOptions) =>
+      run(openPort(context, reference, port, options)),
+    );
 }
 
 async function openPort(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   port: number,
   options: OpenOptions,
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const { exposed, url } = await client
     .session(id)
     .preview(port, { loginUrl: options.loginUrl })

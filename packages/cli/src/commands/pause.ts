@@ -1,11 +1,12 @@
 import type { Command } from "commander";
-import { clientCommand, type TimedOptions } from "../args/shared-options.ts";
+import { clientCommand, SESSION_ARGUMENT, type TimedOptions } from "../args/shared-options.ts";
 import { parseInstant } from "../args/values.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { showSession } from "../print/show-session.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface PauseOptions extends TimedOptions {
   wakeAt?: Date;
@@ -22,7 +23,7 @@ export function pauseCommand(run: (code: Promise<number>) => Promise<void>, cont
       `Save a session with its memory and processes, and stop its machine. The next exec wakes it, as does viv resume.
 Pausing a paused session replaces the time of its waking, or clears it.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .option(
       "--wake-at <time>",
       "wake it then: 30m, 12h, 7d from now, or an instant; at most 90 days ahead",
@@ -30,11 +31,12 @@ Pausing a paused session replaces the time of its waking, or clears it.`,
     )
     .option("--timing", "say how long each stage took")
     .option("--json", "print the record as JSON")
-    .action((id: string, options: PauseOptions) => run(pauseSession(context, id, options)));
+    .action((reference: string, options: PauseOptions) => run(pauseSession(context, reference, options)));
 }
 
-async function pauseSession(context: Context, id: string, options: PauseOptions): Promise<number> {
+async function pauseSession(context: Context, reference: string, options: PauseOptions): Promise<number> {
   const client = await connect(withOptions(context.config, options));
+  const id = await findSession(client, reference);
   const { wakeAt, timing } = options;
   showSession(context, await client.sessions.pause(id, { wakeAt }, { timing }), options);
   return EXIT.ok;

@@ -7,31 +7,43 @@ import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { sessionFinder } from "../sessions/find-session.ts";
+import { UnknownSession } from "../sessions/unknown-session.ts";
 import { doEach } from "./do-each.ts";
+import { removeAll } from "./rm-all.ts";
 
 interface RmOptions extends ConnectionOptions {
   recursive?: boolean;
+  all?: boolean;
+  yes?: boolean;
 }
 
 export function rmCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("rm", [
     "viv rm 4x7k2m9q0a1b2c3d4e5f6",
-    "viv rm $(viv ls --json | jq -r '.sessions[].session_id')",
+    "viv rm web 4x7k",
+    "viv rm --all",
     "viv rm 4x7k2m9q0a1b2c3d4e5f6:notes.txt",
     "viv rm -r 4x7k2m9q0a1b2c3d4e5f6:build",
   ])
     .summary("end sessions, or remove files of a session")
     .description(
       `End sessions: their machines are stopped and their disks deleted. Their checkpoints stay.
-With a colon, remove files, links and empty directories of a session instead; with -r any directory.`,
+With a colon, remove files, links and empty directories of a session instead; with -r any directory.
+
+With --all, end every session that is there, paused ones too. A list of them is shown and a question asked first;
+without a terminal to ask on, --yes is needed.`,
     )
-    .argument("<session|id:path...>", "ids of sessions, or paths in sessions")
+    .argument("[session|id:path...]", "sessions by id, name or beginning of the id, or paths in sessions")
     .option("-r, --recursive", "remove directories with everything below them")
+    .option("--all", "end all sessions, after a question")
+    .option("-y, --yes", "with --all: do not ask")
     .option("--json", 'print {"results": [{session_id or path, ok, error?, code?}, …]}')
     .action((names: string[], options: RmOptions) => run(remove(context, names, options)));
 }
 
 async function remove(context: Context, names: string[], options: RmOptions): Promise<number> {
+  refuseUnclear(names, options);
   const areFiles = names.map((name) => asSessionPath(name) !== undefined);
   if (areFiles.includes(true) && areFiles.includes(false)) {
     throw new CliError("sessions and files cannot be removed with one command", { exitCode: EXIT.usage });
@@ -45,13 +57,60 @@ async function remove(context: Context, names: string[], options: RmOptions): Pr
   const config = withOptions(context.config, options);
   const client = await connect(config);
   const deps = { ...context, config };
-  const { json, recursive } = options;
+  if (options.all) return await removeAll(deps, client, options);
   return areFiles.includes(true)
-    ? doEach(deps, { ids: names, key: "path", json }, (name) => removeFile(client, name, recursive))
-    : doEach(deps, { ids: names, key: "session_id", json }, (id) => client.sessions.delete(id));
+    ? await removeFiles(deps, client, names, options)
+    : await removeSessions(deps, client, names, options);
 }
 
-async function removeFile(client: Client, name: string, recursive: boolean | undefined): Promise<void> {
-  const { sessionId, path } = parseSessionPath(name);
-  await client.session(sessionId).files.delete(path, { recursive });
+function refuseUnclear(names: string[], { all, recursive }: RmOptions): void {
+  if (all && (names.length > 0 || recursive)) {
+    throw new CliError("--all ends all sessions: neither sessions, paths nor -r go with it", {
+      exitCode: EXIT.usage,
+    });
+  }
+  if (!all && names.length === 0) {
+    throw new CliError("nothing to remove was given", {
+      hint: "Give sessions, ID:PATH for files of a session, or --all for all sessions. What there is: viv ls",
+      exitCode: EXIT.usage,
+    });
+  }
+}
+
+async function removeFiles(
+  context: Context,
+  client: Client,
+  names: string[],
+  { json, recursive }: RmOptions,
+): Promise<number> {
+  const find = sessionFinder(client);
+  return await doEach(context, { ids: names, key: "path", json }, async (name) => {
+    const { session, path } = parseSessionPath(name);
+    await client.session(await find(session)).files.delete(path, { recursive });
+  });
+}
+
+/** Who is meant is settled for all before any is ended; one that is meant twice is ended once. */
+async function removeSessions(
+  context: Context,
+  client: Client,
+  names: string[],
+  { json }: RmOptions,
+): Promise<number> {
+  const find = sessionFinder(client);
+  const unknown = new Map<string, UnknownSession>();
+  const ids = new Set<string>();
+  for (const name of names) {
+    const id = await find(name).catch((error: unknown) => {
+      if (!(error instanceof UnknownSession)) throw error;
+      unknown.set(name, error);
+      return name;
+    });
+    ids.add(id);
+  }
+  return await doEach(context, { ids, key: "session_id", json }, async (id) => {
+    const error = unknown.get(id);
+    if (error) throw error;
+    await client.sessions.delete(id);
+  });
 }

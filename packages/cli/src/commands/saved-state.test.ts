@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../test-support/program.ts";
+import { respond, S1, serve, viv } from "../../test-support/program.ts";
 
 const at = "2027-01-01T10:00:00.000Z";
 const session = {
-  session_id: "s1",
+  session_id: S1,
   state: "live",
   created_at: at,
   last_active_at: at,
@@ -13,8 +13,8 @@ const session = {
 };
 const checkpoint = {
   checkpoint_id: "chk_1",
-  parent_session_id: "s1",
-  session_id: "s1",
+  parent_session_id: S1,
+  session_id: S1,
   name: "before",
   size_bytes: 2048,
   created_at: at,
@@ -28,29 +28,35 @@ const template = {
   versions: ["2", "1"],
   memory: true,
 };
-const fork = { parent_session_id: "s1", children: ["c1", "c2"] };
+const fork = { parent_session_id: S1, children: ["c1", "c2"] };
 
 const answering = (body: unknown) => serve((_request, response) => respond(response, 200, body));
 const asked = (seen: { method?: string | undefined; url?: string | undefined; body: unknown }[]) =>
   seen.map(({ method, url, body }) => [`${method} ${url}`, body]);
 
 test.each([
-  [["pause", "s1"], session, "POST /v1/sessions/s1/pause", {}, "s1\n"],
+  [["pause", S1], session, `POST /v1/sessions/${S1}/pause`, {}, `${S1}\n`],
   [
-    ["pause", "--wake-at", "2027-01-01T09:30:00Z", "s1"],
+    ["pause", "--wake-at", "2027-01-01T09:30:00Z", S1],
     session,
-    "POST /v1/sessions/s1/pause",
+    `POST /v1/sessions/${S1}/pause`,
     { wake_at: "2027-01-01T09:30:00.000Z" },
-    "s1\n",
+    `${S1}\n`,
   ],
-  [["resume", "s1"], session, "POST /v1/sessions/s1/resume", {}, "s1\n"],
-  [["fork", "s1"], fork, "POST /v1/sessions/s1/fork", {}, "c1\nc2\n"],
-  [["fork", "--count", "2", "s1"], fork, "POST /v1/sessions/s1/fork", { count: 2 }, "c1\nc2\n"],
-  [["restore", "s1", "before"], session, "POST /v1/sessions/s1/restore", { checkpoint_id: "before" }, "s1\n"],
+  [["resume", S1], session, `POST /v1/sessions/${S1}/resume`, {}, `${S1}\n`],
+  [["fork", S1], fork, `POST /v1/sessions/${S1}/fork`, {}, "c1\nc2\n"],
+  [["fork", "--count", "2", S1], fork, `POST /v1/sessions/${S1}/fork`, { count: 2 }, "c1\nc2\n"],
   [
-    ["checkpoint", "create", "--name", "before", "--label", "k=v", "s1"],
+    ["restore", S1, "before"],
+    session,
+    `POST /v1/sessions/${S1}/restore`,
+    { checkpoint_id: "before" },
+    `${S1}\n`,
+  ],
+  [
+    ["checkpoint", "create", "--name", "before", "--label", "k=v", S1],
     checkpoint,
-    "POST /v1/sessions/s1/checkpoints",
+    `POST /v1/sessions/${S1}/checkpoints`,
     { name: "before", labels: { k: "v" } },
     "chk_1\n",
   ],
@@ -59,12 +65,12 @@ test.each([
     session,
     "POST /v1/checkpoints/chk_1/sessions",
     { name: "two", env: { A: "1" }, paused_ttl_ms: -1 },
-    "s1\n",
+    `${S1}\n`,
   ],
   [
-    ["template", "save", "--description", "mine", "s1", "tools"],
+    ["template", "save", "--description", "mine", S1, "tools"],
     template,
-    "POST /v1/sessions/s1/templates",
+    `POST /v1/sessions/${S1}/templates`,
     { name: "tools", description: "mine" },
     "tools@2\n",
   ],
@@ -75,13 +81,13 @@ test.each([
 });
 
 test.each([
-  [["pause", "s1"], session],
-  [["resume", "s1"], session],
-  [["fork", "s1"], fork],
-  [["restore", "s1", "chk_1"], session],
-  [["checkpoint", "create", "s1"], checkpoint],
+  [["pause", S1], session],
+  [["resume", S1], session],
+  [["fork", S1], fork],
+  [["restore", S1, "chk_1"], session],
+  [["checkpoint", "create", S1], checkpoint],
   [["checkpoint", "start", "chk_1"], session],
-  [["template", "save", "s1", "tools"], template],
+  [["template", "save", S1, "tools"], template],
 ])("%j tells the stages' times beside its result, or inside its JSON", async (argv, answer) => {
   const timed = { ...answer, timing: { total: 9, load: 7, queue: 1 } };
   const { url, seen } = await answering(timed);
@@ -94,7 +100,7 @@ test.each([
 
 test("timings that the service does not send are missed aloud", async () => {
   const { url } = await answering(session);
-  expect((await viv(url, ["pause", "--timing", "s1"])).err).toContain("no stage timings");
+  expect((await viv(url, ["pause", "--timing", S1])).err).toContain("no stage timings");
 });
 
 test("create says where a session starts and how long it lives; with --timing it waits for it", async () => {
@@ -107,7 +113,7 @@ test("create says where a session starts and how long it lives; with --timing it
   );
   const limits = ["--idle-timeout", "10m", "--max-lifetime", "2h", "--paused-ttl", "7d"];
   const { out, err } = await viv(url, ["create", "--from-checkpoint", "chk_1", ...limits, "--timing"]);
-  expect({ out, err }).toEqual({ out: "s1\n", err: "viv: load 3 ms\n" });
+  expect({ out, err }).toEqual({ out: `${S1}\n`, err: "viv: load 3 ms\n" });
   const body = {
     from_checkpoint: "chk_1",
     idle_timeout_ms: 600_000,
@@ -116,7 +122,7 @@ test("create says where a session starts and how long it lives; with --timing it
   };
   expect(asked(seen)).toEqual([
     ["POST /v1/sessions?timing=true", body],
-    ["GET /v1/sessions/s1?timing=true", ""],
+    [`GET /v1/sessions/${S1}?timing=true`, ""],
   ]);
 });
 
@@ -128,11 +134,11 @@ test("checkpoint ls goes through all pages, of one session where told", async ()
       path?.includes("cursor") ? { checkpoints: [] } : { checkpoints: [checkpoint], next_cursor: "c" },
     ),
   );
-  const { out } = await viv(url, ["checkpoint", "ls", "s1"]);
-  expect(out).toMatch(/^ID +SESSION +SIZE +AGE +NAME\nchk_1 +s1 +2\.0 KiB +\w+ +before\n$/);
+  const { out } = await viv(url, ["checkpoint", "ls", S1]);
+  expect(out).toMatch(/^ID +SESSION +SIZE +AGE +NAME\nchk_1 +s1a{19} +2\.0 KiB +\w+ +before\n$/);
   expect(seen.map((each) => each.url)).toEqual([
-    "/v1/checkpoints?session_id=s1&limit=200",
-    "/v1/checkpoints?session_id=s1&limit=200&cursor=c",
+    `/v1/checkpoints?session_id=${S1}&limit=200`,
+    `/v1/checkpoints?session_id=${S1}&limit=200&cursor=c`,
   ]);
   expect(JSON.parse((await viv(url, ["checkpoint", "ls", "--json"])).out)).toEqual({
     checkpoints: [checkpoint],
@@ -193,7 +199,7 @@ test("tree asks for sessions, checkpoints and, where a parent is missing, the hi
     expect.stringMatching(/^ID +KIND +STATE +SIZE +AGE +NAME +DETAIL$/),
     expect.stringMatching(/^s0 +session +ended +small +\w+ +client_destroy$/),
     expect.stringMatching(/^└─ c1 +fork +live +small +\w+$/),
-    expect.stringMatching(/^s1 +session +live +small +\w+$/),
+    expect.stringMatching(/^s1a{19} +session +live +small +\w+$/),
     expect.stringMatching(/^└─ chk_1 +checkpoint +2\.0 KiB +\w+ +before$/),
     "",
   ]);
@@ -227,15 +233,15 @@ test.each([
   [503, "node_disk_pressure", "viv checkpoint rm"],
 ])("a refusal %d %s says what to do", async (status, code, hint) => {
   const { url } = await serve((_request, response) => respond(response, status, { error: "refused", code }));
-  expect(await viv(url, ["resume", "s1"])).toMatchObject({ code: 1, err: expect.stringContaining(hint) });
+  expect(await viv(url, ["resume", S1])).toMatchObject({ code: 1, err: expect.stringContaining(hint) });
 });
 
 test("a human sees the whole record, with its state in colour unless declined", async () => {
   const { url } = await answering({ ...session, state: "paused", paused_at: at, wake_at: at });
   const terminal = { isInteractive: true };
-  const { out } = await viv(url, ["pause", "s1"], { TERM: "xterm", NO_COLOR: "1" }, terminal);
-  expect(out).toMatch(/^id +s1\nstate +paused\n/);
+  const { out } = await viv(url, ["pause", S1], { TERM: "xterm", NO_COLOR: "1" }, terminal);
+  expect(out).toMatch(/^id +s1a{19}\nstate +paused\n/);
   expect(out).toMatch(/^wakes at +2027-01-01T10:00:00.000Z$/m);
-  const coloured = await viv(url, ["pause", "s1"], { TERM: "xterm" }, terminal);
+  const coloured = await viv(url, ["pause", S1], { TERM: "xterm" }, terminal);
   expect(coloured.out).toContain("\u001b[36mpaused\u001b[39m");
 });

@@ -1,10 +1,11 @@
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { CliError } from "../cli-error.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { findSession } from "../sessions/find-session.ts";
 import { attach } from "../terminal-session/attach.ts";
 import { type DetachKey, detachKeyOption } from "../terminal-session/detach-key.ts";
 import { guestTerm } from "../terminal-session/guest-term.ts";
@@ -34,20 +35,20 @@ code. With --new, or a command without --terminal, the terminal has no name and 
 When the last client has left, the session's on_pty_detach says what becomes of it: by default it is paused, and the
 next use wakes it with everything that runs in it.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("[command...]", "run this instead of a login shell")
     .option("--terminal <name>", "the terminal to open or come back to (default: shell)")
     .option("--new", "a terminal of its own, without a name")
     .option("--cwd <dir>", "working directory of a terminal that is made (default: /workspace)")
     .addOption(detachKeyOption())
-    .action((id: string, command: string[], options: ShellOptions) =>
-      run(openShell(context, id, command, options)),
+    .action((reference: string, command: string[], options: ShellOptions) =>
+      run(openShell(context, reference, command, options)),
     );
 }
 
 async function openShell(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   command: string[],
   options: ShellOptions,
 ): Promise<number> {
@@ -61,10 +62,10 @@ async function openShell(
   }
   const client = await connect(withOptions(config, options));
   // Also says at once when there is no such session.
-  const record = await client.sessions.get(id);
+  const record = await client.sessions.get(await findSession(client, reference));
   const isUnnamed = options.new || (command.length > 0 && options.terminal === undefined);
   const name = isUnnamed ? undefined : (options.terminal ?? DEFAULT_TERMINAL);
-  const ending = await attach(client.session(id), {
+  const ending = await attach(client.session(record.session_id), {
     ...guestTerm(config),
     terminal: name,
     cmd: command.length > 0 ? command : undefined,

@@ -1,10 +1,15 @@
 import { mkdir } from "node:fs/promises";
 import type { Command } from "commander";
 import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
-import { withOptions } from "../config.ts";
+import { type CliConfig, withOptions } from "../config.ts";
+import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { sessionFinder } from "../sessions/find-session.ts";
 import { clientOptions, hostAlias, TYPED_HOST } from "../ssh/client-options.ts";
+
+/** Names of sessions that are one word for ssh, and no pattern. */
+const HOST_PATTERN = /^[A-Za-z0-9._-]+$/;
 
 export function sshConfigCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
   return clientCommand("ssh-config", [
@@ -16,21 +21,39 @@ export function sshConfigCommand(run: (code: Promise<number>) => Promise<void>, 
       `Print what ssh_config(5) needs to reach sessions by name, for every program that uses ssh: viv-ID for a session,
 or viv-ID and ID.viv for all there are and will be. The API key comes from the environment or the local service.`,
     )
-    .argument("[session...]", "ids of sessions (default: any session)")
-    .action((ids: string[], options: ConnectionOptions) => run(printConfig(context, ids, options)));
+    .argument("[session...]", "sessions by id, name or beginning of the id (default: any session)")
+    .action((references: string[], options: ConnectionOptions) =>
+      run(printConfig(context, references, options)),
+    );
 }
 
-async function printConfig(context: Context, ids: string[], options: ConnectionOptions): Promise<number> {
+async function printConfig(
+  context: Context,
+  references: string[],
+  options: ConnectionOptions,
+): Promise<number> {
   const config = withOptions(context.config, options);
-  await mkdir(config.stateDir, { recursive: true });
   const blocks =
-    ids.length === 0
-      ? [renderBlock("viv-* *.viv", clientOptions(config, TYPED_HOST))]
-      : ids.map((id) => renderBlock(hostAlias(id), clientOptions(config, hostAlias(id))));
+    references.length === 0
+      ? [renderBlock(["viv-*", "*.viv"], clientOptions(config, TYPED_HOST))]
+      : await blocksOf(config, references);
+  await mkdir(config.stateDir, { recursive: true });
   context.terminal.out(blocks.join("\n\n"));
   return EXIT.ok;
 }
 
-function renderBlock(host: string, options: [name: string, value: string][]): string {
-  return [`Host ${host}`, ...options.map(([name, value]) => `  ${name} ${value}`)].join("\n");
+/** A session that was given by its name is reached by it too; which one that is was settled now. */
+async function blocksOf(config: CliConfig, references: string[]): Promise<string[]> {
+  const find = sessionFinder(await connect(config));
+  return await Promise.all(
+    references.map(async (reference) => {
+      const alias = hostAlias(await find(reference));
+      const asGiven = HOST_PATTERN.test(reference) ? [hostAlias(reference)] : [];
+      return renderBlock([...new Set([alias, ...asGiven])], clientOptions(config, alias));
+    }),
+  );
+}
+
+function renderBlock(hosts: string[], options: [name: string, value: string][]): string {
+  return [`Host ${hosts.join(" ")}`, ...options.map(([name, value]) => `  ${name} ${value}`)].join("\n");
 }

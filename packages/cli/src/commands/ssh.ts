@@ -1,11 +1,12 @@
 import { mkdir } from "node:fs/promises";
 import type { Command } from "commander";
 import { withoutSeparator } from "../args/command-words.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { runForeground } from "../service/foreground.ts";
+import { findSession } from "../sessions/find-session.ts";
 import { clientOptions, hostAlias } from "../ssh/client-options.ts";
 
 export function sshCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
@@ -20,23 +21,25 @@ export function sshCommand(run: (code: Promise<number>) => Promise<void>, contex
 needed. Everything after the id goes to ssh, after the host: options and a command. Exits with the code of ssh.
 For scp, rsync, git and editors: viv ssh-config`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("[arguments...]", "for ssh: options, then a command")
     .passThroughOptions()
-    .action((id: string, words: string[], options: ConnectionOptions) =>
-      run(openSsh(context, id, withoutSeparator(words), options)),
+    .action((reference: string, words: string[], options: ConnectionOptions) =>
+      run(openSsh(context, reference, withoutSeparator(words), options)),
     );
 }
 
 async function openSsh(
   context: Context,
-  id: string,
+  reference: string,
   words: string[],
   options: ConnectionOptions,
 ): Promise<number> {
   const config = withOptions(context.config, options);
   // Says what is wrong in our own words, before ssh says it in its.
-  await (await connect(config)).sessions.get(id);
+  const client = await connect(config);
+  const id = await findSession(client, reference);
+  await client.sessions.get(id);
   await mkdir(config.stateDir, { recursive: true });
   const host = hostAlias(id);
   const set = clientOptions(config, host).flatMap(([name, value]) => ["-o", `${name}=${value}`]);

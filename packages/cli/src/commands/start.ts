@@ -1,11 +1,12 @@
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { withOptions } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderProcess } from "../print/process.ts";
 import { plainText } from "../print/table.ts";
+import { findSession } from "../sessions/find-session.ts";
 
 interface StartOptions extends ConnectionOptions {
   name: string;
@@ -26,24 +27,25 @@ export function startCommand(run: (code: Promise<number>) => Promise<void>, cont
       `Start a process that runs on after this command: a server, a watcher, a long build. It survives pauses and is
 copied by forks. See it with viv ps, read it with viv logs, end it with viv kill.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<command...>", "program and arguments, run without a shell")
     .requiredOption("--name <name>", "its name: 1 to 63 of a-z, 0-9 and hyphens")
     .option("--cwd <dir>", "working directory (default: /workspace)")
     .option("--keep-alive", "the session does not count as idle while it runs")
     .option("--json", "print the process as JSON")
-    .action((id: string, command: string[], options: StartOptions) =>
-      run(startProcess(context, id, command, options)),
+    .action((reference: string, command: string[], options: StartOptions) =>
+      run(startProcess(context, reference, command, options)),
     );
 }
 
 async function startProcess(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   command: string[],
   options: StartOptions,
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const { processes } = client.session(id);
   const { name, cwd, keepAlive } = options;
   const started = await processes.start({ name, command, cwd, keep_alive: keepAlive });

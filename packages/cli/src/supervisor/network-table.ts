@@ -1,8 +1,12 @@
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import { runHostCommand } from "./host-command.ts";
 import { findHolder, takeLock } from "./lock.ts";
+
+const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
+/** The node makes this chain when it switches forwarding on (node/src/host/host-network.ts). */
+const FORWARDING_WAS_OFF = "forwarding_was_off";
 
 interface Places {
   /** Where the nodes of this host take their slots, whatever their data directory. */
@@ -21,7 +25,7 @@ const PLACES: Places = {
 /**
  * The one nft table of Vivarium is all services' of this host: from this call, before a node starts, until the function
  * it returns is called, no service removes it. It goes with the last service and the last slot: machines that run on
- * need it, be they of this service or of another.
+ * need it, be they of this service or of another. With it goes the host's forwarding, if a node of ours switched it on.
  */
 export async function holdNetworkTable(
   url: string,
@@ -33,8 +37,17 @@ export async function holdNetworkTable(
     if ("release" in lock) await lock.release();
     const slots = (await namesIn(slotsDir)).filter((name) => /^\d+$/.test(name));
     const isNeeded = slots.length > 0 || (await countRunning(servicesDir)) > 0;
-    if (!isNeeded) await runHostCommand("nft", ["delete", "table", ...table]);
+    if (isNeeded) return;
+    await stopForwarding(table);
+    await runHostCommand("nft", ["delete", "table", ...table]);
   };
+}
+
+/** Only where it is still as a node of ours left it, and was off before. */
+async function stopForwarding(table: string[]): Promise<void> {
+  const wasOff = await runHostCommand("nft", ["list", "chain", ...table, FORWARDING_WAS_OFF]);
+  if (wasOff.code !== 0) return;
+  if ((await readFile(FORWARDING, "utf8")).trim() === "1") await writeFile(FORWARDING, "0");
 }
 
 /** Removes what services have left that were killed. */

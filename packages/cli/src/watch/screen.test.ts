@@ -50,6 +50,8 @@ test("the human's own screen comes back at the end, also after a failure, with t
   const terminal = {
     isInteractive: true,
     size: () => ({ columns: 60, rows: 20 }),
+    canAsk: false,
+    ask: async () => "",
     out: (line: string) => {
       written += `${line}\n`;
     },

@@ -27,7 +27,7 @@ export const Checkpoint = z
     session_id: z.string(),
     name: z.string().optional(),
     labels: z.record(z.string(), z.string()).optional(),
-    /** Bytes stored for this checkpoint alone. */
+    /** Bytes that were stored for it; blocks that an earlier saved state holds are not counted again. */
     size_bytes: z.int(),
     created_at: timestamp,
     timing: z.record(z.string(), z.int()).optional(),

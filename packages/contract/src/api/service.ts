@@ -38,7 +38,17 @@ export const OrgRecord = z
       warm: z.int(),
       limits: z.object({ running: z.int(), warm: z.int().optional() }),
       /** Machines that wait for the next create: for everybody's, and for those from the caller's own templates. */
-      pool: z.array(z.object({ template: z.string(), size: z.string(), ready: z.int() })).optional(),
+      pool: z
+        .array(
+          z.object({
+            template: z.string(),
+            size: z.string(),
+            ready: z.int(),
+            /** How many are to be ready, by how often one was wanted lately. */
+            wanted: z.int().optional(),
+          }),
+        )
+        .optional(),
     }),
     limits: z.object({
       concurrent_sessions: z.int(),

@@ -190,9 +190,13 @@ export const NodeInfo = z.object({
         size: z.string(),
         snapshot_id: z.string().optional(),
         ready: z.int(),
+        /** How many are worth having, by how often one was wanted lately. */
+        wanted: z.int().optional(),
       }),
     )
     .optional(),
+  /** Starts of new machines since this daemon started: those that found one loaded ahead, and those that did not. */
+  new_machines: z.object({ from_pool: z.int(), loaded: z.int() }).optional(),
   /** Snapshots that were found damaged: asked for by its name, each is refused with `snapshot_damaged`. */
   damaged_snapshots: z.array(z.string()).optional(),
   /** Version of the PreviewTable it has; 0: none. */

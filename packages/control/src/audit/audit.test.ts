@@ -1,8 +1,9 @@
 /** The execution log (part 2, 13): one entry per command, with what command_capture keeps of it. */
+
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Ask, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { openPty, streamOf } from "../../test-support/terminal-client.ts";
 import { openDatabase } from "../db/pool.ts";
 import { CommandLog } from "./command-log.ts";

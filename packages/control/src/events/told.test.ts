@@ -1,8 +1,8 @@
 import type { EgressEntry } from "@vivarium/contract/gateway";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 
 const MINUTE_MS = 60_000;

@@ -1,9 +1,10 @@
 /** The one command of a destroy_on_completion session, and who ends the session when control dies during it. */
+
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 beforeAll(async () => {

@@ -2,11 +2,11 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
+import type { Output } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { DatabaseLine } from "../../test-support/database-line.ts";
-import type { Output } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
 
 let control: Control;

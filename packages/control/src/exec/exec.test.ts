@@ -1,6 +1,6 @@
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 const MIB = 1024 * 1024;
 let control: Control;
@@ -194,14 +194,10 @@ describe("after the command started", () => {
 
 test("a session that is destroyed under a command answers 410", async () => {
   const victim = await control.createLive();
-  control.node.onExec = (_call, output) => {
-    const out = output();
-    control.node.breakOffWith(`${victim}-1`, out);
-  };
+  control.node.onExec = (_call, output) => void output();
   const exec = control.exec(victim);
   await eventually(() => expect(control.node.execs.at(-1)?.machineId).toBe(`${victim}-1`));
   await control.ask(`DELETE /v1/sessions/${victim}`);
-  control.node.onDelete = () => {};
   const answer = await exec;
   expect([answer.status, answer.body.code]).toEqual([410, "session_ended"]);
 });

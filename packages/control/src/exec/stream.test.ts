@@ -1,8 +1,8 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 let id: string;

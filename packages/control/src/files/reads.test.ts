@@ -1,8 +1,8 @@
-/** Reading, listing and searching files (wire.md 6.1, 6.2) over a scripted node. */
+/** Reading, listing and searching files (wire.md 6.1, 6.2) over a fake node. */
 import { GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 const MIB = 2 ** 20;
 let control: Control;
@@ -332,15 +332,11 @@ describe("faults underneath", () => {
   test("a session that is paused under a read says so, and that it may be tried again", async () => {
     const victim = await control.createLive();
     const { promise, resolve } = Promise.withResolvers<void>();
-    control.node.onGuest = async (call) => {
-      resolve();
-      control.node.breakOffWith(`${victim}-1`, call);
-    };
+    control.node.onGuest = () => resolve();
     const read = files("?path=a", victim);
     await promise;
     expect((await control.ask(`POST /v1/sessions/${victim}/pause`)).status).toBe(200);
     const answer = await read;
-    control.node.onDelete = () => {};
     expect([answer.status, answer.body.code]).toEqual([409, "session_not_live"]);
     expect((await control.ask(`GET /v1/sessions/${victim}`)).body.state).toBe("paused");
   });
@@ -348,15 +344,11 @@ describe("faults underneath", () => {
   test("a session that is destroyed under a read is 410", async () => {
     const victim = await control.createLive();
     const { promise, resolve } = Promise.withResolvers<void>();
-    control.node.onGuest = async (call) => {
-      resolve();
-      control.node.breakOffWith(`${victim}-1`, call);
-    };
+    control.node.onGuest = () => resolve();
     const read = files("?path=a", victim);
     await promise;
     await control.ask(`DELETE /v1/sessions/${victim}`);
     const answer = await read;
-    control.node.onDelete = () => {};
     expect([answer.status, answer.body.code]).toEqual([410, "session_ended"]);
   });
 

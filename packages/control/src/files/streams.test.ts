@@ -1,12 +1,12 @@
-/** Upload and download of files of any size (wire.md 6.3) over a scripted node and real connections. */
+/** Upload and download of files of any size (wire.md 6.3) over a fake node and real connections. */
 import { createHash, randomBytes } from "node:crypto";
 import { Agent, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
+import { type GuestRequest, Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { type LoggedLine, recordingLog } from "../../test-support/recording-log.ts";
-import { type GuestRequest, Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
 
 const MIB = 2 ** 20;

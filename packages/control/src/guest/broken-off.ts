@@ -55,7 +55,7 @@ export function goesOn(error: ApiError): boolean {
  * A pause, or a restore, that is under way explains the break only once it is done. One that takes longer than anybody
  * waits is the reason all the same.
  */
-async function pausedMeanwhile(
+export async function pausedMeanwhile(
   deps: BrokenOffDeps,
   session: SessionRow,
   words: BrokenOffWords,

@@ -3,7 +3,7 @@ import type { Scope } from "../access/principal.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type BrokenOffWords, brokenOff } from "./broken-off.ts";
+import { type BrokenOffWords, brokenOff, pausedMeanwhile } from "./broken-off.ts";
 import { type GuestDeps, type InUse, useMachine } from "./use-machine.ts";
 
 /** The largest tree that is deleted in one call, on a slow disk. */
@@ -52,7 +52,10 @@ export async function openGuest<T>(
     try {
       return await open(session);
     } catch (error) {
-      if (!(error instanceof NodeError) || isRefused(error) || error.failure === "garbled") throw error;
+      if (!(error instanceof NodeError)) throw error;
+      // What the node says of a read that was under way when its machine was held.
+      if (error.code === "agent_unavailable") throw (await pausedUnderRead(deps, session)) ?? error;
+      if (isRefused(error) || error.failure === "garbled") throw error;
       throw await brokenRead(deps, session, error);
     }
   });
@@ -68,6 +71,12 @@ const READ_AGAIN: BrokenOffWords = {
   exchanged: "the session was paused and woken, or restored, while it was read; try again",
   unknown: "the session's machine broke its answer off; try again",
 };
+
+async function pausedUnderRead(deps: GuestDeps, session: SessionRow): Promise<ApiError | undefined> {
+  const error = await pausedMeanwhile(deps, session, READ_AGAIN);
+  return error && new ApiError("session_not_live", error.message);
+}
+
 const RETRYABLE = { conflict: "session_not_live", internal: "session_unavailable" } as const;
 
 async function brokenRead(deps: GuestDeps, session: SessionRow, cause: NodeError): Promise<ApiError> {

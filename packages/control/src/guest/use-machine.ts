@@ -65,9 +65,12 @@ async function begin<T>(
   }
 }
 
-/** True when nothing was begun because the session is being paused, or was. */
+/**
+ * True when nothing was begun because the session is being paused, or was. An agent whose machine is held in this very
+ * moment does not answer any more; what may be done twice is refused with that code, and nothing else.
+ */
 async function hasMoved(db: Database, session: SessionRow, error: NodeError): Promise<boolean> {
-  if (!isMove(error)) return false;
+  if (!isMove(error) && error.code !== "agent_unavailable") return false;
   const now = await rereadSession(db, session.id);
   return now !== undefined && (stopsGuest(now.op) || !isSameStretch(now, session));
 }

@@ -1,7 +1,7 @@
+import type { GuestRequest } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import type { GuestRequest } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 let foreign: string;

@@ -1,6 +1,6 @@
 /** What there is at the moment, asked for when somebody looks. */
 import { SESSION_STATES } from "@vivarium/contract/api";
-import { Gauge } from "prom-client";
+import { Counter, Gauge } from "prom-client";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { countByState } from "../sessions/count-by-state.ts";
@@ -46,6 +46,30 @@ export function addGauges({ db, node, meter }: GaugeDeps): void {
       this.reset();
       for (const { template, size, snapshot_id: id, ready } of warm)
         this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, ready);
+    },
+  });
+  new Gauge({
+    name: "vivarium_warm_machines_wanted",
+    help: "How many are to wait, by how often one was wanted lately; labels as of vivarium_warm_machines",
+    labelNames: ["kind", "template", "size"],
+    registers,
+    async collect() {
+      const { warm = [] } = (await node.present()) ?? {};
+      this.reset();
+      for (const { template, size, snapshot_id: id, wanted = 0 } of warm)
+        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, wanted);
+    },
+  });
+  new Counter({
+    name: "vivarium_new_machines_total",
+    help: "Starts of new machines since the node started; from: pool where one waited, load where none did",
+    labelNames: ["from"],
+    registers,
+    async collect() {
+      const { new_machines: counted } = (await node.present()) ?? {};
+      this.reset();
+      if (counted) this.inc({ from: "pool" }, counted.from_pool);
+      if (counted) this.inc({ from: "load" }, counted.loaded);
     },
   });
   new Gauge({

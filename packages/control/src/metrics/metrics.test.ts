@@ -89,9 +89,10 @@ test("a node that is away tells nothing", async () => {
 
 test("sessions by state, machines that wait and the pool's disk are as they are when one looks", async () => {
   const whole = control.node.info;
-  const base = { template: "base", size: "small", ready: 1 };
+  const base = { template: "base", size: "small", ready: 1, wanted: 3 };
   control.node.info = {
     ...whole,
+    new_machines: { from_pool: 9, loaded: 1 },
     warm: [base, { ...base, snapshot_id: "a" }, { ...base, snapshot_id: "b" }],
   };
   const id = await control.createLive();
@@ -109,6 +110,11 @@ test("sessions by state, machines that wait and the pool's disk are as they are 
   const sessions = (state: string) => found.get(`vivarium_sessions{state="${state}"}`);
   expect([sessions("live"), sessions("paused"), sessions("creating")]).toEqual([1, 1, 0]);
   expect(found.get('vivarium_warm_machines{kind="baseline",template="base",size="small"}')).toBe(1);
+  const wanted = (kind: string) =>
+    found.get(`vivarium_warm_machines_wanted{kind="${kind}",template="base",size="small"}`);
+  expect([wanted("baseline"), wanted("saved")]).toEqual([3, 6]);
+  const started = (from: string) => found.get(`vivarium_new_machines_total{from="${from}"}`);
+  expect([started("pool"), started("load")]).toEqual([9, 1]);
   expect(found.get('vivarium_node_disk_bytes{of="free"}')).toBe(whole.disk.free_bytes);
   expect(found.get("process_cpu_seconds_total")).toBeGreaterThan(0);
   control.node.info = whole;

@@ -1,7 +1,8 @@
 /** All verbs at once on one session: they take turns, each tells the truth, and nothing is left over. */
+
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 beforeAll(async () => {

@@ -1,10 +1,10 @@
 /** What becomes of operations whose process died, and of what it left on the node. */
 import { MACHINE_ID_PATTERN } from "@vivarium/contract/node";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { createDatabase, silentLog } from "../../test-support/database.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
 import { checkpointSnapshots } from "../checkpoints/kept-snapshots.ts";
 import { migrate } from "../db/migrate.ts";
@@ -114,11 +114,26 @@ describe("a pause whose process died", () => {
     await control.until(expiring, "lifetime_expired");
   });
 
-  test("is taken back when the node cannot save, and the machine goes on", async () => {
-    const { id, snapshotId } = await createCaptured();
-    control.node.onSnapshot = () => {
-      throw new Refusal("capture_failed");
-    };
+  test.each([
+    [
+      "cannot save",
+      async () => {
+        control.node.onSnapshot = () => {
+          throw new Refusal("capture_failed");
+        };
+        return { id: await control.createLive(), snapshotId: `pau_${randomId()}` };
+      },
+    ],
+    [
+      "has lost what was saved",
+      async () => {
+        const captured = await createCaptured();
+        control.node.snapshots.delete(captured.snapshotId);
+        return captured;
+      },
+    ],
+  ])("is taken back when the node %s, and the machine goes on", async (_why, make) => {
+    const { id, snapshotId } = await make();
     await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
     await untilOver(id);
     expect([(await read(id)).state, control.node.snapshots.size]).toEqual(["live", 0]);
@@ -161,10 +176,10 @@ describe("a wake whose process died", () => {
     };
     // As long as its process may be alive, its machine stays and nobody else acts.
     await new Promise((resolve) => setTimeout(resolve, 200));
-    expect([machinesOf(id), starts]).toEqual([[`${id}-2`], 0]);
+    expect([machinesOf(id), (await rowOf(id)).op]).toEqual([[`${id}-2`], "wake"]);
     await leaveOperation(id, "wake", { event: "resume" });
     await control.until(id, "live");
-    expect([machinesOf(id), starts, (await rowOf(id)).incarnation]).toEqual([[`${id}-2`], 1, 2]);
+    expect([machinesOf(id), starts, (await rowOf(id)).incarnation]).toEqual([[`${id}-2`], 0, 2]);
   });
 
   test("is taken back when the node refuses, and leaves no machine", async () => {
@@ -235,7 +250,7 @@ describe("the reconcile", () => {
   test("removes a machine that a wake left, and one that a pause left", async () => {
     const id = await createPaused();
     for (const number of [1, 2]) {
-      control.node.machines.set(`${id}-${number}`, { machine_id: `${id}-${number}`, state: "held" });
+      control.node.addMachine(`${id}-${number}`, "held");
     }
     await eventually(() => expect(machinesOf(id)).toEqual([]));
     await untilOver(id);
@@ -244,7 +259,7 @@ describe("the reconcile", () => {
 
   test("keeps its hands off while an operation holds the session", async () => {
     const { id, snapshotId } = await createCaptured();
-    control.node.machines.set(`${id}-2`, { machine_id: `${id}-2`, state: "held" });
+    control.node.addMachine(`${id}-2`, "held");
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect([machinesOf(id), control.node.machines.get(`${id}-1`)?.state]).toEqual([
       [`${id}-1`, `${id}-2`],

@@ -1,8 +1,8 @@
 import type { PreviewTable } from "@vivarium/contract/node";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 import { createApp } from "../app.ts";
 import { openDatabase } from "../db/pool.ts";

@@ -1,9 +1,9 @@
-/** Logs of named processes, buffered and followed (wire.md 7) over a scripted node. */
+/** Logs of named processes, buffered and followed (wire.md 7) over a fake node. */
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { Output } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import type { Output } from "../../test-support/scripted-node.ts";
 
 const MIB = 2 ** 20;
 let control: Control;
@@ -190,15 +190,11 @@ describe("follow", () => {
     ["destroyed", "DELETE", "", /the session was destroyed/],
   ])("a session that is %s ends it with an error", async (_name, method, verb, message) => {
     const victim = await control.createLive();
-    writes((out) => {
-      out.stdout("x");
-      control.node.breakOffWith(`${victim}-1`, out);
-    });
+    writes((out) => void out.stdout("x"));
     const follow = logs("?follow=true", victim);
     await eventually(() => expect(control.node.guestCalls).toHaveLength(1));
     await control.ask(`${method} /v1/sessions/${victim}${verb}`);
     const { text } = await follow;
-    control.node.onDelete = () => {};
     expect(text.startsWith("event: stdout\ndata: eA==\n\nevent: error\ndata: ")).toBe(true);
     expect(text).toMatch(message);
     expect(text.match(/event: (eof|error)/g)).toHaveLength(1);
@@ -235,12 +231,9 @@ describe("follow", () => {
 
   test("a follow does not keep the session from being idle", async () => {
     const lazy = await control.createLive({ idle_timeout_ms: 1 });
-    writes((out) => {
-      control.node.breakOffWith(`${lazy}-1`, out);
-    });
+    writes(() => {});
     const follow = logs("?follow=true", lazy);
     await untilPaused(lazy);
     expect((await follow).text).toMatch(/event: error\ndata: the session was paused/);
-    control.node.onDelete = () => {};
   });
 });

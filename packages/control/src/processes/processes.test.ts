@@ -1,8 +1,8 @@
-/** Named processes (wire.md 7) over a scripted node. */
+/** Named processes (wire.md 7) over a fake node. */
 import { GUEST_ERRORS } from "@vivarium/contract/guest";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 let id: string;

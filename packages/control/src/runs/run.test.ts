@@ -1,9 +1,9 @@
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { type LoggedLine, recordingLog } from "../../test-support/recording-log.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
 
 let control: Control;

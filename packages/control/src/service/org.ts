@@ -53,8 +53,8 @@ async function poolOf(
 ): Promise<OrgRecord["capacity"]["pool"]> {
   const saved = warm.flatMap(({ snapshot_id: id }) => id ?? []);
   const names = await templateNames(db, scopeOf(principal), saved);
-  return warm.flatMap(({ template, size, snapshot_id: id, ready }) => {
+  return warm.flatMap(({ template, size, snapshot_id: id, ready, wanted }) => {
     const name = id === undefined ? template : names.get(id);
-    return name === undefined ? [] : [{ template: name, size, ready }];
+    return name === undefined ? [] : [{ template: name, size, ready, wanted }];
   });
 }

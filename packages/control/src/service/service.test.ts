@@ -94,11 +94,15 @@ test("of the machines that wait, those of saved states are told to whose templat
   const whole = control.node.info;
   control.node.info = {
     ...whole,
-    warm: [base, { ...base, snapshot_id: saved, ready: 2 }, { ...base, snapshot_id: "tpl_of_nobody" }],
+    warm: [
+      base,
+      { ...base, snapshot_id: saved, ready: 2, wanted: 4 },
+      { ...base, snapshot_id: "tpl_of_nobody" },
+    ],
   };
   const pool = async (key?: string) => (await control.ask("GET /v1/org", { key })).body.capacity.pool;
   await eventually(async () =>
-    expect(await pool()).toEqual([base, { template: "mine@1", size: "small", ready: 2 }]),
+    expect(await pool()).toEqual([base, { template: "mine@1", size: "small", ready: 2, wanted: 4 }]),
   );
   expect(await pool(await control.addKey())).toEqual([base]);
   control.node.info = whole;

@@ -1,7 +1,8 @@
 /** Deadlines as a caller meets them, on a clock that the test moves. */
+
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 
 const SECOND = 1_000;

@@ -4,6 +4,8 @@
  * was lost, gained or mixed up shows in the next answer. A failure prints the seed and the shortest history it found;
  * VIV_HISTORIES_SEED sets where they begin.
  */
+
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -18,7 +20,6 @@ import {
   type Verb,
   type World,
 } from "../../test-support/history-model.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 const HISTORIES = Number(process.env.VIV_HISTORIES ?? size({ ci: 300, full: 10_000 }));
 const SEED = Number(process.env.VIV_HISTORIES_SEED ?? Math.floor(Math.random() * 2 ** 31));

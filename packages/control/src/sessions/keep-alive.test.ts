@@ -1,8 +1,8 @@
 /** Processes with keep_alive and the idle timer (interface "States and transitions"), on a clock that the test moves. */
 import type { GuestProcess } from "@vivarium/contract/guest";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 import { keptAliveUntil } from "./kept-alive.ts";
 

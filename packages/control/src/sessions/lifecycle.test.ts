@@ -1,7 +1,7 @@
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -197,11 +197,7 @@ test("provisioning that takes more than five minutes fails", async () => {
 
 test("a machine that dies takes its session to failed, with the node's reason, and is removed", async () => {
   const id = await control.createLive();
-  control.node.machines.set(`${id}-1`, {
-    machine_id: `${id}-1`,
-    state: "ended",
-    reason: "QEMU was killed\nby signal 9",
-  });
+  control.node.endMachine(`${id}-1`, "QEMU was killed\nby signal 9");
   const { body } = await control.until(id, "failed");
   expect(body.status_reason).toBe("the machine ended: QEMU was killed by signal 9");
   await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
@@ -252,8 +248,8 @@ test("machines of destroyed sessions go at once, unknown ones are given a minute
   const id = await control.createLive();
   await destroy(id);
   const stranger = `${randomId()}-1`;
-  control.node.machines.set(`${id}-1`, { machine_id: `${id}-1`, state: "running" });
-  control.node.machines.set(stranger, { machine_id: stranger, state: "running" });
+  control.node.addMachine(`${id}-1`);
+  control.node.addMachine(stranger);
   await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
   expect(control.node.machines.has(stranger)).toBe(true);
   control.node.machines.delete(stranger);
@@ -261,7 +257,7 @@ test("machines of destroyed sessions go at once, unknown ones are given a minute
 
 test("a machine of an older incarnation is removed, the current one stays", async () => {
   const id = await control.createLive();
-  control.node.machines.set(`${id}-2`, { machine_id: `${id}-2`, state: "running" });
+  control.node.addMachine(`${id}-2`);
   await eventually(() => expect(control.node.machines.has(`${id}-2`)).toBe(false));
   expect(control.node.machines.has(`${id}-1`)).toBe(true);
 });

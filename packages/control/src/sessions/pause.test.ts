@@ -1,7 +1,7 @@
+import { type Output, Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
-import { type Output, Refusal } from "../../test-support/scripted-node.ts";
 import { createApp } from "../app.ts";
 
 let control: Control;
@@ -491,9 +491,7 @@ describe("a guest operation", () => {
   function runForever(id: string): Promise<Output> {
     const { promise, resolve } = Promise.withResolvers<Output>();
     control.node.onExec = (_call, output) => {
-      const running = output();
-      resolve(running);
-      control.node.breakOffWith(`${id}-1`, running);
+      resolve(output());
     };
     return promise;
   }

@@ -3,9 +3,9 @@
  * running control with its clocks. Rows whose trigger this version does not serve yet are held by the decision alone.
  */
 import { type EndReason, type SessionEvent, type SessionState, TRANSITIONS } from "@vivarium/contract/api";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 import { decide, FIRST_STATE } from "./state.ts";
 

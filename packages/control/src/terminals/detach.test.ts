@@ -1,9 +1,10 @@
 /** What becomes of a session when its clients leave (interface "States and transitions", wire.md 4.5 and 8.2). */
+
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { Client, connect, openPty, streamOf } from "../../test-support/terminal-client.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 import { type App, createApp } from "../app.ts";

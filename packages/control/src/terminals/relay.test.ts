@@ -1,6 +1,6 @@
 /** What passes between a client and its terminal or tunnel, and how it ends (wire.md 8). */
 import { LIMITS } from "@vivarium/contract/api";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { type Client, connect, openPty, streamOf } from "../../test-support/terminal-client.ts";
 
@@ -290,3 +290,32 @@ test("traffic moves last_active_at", async () => {
   }
   client.webSocket.terminate();
 });
+
+test.each(["pty", "tunnel"])(
+  "a client of a %s that answers no ping is dropped, one that does is not",
+  async (kind) => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+    try {
+      const [silent, quiet] =
+        kind === "pty" ? [await terminal(), await terminal()] : [await tunnel(), await tunnel()];
+      let isDropped = false;
+      silent.stream.socket.once("close", () => {
+        isDropped = true;
+      });
+      // It reads nothing any more, so that it answers nothing either.
+      silent.client.webSocket.pause();
+      for (let passed = 0; passed <= LIMITS.webSocketSilenceMs; passed += LIMITS.webSocketPingMs / 5) {
+        expect(isDropped).toBe(false);
+        vi.advanceTimersByTime(LIMITS.webSocketPingMs / 5);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      await eventually(() => expect(isDropped).toBe(true));
+      expect(quiet.client.webSocket.readyState).toBe(quiet.client.webSocket.OPEN);
+      silent.client.webSocket.resume();
+      expect(await silent.client.closed).toBe(1006);
+      quiet.client.webSocket.terminate();
+    } finally {
+      vi.useRealTimers();
+    }
+  },
+);

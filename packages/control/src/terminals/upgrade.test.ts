@@ -1,10 +1,10 @@
 /** The handshake of both WebSocket endpoints (wire.md 8.1): every refusal is an ordinary answer, before the upgrade. */
 import { connect as connectTcp } from "node:net";
 import { LIMITS } from "@vivarium/contract/api";
+import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
-import { Refusal } from "../../test-support/scripted-node.ts";
 import { addressOf, connect, openPty, refused, streamOf } from "../../test-support/terminal-client.ts";
 import { createApp } from "../app.ts";
 
@@ -220,7 +220,7 @@ test("the query's defaults, and what it asks for, reach the machine with the ses
     name: "main",
   });
   const one = await openPty(control, own, "?cmd=top");
-  expect((await streamOf(control, own)).spec.argv).toEqual(["top"]);
+  expect((await streamOf(control, own)).spec).toMatchObject({ argv: ["top"] });
   for (const { webSocket } of [plain, asked, one]) webSocket.terminate();
 });
 

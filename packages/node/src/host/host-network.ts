@@ -7,6 +7,12 @@ import { networkInterfaces } from "node:os";
 import { GATEWAY_PORTS, NEVER_RANGES } from "@vivarium/contract/gateway";
 import { run } from "./run.ts";
 
+const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
+/**
+ * An empty chain of the table, which remembers that this host forwarded nothing before the first node switched it on: it
+ * outlives every process, and goes with the table. The last service to stop reads it (cli/src/supervisor/network-table.ts).
+ */
+const FORWARDING_WAS_OFF = "add chain inet vivarium forwarding_was_off\n";
 const SLOT_NETWORK = "10.220.0.0/16";
 const FALLBACK_RESOLVER = "9.9.9.9";
 const ROOT_UID = 0;
@@ -54,9 +60,15 @@ export async function prepareHostNetwork(
   host: HostNetwork,
   gatewayUid: number | undefined,
 ): Promise<{ lack?: string }> {
-  await writeFile("/proc/sys/net/ipv4/ip_forward", "1");
-  const apply = (table: string) => run("nft", ["-f", "-"], { input: table });
-  const table = hostTable(host, gatewayUid);
+  const isOff = (await readFile(FORWARDING, "utf8")).trim() === "0";
+  const lack = await applyTable(hostTable(host, gatewayUid) + (isOff ? FORWARDING_WAS_OFF : ""));
+  // Only now: a start that is killed before has changed nothing, and one that is killed after remembers what it changed.
+  if (isOff) await writeFile(FORWARDING, "1");
+  return lack;
+}
+
+async function applyTable(table: string): Promise<{ lack?: string }> {
+  const apply = (text: string) => run("nft", ["-f", "-"], { input: text });
   try {
     await apply(table);
     return {};

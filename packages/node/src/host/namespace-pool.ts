@@ -92,7 +92,8 @@ export class NamespacePool {
     this.#closed = true;
     clearTimeout(this.#refill);
     await this.#filling;
-    for (const mode of MODES) for (const slot of this.#ready[mode].splice(0)) await this.discard(slot);
+    const ready = MODES.flatMap((mode) => this.#ready[mode].splice(0));
+    await Promise.all(ready.map((slot) => this.discard(slot)));
     const late = new AbortController();
     await Promise.race([Promise.all(this.#quarantine), sleep(CLOSE_WAITS_MS, late.signal)]);
     late.abort();

@@ -8,6 +8,7 @@ import { link, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import { NodeError } from "../node-error.ts";
+import { claimedOwners } from "./claims.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
@@ -73,18 +74,21 @@ export async function slotsOf(owner: string): Promise<Slot[]> {
   return (await heldSlots()).filter((held) => held.owner === owner).map(({ slot }) => slot);
 }
 
-/** Slots of services whose data directory was removed: nobody else will ever clear them up. */
-export async function slotsOfNobody(): Promise<Slot[]> {
+/** Slots of services that do not run, and whose data directory was removed: nobody else will ever clear them up. */
+export async function slotsOfNobody(places: { slotsDir?: string; claimsDir?: string } = {}): Promise<Slot[]> {
+  const held = await heldSlots(places.slotsDir);
+  // Read after the slots: who has taken one has claimed it before.
+  const claimed = await claimedOwners(places.claimsDir);
   const isGone = (owner: string) => owner.startsWith("/") && !existsSync(owner.split("#")[0] as string);
-  return (await heldSlots()).filter(({ owner }) => isGone(owner)).map(({ slot }) => slot);
+  return held.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
 }
 
-async function heldSlots(): Promise<{ slot: Slot; owner: string }[]> {
-  const names = (await readdir(SLOTS_DIR).catch(() => [])).filter((name) => /^\d+$/.test(name));
+async function heldSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
+  const names = (await readdir(dir).catch(() => [])).filter((name) => /^\d+$/.test(name));
   return Promise.all(
     names.map(async (name) => ({
       slot: slotOf(Number(name)),
-      owner: await readFile(path.join(SLOTS_DIR, name), "utf8").catch(() => ""),
+      owner: await readFile(path.join(dir, name), "utf8").catch(() => ""),
     })),
   );
 }

@@ -1,33 +1,27 @@
-import { describe, expect, it } from "vitest";
-import { makeRoom } from "./admission.ts";
+import { describe, expect, it, vi } from "vitest";
+import { excess, makeRoom, readyOrLoaded } from "./admission.ts";
 import { WarmStock } from "./warm-stock.ts";
 
 const MIB = 1024 * 1024;
-const MUCH = 64 * 1024 * MIB;
 const NONE = { giveUpOne: async () => false };
 
-const lack = (machines: number, starting: number, maxMachines: number, free?: number) =>
-  makeRoom(
-    () => ({ machines, starting }),
-    { maxMachines },
-    NONE,
-    free === undefined ? undefined : () => free,
-  );
+const lack = (starting: number, free?: number) =>
+  makeRoom(() => starting, NONE, free === undefined ? undefined : () => free);
 
-it("as many machines run as the operator allows, and no more", async () => {
-  expect(await lack(1, 1, 1, MUCH)).toBeUndefined();
-  expect(await lack(2, 1, 1, MUCH)).toMatch(/maximum of 1/);
+it("as many machines run as the operator allows, and no more", () => {
+  expect(excess(1, 1)).toBeUndefined();
+  expect(excess(2, 1)).toMatch(/maximum of 1/);
 });
 
 it("a machine is admitted while 512 MiB stay free beside what all that start will take", async () => {
-  expect(await lack(1, 1, 100, 640 * MIB)).toBeUndefined();
-  expect(await lack(1, 1, 100, 640 * MIB - 1)).toMatch(/memory/);
-  expect(await lack(10, 10, 100, 1_792 * MIB)).toBeUndefined();
-  expect(await lack(11, 11, 100, 1_792 * MIB)).toMatch(/memory/);
+  expect(await lack(1, 640 * MIB)).toBeUndefined();
+  expect(await lack(1, 640 * MIB - 1)).toMatch(/memory/);
+  expect(await lack(10, 1_792 * MIB)).toBeUndefined();
+  expect(await lack(11, 1_792 * MIB)).toMatch(/memory/);
 });
 
 it("the memory that is looked at is this host's", async () => {
-  expect(await lack(1, 1_000_000, 2_000_000)).toMatch(/memory/);
+  expect(await lack(1_000_000)).toMatch(/memory/);
 });
 
 describe("machines that wait, of 256 MiB each,", () => {
@@ -45,8 +39,7 @@ describe("machines that wait, of 256 MiB each,", () => {
     for (const name of names) stock.want(name.replace(/\d/, "")).ready.push(name);
     for (const [at, shelf] of [...stock.shelves.values()].entries()) shelf.wantedAt = at;
     const free = () => (names.length - there.size) * EACH;
-    const start = (starting = 1) =>
-      makeRoom(() => ({ machines: starting, starting }), { maxMachines: 100 }, stock, free);
+    const start = (starting = 1) => makeRoom(() => starting, stock, free);
     return { stock, there, ended, start };
   }
 
@@ -87,17 +80,25 @@ describe("machines that wait, of 256 MiB each,", () => {
     expect(shelf.ready).toEqual([]);
   });
 
-  it("stay where the operator allows no more machines", async () => {
-    const { stock, ended } = hostWith(["a1"]);
-    const counts = { machines: 2, starting: 1 };
-    expect(
-      await makeRoom(
-        () => counts,
-        { maxMachines: 1 },
-        stock,
-        () => 0,
-      ),
-    ).toMatch(/maximum of 1/);
-    expect(ended).toEqual([]);
+  it("are had by who asks for them however short memory is, and none is given up for that", async () => {
+    const { stock, ended, start } = hostWith(["other1", "wanted1"]);
+    const load = vi.fn();
+    const ready = async () => stock.want("wanted").ready.shift();
+    expect(await readyOrLoaded({ ready, lack: start, load })).toBe("wanted1");
+    expect([ended, load.mock.calls]).toEqual([[], []]);
+  });
+
+  it("make room for one that has to be loaded; without room it is refused, and not loaded", async () => {
+    const { ended, start } = hostWith(["other1", "other2", "other3"]);
+    const ready = async () => undefined;
+    const load = vi.fn(async () => "loaded");
+    expect(await readyOrLoaded({ ready, lack: start, load })).toBe("loaded");
+    expect(ended).toHaveLength(3);
+    const full = readyOrLoaded({ ready, lack: () => start(3), load });
+    await expect(full).rejects.toMatchObject({
+      code: "no_capacity",
+      message: expect.stringMatching(/memory/),
+    });
+    expect(load).toHaveBeenCalledTimes(1);
   });
 });

@@ -24,7 +24,7 @@ import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import type { Verifications } from "../snapshots/verify-together.ts";
-import { makeRoom } from "./admission.ts";
+import { excess, makeRoom, readyOrLoaded } from "./admission.ts";
 import { introduce } from "./guest-state.ts";
 import { inTime } from "./in-time.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
@@ -127,12 +127,11 @@ async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
   );
 }
 
-/** Returns the release of what was reserved. */
-async function admit(deps: StartDeps): Promise<() => void> {
-  const { table, config, pool } = deps;
-  const lack = await makeRoom(() => ({ machines: table.count, starting: table.starting.size }), config, pool);
+/** Returns the release of what was reserved. Memory is asked for by those that are loaded. */
+async function admit({ table, config, gate }: StartDeps): Promise<() => void> {
+  const lack = excess(table.count, config.maxMachines);
   if (lack !== undefined) throw new NodeError("no_capacity", lack);
-  return await deps.gate.reserve(DISK_PER_START_BYTES);
+  return await gate.reserve(DISK_PER_START_BYTES);
 }
 
 async function start(
@@ -142,15 +141,24 @@ async function start(
   spec: StartSpec,
   source: Source,
 ): Promise<Machine> {
-  const warm = isNew(spec) ? deps.pool.take(source.dir) : undefined;
-  const call = warm && { warm, source, id, spec };
-  const machine = call?.warm.hasRun && (await startWarm(deps, undo, call));
-  if (machine) return machine;
-  const { isVerified } = source;
-  const loaded =
-    (call && !call.warm.hasRun && (await takeLoaded(deps, undo, call))) ||
-    (await load(deps, undo, { id, spec, source, isVerified }));
-  return await letRun(deps, undo, loaded);
+  const { pool, table } = deps;
+  return await readyOrLoaded({
+    async ready() {
+      const warm = isNew(spec) ? pool.take(source.dir) : undefined;
+      return warm && (await startReady(deps, undo, { warm, source, id, spec }));
+    },
+    lack: () => makeRoom(() => table.starting.size, pool),
+    async load() {
+      const { isVerified } = source;
+      return await letRun(deps, undo, await load(deps, undo, { id, spec, source, isVerified }));
+    },
+  });
+}
+
+async function startReady(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
+  if (call.warm.hasRun) return await startWarm(deps, undo, call);
+  const loaded = await takeLoaded(deps, undo, call);
+  return loaded && (await letRun(deps, undo, loaded));
 }
 
 interface WarmStart {

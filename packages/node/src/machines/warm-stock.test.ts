@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { NO_DEMAND } from "./demand.ts";
 import { WarmStock } from "./warm-stock.ts";
 
 const SECOND = 1_000;
@@ -14,6 +15,18 @@ it("those who want the same at the same time count once", () => {
   const wants = [0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND + 1, 3 * SECOND + 2];
   expect(wants.map((now) => stock.want("a", now).times)).toEqual([1, 1, 1, 1, 1, 2, 2]);
   expect(stock.want("b", 5 * SECOND).times).toBe(1);
+});
+
+it("for its demand each of them counts; what is kept without being asked for is not demanded", () => {
+  const { stock } = stockOf();
+  for (let i = 0; i < 16; i++) stock.want("a", SECOND);
+  stock.keep("a", 2 * SECOND);
+  expect(stock.keep("b", 2 * SECOND)).toMatchObject({ wantedAt: 2 * SECOND, times: 0, demand: NO_DEMAND });
+  expect(stock.shelves.get("a")).toMatchObject({
+    wantedAt: 2 * SECOND,
+    times: 1,
+    demand: { weight: 16, at: SECOND },
+  });
 });
 
 it("what is dropped is ended, also what was still being made or looked after", async () => {

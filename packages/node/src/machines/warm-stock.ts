@@ -1,10 +1,17 @@
 /** What waits for whoever asks, by what it was made of, and which of it is wanted least. */
+import { type Demand, NO_DEMAND, wantedOnceMore } from "./demand.ts";
 
 export interface Shelf<M> {
   ready: M[];
+  /** How many are being made for it. */
+  making: number;
   wantedAt: number;
   /** How often it was wanted; those who want it at the same time count once. */
   times: number;
+  /** Here each of them counts. */
+  demand: Demand;
+  /** What its machines are made of, once that was looked at. */
+  of?: { template: string; size: string; mem_mb: number };
 }
 
 /** Who wants the same so soon after another, such as sixteen children, is not one more. */
@@ -21,10 +28,20 @@ export class WarmStock<M> {
     this.#end = end;
   }
 
+  /** For somebody who asks for one. */
   want(key: string, now = Date.now()): Shelf<M> {
-    const shelf = this.shelves.get(key) ?? { ready: [], wantedAt: Number.NEGATIVE_INFINITY, times: 0 };
+    const before = this.shelves.get(key)?.wantedAt ?? Number.NEGATIVE_INFINITY;
+    const shelf = this.keep(key, now);
+    if (now - before > SAME_TIME_MS) shelf.times++;
+    shelf.demand = wantedOnceMore(shelf.demand, now);
+    return shelf;
+  }
+
+  /** As if it was wanted now, though nobody asks. */
+  keep(key: string, now = Date.now()): Shelf<M> {
+    const fresh: Shelf<M> = { ready: [], making: 0, wantedAt: now, times: 0, demand: NO_DEMAND };
+    const shelf = this.shelves.get(key) ?? fresh;
     this.shelves.set(key, shelf);
-    if (now - shelf.wantedAt > SAME_TIME_MS) shelf.times++;
     shelf.wantedAt = now;
     return shelf;
   }

@@ -11,6 +11,7 @@ import { sleep, stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import type { DiskGate } from "../disks/gate.ts";
+import { sharedBytes } from "../disks/shared-bytes.ts";
 import { syncPath } from "../host/durable-file.ts";
 import { letGo } from "../machines/guest-state.ts";
 import type { Machine } from "../machines/machine.ts";
@@ -63,7 +64,13 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
     await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
-    const [sums, , isFrozen] = await allOrNone([makeTarget(input), input.announce(), freezeGuest(input)]);
+    const [sums, , isFrozen, sharedDisk] = await allOrNone([
+      makeTarget(input),
+      input.announce(),
+      freezeGuest(input),
+      // Before the disk is cloned: from then on all of its blocks are shared.
+      sharedBytes(diskFile(input.machineDir)),
+    ]);
     crashPoint("capture.freeze");
     const freeze = watch();
     const { stages, ownBytes, release } = await takeInstant(deps, input, sums, freeze);
@@ -74,7 +81,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       }
       crashPoint("capture.instant");
       watch();
-      const manifest = await makeDurable(input, { sums, ownBytes, stages, isFrozen, watch });
+      const manifest = await makeDurable(input, { sums, ownBytes, sharedDisk, stages, isFrozen, watch });
       return { dir: target, manifest };
     } finally {
       release();
@@ -119,6 +126,7 @@ async function makeTarget({ machine, machineDir, parent, target }: CaptureInput)
 }
 
 const stateFile = (machineDir: string) => path.join(machineDir, "run/state");
+const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
 
 /** Everything between stop and continue. Disk and memory are clones, so that what follows needs no standing still. */
 async function takeInstant(
@@ -142,7 +150,7 @@ async function takeInstant(
   const changedBytes = runs.reduce((sum, run) => sum + run.bytes, 0);
   const release = await deps.gate.reserve(changedBytes + LEAST_BYTES);
   try {
-    await cloneFile(path.join(machineDir, "disk.qcow2"), path.join(target, "disk.qcow2"));
+    await cloneFile(diskFile(machineDir), path.join(target, "disk.qcow2"));
     const disk = watch();
     const written = await writeChangedPages(
       { pid: machine.process.pid, runs, parent: path.join(parent.dir, "mem") },
@@ -182,10 +190,18 @@ async function makeDurable(
   {
     sums,
     ownBytes,
+    sharedDisk,
     stages,
     isFrozen,
     watch,
-  }: { sums: PageSums; ownBytes: number; stages: Stages; isFrozen: boolean; watch: () => number },
+  }: {
+    sums: PageSums;
+    ownBytes: number;
+    sharedDisk: number;
+    stages: Stages;
+    isFrozen: boolean;
+    watch: () => number;
+  },
 ): Promise<Manifest> {
   const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
   const [mem, state, disk, memSums] = await allOrNone([
@@ -202,7 +218,7 @@ async function makeDurable(
     devices: knownDevices(parent.manifest),
     unfrozen: isFrozen ? undefined : true,
     created_at: new Date().toISOString(),
-    own_bytes: ownBytes + state.bytes + memSums.bytes + disk.blocks * 512,
+    own_bytes: ownBytes + state.bytes + memSums.bytes + Math.max(0, disk.blocks * 512 - sharedDisk),
     spec,
     timings: { ...stages, publish: watch() },
     files: { ...parent.manifest.files, ...own },

@@ -51,7 +51,7 @@ export const Manifest = z.object({
   created_at: z.string(),
   /** The user's processes did not stand still for it: it can only go on as what it was, not become another machine. */
   unfrozen: z.literal(true).optional(),
-  /** Bytes that exist for this snapshot alone. */
+  /** Bytes that were stored for it; blocks that were shared when it was made are another file's. */
   own_bytes: z.int(),
   /** What it was made from; absent in baselines. */
   spec: SnapshotSpec.optional(),

@@ -91,6 +91,15 @@ export class SnapshotTable {
     this.#damage.forget(this.dirOf(id));
   }
 
+  /** Whether another snapshot than the one in the folder `besides` consists of the same files. */
+  async hasCopy(source: Loadable, besides: string): Promise<boolean> {
+    const inodeOf = async (dir: string) => (await stat(path.join(dir, "mem")).catch(() => undefined))?.ino;
+    const inode = await inodeOf(source.dir);
+    const others = (await this.#ids()).map((id) => this.dirOf(id));
+    const candidates = others.filter((dir) => dir !== source.dir && dir !== besides);
+    return (await Promise.all(candidates.map(inodeOf))).includes(inode);
+  }
+
   /** A file of it is missing: it was deleted while it was being used, or else it is damaged. */
   gone(source: Loadable, cause: Error): Error {
     if (existsSync(source.dir)) return this.unloadable(source, cause);

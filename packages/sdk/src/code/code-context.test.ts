@@ -7,7 +7,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { startGuest } from "../../test-support/code-guest.ts";
 import { serve } from "../../test-support/server.ts";
+import { Client } from "../client.ts";
 import type { Session } from "../session.ts";
+import type { CodeContext } from "./code-context.ts";
 import type { CodeResult } from "./code-result.ts";
 
 const hasModule = (name: string) => {
@@ -19,6 +21,8 @@ const hasModule = (name: string) => {
   }
 };
 const valueIn = async (session: Session, code: string) => (await session.runCode(code)).results[0]?.data;
+
+const lastValue = async (context: CodeContext, code: string) => (await context.run(code)).results[0]?.data;
 
 /** A process that ended and that nobody has asked about yet does not count. */
 const isRunning = async (pid: number) => {
@@ -390,12 +394,88 @@ kept = 1`;
     expect(await valueIn(session, "stopped")).toBe("True");
   });
 
-  test("runs of one context come one after the other", async () => {
-    const { session } = await startGuest();
+  describe("runs that wait for their turn", () => {
+    /** A context with a run that is under way until the file is there. */
+    async function busy() {
+      const guest = await startGuest();
+      const context = guest.session.createCodeContext({ name: "a" });
+      const { onStdout, isRunning } = announced();
+      const first = context.run(`${AWAIT_FILE}order = ['first']\nprint('in')\nawait_file('go')`, {
+        onStdout,
+      });
+      await isRunning;
+      return { ...guest, context, first, goOn: () => writeFile(join(guest.root, "go"), "") };
+    }
+    const append = (word: string) => `order.append('${word}')`;
+
+    test("are not asked of the service before it: a command ends an hour after it was asked for", async () => {
+      const { client, session, context, first, requests, goOn } = await busy();
+      requests.length = 0;
+      const again = client.session("s1").createCodeContext({ name: "a" });
+      const queued = [context.run(append("second")), again.run(append("third"))];
+      // Asked after them, and answered: they would be there by now.
+      await session.createCodeContext({ name: "b" }).run("1");
+      expect(requests).toEqual(["POST exec", "PUT files/batch", "POST processes", "POST exec"]);
+      await goOn();
+      await Promise.all([first, ...queued]);
+      expect(await lastValue(context, "order")).toBe("['first', 'second', 'third']");
+    });
+
+    test("leave the queue at once when they are aborted, and let nobody pass who was before them", async () => {
+      const { context, first, goOn } = await busy();
+      const abort = new AbortController();
+      const left = context.run(append("left"), { signal: abort.signal });
+      const last = context.run(append("last"));
+      abort.abort();
+      await expect(left).rejects.toMatchObject({ name: "AbortError" });
+      let isFirstOver = false;
+      void first.then(() => {
+        isFirstOver = true;
+      });
+      const wasFirstOver = last.then(() => isFirstOver);
+      await goOn();
+      expect(await wasFirstOver).toBe(true);
+      expect(await lastValue(context, "order")).toBe("['first', 'last']");
+      await expect(context.run("1", { signal: abort.signal })).rejects.toMatchObject({ name: "AbortError" });
+    });
+
+    test("get the next process when the one before them has lost its own", async () => {
+      const { context, first, named } = await busy();
+      const next = context.run("'order' in globals()");
+      named.get("code-a")?.child.kill("SIGKILL");
+      await expect(first).rejects.toMatchObject({ code: "kernel_died" });
+      expect((await next).results[0]?.data).toBe("False");
+    });
+
+    test("are rejected by close, and what is asked for after it gets another process", async () => {
+      const { context, first, named } = await busy();
+      const refused = [first, context.run("1"), context.run("2")].map((run) =>
+        expect(run).rejects.toMatchObject({ code: "kernel_died" }),
+      );
+      const closing = context.close();
+      const later = context.run("'order' in globals()");
+      await Promise.all([closing, ...refused]);
+      expect((await later).results[0]?.data).toBe("False");
+      expect(named.size).toBe(1);
+    });
+
+    test("are refused at once when they are too long", async () => {
+      const { context, first, goOn } = await busy();
+      await expect(context.run("#".repeat(600_000))).rejects.toMatchObject({ code: "payload_too_large" });
+      await goOn();
+      await first;
+    });
+  });
+
+  test("runs of one context come one after the other, also those of several programs", async () => {
+    const { session, url } = await startGuest();
     await session.runCode("order = []");
-    const add = (n: number) => session.runCode(`import time\ntime.sleep(.2)\norder.append(${n})`);
+    const add = (n: number) =>
+      new Client({ url, apiKey: "viv_test" })
+        .session("s1")
+        .runCode(`import time\norder.append(${n})\ntime.sleep(.2)\norder.append(${n})`);
     await Promise.all([add(1), add(2), add(3)]);
-    expect(await valueIn(session, "sorted(order)")).toBe("[1, 2, 3]");
+    expect(await valueIn(session, "sorted(order[::2]), order[::2] == order[1::2]")).toBe("([1, 2, 3], True)");
   });
 });
 
@@ -455,9 +535,10 @@ describe("contexts", () => {
     expect(requests).toEqual(["POST exec", "POST exec"]);
   });
 
-  test("are started once by runs that begin at the same time", async () => {
-    const { session } = await startGuest();
-    const runs = await Promise.all([1, 2, 3].map(() => session.runCode("1")));
+  test("are started once by runs of several programs that begin at the same time", async () => {
+    const { url } = await startGuest();
+    const sessions = [1, 2, 3].map(() => new Client({ url, apiKey: "viv_test" }).session("s1"));
+    const runs = await Promise.all(sessions.map((session) => session.runCode("1")));
     expect(runs.map((run) => run.execution_count).sort()).toEqual([1, 2, 3]);
   });
 });
@@ -523,4 +604,41 @@ test("a session without python3 is kernel_failed, and so is one whose kernel tal
     const strange = await answer(`event: stdout\ndata: ${btoa(said)}\n\n${exit(0)}`);
     await expect(strange.session.runCode("1")).rejects.toMatchObject({ code: "kernel_failed" });
   }
+});
+
+describe("where another program's code has the kernel", () => {
+  const exit = (timed_out: boolean) =>
+    `event: exit\ndata: {"exit_code":${timed_out ? -1 : 0},"timed_out":${timed_out},"duration_ms":1}\n\n`;
+  const said = (...events: object[]) =>
+    `event: stdout\ndata: ${btoa(events.map((event) => `${JSON.stringify(event)}\n`).join(""))}\n\n`;
+  const answering = (answers: string[]) =>
+    serve((_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.end(answers.shift());
+    });
+  const END = { event: "end", timed_out: false };
+
+  test("for an hour, a run that has not begun is asked for anew", async () => {
+    const begun = said({ event: "begin", count: 7 }, END) + exit(false);
+    const { session } = await answering([exit(true), exit(true), begun]);
+    expect(await session.runCode("1")).toMatchObject({ execution_count: 7, timed_out: false });
+  });
+
+  test("for most of an hour, a run that is cut off has timed out, and is not run twice", async () => {
+    const { session } = await answering([said({ event: "begin", count: 7 }) + exit(true)]);
+    expect(await session.runCode("1")).toMatchObject({
+      timed_out: true,
+      error: { name: "KeyboardInterrupt" },
+    });
+  });
+
+  test("a run that a pause has broken off takes those that wait with it, so that they wake nothing", async () => {
+    const brokenOff = `${said({ event: "begin", count: 1 })}event: error\ndata: "the session was paused"\n\n`;
+    const answers = [brokenOff, said({ event: "begin", count: 2 }, END) + exit(false)];
+    const { session } = await answering(answers);
+    const runs = [session.runCode("1"), session.runCode("2"), session.runCode("3")];
+    for (const run of runs) await expect(run).rejects.toMatchObject({ code: "exec_failed" });
+    expect(answers).toHaveLength(1);
+    expect((await session.runCode("4")).execution_count).toBe(2);
+  });
 });

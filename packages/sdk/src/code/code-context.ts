@@ -8,6 +8,7 @@ import type { CodeExecution } from "./code-result.ts";
 import { type Listeners, RunCollector } from "./collect-run.ts";
 import { type KernelEvent, readKernelEvents } from "./kernel-events.ts";
 import { kernelFiles } from "./kernel-files.ts";
+import { type RunQueue, runQueueOf } from "./run-queue.ts";
 
 const SOCKETS = "/tmp/.vivarium-code";
 /** A kernel that is just being started has this long to listen. */
@@ -18,6 +19,14 @@ const LONGEST_TIMEOUT_MS = LIMITS.execTimeoutMaxMs - 60_000;
 /** One argument holds 128 KiB on Linux. */
 const PIECE_CHARS = 100_000;
 const REQUEST_CHARS = 512 * 1024;
+const NOT_BEGUN = "the run before this one was broken off, and this one was not begun";
+/** How a run ends whose hour was over before its own time was. */
+const CUT_OFF = {
+  name: "KeyboardInterrupt",
+  value:
+    "the hour that a command may take was over, some of it while code of another program ran in this context",
+  traceback: "",
+};
 
 /** What a context is made with. */
 export interface CodeContextOptions {
@@ -41,7 +50,7 @@ type Request = { do: "run"; code: string; timeout_s: number } | { do: "interrupt
 /**
  * A Python process in a session that keeps its variables from one run to the next, through pauses and into forks. Made
  * by `session.createCodeContext()`. It is the named process `code-<name>`, started by its first run; runs of one context
- * come one after the other, contexts run side by side.
+ * come one after the other, in the order in which a client asked for them, contexts run side by side.
  */
 export class CodeContext {
   readonly name: string;
@@ -65,7 +74,7 @@ export class CodeContext {
    *
    * Rejects with `kernel_died` when the process ended (the next run gets a new one), `kernel_failed` when there is no
    * Python 3.9 or it could not be started, and as `execStream` does: `exec_failed` when the session is paused meanwhile,
-   * the code then goes on after the wake. Aborting interrupts the code.
+   * the code then goes on after the wake; what waited for its turn is not run. Aborting interrupts the code.
    *
    * @example
    * await context.run("x = 6");
@@ -80,14 +89,22 @@ export class CodeContext {
         `timeoutMs: must be above 0 and at most ${LONGEST_TIMEOUT_MS}, got ${timeoutMs}`,
       );
     }
+    const pieces = inPieces({ do: "run", code, timeout_s: timeoutMs / 1000 });
     const run = new RunCollector(options);
+    return await this.#queue.run(() => this.#collect(run, pieces, { signal }), signal);
+  }
+
+  async #collect(run: RunCollector, pieces: string[], options: CallOptions): Promise<CodeExecution> {
     let last: KernelEvent | undefined;
-    for await (const event of this.#askRunning(
-      { do: "run", code, timeout_s: timeoutMs / 1000 },
-      { signal },
-    )) {
-      last = event;
-      await run.take(event);
+    try {
+      for await (const event of this.#askRunning(pieces, options)) {
+        last = event;
+        await run.take(event);
+      }
+    } catch (error) {
+      // What waits would wake the session that has just been paused.
+      if (hasCode(error, "exec_failed")) this.#queue.drop(new VivariumError("exec_failed", NOT_BEGUN));
+      throw error;
     }
     if (last?.event === "end") return run.execution;
     if (last?.event === "died") throw died(last);
@@ -106,14 +123,22 @@ export class CodeContext {
     this.#wasThere = false;
   }
 
-  /** Ends the process. A later run starts another. */
+  /** Ends the process. Runs that wait for their turn reject with `kernel_died`; a later one starts another process. */
   async close(options: CallOptions = {}): Promise<void> {
+    await this.#queue.cutIn(() => this.#end(options), lost("the context was closed"));
+  }
+
+  async #end(options: CallOptions): Promise<void> {
     this.#wasThere = false;
     try {
       await this.#processes.kill(this.#processName, options);
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
     }
+  }
+
+  get #queue(): RunQueue {
+    return runQueueOf(this.#transport, `${this.#sessionId}/${this.name}`);
   }
 
   get #processName(): string {
@@ -126,18 +151,24 @@ export class CodeContext {
 
   /** Where there is no kernel, there is nothing to interrupt or to restart. */
   async #tell(request: Request, options: CallOptions): Promise<void> {
-    await Array.fromAsync(this.#ask(request, 0, options));
+    await Array.fromAsync(this.#ask(inPieces(request), 0, options));
   }
 
   /** The answer of the kernel, which is started when there is none: in most cases there is one, so it is asked first. */
-  async *#askRunning(request: Request, options: CallOptions): AsyncGenerator<KernelEvent, void, void> {
+  async *#askRunning(pieces: string[], options: CallOptions): AsyncGenerator<KernelEvent, void, void> {
     for (const prepare of [async () => 0, () => this.#start(options), () => this.#startAnew(options)]) {
       let absence: KernelEvent["event"] | undefined;
       const seconds = await prepare();
-      for await (const event of this.#ask(request, seconds, options)) {
-        if (event.event === "absent" || event.event === "missing") absence = event.event;
-        else yield event;
-      }
+      let hasWaited: boolean;
+      do {
+        hasWaited = false;
+        for await (const event of this.#ask(pieces, seconds, options)) {
+          if (event.event === "absent" || event.event === "missing") absence = event.event;
+          else if (event.event === "waited") hasWaited = true;
+          else yield event;
+        }
+        // Another program's code kept the kernel for as long as a command may wait: it is asked anew.
+      } while (hasWaited);
       if (absence === undefined) {
         this.#wasThere = true;
         return;
@@ -156,17 +187,23 @@ export class CodeContext {
 
   /** One command in the guest that speaks with the kernel and ends with it (kernel/ask.py). */
   async *#ask(
-    request: Request,
+    pieces: string[],
     waitS: number,
     options: CallOptions,
   ): AsyncGenerator<KernelEvent, void, void> {
     const { pathOf } = await kernelFiles();
     const socket = `${SOCKETS}/${this.#processName}.sock`;
-    const command = ["python3", "-I", "-S", pathOf("ask.py"), socket, String(waitS), ...inPieces(request)];
+    const command = ["python3", "-I", "-S", pathOf("ask.py"), socket, String(waitS), ...pieces];
     const asked = { command, cwd: "/", timeout_ms: LIMITS.execTimeoutMaxMs };
     const watched = new AskOutput(execStream(this.#transport, this.#sessionId, asked, options));
-    yield* readKernelEvents(watched);
-    if (watched.isMissing) yield { event: "missing" };
+    let hasBegun = false;
+    for await (const event of readKernelEvents(watched)) {
+      hasBegun ||= event.event === "begin";
+      yield event;
+    }
+    if (watched.hasTimedOut) {
+      yield hasBegun ? { event: "end", timedOut: true, error: CUT_OFF } : { event: "waited" };
+    } else if (watched.isMissing) yield { event: "missing" };
     else if (watched.exitCode !== 0) throw new VivariumError("kernel_failed", watched.complaint);
   }
 
@@ -196,7 +233,7 @@ export class CodeContext {
   async #startAnew(options: CallOptions): Promise<number> {
     const { state } = await this.#processes.get(this.#processName, options);
     if (state === "exited") throw new VivariumError("kernel_failed", await this.#complaint(options));
-    await this.close(options);
+    await this.#end(options);
     return await this.#start(options);
   }
 
@@ -211,6 +248,7 @@ class AskOutput implements AsyncIterable<Uint8Array> {
   readonly #events: AsyncIterable<ExecEvent>;
   #stderr = "";
   exitCode = 0;
+  hasTimedOut = false;
 
   constructor(events: AsyncIterable<ExecEvent>) {
     this.#events = events;
@@ -231,7 +269,10 @@ class AskOutput implements AsyncIterable<Uint8Array> {
     for await (const { type, data } of this.#events) {
       if (type === "stdout") yield data;
       else if (type === "stderr") this.#stderr = (this.#stderr + new TextDecoder().decode(data)).slice(-2000);
-      else this.exitCode = data.exit_code;
+      else {
+        this.exitCode = data.exit_code;
+        this.hasTimedOut = data.timed_out;
+      }
     }
   }
 }

@@ -4,8 +4,11 @@ import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
 
 type Format = { type: CodeResultType; data: CodeResult["data"] };
 export type KernelEvent =
-  /** `absent`: no kernel listens; `missing`: the program that would ask it is not there. */
-  | { event: "absent" | "missing" | "ok" }
+  /**
+   * `absent`: no kernel listens; `missing`: the program that would ask it is not there; `waited`: the time of a command
+   * was over before the code began, so that nothing of it was run.
+   */
+  | { event: "absent" | "missing" | "waited" | "ok" }
   | { event: "begin"; count: number }
   | { event: "stdout" | "stderr"; text: string }
   | { event: "result"; main: boolean; formats: Format[]; isCut: boolean }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { clientCommand, type TimedOptions } from "../../args/shared-options.ts";
+import { clientCommand, SESSION_ARGUMENT, type TimedOptions } from "../../args/shared-options.ts";
 import { collectPair } from "../../args/values.ts";
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
@@ -7,6 +7,7 @@ import type { Context } from "../../context.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderCheckpoint } from "../../print/checkpoint.ts";
 import { noteTiming } from "../../print/timing.ts";
+import { findSession } from "../../sessions/find-session.ts";
 
 interface CheckpointCreateOptions extends TimedOptions {
   name?: string;
@@ -26,20 +27,23 @@ export function checkpointCreateCommand(
       `Save a session as it is now: memory, processes and disk. A live session runs on, a paused one stays paused.
 The checkpoint outlives its session, until it is deleted. Prints its id.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .option("--name <name>", "a name, unique among the session's checkpoints: a-z, 0-9 and hyphens")
     .option("--label <key=value>", "label; repeatable", collectPair)
     .option("--timing", "say how long each stage took")
     .option("--json", "print the checkpoint as JSON")
-    .action((id: string, options: CheckpointCreateOptions) => run(createCheckpoint(context, id, options)));
+    .action((reference: string, options: CheckpointCreateOptions) =>
+      run(createCheckpoint(context, reference, options)),
+    );
 }
 
 async function createCheckpoint(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   options: CheckpointCreateOptions,
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const { name, label, timing } = options;
   const checkpoint = await client.checkpoints.create(id, { name, labels: label }, { timing });
   if (options.json) terminal.out(JSON.stringify(checkpoint));

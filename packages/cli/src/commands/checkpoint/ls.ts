@@ -6,6 +6,7 @@ import type { Context } from "../../context.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderCheckpoints } from "../../print/checkpoint.ts";
 import { paintFor } from "../../print/paint.ts";
+import { findSession } from "../../sessions/find-session.ts";
 
 export function checkpointLsCommand(
   run: (code: Promise<number>) => Promise<void>,
@@ -14,20 +15,22 @@ export function checkpointLsCommand(
   return clientCommand("ls", ["viv checkpoint ls", "viv checkpoint ls 4x7k2m9q0a1b2c3d4e5f6"])
     .summary("list checkpoints")
     .description("List checkpoints, newest first, also those of sessions that have ended.")
-    .argument("[session]", "only those of this session")
+    .argument("[session]", "only those of this session, by its id, name or the beginning of its id")
     .option("--json", 'print {"checkpoints": [checkpoint, …]}')
-    .action((id: string | undefined, options: ConnectionOptions) =>
-      run(listCheckpoints(context, id, options)),
+    .action((reference: string | undefined, options: ConnectionOptions) =>
+      run(listCheckpoints(context, reference, options)),
     );
 }
 
 async function listCheckpoints(
   context: Context,
-  sessionId: string | undefined,
+  reference: string | undefined,
   options: ConnectionOptions,
 ): Promise<number> {
   const { config, terminal } = context;
   const client = await connect(withOptions(config, options));
+  const sessionId =
+    reference === undefined ? undefined : await findSession(client, reference, { orEnded: true });
   const checkpoints = await Array.fromAsync(client.checkpoints.all({ sessionId, pageSize: 200 }));
   const text = options.json
     ? JSON.stringify({ checkpoints })

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { respond, serve, viv } from "../../../test-support/program.ts";
+import { respond, S1, serve, viv } from "../../../test-support/program.ts";
 
 const line = (host: string, facts: object = {}) => ({
   at: "2027-03-01T09:30:00.125Z",
@@ -31,7 +31,7 @@ async function serveLogs(logs: (Line[] | "down")[], end: "gone" | "interrupt" = 
   return await serve(({ url: asked = "" }, response) => {
     if (!asked.includes("egress-log")) {
       isFollowed = true;
-      if (look < logs.length - 1 || end === "interrupt") return respond(response, 200, { session_id: "s1" });
+      if (look < logs.length - 1 || end === "interrupt") return respond(response, 200, { session_id: S1 });
       return respond(response, 404, { error: "session not found", code: "not_found" });
     }
     const { searchParams } = new URL(asked, "http://h");
@@ -59,7 +59,7 @@ const hostsOf = (out: string) =>
 
 test("the newest lines are a table, oldest first", async () => {
   const { url, seen } = await serveLogs([[line("c.example", { count: 3 }), sent, line("a.example")]]);
-  const { code, out, err } = await viv(url, ["egress", "log", "--limit", "2", "s1"]);
+  const { code, out, err } = await viv(url, ["egress", "log", "--limit", "2", S1]);
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(out.split("\n")).toEqual([
     expect.stringMatching(/^TIME +KIND +DECISION +TO +SENT +RECEIVED +REASON +COUNT$/),
@@ -67,29 +67,29 @@ test("the newest lines are a table, oldest first", async () => {
     expect.stringMatching(/^2027\S+Z +tls +denied +c\.example:443 +0 B +0 B +name_not_allowed +3$/),
     "",
   ]);
-  expect(seen.map((each) => each.url)).toEqual(["/v1/sessions/s1/egress-log?limit=2"]);
+  expect(seen.map((each) => each.url)).toEqual([`/v1/sessions/${S1}/egress-log?limit=2`]);
 });
 
 test("filters go to the service, and JSON has the lines in the same order", async () => {
   const { url, seen } = await serveLogs([[line("b.example"), line("a.example")]]);
   const since = ["--since", "2027-03-01T09:30:00Z"];
-  const argv = ["egress", "log", "--json", "--denied", "--host", "a.example", ...since, "s1"];
+  const argv = ["egress", "log", "--json", "--denied", "--host", "a.example", ...since, S1];
   expect(JSON.parse((await viv(url, argv)).out)).toEqual({ entries: [line("a.example"), line("b.example")] });
   expect(seen[0]?.url).toBe(
-    "/v1/sessions/s1/egress-log?since=2027-03-01T09%3A30%3A00.000Z&decision=denied&host=a.example&limit=100",
+    `/v1/sessions/${S1}/egress-log?since=2027-03-01T09%3A30%3A00.000Z&decision=denied&host=a.example&limit=100`,
   );
 });
 
 test("what a guest names cannot steer the terminal", async () => {
   const { url } = await serveLogs([[line("a\u001b[2Jb\nc")]]);
-  const { out } = await viv(url, ["egress", "log", "s1"], {}, { isInteractive: true });
+  const { out } = await viv(url, ["egress", "log", S1], {}, { isInteractive: true });
   expect(out).not.toContain("\u001b[2J");
   expect(out.trim().split("\n")).toHaveLength(2);
 });
 
 test("an empty log says so", async () => {
   const { url } = await serveLogs([[]]);
-  expect((await viv(url, ["egress", "log", "s1"])).out).toContain("Nothing logged");
+  expect((await viv(url, ["egress", "log", S1])).out).toContain("Nothing logged");
 });
 
 test("a follow prints what is there and then each line that comes, over pages, until the session ends", async () => {
@@ -100,7 +100,7 @@ test("a follow prints what is there and then each line that comes, over pages, u
     [f, e, d, c, b, a],
     [g, f, e, d, c, b, a],
   ] as Line[][]);
-  const { code, out, err } = await viv(url, [...follow, "--json", "s1"]);
+  const { code, out, err } = await viv(url, [...follow, "--json", S1]);
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(hostsOf(out)).toEqual(["a", "b", "c", "d", "e", "f", "g"]);
 });
@@ -111,9 +111,9 @@ test("a follow begins with as many lines as told, and begins with none", async (
     [line("c"), line("b"), line("a")],
   ];
   const { url } = await serveLogs(logs);
-  expect(hostsOf((await viv(url, [...follow, "--json", "--limit", "1", "s1"])).out)).toEqual(["b", "c"]);
+  expect(hostsOf((await viv(url, [...follow, "--json", "--limit", "1", S1])).out)).toEqual(["b", "c"]);
   const empty = await serveLogs([[], [], [line("a")]]);
-  expect(hostsOf((await viv(empty.url, [...follow, "--json", "s1"])).out)).toEqual(["a"]);
+  expect(hostsOf((await viv(empty.url, [...follow, "--json", S1])).out)).toEqual(["a"]);
 });
 
 test("a follow tells lines alike apart by what stands around them", async () => {
@@ -122,19 +122,19 @@ test("a follow tells lines alike apart by what stands around them", async () => 
     [x, x, y],
     [x, y, x, x, y],
   ]);
-  expect(hostsOf((await viv(url, [...follow, "--json", "s1"])).out)).toEqual(["y", "x", "x", "y", "x"]);
+  expect(hostsOf((await viv(url, [...follow, "--json", S1])).out)).toEqual(["y", "x", "x", "y", "x"]);
 });
 
 test("a follow goes on when old lines are dropped, and when the service fails for a while", async () => {
   const [a, b, c] = [line("a"), line("b"), line("c")];
   const { url } = await serveLogs([[b, a], "down", [c, b]]);
-  const { code, out } = await viv(url, [...follow, "--json", "s1"]);
+  const { code, out } = await viv(url, [...follow, "--json", S1]);
   expect({ code, hosts: hostsOf(out) }).toEqual({ code: 0, hosts: ["a", "b", "c"] });
 });
 
 test("Ctrl-C is how a follow ends", async () => {
   const { url } = await serveLogs([[sent]], "interrupt");
-  const { code, out, err } = await viv(url, [...follow, "s1"]);
+  const { code, out, err } = await viv(url, [...follow, S1]);
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(out).toBe(
     "2027-03-01T09:30:00.125Z  tls  allowed  b.example:443  name_allowed  sent 2.0 KiB  received 512 B\n",
@@ -145,5 +145,5 @@ test("a session that never was is an error", async () => {
   const { url } = await serve((_request, response) =>
     respond(response, 404, { error: "session not found", code: "not_found" }),
   );
-  expect(await viv(url, [...follow, "s1"])).toMatchObject({ code: 1, out: "" });
+  expect(await viv(url, [...follow, S1])).toMatchObject({ code: 1, out: "" });
 });

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { EgressLogFilter } from "@vivarium/sdk";
 import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../../args/shared-options.ts";
 import { parseCount, parseDuration, parseSince } from "../../args/values.ts";
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
@@ -12,6 +12,7 @@ import { EXIT } from "../../exit-codes.ts";
 import { renderLog, renderLogLine } from "../../print/egress.ts";
 import { paintFor } from "../../print/paint.ts";
 import { isCtrlC, withInterrupt } from "../../service/interrupt.ts";
+import { findSession } from "../../sessions/find-session.ts";
 
 interface EgressLogOptions extends ConnectionOptions {
   follow?: boolean;
@@ -33,7 +34,7 @@ export function egressLogCommand(run: (code: Promise<number>) => Promise<void>, 
       `Print the newest lines of a session's egress log, oldest first: connections that ended, refusals and DNS questions.
 Kept for 7 days, also when the session has ended. With --follow, and then what comes, until the session ends or Ctrl-C.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .option("-f, --follow", "go on with what comes")
     .option("--denied", "only what was refused")
     .option("--host <name>", "only this host name")
@@ -46,12 +47,13 @@ Kept for 7 days, also when the session has ended. With --follow, and then what c
       1000,
     )
     .option("--json", 'print {"entries": [entry, …]}; with --follow one entry a line')
-    .action((id: string, options: EgressLogOptions) => run(showLog(context, id, options)));
+    .action((reference: string, options: EgressLogOptions) => run(showLog(context, reference, options)));
 }
 
-async function showLog(context: Context, id: string, options: EgressLogOptions): Promise<number> {
+async function showLog(context: Context, reference: string, options: EgressLogOptions): Promise<number> {
   const { terminal } = context;
   const client = await connect(withOptions(context.config, options));
+  const id = await findSession(client, reference, { orEnded: true });
   const { since, host, limit } = options;
   const filter: EgressLogFilter = { since, host, decision: options.denied ? "denied" : undefined };
   const paint = paintFor(context);

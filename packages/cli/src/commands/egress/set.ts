@@ -1,7 +1,7 @@
 import type { EgressPolicy } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
 import { EGRESS_MODES } from "../../args/egress-options.ts";
-import { type ConnectionOptions, clientCommand } from "../../args/shared-options.ts";
+import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../../args/shared-options.ts";
 import { collectList } from "../../args/values.ts";
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
@@ -9,6 +9,7 @@ import type { Context } from "../../context.ts";
 import { readEntries } from "../../egress/read-entries.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderPolicy } from "../../print/egress.ts";
+import { findSession } from "../../sessions/find-session.ts";
 
 interface EgressSetOptions extends ConnectionOptions {
   mode: EgressPolicy["mode"];
@@ -28,7 +29,7 @@ export function egressSetCommand(run: (code: Promise<number>) => Promise<void>, 
       `Replace the whole egress policy of a session. It is in force when this returns: connections that it does not allow
 are cut, the others live on. In mode deny only the given entries are reached; without any, nothing is, not even DNS.`,
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", SESSION_ARGUMENT)
     .addOption(
       new Option("--mode <mode>", "allow: the whole internet; deny: only the given entries")
         .choices(EGRESS_MODES)
@@ -41,16 +42,17 @@ are cut, the others live on. In mode deny only the given entries are reached; wi
     )
     .option("--allow-file <file>", "more entries, one a line, # starts a comment; - for standard input")
     .option("--json", 'print the policy as JSON: {"session_id", "mode", "allow": [entry, …]}')
-    .action((id: string, options: EgressSetOptions) => run(setPolicy(context, id, options)));
+    .action((reference: string, options: EgressSetOptions) => run(setPolicy(context, reference, options)));
 }
 
 async function setPolicy(
   { config, terminal }: Context,
-  id: string,
+  reference: string,
   options: EgressSetOptions,
 ): Promise<number> {
   const fromFile = options.allowFile === undefined ? [] : await readEntries(options.allowFile);
   const client = await connect(withOptions(config, options));
+  const id = await findSession(client, reference);
   const allow = [...(options.allow ?? []), ...fromFile];
   const policy = await client.session(id).egress.set({ mode: options.mode, allow });
   terminal.out(options.json ? JSON.stringify(policy) : renderPolicy(policy));

@@ -5,10 +5,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:os";
 import type { Readable, Writable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { LIMITS } from "@vivarium/contract/api";
 import { encodeFrame, FRAME, type FrameType, GUEST_LIMITS } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
-import { sleep } from "@vivarium/kit/clock";
 
 export interface HostCommand {
   call: ExecCall;

@@ -1,5 +1,5 @@
 /** Files of a fake machine: the directory of this host that stands for its /workspace. Names are UTF-8 here. */
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rename, rm, rmdir, stat, unlink } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -9,8 +9,8 @@ import { pipeline } from "node:stream/promises";
 import { isInWorkspace, LIMITS } from "@vivarium/contract/api";
 import type { FileList } from "@vivarium/contract/guest";
 import type { NodeErrorCode, UploadWritten } from "@vivarium/contract/node";
-import { randomId } from "@vivarium/kit/id";
-import { type FakeMachine, Refusal } from "./fake-machine.ts";
+import type { FakeMachine } from "./machine.ts";
+import { Refusal } from "./refusal.ts";
 
 const CODES: Readonly<Record<string, NodeErrorCode>> = {
   ENOENT: "no_such_file",
@@ -102,7 +102,7 @@ export async function writeFile(
   if ((await stat(target).catch(() => undefined))?.isDirectory())
     throw new Refusal("is_a_directory", "is a directory");
   await mkdir(dirname(target), { recursive: true });
-  const part = join(dirname(target), `.${randomId()}.part`);
+  const part = join(dirname(target), `.${randomUUID()}.part`);
   const hash = createHash("sha256");
   let bytes = 0;
   const meter = new Transform({

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { constants } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { LIMITS } from "@vivarium/contract/api";
 import {
   encodeFrame,
@@ -11,15 +12,16 @@ import {
   type GuestProcess,
   type ProcessSpec,
 } from "@vivarium/contract/guest";
-import { sleep } from "@vivarium/kit/clock";
-import { type FakeMachine, Refusal } from "./fake-machine.ts";
+import type { Place } from "./exec.ts";
 import { killGroup } from "./host-command.ts";
+import type { FakeMachine } from "./machine.ts";
+import { Refusal } from "./refusal.ts";
 
 type LogType = typeof FRAME.stdout | typeof FRAME.stderr;
 const STREAMS = [FRAME.stdout, FRAME.stderr] as const;
 
 /** Emits `output` (type, chunk) and, once it has exited and its output is drained, `over`. */
-export class FakeProcess extends EventEmitter {
+export class NamedProcess extends EventEmitter {
   info: GuestProcess;
   readonly child: ChildProcess | undefined;
   readonly #logs = { [FRAME.stdout]: Buffer.alloc(0), [FRAME.stderr]: Buffer.alloc(0) };
@@ -58,16 +60,10 @@ export class FakeProcess extends EventEmitter {
   }
 }
 
-export interface ProcessPlace {
-  argv: string[];
-  cwd: string;
-  env: Record<string, string>;
-}
-
 export async function startProcess(
   machine: FakeMachine,
   spec: ProcessSpec,
-  place: ProcessPlace,
+  place: Place,
 ): Promise<GuestProcess> {
   const running = [...machine.processes.values()].filter(({ info }) => info.state === "running");
   if (machine.processes.get(spec.name)?.info.state === "running")
@@ -83,15 +79,15 @@ export async function startProcess(
   return made.info;
 }
 
-async function spawnNamed(info: GuestProcess, { argv, cwd, env }: ProcessPlace): Promise<FakeProcess> {
+async function spawnNamed(info: GuestProcess, { argv, cwd, env }: Place): Promise<NamedProcess> {
   const [file = "", ...rest] = argv;
   const child = spawn(file, rest, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
   try {
     await once(child, "spawn");
-    return new FakeProcess({ ...info, pid: child.pid }, child);
+    return new NamedProcess({ ...info, pid: child.pid }, child);
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
-    const made = new FakeProcess(info);
+    const made = new NamedProcess(info);
     made.log(
       FRAME.stderr,
       Buffer.from(`${info.argv[0]}: ${isMissing ? "command not found" : "cannot be executed"}\n`),
@@ -105,7 +101,7 @@ export const listProcesses = (machine: FakeMachine) => ({
   processes: [...machine.processes.values()].map(({ info }) => info),
 });
 
-export function findProcess(machine: FakeMachine, name: string): FakeProcess {
+export function findProcess(machine: FakeMachine, name: string): NamedProcess {
   const found = machine.processes.get(name);
   if (!found) throw new Refusal("process_not_found", `no process ${name}`);
   return found;

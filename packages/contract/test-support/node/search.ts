@@ -3,8 +3,9 @@ import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import type { FindResult, GrepResult } from "@vivarium/contract/guest";
-import { followed, workspaceOf } from "./fake-files.ts";
-import { type FakeMachine, Refusal } from "./fake-machine.ts";
+import { followed, workspaceOf } from "./files.ts";
+import type { FakeMachine } from "./machine.ts";
+import { Refusal } from "./refusal.ts";
 
 type Match = GrepResult["matches"][number];
 

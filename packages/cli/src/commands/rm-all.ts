@@ -1,0 +1,64 @@
+import { LIMITS } from "@vivarium/contract/api/limits";
+import type { Client, SessionRecord } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { paintFor } from "../print/paint.ts";
+import { renderSessions } from "../print/session.ts";
+import { endListed } from "../sessions/end-session.ts";
+import { doEach } from "./do-each.ts";
+
+interface RmAllOptions {
+  yes?: boolean;
+  json?: boolean;
+}
+
+/** `viv rm --all`: ends the sessions that are there now, after a human has seen which and agreed. */
+export async function removeAll(context: Context, client: Client, options: RmAllOptions): Promise<number> {
+  const { terminal } = context;
+  if (!options.yes && !terminal.canAsk) {
+    throw new CliError("rm --all asks before it ends sessions, and nobody can answer here", {
+      hint: "Without a question: viv rm --all --yes; which sessions there are: viv ls",
+      exitCode: EXIT.usage,
+    });
+  }
+  const { sessions } = await listAll(client);
+  if (sessions.length === 0 && !options.json) terminal.note("viv: there are no sessions");
+  if (sessions.length > 0 && !options.yes && !(await isAgreed(context, sessions))) {
+    terminal.note("viv: nothing was ended");
+    return EXIT.failed;
+  }
+  const what = { ids: idsOf(client, sessions), key: "session_id", json: options.json };
+  return await doEach(context, what, (id) => endListed(client, id));
+}
+
+async function isAgreed(context: Context, sessions: SessionRecord[]): Promise<boolean> {
+  const { terminal } = context;
+  const count = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
+  const older = sessions.length < LIMITS.listMax ? "" : ", the newest, and all older ones";
+  terminal.note(renderSessions(sessions, new Date(), paintFor(context)));
+  const answer = await terminal.ask(`End ${count}${older}? What is on their disks is deleted. [y/N] `);
+  return /^\s*y(es)?\s*$/i.test(answer);
+}
+
+/** One list after the other, as long as there is more than one holds; sessions made meanwhile stay. */
+async function* idsOf(client: Client, first: SessionRecord[]): AsyncGenerator<string> {
+  const newest = Math.max(...first.map(({ created_at }) => Date.parse(created_at)));
+  const tried = new Set<string>();
+  let sessions = first;
+  for (;;) {
+    const next = sessions.filter(
+      ({ session_id, created_at }) => !tried.has(session_id) && Date.parse(created_at) <= newest,
+    );
+    for (const { session_id } of next) {
+      tried.add(session_id);
+      yield session_id;
+    }
+    if (next.length === 0 || sessions.length < LIMITS.listMax) return;
+    sessions = (await listAll(client)).sessions;
+  }
+}
+
+function listAll(client: Client) {
+  return client.sessions.list({ limit: LIMITS.listMax });
+}

@@ -1,0 +1,60 @@
+import { SESSION_ID_PATTERN } from "@vivarium/contract/api/ids";
+import { LIMITS } from "@vivarium/contract/api/limits";
+import type { Client, SessionList, SessionRecord } from "@vivarium/sdk";
+import { isTooShort, matchSession } from "./match-session.ts";
+import { doubtfulSession, UnknownSession, unknownSession } from "./unknown-session.ts";
+
+/** The id of the session that a human means by its id, its name or the beginning of its id. */
+export type FindSession = (reference: string) => Promise<string>;
+
+/** For a verb that works on one session. `orEnded`: the verb reads what is kept of ended sessions too. */
+export function findSession(
+  client: Client,
+  reference: string,
+  how: { orEnded?: boolean } = {},
+): Promise<string> {
+  return sessionFinder(client, how)(reference);
+}
+
+/**
+ * For a verb that works on several: they are looked up in one list, so that what the verb does to one does not change
+ * which other a reference means. An id in full is taken as it is, without a request; that a session has it for a name
+ * changes nothing. Sessions that have not ended go first.
+ */
+export function sessionFinder(client: Client, { orEnded = false } = {}): FindSession {
+  const present = once(() => client.sessions.list({ limit: LIMITS.listMax }));
+  const ended = once(() => client.sessions.list({ state: "ended", limit: LIMITS.listMax }));
+  return async (reference) => {
+    if (SESSION_ID_PATTERN.test(reference)) return reference;
+    if (reference === "") throw new UnknownSession("the name of the session is empty", "not_found");
+    const found = pickSession(reference, await present());
+    if (found !== undefined) return found.session_id;
+    const past = await ended();
+    const pastOne = orEnded ? pickSession(reference, past) : undefined;
+    if (pastOne !== undefined) return pastOne.session_id;
+    throw unknownSession(reference, matchSession(reference, past.sessions));
+  };
+}
+
+/** The one session of a list that is meant; fails where another may be meant as well. */
+export function pickSession(
+  reference: string,
+  { sessions }: Pick<SessionList, "sessions">,
+): SessionRecord | undefined {
+  const matches = matchSession(reference, sessions);
+  const [first, second] = matches;
+  if (first === undefined) return undefined;
+  // The service lets no two sessions that have not ended have one name.
+  const isNamed = first.name === reference && first.state !== "ended";
+  const isCut = sessions.length >= LIMITS.listMax && !isNamed;
+  if (second === undefined && !isCut && !isTooShort(reference, first)) return first;
+  throw doubtfulSession(reference, matches, isCut);
+}
+
+function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let asked: Promise<T> | undefined;
+  return () => {
+    asked ??= ask();
+    return asked;
+  };
+}

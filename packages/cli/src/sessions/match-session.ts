@@ -1,0 +1,20 @@
+import type { SessionRecord } from "@vivarium/sdk";
+
+/** Fewer characters fit a strange session too easily: a mistyped name must not end somebody's work. */
+export const SHORTEST_BEGINNING = 4;
+const BEGINNING_PATTERN = /^[a-z0-9]+$/;
+
+/** The sessions that a human may mean: that with the id, else those with the name, else those whose id begins so. */
+export function matchSession(reference: string, sessions: readonly SessionRecord[]): SessionRecord[] {
+  const byId = sessions.filter(({ session_id }) => session_id === reference);
+  if (byId.length > 0) return byId;
+  const byName = sessions.filter(({ name }) => name === reference);
+  if (byName.length > 0) return byName;
+  if (!BEGINNING_PATTERN.test(reference)) return [];
+  return sessions.filter(({ session_id }) => session_id.startsWith(reference));
+}
+
+/** Whether a match rests on fewer characters of an id than are acted on. */
+export function isTooShort(reference: string, { session_id, name }: SessionRecord): boolean {
+  return reference !== session_id && reference !== name && reference.length < SHORTEST_BEGINNING;
+}

@@ -1,0 +1,64 @@
+import type { SessionRecord } from "@vivarium/sdk";
+import { CliError } from "../cli-error.ts";
+import { renderSessions } from "../print/session.ts";
+import { plainText } from "../print/table.ts";
+import { isTooShort, SHORTEST_BEGINNING } from "./match-session.ts";
+
+const LISTED = 20;
+const WHAT_THERE_IS = "What there is: viv ls; ended sessions: viv ls --state ended";
+
+/** What was given for a session names none, or not one alone. */
+export class UnknownSession extends CliError {
+  readonly code: "not_found" | "ambiguous";
+
+  constructor(message: string, code: UnknownSession["code"], hint = WHAT_THERE_IS) {
+    super(message, { hint });
+    this.code = code;
+  }
+}
+
+/** No session fits; `ended` are those that did. */
+export function unknownSession(reference: string, ended: readonly SessionRecord[]): UnknownSession {
+  const quoted = quote(reference);
+  if (ended.length === 0)
+    return new UnknownSession(
+      `no session has ${quoted} for its name or as the beginning of its id`,
+      "not_found",
+    );
+  return new UnknownSession(`no session fits ${quoted} any more; ended:\n${listOf(ended)}`, "not_found");
+}
+
+/** At least one session fits; which is meant is not certain. */
+export function doubtfulSession(
+  reference: string,
+  matches: readonly SessionRecord[],
+  isCut: boolean,
+): UnknownSession {
+  const quoted = quote(reference);
+  const list = listOf(matches);
+  const fits = `${quoted} fits ${matches.length === 1 ? "a session" : `${matches.length} sessions`}`;
+  if (matches.some((session) => isTooShort(reference, session))) {
+    return new UnknownSession(
+      `${fits}, but is too short for the beginning of an id:\n${list}`,
+      "ambiguous",
+      `Give at least ${SHORTEST_BEGINNING} characters.`,
+    );
+  }
+  return isCut
+    ? new UnknownSession(
+        `${fits}, and there are more sessions than a list holds:\n${list}`,
+        "ambiguous",
+        "Give the whole id, or the name.",
+      )
+    : new UnknownSession(`${fits}:\n${list}`, "ambiguous", "Give the id of one, or more of its beginning.");
+}
+
+function quote(reference: string): string {
+  return `"${plainText(reference)}"`;
+}
+
+function listOf(sessions: readonly SessionRecord[]): string {
+  const lines = renderSessions(sessions.slice(0, LISTED), new Date()).split("\n");
+  const more = sessions.length - LISTED;
+  return [...lines, ...(more > 0 ? [`and ${more} more`] : [])].map((line) => `     ${line}`).join("\n");
+}

@@ -1,0 +1,125 @@
+/** Commands of a machine, and files of the service's own: processes and files of this host. */
+import { mkdir, rename, stat, writeFile } from "node:fs/promises";
+import type { ServerResponse } from "node:http";
+import { dirname, isAbsolute, join, normalize } from "node:path";
+import { ExecCall } from "@vivarium/contract/node";
+import { runHostCommand } from "./host-command.ts";
+import type { FakeMachine } from "./machine.ts";
+import { running } from "./machine-table.ts";
+import { Output } from "./output.ts";
+import { Refusal, refuse, valid } from "./refusal.ts";
+import type { NodeState } from "./state.ts";
+
+export async function exec(
+  state: NodeState,
+  machineId: string,
+  body: unknown,
+  response: ServerResponse,
+): Promise<void> {
+  const machine = running(state, machineId);
+  const call = valid(ExecCall.safeParse(body));
+  state.execs.push({ ...call, machineId });
+  const end = () => refuse(response, new Refusal("outcome_unknown", "the agent broke the connection"));
+  machine.underWay.add(end);
+  response.once("close", () => machine.underWay.delete(end));
+  const goOn = () => execOnHost(machine, call, response);
+  await state.onExec(call, () => new Output(response), goOn);
+}
+
+async function execOnHost(machine: FakeMachine, call: ExecCall, response: ServerResponse): Promise<void> {
+  if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
+  const place = await placeOf(machine, call);
+  const gone = new AbortController();
+  // Of a machine that is held the commands stand still; they go on with it.
+  response.once("close", () => {
+    if (machine.state !== "held") gone.abort();
+  });
+  await runHostCommand({
+    call,
+    ...place,
+    out: response,
+    onSpawned: () => {
+      response.writeHead(200, { "content-type": "application/octet-stream" });
+      response.flushHeaders();
+    },
+    signal: AbortSignal.any([gone.signal, machine.life.signal]),
+    onGroup: (pgid) => machine.groups.add(pgid),
+  });
+}
+
+export interface Command {
+  argv?: string[];
+  cwd?: string;
+  env: Record<string, string>;
+}
+
+export interface Place {
+  argv: string[];
+  cwd: string;
+  env: Record<string, string>;
+}
+
+/** What a command of the guest is on this host. */
+export async function placeOf(machine: FakeMachine, { argv = [], cwd, env }: Command): Promise<Place> {
+  await machine.withFiles();
+  return {
+    argv: argv.map((argument) => toHostText(machine, argument)),
+    cwd: await workingDirectory(machine, cwd),
+    env: { ...baseEnvironment(machine), ...env },
+  };
+}
+
+function baseEnvironment(machine: FakeMachine): Record<string, string> {
+  return {
+    PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    HOME: join(machine.dir, "home"),
+    USER: "sandbox",
+    SHELL: "/bin/bash",
+    LANG: "C.UTF-8",
+  };
+}
+
+async function workingDirectory(machine: FakeMachine, cwd = "/workspace"): Promise<string> {
+  const path = toHostText(machine, isAbsolute(cwd) ? normalize(cwd) : normalize(join("/workspace", cwd)));
+  const info = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === "ENOTDIR"
+      ? new Refusal("cwd_not_a_directory", `working directory ${cwd}: not a directory`)
+      : new Refusal("cwd_not_found", `working directory ${cwd}: no such file or directory`);
+  });
+  if (info.isDirectory()) return path;
+  throw new Refusal("cwd_not_a_directory", `working directory ${cwd}: not a directory`);
+}
+
+export interface Put {
+  path: string;
+  body: Buffer;
+  response: ServerResponse;
+}
+
+/** Undefined when a test has broken the answer off. */
+export async function putFile(
+  state: NodeState,
+  machineId: string,
+  { path, body, response }: Put,
+): Promise<{ bytes: number } | undefined> {
+  const machine = running(state, machineId);
+  if (path === "" || path.includes("\0")) throw new Refusal("invalid", "path must be a non-empty path");
+  state.onFile(path, response);
+  if (response.destroyed) return undefined;
+  state.files.set(path, body);
+  const guestPath = isAbsolute(path) ? normalize(path) : normalize(join("/workspace", path));
+  const isInside = guestPath.startsWith("/workspace/");
+  const hostPath = isInside ? toHostText(machine, guestPath) : join(machine.dir, "outside", guestPath);
+  if (!isInside) machine.placed.set(guestPath, hostPath);
+  await mkdir(dirname(hostPath), { recursive: true });
+  await writeFile(`${hostPath}.part`, body);
+  await rename(`${hostPath}.part`, hostPath);
+  return { bytes: body.length };
+}
+
+/** Guest paths in a text become paths of this host, so that a command finds the files it was given. */
+function toHostText(machine: FakeMachine, text: string): string {
+  let mapped = text.replaceAll(/(?<![\w.-])\/workspace(?![\w-])/g, join(machine.dir, "workspace"));
+  for (const [guestPath, hostPath] of machine.placed) mapped = mapped.replaceAll(guestPath, hostPath);
+  return mapped;
+}

@@ -1,0 +1,154 @@
+/**
+ * A node without virtual machines: it answers every call of contract/node over HTTP on a unix socket, and what runs in a
+ * machine are processes and files of this host, or what a test says. The suites of test/contract hold for it as for the
+ * real daemon.
+ */
+import { rmSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { exec, putFile } from "./exec.ts";
+import { serveGuest } from "./guest.ts";
+import { findMachine, listMachines, machineId } from "./machine-table.ts";
+import { continueMachine, startMachine, stopMachine } from "./machines.ts";
+import { networkReport, putNetwork, putPreviews } from "./network.ts";
+import { answer, Refusal, refuse } from "./refusal.ts";
+import {
+  deleteSnapshot,
+  findSnapshot,
+  listSnapshots,
+  saveSnapshot,
+  snapshotId,
+  statusOf,
+} from "./snapshots.ts";
+import { NodeState } from "./state.ts";
+import { serveUpgrade } from "./streams.ts";
+
+export { GuestRequest } from "./guest.ts";
+export { Output } from "./output.ts";
+export { Refusal } from "./refusal.ts";
+export { Stream, type StreamCall } from "./streams.ts";
+
+export class FakeNode extends NodeState {
+  readonly #upgraded = new Set<Socket>();
+  #server: Server | undefined;
+
+  async listen(): Promise<void> {
+    rmSync(this.socketPath, { force: true });
+    const server = createServer((request, response) => {
+      serve(this, request, response).catch((error: unknown) => refuse(response, error));
+    });
+    // As the node has it: a connection that is kept does not close by itself.
+    server.keepAliveTimeout = 0;
+    server.on("upgrade", (request, socket: Socket, head) => {
+      this.#upgraded.add(socket);
+      socket.once("close", () => this.#upgraded.delete(socket));
+      void serveUpgrade(this, { request, socket, head });
+    });
+    this.#server = server;
+    await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
+  }
+
+  /** The daemon dies: its socket refuses, its machines live on. */
+  async goDown(): Promise<void> {
+    this.#server?.closeAllConnections();
+    this.cutStreams();
+    await new Promise((resolve) => this.#server?.close(resolve) ?? resolve(undefined));
+    this.#server = undefined;
+  }
+
+  /** The daemon dies and is there again; machines live on. */
+  async restart(): Promise<void> {
+    await this.goDown();
+    await this.listen();
+  }
+
+  /** Terminals and tunnels that are open, or opening. */
+  get upgradedCount(): number {
+    return this.#upgraded.size;
+  }
+
+  cutStreams(): void {
+    for (const socket of this.#upgraded) socket.destroy();
+  }
+
+  async close(): Promise<void> {
+    for (const machine of this.machines.values()) machine.end("the node has closed");
+    await this.goDown();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+interface Call {
+  /** The machine, snapshot or wake that the path names. */
+  id: string;
+  query: URLSearchParams;
+  /** As it came. */
+  body: Buffer;
+  json: unknown;
+  response: ServerResponse;
+}
+
+/** Answered with what it resolves with; with nothing, 204; or it has answered itself. */
+const ANSWERED = Symbol("answered");
+const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> = {
+  "GET info": ({ info, previews }) => ({ ...info, previews_version: previews.version }),
+  "GET machines": (node) => ({ machines: listMachines(node) }),
+  "PUT machines/:id": (node, { id, json }) => startMachine(node, machineId(id), json),
+  "GET machines/:id": (node, { id }) => findMachine(node, machineId(id)),
+  "DELETE machines/:id": (node, { id }) => stopMachine(node, machineId(id)),
+  "POST machines/:id/continue": (node, { id }) => continueMachine(node, machineId(id)),
+  "POST machines/:id/exec": async (node, { id, json, response }) => {
+    await exec(node, machineId(id), json, response);
+    return ANSWERED;
+  },
+  "PUT machines/:id/files": async (node, { id, query, body, response }) =>
+    (await putFile(node, machineId(id), { path: query.get("path") ?? "", body, response })) ?? ANSWERED,
+  "PUT machines/:id/network": (node, { id, json }) => putNetwork(node, machineId(id), json),
+  "PUT previews": (node, { json }) => putPreviews(node, json),
+  "GET network/:id": (node, { query }) => networkReport(node, query.get("after")),
+  "GET wakes": async (node, { response }) => ({ wakes: await node.wakes.take(goneSignal(response)) }),
+  "POST wakes/:id": (node, { id, json }) => node.wakes.answer(id, json),
+  "GET snapshots": (node) => ({ snapshots: listSnapshots(node) }),
+  "PUT snapshots/:id": async (node, { id, json }) => statusOf(await saveSnapshot(node, snapshotId(id), json)),
+  "GET snapshots/:id": (node, { id }) => statusOf(findSnapshot(node, snapshotId(id))),
+  "DELETE snapshots/:id": (node, { id }) => deleteSnapshot(node, snapshotId(id)),
+};
+
+async function serve(node: NodeState, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { pathname, searchParams: query } = new URL(request.url ?? "/", "http://node");
+  const [, version, kind, id = "", sub = "", ...rest] = pathname.split("/");
+  if (version !== "v1") throw new Refusal("invalid", `no such call: ${request.method} ${pathname}`);
+  if (sub === "guest")
+    return await serveGuest(node, {
+      machineId: machineId(id),
+      path: rest.join("/"),
+      searchParams: query,
+      request,
+      response,
+    });
+  const body = await buffer(request);
+  const name = [kind, id && ":id", sub, ...rest].filter((part) => part !== "").join("/");
+  const call = CALLS[`${request.method} ${name}`];
+  if (!call) throw new Refusal("invalid", `no such call: ${request.method} ${pathname}`);
+  const json = sub === "files" || body.length === 0 ? undefined : parse(body);
+  const result = await call(node, { id, query, body, json, response });
+  if (result === ANSWERED) return;
+  if (result === undefined) response.writeHead(204).end();
+  else answer(response, result);
+}
+
+function parse(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    throw new Refusal("invalid", "the body must be JSON");
+  }
+}
+
+/** Fires when the caller is gone. */
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  response.once("close", () => gone.abort());
+  return gone.signal;
+}

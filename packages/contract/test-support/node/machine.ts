@@ -1,0 +1,91 @@
+/** A machine of the fake node: process groups of this host in place of a guest, and a directory once it has files. */
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { MachineStatus, StartSpec, StartTimings } from "@vivarium/contract/node";
+import { killGroup } from "./host-command.ts";
+import type { NamedProcess } from "./processes.ts";
+import { Refusal } from "./refusal.ts";
+
+export class FakeMachine {
+  readonly machine_id: string;
+  readonly spec: StartSpec;
+  state: Exclude<MachineStatus["state"], "starting"> = "running";
+  reason: string | undefined;
+  readonly guest_ip = "10.64.0.3";
+  timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
+  /** Its guest refuses to become another machine, and so does every copy of it. */
+  isUnfit = false;
+
+  /** Of this host; `workspace` in it stands for /workspace. It is there once `withFiles` was called. */
+  readonly dir: string;
+  /** Guest path → host path of files that were put outside /workspace. */
+  readonly placed = new Map<string, string>();
+  readonly processes = new Map<string, NamedProcess>();
+  readonly groups = new Set<number>();
+  /** Aborted when the machine ends: its running commands die. */
+  readonly life = new AbortController();
+  /** Break off what is under way with the guest. */
+  readonly underWay = new Set<() => void>();
+  #turn: Promise<unknown> = Promise.resolve();
+  #files: Promise<unknown> | undefined;
+
+  constructor(init: { machine_id: string; spec: StartSpec; dir: string }) {
+    this.machine_id = init.machine_id;
+    this.spec = init.spec;
+    this.dir = init.dir;
+  }
+
+  get status(): MachineStatus {
+    const { machine_id, state, reason, guest_ip, timings } = this;
+    if (state === "ended") return { machine_id, state, reason };
+    return { machine_id, state, guest_ip, timings };
+  }
+
+  /** Most machines of a test of control never see a file. */
+  async withFiles(): Promise<void> {
+    this.#files ??= Promise.all(
+      ["workspace", "home"].map((name) => mkdir(join(this.dir, name), { recursive: true })),
+    );
+    await this.#files;
+  }
+
+  /** Captures and continues take turns. */
+  exclusive<T>(work: () => Promise<T>): Promise<T> {
+    const mine = this.#turn.then(work);
+    this.#turn = mine.catch(() => {});
+    return mine;
+  }
+
+  /** What waits for a machine that ends waits no longer. */
+  whileAlive<T>(work: Promise<T> | T): Promise<T> {
+    const { promise: ended, reject } = Promise.withResolvers<never>();
+    const onEnd = () => reject(new Refusal("machine_gone", "the machine has ended"));
+    const { signal } = this.life;
+    signal.addEventListener("abort", onEnd, { once: true });
+    if (signal.aborted) onEnd();
+    return Promise.race([work, ended]).finally(() => signal.removeEventListener("abort", onEnd));
+  }
+
+  end(reason: string): void {
+    this.state = "ended";
+    this.reason = reason;
+    this.life.abort();
+    this.breakOff();
+    for (const pgid of this.groups) killGroup(pgid);
+  }
+
+  /** As when it is held: its processes stand still, and whoever spoke to them is cut off. */
+  breakOff(): void {
+    for (const end of this.underWay) end();
+  }
+
+  signalAll(signal: "SIGSTOP" | "SIGCONT"): void {
+    for (const pgid of this.groups) {
+      try {
+        process.kill(-pgid, signal);
+      } catch {
+        // The group has ended already.
+      }
+    }
+  }
+}

@@ -1,0 +1,103 @@
+/** Starting, continuing and ending the machines of the fake node. */
+import { existsSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { type MachineStatus, StartSpec } from "@vivarium/contract/node";
+import { FakeMachine } from "./machine.ts";
+import { alive } from "./machine-table.ts";
+import { Refusal, valid } from "./refusal.ts";
+import { type FakeSnapshot, findSnapshot, loadSnapshot } from "./snapshots.ts";
+import type { NodeState } from "./state.ts";
+
+/** The same start again gives the same machine, also while the first is under way; another one is refused. */
+export async function startMachine(state: NodeState, id: string, body: unknown): Promise<MachineStatus> {
+  const spec = valid(StartSpec.safeParse(body));
+  await state.stopping.get(id);
+  const machine = state.machines.get(id);
+  if (machine?.state === "ended") throw new Refusal("machine_gone", machine.reason);
+  const known = machine ?? state.starting.get(id);
+  if (known) {
+    if (!isSameMachine(known.spec, spec))
+      throw new Refusal("machine_conflict", `machine ${id} exists with other parameters`);
+    const found = await (known instanceof FakeMachine ? known : known.done);
+    catchUp(state, id, spec);
+    return found.status;
+  }
+  const { promise: hurried, resolve: hurry } = Promise.withResolvers<void>();
+  const done = start(state, { id, spec, hurried }).finally(() => state.starting.delete(id));
+  state.starting.set(id, { spec, done, hurry });
+  return (await done).status;
+}
+
+/** The network may have changed since: it is not what makes a machine another one. */
+function isSameMachine(one: StartSpec, other: StartSpec): boolean {
+  return JSON.stringify({ ...one, network: undefined }) === JSON.stringify({ ...other, network: undefined });
+}
+
+/** A start that is asked for again may bring a newer network. */
+function catchUp({ networks }: NodeState, id: string, { network }: StartSpec): void {
+  if (network && network.generation > (networks.get(id)?.generation ?? 0)) networks.set(id, network);
+}
+
+async function start(
+  state: NodeState,
+  { id, spec, hurried }: { id: string; spec: StartSpec; hurried: Promise<void> },
+): Promise<FakeMachine> {
+  await Promise.race([state.onStart(id, spec), hurried]);
+  const snapshot = spec.snapshot_id === undefined ? undefined : findSnapshot(state, spec.snapshot_id);
+  assertCanStart(state, spec, snapshot);
+  const machine = state.newMachine(id, spec);
+  if (snapshot) await loadSnapshot(snapshot, machine);
+  if (spec.hold) machine.state = "held";
+  state.machines.set(id, machine);
+  if (spec.network) state.networks.set(id, spec.network);
+  return machine;
+}
+
+function assertCanStart({ info }: NodeState, spec: StartSpec, snapshot: FakeSnapshot | undefined): void {
+  const [template, version] = spec.template.split("@");
+  const isBaseline = (one: (typeof info.baselines)[number]) =>
+    one.template === template && one.size === spec.size && (version ?? one.version) === one.version;
+  if (snapshot && snapshot.size !== spec.size)
+    throw new Refusal("invalid", `size: the snapshot is of size ${snapshot.size}`);
+  if (!snapshot && !info.baselines.some(isBaseline))
+    throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
+  if (info.has_disk_room === false) throw new Refusal("disk_pressure", "not enough free disk");
+  if (snapshot?.isUnfit && !spec.resume)
+    throw new Refusal("guest_unfit", "it does not confirm that it goes on: it is unfit");
+}
+
+export function continueMachine(state: NodeState, id: string): Promise<MachineStatus> {
+  const machine = alive(state, id);
+  return machine.exclusive(async () => {
+    if (machine.state === "held") {
+      await machine.whileAlive(state.onContinue(id));
+      machine.signalAll("SIGCONT");
+      machine.state = "running";
+    }
+    return machine.status;
+  });
+}
+
+export function stopMachine(state: NodeState, id: string): Promise<void> {
+  const underWay = state.stopping.get(id);
+  if (underWay !== undefined) return underWay;
+  const done = stop(state, id).finally(() => state.stopping.delete(id));
+  state.stopping.set(id, done);
+  return done;
+}
+
+async function stop(state: NodeState, id: string): Promise<void> {
+  const starting = state.starting.get(id);
+  starting?.hurry();
+  await starting?.done.catch(() => {});
+  await state.onDelete(id);
+  const machine = state.machines.get(id);
+  state.machines.delete(id);
+  state.networks.delete(id);
+  machine?.end("it was deleted");
+  // What was under way with it has failed, and leaves nothing behind it.
+  await machine?.exclusive(async () => {});
+  const dir = join(state.folder, id);
+  if (existsSync(dir)) await rm(dir, { recursive: true, force: true, maxRetries: 5 });
+}

@@ -1,0 +1,159 @@
+/**
+ * Saved states of the fake node: copies of a machine's directory, taken while its processes are stopped. Memory is not
+ * saved: a machine that is started from one has the files and none of the commands.
+ */
+import { existsSync } from "node:fs";
+import { cp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { type CaptureTimings, SnapshotId, SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
+import type { FakeMachine } from "./machine.ts";
+import { alive, running } from "./machine-table.ts";
+import { Refusal, valid } from "./refusal.ts";
+import type { NodeState } from "./state.ts";
+
+export interface FakeSnapshot {
+  snapshot_id: string;
+  spec: SnapshotSpec;
+  template: string;
+  size: string;
+  bytes: number;
+  created_at: string;
+  /** Absent on a copy: nothing was captured. */
+  timings: CaptureTimings | undefined;
+  /** Of this host; there if the machine had files. */
+  dir: string;
+  /** Guest path → path below `dir` of files outside /workspace. */
+  placed: Map<string, string>;
+  isUnfit: boolean;
+}
+
+export function snapshotId(id: string): string {
+  if (SnapshotId.safeParse(id).success) return id;
+  throw new Refusal("snapshot_not_found", "no snapshot of this name on this node");
+}
+
+export function statusOf(snapshot: FakeSnapshot): SnapshotStatus {
+  const { snapshot_id, template, size, bytes, created_at, timings } = snapshot;
+  return { snapshot_id, state: "ready", template, size, bytes, created_at, timings };
+}
+
+/** The same call again gives the same snapshot, also while it is made; another one is refused. */
+export async function saveSnapshot(state: NodeState, id: string, body: unknown): Promise<FakeSnapshot> {
+  const spec = valid(SnapshotSpec.safeParse(body));
+  const { saving, snapshots } = state;
+  const underWay = saving.get(id);
+  const known = underWay ?? snapshots.get(id);
+  if (known && JSON.stringify(known.spec) !== JSON.stringify(spec))
+    throw new Refusal("snapshot_conflict", `snapshot ${id} exists with other parameters`);
+  const published = snapshots.get(id);
+  if (underWay) return await underWay.done;
+  if (published) return published;
+  const { promise: hurried, resolve: hurry } = Promise.withResolvers<void>();
+  const done = save(state, { id, spec, hurried }).finally(() => saving.delete(id));
+  saving.set(id, { spec, done, hurry });
+  return await done;
+}
+
+interface Save<Spec = SnapshotSpec> {
+  id: string;
+  spec: Spec;
+  hurried: Promise<void>;
+}
+
+async function save(state: NodeState, { id, spec, hurried }: Save): Promise<FakeSnapshot> {
+  const dir = join(state.folder, id);
+  try {
+    const snapshot =
+      "snapshot_id" in spec
+        ? await copy(state, { id, spec, hurried })
+        : await capture(state, { id, spec, hurried });
+    state.snapshots.set(id, snapshot);
+    return snapshot;
+  } catch (error) {
+    await rm(dir, { recursive: true, force: true });
+    // Its end, by itself or by a delete, is why the capture failed, whatever it failed at.
+    if ("machine_id" in spec) alive(state, spec.machine_id);
+    throw error;
+  }
+}
+
+async function capture(
+  state: NodeState,
+  { id, spec, hurried }: Save<Extract<SnapshotSpec, { machine_id: string }>>,
+): Promise<FakeSnapshot> {
+  const dir = join(state.folder, id);
+  const machine = alive(state, spec.machine_id);
+  return await machine.exclusive(async () => {
+    running(state, spec.machine_id);
+    await machine.whileAlive(Promise.race([state.onSnapshot(id, spec), hurried]));
+    machine.signalAll("SIGSTOP");
+    await copyFiles(machine.dir, dir);
+    alive(state, spec.machine_id);
+    if (spec.after === "continue") machine.signalAll("SIGCONT");
+    else {
+      machine.state = "held";
+      machine.breakOff();
+    }
+    const placed = [...machine.placed].map(
+      ([guest, host]) => [guest, host.slice(machine.dir.length)] as const,
+    );
+    const { template, size } = machine.spec;
+    return {
+      snapshot_id: id,
+      spec,
+      template,
+      size,
+      bytes: 4096,
+      created_at: new Date().toISOString(),
+      timings: { freeze: 1, state: 2, memory: 3, disk: 4, publish: 5, stopped: 6 },
+      dir,
+      placed: new Map(placed),
+      isUnfit: machine.isUnfit,
+    };
+  });
+}
+
+async function copy(
+  state: NodeState,
+  { id, spec, hurried }: Save<{ snapshot_id: string }>,
+): Promise<FakeSnapshot> {
+  await Promise.race([state.onSnapshot(id, spec), hurried]);
+  const source = findSnapshot(state, spec.snapshot_id);
+  const dir = join(state.folder, id);
+  await copyFiles(source.dir, dir);
+  const created_at = new Date().toISOString();
+  return { ...source, snapshot_id: id, spec, dir, created_at, timings: undefined };
+}
+
+async function copyFiles(from: string, to: string): Promise<void> {
+  if (existsSync(from)) await cp(from, to, { recursive: true, verbatimSymlinks: true });
+}
+
+/** The snapshot, whole; one that is still being made is none yet. */
+export function findSnapshot({ snapshots, info }: NodeState, id: string): FakeSnapshot {
+  const snapshot = snapshots.get(id);
+  if (!snapshot) throw new Refusal("snapshot_not_found", `no snapshot ${id} on this node`);
+  if (info.damaged_snapshots?.includes(id))
+    throw new Refusal("snapshot_damaged", "the saved state cannot be used: it was found damaged before");
+  return snapshot;
+}
+
+export function listSnapshots({ snapshots, info }: NodeState): SnapshotStatus[] {
+  const whole = [...snapshots.values()].filter((one) => !info.damaged_snapshots?.includes(one.snapshot_id));
+  return whole.map(statusOf);
+}
+
+export async function deleteSnapshot({ snapshots, saving }: NodeState, id: string): Promise<void> {
+  const underWay = saving.get(id);
+  underWay?.hurry();
+  await underWay?.done.catch(() => {});
+  const snapshot = snapshots.get(id);
+  snapshots.delete(id);
+  if (snapshot) await rm(snapshot.dir, { recursive: true, force: true });
+}
+
+export async function loadSnapshot(snapshot: FakeSnapshot, machine: FakeMachine): Promise<void> {
+  await copyFiles(snapshot.dir, machine.dir);
+  for (const [guestPath, inside] of snapshot.placed) machine.placed.set(guestPath, join(machine.dir, inside));
+  machine.isUnfit = snapshot.isUnfit;
+}

@@ -1,0 +1,55 @@
+/** Visitors' wishes that paused sessions go on. */
+import { type Wake, WakeOutcome } from "@vivarium/contract/node";
+import { Refusal, valid } from "./refusal.ts";
+
+const CALLER_WAITS_MS = 20_000;
+/** Whoever took a wish may have died with it. */
+const TOLD_AGAIN_MS = 10_000;
+
+export class Wakes {
+  readonly outcomes = new Map<string, WakeOutcome>();
+  readonly #pending = new Map<string, { wake: Wake; toldAt: number }>();
+  readonly #askers = new Set<() => void>();
+
+  visit(wakeId: string, sessionId: string): void {
+    const wake = { wake_id: wakeId, session_id: sessionId };
+    this.#pending.set(wakeId, { wake, toldAt: Number.NEGATIVE_INFINITY });
+    for (const look of this.#askers) look();
+  }
+
+  /** Wishes to be told now; waits for one until the caller is gone. */
+  async take(gone: AbortSignal): Promise<Wake[]> {
+    const until = AbortSignal.any([gone, AbortSignal.timeout(CALLER_WAITS_MS)]);
+    for (;;) {
+      const now = performance.now();
+      const due = [...this.#pending.values()].filter(({ toldAt }) => now - toldAt >= TOLD_AGAIN_MS);
+      if (due.length > 0 && !gone.aborted) return due.map((one) => tell(one, now));
+      if (until.aborted) return [];
+      await this.#somethingNew(until);
+    }
+  }
+
+  answer(wakeId: string, body: unknown): void {
+    const outcome = valid(WakeOutcome.safeParse(body));
+    if (!this.#pending.delete(wakeId))
+      throw new Refusal("wake_not_found", "nobody waits for this wake any more");
+    this.outcomes.set(wakeId, outcome);
+  }
+
+  async #somethingNew(until: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, TOLD_AGAIN_MS / 10);
+    const look = () => resolve();
+    this.#askers.add(look);
+    until.addEventListener("abort", look, { once: true });
+    await promise;
+    clearTimeout(timer);
+    until.removeEventListener("abort", look);
+    this.#askers.delete(look);
+  }
+}
+
+function tell(pending: { wake: Wake; toldAt: number }, now: number): Wake {
+  pending.toldAt = now;
+  return pending.wake;
+}

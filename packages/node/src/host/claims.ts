@@ -1,0 +1,69 @@
+/**
+ * Which owners of slots have a process: a file each under /run, outside every data directory, that names the owner and
+ * holds as long as its process lives. Who deletes the data directory of a running service takes no slot from it.
+ */
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { sleep } from "@vivarium/kit/clock";
+import { identify, isAlive, type ProcessIdentity } from "./process.ts";
+
+const CLAIMS_DIR = "/run/vivarium/claims";
+const LOOK_MS = 100;
+
+interface Claim {
+  owner: string;
+  process: ProcessIdentity;
+}
+
+/** From now until the function that it returns is called, or until this process ends, this owner's slots are its own. */
+export async function claimSlots(owner: string, dir = CLAIMS_DIR): Promise<() => Promise<void>> {
+  const self = identify(process.pid);
+  if (!self) throw new Error("cannot read /proc: it must be mounted");
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const file = path.join(dir, `${self.pid}-${self.startTicks}`);
+  await writeFile(`${file}.new`, owner, { mode: 0o600 });
+  await rename(`${file}.new`, file);
+  return () => rm(file, { force: true });
+}
+
+/** Owners whose process lives. What dead ones left is removed. */
+export async function claimedOwners(dir = CLAIMS_DIR): Promise<Set<string>> {
+  return new Set((await readClaims(dir)).map(({ owner }) => owner));
+}
+
+/**
+ * Two processes over one data directory would each throw away the other's machines. One that is ending, because its
+ * supervisor was killed, is waited for.
+ */
+export async function waitForOlderClaims(owner: string, limitMs: number, dir = CLAIMS_DIR): Promise<void> {
+  const deadline = Date.now() + limitMs;
+  for (;;) {
+    const older = (await readClaims(dir)).find((claim) => claim.owner === owner && isOlder(claim.process));
+    if (!older) return;
+    if (Date.now() > deadline)
+      throw new Error(
+        `another node (pid ${older.process.pid}) runs over ${owner}, also if that was deleted meanwhile: stop it first`,
+      );
+    await sleep(LOOK_MS);
+  }
+}
+
+function isOlder({ pid, startTicks }: ProcessIdentity): boolean {
+  if (pid === process.pid) return false;
+  const own = identify(process.pid)?.startTicks ?? "";
+  return Number(startTicks) < Number(own) || (startTicks === own && pid < process.pid);
+}
+
+async function readClaims(dir: string): Promise<Claim[]> {
+  const claims: Claim[] = [];
+  for (const name of await readdir(dir).catch(() => [])) {
+    const [, pid, startTicks] = /^(\d+)-(\d+)$/.exec(name) ?? [];
+    if (pid === undefined || startTicks === undefined) continue;
+    const file = path.join(dir, name);
+    const claimant = { pid: Number(pid), startTicks };
+    if (isAlive(claimant))
+      claims.push({ owner: await readFile(file, "utf8").catch(() => ""), process: claimant });
+    else await rm(file, { force: true });
+  }
+  return claims;
+}

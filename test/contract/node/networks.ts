@@ -1,0 +1,75 @@
+/** The network of a machine, the routes of previews, and the wishes of visitors. */
+import { NetworkReport, NodeInfo } from "@vivarium/contract/node";
+import { randomId } from "@vivarium/kit/id";
+import { describe, expect, test } from "vitest";
+import { eventually } from "../../support/eventually.ts";
+import { machinePath, newMachineId, type OneMachine, refusal, startSpec } from "../contracted-node.ts";
+
+export function networks(one: OneMachine): void {
+  const { machineId, path } = one;
+  const conflict = refusal(409, "network_conflict");
+
+  describe("the network of a machine", () => {
+    const spec = (generation: number, ...exposed: number[]) => ({
+      generation,
+      egress: { mode: "allow", allow: [] },
+      exposed,
+    });
+    const put = (body: object, at = path) => one.node.call("PUT", `${at}/network`, body);
+
+    test("follows a later generation; an older one, or the same with other contents, is a conflict", async () => {
+      for (const _again of [1, 2])
+        expect(await put(spec(3, 3000))).toEqual({ status: 200, body: { generation: 3 } });
+      expect(await put(spec(3))).toMatchObject(conflict);
+      expect(await put(spec(2, 3000))).toMatchObject(conflict);
+      expect(await put(spec(0))).toMatchObject(refusal(400, "invalid"));
+      expect(await put(spec(9), machinePath(newMachineId()))).toMatchObject(
+        refusal(404, "machine_not_found"),
+      );
+    });
+
+    test("does not make it another machine: a start that is asked for again brings a later one", async () => {
+      const again = await one.node.call("PUT", path, startSpec({ network: spec(5) }));
+      expect(again).toMatchObject({ status: 200, body: { machine_id: machineId } });
+      expect(await put(spec(4))).toMatchObject(conflict);
+      const earlier = await one.node.call("PUT", path, startSpec({ network: spec(4) }));
+      expect(earlier).toMatchObject({ status: 200 });
+      expect(await put(spec(5))).toMatchObject({ status: 200 });
+    });
+
+    test("is counted while the machine runs", async () => {
+      // A reading is up to two seconds old.
+      await eventually(async () => {
+        const { counters } = NetworkReport.parse((await one.node.call("GET", "/v1/network/report")).body);
+        expect(counters.map(({ machine_id }) => machine_id)).toContain(machineId);
+      });
+    });
+  });
+
+  test("routes of previews follow a later version; an older one, or the same with other routes, is a conflict", async () => {
+    const put = (version: number, ...routes: object[]) =>
+      one.node.call("PUT", "/v1/previews", { version, routes });
+    const known = async () => NodeInfo.parse((await one.node.call("GET", "/v1/info")).body).previews_version;
+    const version = ((await known()) ?? 0) + 1;
+    const route = {
+      session_id: randomId(),
+      port: 3000,
+      version: 1,
+      visibility: "public",
+      cookie_key: "c".repeat(64),
+      wake_on_http: false,
+      state: "gone",
+    };
+    for (const _again of [1, 2])
+      expect(await put(version, route)).toEqual({ status: 200, body: { version } });
+    expect(await known()).toBe(version);
+    expect(await put(version)).toMatchObject(conflict);
+    expect(await put(version - 1, route)).toMatchObject(version > 1 ? conflict : refusal(400, "invalid"));
+    expect(await put(version + 1)).toMatchObject({ status: 200 });
+  });
+
+  test("a wish of a visitor that nobody has is not answered", async () => {
+    const answer = await one.node.call("POST", `/v1/wakes/${randomId()}`, { result: "live" });
+    expect(answer).toMatchObject(refusal(404, "wake_not_found"));
+  });
+}

@@ -1,0 +1,79 @@
+/** Machines that are held: started so, or captured so. */
+import { describe, expect, test } from "vitest";
+import { eventually } from "../../support/eventually.ts";
+import { expectCounting } from "../../support/guest-counter.ts";
+import { machinePath, refusal } from "../contracted-node.ts";
+import { continueMachine, expectHeld, remove, type Setting, statusOf } from "./setting.ts";
+
+export function heldMachines(at: Setting): void {
+  const { liveCapture, newMachine, newSnapshot, put, run, saved, source, start } = at;
+
+  test("a machine started with hold stands still until it is continued, once or twice", async () => {
+    const held = newMachine();
+    const over = { hostname: "held", snapshot_id: saved, hold: true };
+    expect(await start(held, over)).toMatchObject({ status: 200, body: { state: "held" } });
+    await expectHeld(at.node, held);
+    const network = { generation: 2, egress: { mode: "deny", allow: [] }, exposed: [] };
+    const changed = await at.node.call("PUT", `${machinePath(held)}/network`, network);
+    expect(changed).toEqual({ status: 200, body: { generation: 2 } });
+    const [one, other] = await Promise.all([continueMachine(at.node, held), continueMachine(at.node, held)]);
+    expect(one).toMatchObject({ status: 200, body: { machine_id: held, state: "running" } });
+    expect(other).toEqual(one);
+    expect(await run(held, "cat file")).toBe("before\n");
+    expect(await continueMachine(at.node, held)).toEqual(one);
+    await remove(at.node, machinePath(held));
+  });
+
+  test.runIf(at.traits.hasMemory)(
+    "while it is held none of its processes runs, whatever it was told",
+    async () => {
+      const held = newMachine();
+      const over = { hostname: "held", snapshot_id: saved, hold: true };
+      const loadedAt = Date.now();
+      expect(await start(held, over)).toMatchObject({ status: 200, body: { state: "held" } });
+      const continuedAt = Date.now();
+      expect(await continueMachine(at.node, held)).toMatchObject({ status: 200 });
+      const moments = await eventually(async () => {
+        const told = (await run(held, "cat moments")).trim().split("\n").map(Number);
+        expect(told.at(-1)).toBeGreaterThanOrEqual(continuedAt);
+        return told;
+      }, 30_000);
+      expect(moments.filter((moment) => moment >= loadedAt && moment < continuedAt)).toEqual([]);
+      expect(await run(held, "hostname")).toBe("held\n");
+      await remove(at.node, machinePath(held));
+    },
+  );
+
+  describe("a capture with hold", () => {
+    const snapshot = newSnapshot();
+
+    test("leaves the machine standing still, and continued it goes on without gap or repeat", async () => {
+      expect(await put(snapshot, { machine_id: source, after: "hold" })).toMatchObject({ status: 200 });
+      await expectHeld(at.node, source);
+      const refused = await put(newSnapshot(), liveCapture);
+      expect(refused).toMatchObject(refusal(409, "machine_held"));
+      expect(await continueMachine(at.node, source)).toMatchObject({
+        status: 200,
+        body: { state: "running" },
+      });
+      await expectCounting(at.node, source);
+    });
+
+    test("asked for again after the machine went on, is the snapshot and holds nothing", async () => {
+      const again = await put(snapshot, { machine_id: source, after: "hold" });
+      expect(again).toMatchObject({ status: 200, body: { snapshot_id: snapshot, state: "ready" } });
+      expect(await statusOf(at.node, source)).toMatchObject({ state: "running" });
+    });
+
+    test("is the last of a machine that is deleted while it stands still", async () => {
+      const last = newMachine();
+      const id = newSnapshot();
+      await start(last, { hostname: "last", snapshot_id: saved });
+      expect(await put(id, { machine_id: last, after: "hold" })).toMatchObject({ status: 200 });
+      await remove(at.node, machinePath(last));
+      expect(await continueMachine(at.node, last)).toMatchObject(refusal(404, "machine_not_found"));
+      const again = await put(id, { machine_id: last, after: "hold" });
+      expect(again).toMatchObject({ status: 200, body: { snapshot_id: id } });
+    });
+  });
+}
