@@ -2,6 +2,7 @@
  * How many inputs each target is given: a tenth in every run, all of them with `VIV_TEST_FULL=1`, ten times as many
  * with `VIV_FUZZ=10`. Input number i comes of seed `VIV_FUZZ_SEED` + i, which a failure names.
  */
+import { AssertionError } from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import { type Random, randomFrom } from "../chaos/random.ts";
 import { size } from "../support/sizes.ts";
@@ -41,7 +42,9 @@ export async function forEachInput(
     try {
       await check(randomFrom(seed));
     } catch (cause) {
-      throw new Error(`${target}, VIV_FUZZ_SEED=${seed}: ${(cause as Error).message}`, { cause });
+      const message = `${target}, VIV_FUZZ_SEED=${seed}: ${(cause as Error).message}`;
+      // What an input was found to do is told from what broke over it.
+      throw cause instanceof AssertionError ? new AssertionError({ message }) : new Error(message, { cause });
     }
   }
 }

@@ -8,7 +8,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../test-support/world.ts";
+import { until } from "../test-support/in-time.ts";
 import { readConfig } from "./config.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));

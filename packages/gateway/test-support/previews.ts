@@ -11,6 +11,10 @@ import {
   startPreviews,
   type TablesInForce,
 } from "../src/previews/start.ts";
+import { inTime } from "./in-time.ts";
+
+/** Heads may take 20 s to come. */
+const LONGEST_MS = 30_000;
 
 export const mintToken = () => randomBytes(32).toString("base64url");
 export const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
@@ -217,13 +221,12 @@ export const NAVIGATION = { "sec-fetch-mode": "navigate", "sec-fetch-site": "non
 /** Bytes as they are, and all that came back until the other side closed. */
 export async function sendRaw(port: number, bytes: string | Buffer): Promise<string> {
   const socket = connect(port, "127.0.0.1");
-  return await new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    socket.on("data", (chunk) => chunks.push(chunk));
-    socket.on("error", () => undefined);
-    socket.on("close", () => resolve(Buffer.concat(chunks).toString("latin1")));
-    socket.write(bytes);
-  });
+  const chunks: Buffer[] = [];
+  const closed = new Promise((resolve) => socket.once("close", resolve));
+  socket.on("data", (chunk) => chunks.push(chunk)).on("error", () => undefined);
+  socket.write(bytes);
+  await inTime(closed, "the end of a connection", LONGEST_MS);
+  return Buffer.concat(chunks).toString("latin1");
 }
 
 /** A WebSocket's handshake by hand; answers with the head of the answer, and the socket behind it. */
@@ -265,5 +268,9 @@ export async function openUpgrade(
 export async function closedOf(socket: Socket): Promise<void> {
   if (socket.closed) return;
   socket.resume();
-  await new Promise<void>((resolve) => socket.once("close", () => resolve()));
+  await inTime(
+    new Promise((resolve) => socket.once("close", resolve)),
+    "the end of a connection",
+    LONGEST_MS,
+  );
 }

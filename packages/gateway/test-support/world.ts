@@ -17,6 +17,7 @@ import { type EgressParts, startEgress } from "../src/app.ts";
 import { EgressLog } from "../src/flows/egress-log.ts";
 import { CurrentTables } from "../src/tables/current-tables.ts";
 import { NodeClient } from "../src/tables/node-client.ts";
+import { until } from "./in-time.ts";
 
 const silent = createLog("gateway-test", "silent");
 
@@ -231,8 +232,3 @@ export const allowAll: EgressRules = { mode: "allow", allow: [] };
 
 export const a = (name: string, data: string, ttl = 60): Answer => ({ type: "A", name, data, ttl });
 export const alias = (name: string, data: string, ttl = 60): Answer => ({ type: "CNAME", name, data, ttl });
-
-/** Until it holds; a test that waits in vain fails by its own limit. */
-export async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5));
-}

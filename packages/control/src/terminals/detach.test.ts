@@ -11,7 +11,7 @@ import { type App, createApp } from "../app.ts";
 import { DETACH_GRACE_MS } from "../sessions/clocks.ts";
 
 // Those that run together do nothing but wait.
-vi.setConfig({ maxConcurrency: 8 });
+vi.setConfig({ maxConcurrency: 5 });
 
 let control: Control;
 let clock: TestClock;
@@ -209,45 +209,6 @@ describe.concurrent("together with others:", () => {
     expect(pausesOf(id)).toBe(2);
   });
 
-  test("33 clients that come and go at once bring about one pause, and so does the next storm", async () => {
-    const id = await control.createLive();
-    for (const pauses of [1, 2]) {
-      const clients = await Promise.all(
-        Array.from({ length: 33 }, async (_, n) => {
-          const client = await openPty(control, id);
-          client.send(1, "x");
-          if (n % 2 === 0) await leave(client);
-          return client;
-        }),
-      );
-      // Half of them stay until all have come: on a slow host the session would be left for long in between.
-      for (const [n, client] of clients.entries()) if (n % 2 === 1) client.webSocket.terminate();
-      await control.until(id, "paused");
-      await graceAndMore();
-      expect(pausesOf(id)).toBe(pauses);
-    }
-  });
-
-  test("33 clients that come and go at once end a session once", async () => {
-    const id = await control.createLive({ on_pty_detach: "destroy" });
-    await Promise.all(Array.from({ length: 33 }, async () => leave(await openPty(control, id))));
-    await eventually(async () => expect(await endedRows(id)).toHaveLength(1));
-  });
-
-  test("the death of the process that served the last client is its leave", async () => {
-    const id = await control.createLive();
-    await withMortal(control, "", async (mortal) => {
-      const client = await new Client(`ws://${mortal.host}/v1/sessions/${id}/pty`, control.key).opened();
-      mortal.kill();
-      await client.closed;
-      await graceAndMore();
-      expect((await read(id)).state).toBe("live");
-    });
-    await letLeaseLapse(id);
-    await control.until(id, "paused");
-    expect(pausesOf(id)).toBe(1);
-  }, 60_000);
-
   test("a shutdown says goodbye with 1001, and the policy applies all the same", async () => {
     const ending = await createApp(control.settings, silentLog);
     const address = await ending.server.listen({ host: "127.0.0.1", port: 0 });
@@ -268,6 +229,45 @@ describe.concurrent("together with others:", () => {
     await control.until(id, "paused");
   });
 });
+
+test("33 clients that come and go at once bring about one pause, and so does the next storm", async () => {
+  const id = await control.createLive();
+  for (const pauses of [1, 2]) {
+    const clients = await Promise.all(
+      Array.from({ length: 33 }, async (_, n) => {
+        const client = await openPty(control, id);
+        client.send(1, "x");
+        if (n % 2 === 0) await leave(client);
+        return client;
+      }),
+    );
+    // Half of them stay until all have come: on a slow host the session would be left for long in between.
+    for (const [n, client] of clients.entries()) if (n % 2 === 1) client.webSocket.terminate();
+    await control.until(id, "paused");
+    await graceAndMore();
+    expect(pausesOf(id)).toBe(pauses);
+  }
+});
+
+test("33 clients that come and go at once end a session once", async () => {
+  const id = await control.createLive({ on_pty_detach: "destroy" });
+  await Promise.all(Array.from({ length: 33 }, async () => leave(await openPty(control, id))));
+  await eventually(async () => expect(await endedRows(id)).toHaveLength(1));
+});
+
+test("the death of the process that served the last client is its leave", async () => {
+  const id = await control.createLive();
+  await withMortal(control, "", async (mortal) => {
+    const client = await new Client(`ws://${mortal.host}/v1/sessions/${id}/pty`, control.key).opened();
+    mortal.kill();
+    await client.closed;
+    await graceAndMore();
+    expect((await read(id)).state).toBe("live");
+  });
+  await letLeaseLapse(id);
+  await control.until(id, "paused");
+  expect(pausesOf(id)).toBe(1);
+}, 60_000);
 
 describe("alone, since all clocks are moved:", () => {
   afterEach(async () => {

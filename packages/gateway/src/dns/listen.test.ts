@@ -5,16 +5,8 @@ import { connect } from "node:net";
 import { GATEWAY_PORTS, type GatewayTables } from "@vivarium/contract/gateway";
 import { type Answer, type DecodedPacket, decode, encode, type RecordType } from "dns-packet";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import {
-  a,
-  alias,
-  allowAll,
-  deny,
-  denyAll,
-  startWorld,
-  until,
-  type World,
-} from "../../test-support/world.ts";
+import { until } from "../../test-support/in-time.ts";
+import { a, alias, allowAll, deny, denyAll, startWorld, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.3";
 const HASTY_PREFIX = "127.31.13";

@@ -2,7 +2,8 @@
 import { connect, type Socket } from "node:net";
 import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { a, deny, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
+import { inTime, until } from "../../test-support/in-time.ts";
+import { a, deny, startWorld, TestServer, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.11";
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
@@ -50,7 +51,7 @@ async function ask(bytes: string, more = "Connection: close\r\n", host = world.h
   const heard: Buffer[] = [];
   socket.on("data", (chunk) => heard.push(chunk)).on("error", () => {});
   socket.write(Buffer.from(`GET / HTTP/1.1\r\nHost: good.example\r\n${more}\r\n`, "latin1"));
-  await new Promise((resolve) => socket.once("close", resolve));
+  await inTime(new Promise((resolve) => socket.once("close", resolve)), "the end of a connection");
   return Buffer.concat(heard).toString("latin1");
 }
 

@@ -3,7 +3,8 @@ import { createServer, type IncomingMessage, request, type Server, type ServerRe
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { a, deny, denyAll, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
+import { inTime, until } from "../../test-support/in-time.ts";
+import { a, deny, denyAll, startWorld, TestServer, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.2";
 const seen: { method: string; url: string; headers: string[]; body: string }[] = [];
@@ -70,7 +71,7 @@ async function say(bytes: string | Buffer, host = world.hosts[0]): Promise<strin
   });
   socket.on("error", () => {});
   socket.write(bytes);
-  await new Promise((resolve) => socket.once("close", resolve));
+  await inTime(once(socket, "close"), "the end of a connection");
   return answer;
 }
 
@@ -232,7 +233,7 @@ describe("the second request of a connection", () => {
     socket.write(get("good.example", "/1"));
     await until(() => answer.endsWith("GET 0\r\n0\r\n\r\n"));
     socket.write(get("evil.example", "/2") + get("good.example", "/3"));
-    await new Promise((resolve) => socket.once("close", resolve));
+    await inTime(once(socket, "close"), "the end of the connection");
     expect(answer).toMatch(/^HTTP\/1.1 200 .*HTTP\/1.1 400 .*for good.example/s);
     expect(answer.match(/HTTP\/1.1 /g)).toHaveLength(2);
     expect(seen.map(({ url }) => url)).toEqual(["/1"]);

@@ -4,7 +4,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { a, deny, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
+import { until } from "../../test-support/in-time.ts";
+import { a, deny, startWorld, TestServer, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.9";
 const MIB = 1 << 20;

@@ -4,7 +4,8 @@ import { connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildHello, serverNames, toRecords } from "../../test-support/hello.ts";
-import { a, deny, startWorld, TestServer, until, type World } from "../../test-support/world.ts";
+import { until } from "../../test-support/in-time.ts";
+import { a, deny, startWorld, TestServer, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.6";
 const ROUNDS = 400;

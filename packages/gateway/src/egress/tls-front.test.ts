@@ -4,16 +4,8 @@ import { connect as connectTls, createServer as createTlsServer } from "node:tls
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { buildHello, captureHello, extension, serverNames, toRecords } from "../../test-support/hello.ts";
-import {
-  a,
-  allowAll,
-  deny,
-  denyAll,
-  startWorld,
-  TestServer,
-  until,
-  type World,
-} from "../../test-support/world.ts";
+import { inTime, until } from "../../test-support/in-time.ts";
+import { a, allowAll, deny, denyAll, startWorld, TestServer, type World } from "../../test-support/world.ts";
 
 const PREFIX = "127.31.1";
 const outside = new TestServer((bytes, socket) => socket.write(bytes));
@@ -64,12 +56,16 @@ async function dialGateway(host = world.hosts[0]): Promise<Socket> {
   const socket = connect({ host, port: GATEWAY_PORTS.tls, allowHalfOpen: true });
   opened.push(socket);
   socket.on("error", () => {});
-  await Promise.race([new Promise((resolve) => socket.once("connect", resolve)), closed(socket)]);
+  await Promise.race([new Promise((resolve) => socket.once("connect", resolve)), ended(socket)]);
   return socket;
 }
 
 /** Its end, whichever way it comes. */
 function closed(socket: Socket): Promise<void> {
+  return inTime(ended(socket), "the end of a connection");
+}
+
+function ended(socket: Socket): Promise<void> {
   return socket.closed ? Promise.resolve() : new Promise((resolve) => socket.once("close", () => resolve()));
 }
 
@@ -245,7 +241,8 @@ describe("an address that nothing dials", () => {
         turns.map(async (name) => {
           const socket = await dialGateway();
           socket.write(toRecords(buildHello([serverNames([name])])));
-          await Promise.race([new Promise((resolve) => socket.once("data", resolve)), closed(socket)]);
+          const heard = new Promise((resolve) => socket.once("data", resolve));
+          await inTime(Promise.race([heard, ended(socket)]), "an answer, or the end of a connection");
           socket.destroy();
         }),
       );

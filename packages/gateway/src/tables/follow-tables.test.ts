@@ -9,7 +9,8 @@ import { type EgressRules, GATEWAY_PORTS, type GatewayTables } from "@vivarium/c
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { captureHello } from "../../test-support/hello.ts";
-import { deny, TestNameServer, TestServer, until } from "../../test-support/world.ts";
+import { until } from "../../test-support/in-time.ts";
+import { deny, TestNameServer, TestServer } from "../../test-support/world.ts";
 import { startEgress } from "../app.ts";
 import { EgressLog } from "../flows/egress-log.ts";
 import { CurrentTables } from "./current-tables.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { expect, test } from "vitest";
-import { until } from "../../test-support/world.ts";
+import { until } from "../../test-support/in-time.ts";
 import { NodeClient } from "./node-client.ts";
 
 test("has so many connections for pins at most, and none of them keeps another call waiting", async () => {
