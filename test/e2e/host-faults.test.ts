@@ -6,8 +6,10 @@ import { readProcess } from "../support/host-processes.ts";
 import { type Answer, ask, client, service, sh, withSession } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { postgresPid, servicePid } from "../support/service.ts";
+import { size } from "../support/sizes.ts";
 
-const RECOVERY_MS = 10_000;
+/** Ten seconds are promised, and kept on a host that has little else to do. */
+const RECOVERY_MS = size({ ci: 30_000, full: 10_000 });
 
 test("kill -9 of its machine fails the session with a reason; DELETE works and neighbours live on", async () => {
   await withSession(async (neighbour) => {
@@ -33,7 +35,7 @@ test("kill -9 of its machine fails the session with a reason; DELETE works and n
 });
 
 describe.each(["node", "control"] as const)("kill -9 of %s", (victim) => {
-  test("leaves the running sessions alive, and they answer again within 10 s", async () => {
+  test(`leaves the running sessions alive, and they answer again within ${RECOVERY_MS / 1000} s`, async () => {
     await withSession(async (id) => {
       const probe = { command: sh("cat /proc/sys/kernel/random/boot_id before; pgrep -xfc 'sleep 4444'") };
       const start =

@@ -3,7 +3,7 @@
  * Each time the caller comes back with the same call, as control does.
  */
 import { existsSync, readdirSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MachineStatus, SnapshotList } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
@@ -45,7 +45,8 @@ test.each(["continue", "hold"] as const)(
   "a capture with %s, the daemon killed at each of its points",
   async (after) => {
     const points = POINTS.slice(FROM[after]);
-    for (const point of points) await rm(marker(point), { force: true });
+    for (const point of POINTS) await writeFile(marker(point), "");
+    for (const point of points) await rm(marker(point));
     const snapshot = `pau_${randomId()}`;
     const path = `/v1/snapshots/${snapshot}`;
     const save = () => node.call("PUT", path, { machine_id: machine, after });

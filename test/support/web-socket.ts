@@ -4,7 +4,7 @@ import { WebSocket } from "ws";
 import { eventually } from "./eventually.ts";
 import { service } from "./http.ts";
 
-export interface Refusal {
+interface Refusal {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: { code: string; error: string };
@@ -89,14 +89,4 @@ export class Terminal extends Socket {
 
 export async function openTerminal(sessionId: string, query = ""): Promise<Terminal> {
   return await new Terminal(`/v1/sessions/${sessionId}/pty${query}`).opened();
-}
-
-/** What an upgrade is refused with. */
-export async function refusalOf(path: string, apiKey?: string): Promise<Refusal> {
-  try {
-    await (await new Socket(path, apiKey).opened()).close();
-  } catch (refusal) {
-    return refusal as Refusal;
-  }
-  throw new Error(`${path} was upgraded`);
 }

@@ -108,14 +108,24 @@ test("open hands the URL to the browser of the screen", async () => {
   ]);
 });
 
-test("open prints the URL where no screen is, where nobody looks, and where no browser is found", async () => {
+test("open prints the URL where no screen is, and where no browser works or is found", async () => {
   const { url } = await serveRecord([], { ...exposed, result: "unchanged" });
   const printed = { code: 0, out: `${URL_WITH_TOKEN}\n`, err: "" };
   await installBrowser(3);
   expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual(printed);
-  expect(await viv(url, ["open", S1, "8000"], SCREEN)).toEqual(printed);
   vi.stubEnv("PATH", "/nowhere");
   expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual(printed);
+});
+
+test("open prints the URL where nobody looks, and hands it to no browser", async () => {
+  const { told } = await installBrowser(0);
+  const { url } = await serveRecord([], { ...exposed, result: "unchanged" });
+  expect(await viv(url, ["open", S1, "8000"], SCREEN)).toEqual({
+    code: 0,
+    out: `${URL_WITH_TOKEN}\n`,
+    err: "",
+  });
+  await expect(told()).rejects.toMatchObject({ code: "ENOENT" });
 });
 
 test("open exposes a port that is not, and says how to close it", async () => {
