@@ -2,13 +2,16 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
+import { NodeInfo } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { Client } from "@vivarium/sdk";
 import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
+import { eventually } from "../support/eventually.ts";
 import { descendantsOf } from "../support/host-processes.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
 import { machinePid } from "../support/machine-traces.ts";
+import { nodeCaller } from "../support/node-caller.ts";
 import { postgresPid, type ServiceFacts, servicePid } from "../support/service.ts";
 import { cpuSeconds, ownMemoryBytes } from "./process-costs.ts";
 import { percentile, type Row, row } from "./samples.ts";
@@ -16,6 +19,7 @@ import { percentile, type Row, row } from "./samples.ts";
 const SESSIONS = 5;
 /** What a create leaves to do is done by then. */
 const SETTLE_MS = 10_000;
+const FILL_LIMIT_MS = 120_000;
 const MIB = 1024 * 1024;
 
 export async function idleRows(facts: ServiceFacts, baseline: Loadable, durationS: number): Promise<Row[]> {
@@ -32,6 +36,7 @@ export async function idleRows(facts: ServiceFacts, baseline: Loadable, duration
     await once(bare.stdout, "data");
     for (let i = 0; i < SESSIONS; i++) ids.push((await client.sessions.create()).session_id);
     for (const id of ids) await client.sessions.exec(id, { command: ["true"] });
+    await poolFilled(facts);
     await sleep(SETTLE_MS);
     const postgres = postgresPid(facts);
     const machines = ids.map((id) => machinePid(facts.dataDir, id));
@@ -68,6 +73,15 @@ export async function idleRows(facts: ServiceFacts, baseline: Loadable, duration
     await byHand.end();
     await network.remove();
   }
+}
+
+/** Nobody is idle who makes the machines that were taken anew. */
+async function poolFilled(facts: ServiceFacts): Promise<void> {
+  await eventually(async () => {
+    const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/info");
+    for (const { ready, wanted = 0, template } of NodeInfo.parse(body).warm ?? [])
+      if (ready < wanted) throw new Error(`${ready} of ${wanted} machines of ${template} wait`);
+  }, FILL_LIMIT_MS);
 }
 
 interface Cost {

@@ -54,7 +54,10 @@ try {
     network: () => networkRows((facts) => findBaseline(facts, IMAGES), effort.network),
     pool: () => withService(warm, (facts) => poolHitRows(facts, effort.creates)),
     runs: () => withService(warm, (facts) => runRows(facts, baseline, effort.runs)),
-    idle: () => withService(warm, (facts) => idleRows(facts, baseline, effort.idleS)),
+    idle: () =>
+      withService({ ...warm, VIV_MAX_WARM_MACHINES: "1" }, (facts) =>
+        idleRows(facts, baseline, effort.idleS),
+      ),
     history: () => withService({}, (facts) => historyRows(facts, effort.historyRows, effort.loadS)),
     peers: () => withService(warm, (facts) => peerRows(facts, baseline, effort.peers)),
   };

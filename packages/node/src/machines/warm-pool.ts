@@ -38,6 +38,9 @@ export interface WarmPoolDeps extends WarmDeps {
   snapshots: SnapshotTable;
   table: Pick<MachineTable, "count">;
   log: Log;
+  /** Bytes of memory that can be had without swapping; of this host, unless somebody else tells. */
+  freeBytes?: () => number;
+  make?: typeof makeWarm;
 }
 
 interface WarmCount {
@@ -51,7 +54,7 @@ interface WarmCount {
 export class WarmPool {
   /** New machines since the daemon started: those that found one ready, and those that were loaded. */
   readonly starts = { from_pool: 0, loaded: 0 };
-  readonly #deps: WarmPoolDeps;
+  readonly #deps: Required<WarmPoolDeps>;
   /** Baselines that are wanted from the start on, without being asked for. */
   readonly #hot: readonly string[];
   /** By the folder that machines are loaded from: `base` and `base@<its current version>` are one, and share what waits. */
@@ -68,7 +71,7 @@ export class WarmPool {
   #rest = new AbortController();
 
   constructor(deps: WarmPoolDeps, hot: readonly string[]) {
-    this.#deps = deps;
+    this.#deps = { freeBytes: freemem, make: makeWarm, ...deps };
     this.#hot = hot;
   }
 
@@ -135,15 +138,15 @@ export class WarmPool {
 
   /** Begins with what lacks most, where there is room for it; false while something lacks. */
   async #look(): Promise<boolean> {
-    const { config, table } = this.#deps;
+    const { config, table, freeBytes } = this.#deps;
     const processor = this.#processor.look();
     for (const key of this.#hot) this.#keepHot(key);
-    if (freemem() < PRESSURE_BYTES) await this.giveUpOne();
+    if (freeBytes() < PRESSURE_BYTES) await this.giveUpOne();
     const kinds = await this.#kinds();
     const worth = worthHaving(kinds, {
       least: config.warmMachines,
       most: config.maxWarmMachines,
-      freeBytes: freemem() - HEADROOM_BYTES,
+      freeBytes: freeBytes() - HEADROOM_BYTES,
       // One for whoever takes the place of a machine that ends.
       machines: Math.max(1, config.maxMachines - table.count),
     });
@@ -196,13 +199,13 @@ export class WarmPool {
   }
 
   async #make(dir: string): Promise<WarmMachine | undefined> {
-    const { snapshots, log } = this.#deps;
+    const { snapshots, log, make } = this.#deps;
     this.#restsUntil.delete(dir);
     const source = await this.#sourceAt(dir);
     const watch = stopwatch();
     try {
       if (!source) throw new Error("what it would be made of is gone");
-      const warm = await makeWarm(this.#deps, source);
+      const warm = await make(this.#deps, source);
       const ms = watch();
       this.#makeMs.set(dir, ((this.#makeMs.get(dir) ?? ms) + ms) / 2);
       log.info({ machine: warm.id, template: warm.template, size: warm.size, ms }, "warm machine ready");

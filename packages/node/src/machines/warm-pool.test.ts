@@ -1,0 +1,115 @@
+import { sleep } from "@vivarium/kit/clock";
+import { createLog } from "@vivarium/kit/log";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { WarmPool, type WarmPoolDeps } from "./warm-pool.ts";
+
+const GIB = 1024 * 1024 * 1024;
+const SECOND = 1_000;
+const MAKE_MS = 1_500;
+const BASE = { dir: "/images/base", manifest: { template: "base", size: "small", mem_mb: 1024 } };
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** A pool whose machines are nothing but counted, on a host with so much free memory. */
+function poolWith(config: { warmMachines: number; maxWarmMachines: number }, machines = 0) {
+  const host = { freeBytes: 64 * GIB, there: 0, machines };
+  const deps = {
+    config: { ...config, maxMachines: 10 },
+    baselines: { get: () => BASE, at: (dir: string) => (dir === BASE.dir ? BASE : undefined) },
+    snapshots: { idOf: () => undefined },
+    table: {
+      get count() {
+        return host.machines;
+      },
+    },
+    log: createLog("test", "error"),
+    freeBytes: () => host.freeBytes,
+    make: async () => {
+      await sleep(MAKE_MS);
+      host.there++;
+      return {
+        ...{ id: "warm", template: "base", size: "small", hasRun: false, agent: { close() {} } },
+        qmp: { isClosed: false, execute: async () => {} },
+        undo: { unwind: async () => void host.there-- },
+      };
+    },
+  } as unknown as WarmPoolDeps;
+  const pool = new WarmPool(deps, ["base"]);
+  const stopping = new AbortController();
+  const done = pool.run(stopping.signal);
+  const stop = async () => {
+    stopping.abort();
+    await vi.runAllTimersAsync();
+    await done;
+  };
+  const pass = (seconds: number) => vi.advanceTimersByTimeAsync(seconds * SECOND);
+  const takeFor = async (seconds: number) => {
+    for (let i = 0; i < seconds; i++) {
+      if (pool.take(BASE.dir)) host.there--;
+      await pass(1);
+    }
+  };
+  return { pool, host, stop, pass, takeFor };
+}
+
+const base = (ready: number, wanted: number) => ({ template: "base", size: "small", ready, wanted });
+
+it("keeps one that nobody asked for, more while it is asked for often, and one again some minutes later", async () => {
+  const { pool, host, stop, pass, takeFor } = poolWith({ warmMachines: 1, maxWarmMachines: 8 });
+  await pass(10);
+  expect(pool.counts).toEqual([base(1, 1)]);
+  await takeFor(30);
+  expect(pool.counts[0]?.wanted).toBeGreaterThanOrEqual(3);
+  await pass(10);
+  const [{ ready = 0, wanted = 0 } = {}] = pool.counts;
+  expect(ready).toBeGreaterThanOrEqual(2);
+  expect(ready).toBeGreaterThanOrEqual(wanted);
+  expect(pool.starts.from_pool + pool.starts.loaded).toBe(30);
+  await pass(180);
+  expect([pool.counts, host.there]).toEqual([[base(1, 1)], 1]);
+  await stop();
+  expect(host.there).toBe(0);
+});
+
+it("keeps no more than the operator allows, and none where none are allowed", async () => {
+  const one = poolWith({ warmMachines: 1, maxWarmMachines: 1 });
+  await one.takeFor(30);
+  expect(one.pool.counts[0]?.wanted).toBe(1);
+  await one.stop();
+  const none = poolWith({ warmMachines: 0, maxWarmMachines: 0 });
+  await none.takeFor(30);
+  await none.pass(60);
+  expect([none.pool.counts[0]?.wanted, none.host.there]).toEqual([0, 0]);
+  await none.stop();
+});
+
+it("keeps no more than may still be started, but one for who takes the place of a machine that ends", async () => {
+  const { pool, stop, takeFor } = poolWith({ warmMachines: 3, maxWarmMachines: 8 }, 8);
+  await takeFor(10);
+  expect(pool.counts[0]?.wanted).toBe(2);
+  await stop();
+  const full = poolWith({ warmMachines: 3, maxWarmMachines: 8 }, 10);
+  await full.takeFor(10);
+  expect(full.pool.counts[0]?.wanted).toBe(1);
+  await full.stop();
+});
+
+it("makes none without memory to spare, and lets those go that wait once it is short", async () => {
+  const { host, stop, pass } = poolWith({ warmMachines: 3, maxWarmMachines: 8 });
+  await pass(30);
+  expect(host.there).toBe(3);
+  host.freeBytes = 2 * GIB;
+  await pass(60);
+  expect(host.there).toBe(3);
+  host.freeBytes = GIB - 1;
+  await pass(30);
+  expect(host.there).toBe(0);
+  host.freeBytes = 3 * GIB - 1;
+  await pass(30);
+  expect(host.there).toBe(0);
+  host.freeBytes = 3 * GIB;
+  await pass(30);
+  expect(host.there).toBeGreaterThan(0);
+  await stop();
+});
