@@ -173,6 +173,36 @@ describe("viv cp", () => {
     expect(readdirSync(here("outside"))).toEqual([]);
   });
 
+  test("makes no link at the top of a copy, which the next one would follow to where the session wants it", async () => {
+    mkdirSync(here("elsewhere"));
+    await inGuest(`rm -rf top; ln -s ${here("elsewhere")} top`);
+    expect(await startViv("cp", "-r", `${id}:top`, here("top")).ended).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("is a link that leads nowhere"),
+    });
+    await inGuest("rm top; mkdir real; echo pwned > real/file; ln -s real top");
+    for (const _time of [1, 2]) await viv("cp", "-r", `${id}:top`, here("top"));
+    expect(readdirSync(here("top")).toSorted()).toEqual(["file", "top"]);
+    expect(readdirSync(here("elsewhere"))).toEqual([]);
+  });
+
+  test("writes through no link of an earlier copy inside a session either", async () => {
+    await inGuest(
+      "rm -rf kept from; echo mine > kept; mkdir from; ln -s ../kept from/file; ln -s /tmp from/dir",
+    );
+    await viv("cp", "-r", `${id}:from`, `${id}:to`);
+    await inGuest(
+      "rm from/file from/dir; echo other > from/file; mkdir from/dir; echo other > from/dir/pwned",
+    );
+    await viv("cp", `${id}:from/file`, `${id}:to`);
+    expect(await inGuest("cat kept to/file; test -L to/file || echo file")).toBe("mine\nother\nfile");
+    expect(await startViv("cp", "-r", `${id}:from/dir`, `${id}:to`).ended).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("is to be a directory"),
+    });
+    expect(await inGuest("ls /tmp/pwned 2>/dev/null || echo none")).toBe("none");
+  });
+
   test.each([
     [["cp", "a", "b"], 2, "one side of a copy is in a session"],
     [["cp", "missing", "ID:"], 1, "missing: no such file or directory"],

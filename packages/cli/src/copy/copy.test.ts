@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -12,6 +13,10 @@ import { finishingLines } from "./session-place.ts";
 const MODIFIED_AT = 1_600_000_000;
 const file = (bytes: number, mode = 0o644): Entry => ({ kind: "file", bytes, mode, modifiedAt: MODIFIED_AT });
 const directory: Entry = { kind: "directory", bytes: 0, mode: 0o755, modifiedAt: MODIFIED_AT };
+const link = (target: string): Entry => ({ ...file(0, 0o777), kind: "link", target });
+/** The source has the file that this machine has: `x`. */
+const hashOfX = async (paths: readonly string[]) =>
+  new Map(paths.map((each) => [each, createHash("sha256").update("x").digest("hex")]));
 const { signal } = new AbortController();
 const unused = () => {
   throw new Error("a source is only read");
@@ -62,6 +67,53 @@ describe("a copy to this machine", () => {
     const place = source({ "": directory, door: directory, "door/file": file(1) }, () => bytes("x"));
     await expect(copyTo(place, path.join(dir, "to"), "src/.")).rejects.toThrow("is to be a directory");
     expect(await readdir(outside)).toEqual([]);
+  });
+
+  test("makes no link at its top, where the next copy would follow it to wherever the session likes", async () => {
+    const outside = path.join(dir, "outside");
+    await mkdir(outside);
+    const to = path.join(dir, "to");
+    const asLink = source({ "": link(outside) }, () => bytes("x"));
+    await expect(copyTo(asLink, to)).rejects.toThrow("src is a link that leads nowhere");
+    const asDirectory = source({ "": directory, file: file(1) }, () => bytes("x"));
+    await copyTo(asDirectory, to);
+    expect(await readdir(outside)).toEqual([]);
+    expect(await readdir(to)).toEqual(["file"]);
+  });
+
+  test("goes twice through the human's own link, into the directory that it leads to", async () => {
+    const real = path.join(dir, "real");
+    const to = path.join(dir, "to");
+    await mkdir(real);
+    await symlink(real, to);
+    const place = source({ "": directory, file: file(1) }, () => bytes("x"));
+    for (const from of ["src", "src", "src/.", "src/."]) await copyTo(place, to, from);
+    expect((await readdir(real)).toSorted()).toEqual(["file", "src"]);
+    expect((await lstat(to)).isSymbolicLink()).toBe(true);
+  });
+
+  test.each([
+    ["a directory", { "": directory, file: file(1) }],
+    ["a file", { "": file(1, 0o755) }],
+  ])("follows no link that an earlier copy has made, when %s of its name comes next", async (_what, next) => {
+    const outside = path.join(dir, "outside");
+    const victim = path.join(dir, "victim");
+    await mkdir(outside);
+    await writeFile(victim, "x", { mode: 0o600 });
+    const to = path.join(dir, "to");
+    await mkdir(to);
+    const leadsTo = "file" in next ? outside : victim;
+    await copyTo(
+      source({ "": directory, sub: link(leadsTo) }, () => bytes("x")),
+      to,
+      "src/.",
+    );
+    // What a directory would be put into is refused, a file replaces the link.
+    await copyTo({ ...source(next, () => bytes("x")), hash: hashOfX }, to, "src/sub").catch(
+      (error: unknown) => expect(String(error)).toContain("is to be a directory, and is none there"),
+    );
+    expect(await readdir(outside)).toEqual([]);
+    expect((await stat(victim)).mode & 0o777).toBe(0o600);
   });
 
   test("replaces a link by the file itself", async () => {

@@ -33,8 +33,13 @@ export async function copy(
     throw new CliError(`${source.nameOf(from)}: no such file or directory`, { exitCode: EXIT.failed });
   if (root.kind === "directory" && !recursive)
     throw new CliError(`${source.nameOf(from)} is a directory; add -r to copy it`, { exitCode: EXIT.usage });
+  // A link here, of the session's making, would lead the next copy to wherever the session likes.
+  if (root.kind === "link") {
+    throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`, { exitCode: EXIT.failed });
+  }
   const destination = await destinationOf(target, { from, to });
-  const there = (await target.scan(destination)) ?? new Map();
+  // The human's own link is followed; one of the name that we have put behind it may be of an earlier copy's making.
+  const there = (await target.scan(destination, { isLinkKept: destination !== to })) ?? new Map();
   const plan = await planCopy(
     { place: source, root: from, tree },
     { place: target, root: destination, tree: there },
@@ -44,6 +49,7 @@ export async function copy(
     plan.files.length,
   );
   await target.makeDirectories(plan.directories.filter((path) => !isDirectory(path)));
+  await target.removeLinks?.(plan.overLinks);
   const toPut = plan.files.map(({ from: file, to: path, entry }) => ({
     path,
     bytes: entry.bytes,
@@ -70,7 +76,7 @@ export async function copy(
   };
   function isDirectory(path: string): boolean {
     const relative = path.slice(destination.length).replace(/^\//, "");
-    return relative !== "" && there.get(relative)?.kind === "directory";
+    return there.get(relative)?.kind === "directory";
   }
 }
 

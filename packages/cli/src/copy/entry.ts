@@ -35,12 +35,20 @@ export interface ToFinish {
   isNew: boolean;
 }
 
+export interface ScanOptions {
+  depth?: number;
+  isLinkKept?: boolean;
+}
+
 /** One side of a copy. Paths are those of the side. */
 export interface Place {
   /** How a human would name a path of it. */
   nameOf(path: string): string;
-  /** Everything at and below a path, the path alone with `depth` 0; undefined when nothing is there. */
-  scan(path: string, options?: { depth?: number }): Promise<Tree | undefined>;
+  /**
+   * Everything at and below a path, the path alone with `depth` 0; undefined when nothing is there. A link at the path is
+   * followed where it leads somewhere, unless `isLinkKept`.
+   */
+  scan(path: string, options?: ScanOptions): Promise<Tree | undefined>;
   /** SHA-256 in hex, by path; files that cannot be read are left out. */
   hash(paths: readonly string[]): Promise<Map<string, string>>;
   read(path: string): Content;
@@ -49,6 +57,8 @@ export interface Place {
   /** Writes small files in one go where the side can; what failed, by path. */
   putMany?(files: readonly FileToPut[]): Promise<Map<string, string>>;
   makeDirectories(paths: readonly string[]): Promise<void>;
+  /** Takes away links in whose place files are to be, where writing the file would write what the link leads to. */
+  removeLinks?(paths: readonly string[]): Promise<void>;
   /** Makes links, then sets modes and times; what could not be done. */
   finish(what: readonly ToFinish[]): Promise<string[]>;
 }

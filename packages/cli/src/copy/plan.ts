@@ -6,6 +6,8 @@ export interface Plan {
   directories: string[];
   /** Files to be sent. */
   files: { from: string; to: string; entry: Entry }[];
+  /** Those of them that replace a link, by the target's paths. */
+  overLinks: string[];
   /** Files that the target has already. */
   equal: number;
   equalBytes: number;
@@ -23,7 +25,15 @@ interface Side {
 
 /** Files whose size and SHA-256 are equal on both sides are not sent again. */
 export async function planCopy(source: Side, target: Side): Promise<Plan> {
-  const plan: Plan = { directories: [], files: [], equal: 0, equalBytes: 0, finishing: [], leftOut: [] };
+  const plan: Plan = {
+    directories: [],
+    files: [],
+    overLinks: [],
+    equal: 0,
+    equalBytes: 0,
+    finishing: [],
+    leftOut: [],
+  };
   const equal = await findEqual(source, target);
   for (const [path, entry] of source.tree) {
     const there = target.tree.get(path);
@@ -39,6 +49,7 @@ export async function planCopy(source: Side, target: Side): Promise<Plan> {
       plan.equalBytes += entry.bytes;
     } else if (entry.kind === "file") {
       plan.files.push({ from: join(source.root, path), to, entry });
+      if (there?.kind === "link") plan.overLinks.push(to);
     }
     if (!isFinished(entry, there, equal.has(path)))
       plan.finishing.push({ path: to, entry, isNew: !equal.has(path) });

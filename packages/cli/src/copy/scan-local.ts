@@ -1,16 +1,17 @@
 import type { Stats } from "node:fs";
 import { lstat, readdir, readlink, stat } from "node:fs/promises";
-import { type Entry, join, type Tree } from "./entry.ts";
+import { type Entry, join, type ScanOptions, type Tree } from "./entry.ts";
 
 /** What a name that is no UTF-8 is read as; such a file cannot be named again. */
 const UNREADABLE = "\ufffd";
 
-/** Everything at and below a path of this machine; a link at its root is followed, others are links. */
+/** Everything at and below a path of this machine; a link at its root is followed unless kept, others are links. */
 export async function scanLocal(
   root: string,
-  { depth = Number.POSITIVE_INFINITY }: { depth?: number } = {},
+  { depth = Number.POSITIVE_INFINITY, isLinkKept = false }: ScanOptions = {},
 ): Promise<Tree | undefined> {
-  const found = (await statIfAny(root, stat)) ?? (await statIfAny(root, lstat));
+  const followed = isLinkKept ? undefined : await statIfAny(root, stat);
+  const found = followed ?? (await statIfAny(root, lstat));
   if (found === undefined) return undefined;
   const tree: Tree = new Map([["", await toEntry(root, found)]]);
   if (found.isDirectory() && depth > 0) await scanBelow(root, "", depth, tree);

@@ -29,6 +29,14 @@ export function sessionPlace(session: Session, signal: AbortSignal): Place {
       const [complaint] = await runLines(session, lines, signal);
       if (complaint !== undefined) throw new CliError(`cannot make directories in the session: ${complaint}`);
     },
+    removeLinks: async (paths) => {
+      const [complaint] = await runLines(
+        session,
+        wordsInLines(paths, (names) => `rm -f -- ${names}`),
+        signal,
+      );
+      if (complaint !== undefined) throw new CliError(`cannot replace links in the session: ${complaint}`);
+    },
     finish: (what) => runLines(session, finishingLines(what), signal),
   };
 }

@@ -1,6 +1,6 @@
 import type { Session } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
-import { type Entry, parentOf, type Tree } from "../copy/entry.ts";
+import { type Entry, parentOf, type ScanOptions, type Tree } from "../copy/entry.ts";
 import { runInGuest } from "./run-in-guest.ts";
 
 /**
@@ -9,6 +9,7 @@ import { runInGuest } from "./run-in-guest.ts";
  */
 const SCRIPT = `
 [ -e "$1" ] || [ -L "$1" ] || exit 44
+[ -z "$3" ] || [ ! -L "$1" ] || exit 45
 if find "$1" -prune -printf '' 2>/dev/null; then
   exec find -H "$1" -maxdepth "$2" -printf '%y%m\\0%s\\0%T@\\0%P\\0%l\\0'
 fi
@@ -20,6 +21,8 @@ exec find -H "$1" -maxdepth "$2" -exec sh -c 'for f; do
   printf "%s\\0%s\\0" "\${p#/}" "$(readlink "$f")"
 done' "$1" {} +`;
 const NOTHING_THERE = 44;
+/** A link is there, and is not to be followed. */
+const LINK_THERE = 45;
 const EVERYTHING = 1_000_000;
 /** Are shown of what could not be read. */
 const COMPLAINTS = 10;
@@ -32,14 +35,15 @@ const VANISHED = /: No such file or directory$/;
 export async function scanGuest(
   session: Session,
   path: string,
-  { depth = EVERYTHING, signal }: { depth?: number; signal?: AbortSignal } = {},
+  { depth = EVERYTHING, isLinkKept = false, signal }: ScanOptions & { signal?: AbortSignal } = {},
 ): Promise<Tree | undefined> {
   const root = path.replace(/(?<=.)\/+$/, "");
   const { exitCode, stdout, stderr } = await runInGuest(session, SCRIPT, {
-    args: [root, `${depth}`],
+    args: [root, `${depth}`, isLinkKept ? "kept" : ""],
     signal,
   });
   if (exitCode === NOTHING_THERE) return undefined;
+  if (exitCode === LINK_THERE) return new Map([["", { kind: "link", bytes: 0, mode: 0o777, modifiedAt: 0 }]]);
   const complaints = stderr.split("\n").filter((line) => line !== "" && !VANISHED.test(line));
   const tree = readTree(stdout);
   const top = tree.get("");

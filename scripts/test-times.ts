@@ -1,0 +1,197 @@
+/** Where the time of a test run went, from what its lanes have left (scripts/last-run.ts). Reads and prints nothing. */
+import { matchesGlob } from "node:path";
+
+/** One line of lanes.tsv. */
+export interface Lane {
+  name: string;
+  startedAt: number;
+  endedAt: number;
+  exitCode: number;
+}
+
+/** What is used here of a report of vitest's JSON reporter. */
+export interface Report {
+  testResults: {
+    name: string;
+    /** Milliseconds since 1970: when its first test began, and its last one ended. */
+    startTime: number;
+    endTime: number;
+    assertionResults: { fullName: string; status: string; duration?: number | null }[];
+  }[];
+}
+
+/** test/budget.json: what a group of files may take of the wall clock. A file belongs to the first group that has it. */
+export type Budget = Record<string, { files: string[]; minutes: number }>;
+
+export interface TestTimes {
+  lanes: (Lane & { hasReport: boolean; files: number })[];
+  wallMs: number;
+  groups: { name: string; ms: number; files: number; minutes: number | undefined }[];
+  files: { file: string; ms: number }[];
+  tests: { test: string; file: string; ms: number }[];
+}
+
+interface RanFile {
+  file: string;
+  lane: string;
+  from: number;
+  to: number;
+}
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const NO_GROUP = "(in no group)";
+
+/** `lane<TAB>start<TAB>end<TAB>exit code`, times in seconds since 1970. */
+export function readLanes(text: string): Lane[] {
+  return text
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .map((line) => {
+      const [name = "", ...figures] = line.split("\t");
+      const [start, end, exitCode] = figures.map(Number);
+      if (figures.length !== 3 || start === undefined || end === undefined || !figures.every(isFigure))
+        throw new Error(
+          `"${line}" is no line of lanes.tsv; expected lane, start, end and exit code, with tabs`,
+        );
+      return { name, startedAt: start * SECOND_MS, endedAt: end * SECOND_MS, exitCode: exitCode ?? 0 };
+    });
+}
+
+/** `root` is what paths in reports are relative to; lanes without a report died before they wrote it. */
+export function timesOf(
+  { lanes, reports, root }: { lanes: Lane[]; reports: Map<string, Report>; root: string },
+  budget: Budget,
+): TestTimes {
+  const results = lanes.flatMap((lane) =>
+    (reports.get(lane.name)?.testResults ?? []).map((result) => ({ lane: lane.name, result })),
+  );
+  const relative = (name: string) => (name.startsWith(`${root}/`) ? name.slice(root.length + 1) : name);
+  const ran = results
+    .map(({ lane, result }): RanFile => {
+      return { file: relative(result.name), lane, from: result.startTime, to: result.endTime };
+    })
+    .filter(({ from, to }) => to > from);
+  const tests = results.flatMap(({ result }) =>
+    result.assertionResults.map(({ fullName, duration }) => {
+      return { test: fullName, file: relative(result.name), ms: duration ?? 0 };
+    }),
+  );
+  return {
+    lanes: lanes.map((lane) => {
+      const files = results.filter((each) => each.lane === lane.name).length;
+      return { ...lane, hasReport: reports.has(lane.name), files };
+    }),
+    wallMs:
+      Math.max(0, ...lanes.map(({ endedAt }) => endedAt)) - Math.min(...lanes.map((each) => each.startedAt)),
+    groups: groupsOf(ran, budget),
+    files: ran.map(({ file, from, to }) => ({ file, ms: to - from })).toSorted(byTime),
+    tests: tests.toSorted(byTime),
+  };
+}
+
+/**
+ * A group's time is its share of the wall clock: while several files run side by side, each has an equal part of that
+ * time. So the groups together take no longer than the run, however many lanes it has.
+ */
+function groupsOf(ran: readonly RanFile[], budget: Budget): TestTimes["groups"] {
+  const groups = new Map(
+    Object.entries(budget).map(([name, { minutes }]) => [name, { name, ms: 0, files: 0, minutes }]),
+  ) as Map<string, TestTimes["groups"][number]>;
+  const shares = sharesOfTime(ran);
+  for (const [i, { file }] of ran.entries()) {
+    const found = Object.entries(budget).find(([, { files }]) =>
+      files.some((glob) => matchesGlob(file, glob)),
+    );
+    const name = found?.[0] ?? NO_GROUP;
+    const group = groups.get(name) ?? { name, ms: 0, files: 0, minutes: undefined };
+    groups.set(name, group);
+    group.ms += shares[i] ?? 0;
+    group.files++;
+  }
+  return [...groups.values()];
+}
+
+function sharesOfTime(ran: readonly RanFile[]): number[] {
+  const shares = ran.map(() => 0);
+  const instants = [...new Set(ran.flatMap(({ from, to }) => [from, to]))].toSorted((a, b) => a - b);
+  for (const [i, from] of instants.entries()) {
+    const to = instants[i + 1] ?? from;
+    const running = [...ran.keys()].filter((k) => {
+      const file = ran[k] as RanFile;
+      return file.from <= from && file.to >= to;
+    });
+    for (const k of running) shares[k] = (shares[k] ?? 0) + (to - from) / running.length;
+  }
+  return shares;
+}
+
+export function renderTimes({ lanes, wallMs, groups, files, tests }: TestTimes, shown: number): string {
+  const over = groups.filter(isOver);
+  const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
+  return [
+    `The last run took ${inMinutes(wallMs)} min in ${count(lanes.length, "lane")}.`,
+    "",
+    ...columns([
+      ["lane", "minutes", "files", "exit"],
+      ...lanes.map((lane) => [
+        lane.name,
+        inMinutes(lane.endedAt - lane.startedAt),
+        String(lane.files),
+        `${lane.exitCode}${lane.exitCode === 0 ? "" : "  FAILED"}${lane.hasReport ? "" : "  left no report"}`,
+      ]),
+    ]),
+    "",
+    ...columns([
+      ["group", "minutes", "of", "files"],
+      ...groups.map((group) => [
+        group.name,
+        inMinutes(group.ms),
+        group.minutes === undefined ? "-" : String(group.minutes),
+        `${group.files}${isOver(group) ? "  OVER ITS BUDGET" : ""}`,
+      ]),
+    ]),
+    "",
+    "Slowest files, in seconds:",
+    ...files.slice(0, shown).map(({ file, ms }) => `${inSeconds(ms)}  ${file}`),
+    "",
+    "Slowest tests, in seconds:",
+    ...tests.slice(0, shown).map(({ test, file, ms }) => `${inSeconds(ms)}  ${file}: ${test}`),
+    "",
+    over.length === 0
+      ? "Every group is within its budget."
+      : `Over its budget (test/budget.json): ${over.map(({ name }) => name).join(", ")}.`,
+  ].join("\n");
+}
+
+function isOver({ ms, minutes }: TestTimes["groups"][number]): boolean {
+  return minutes === undefined || ms > minutes * MINUTE_MS;
+}
+
+function columns(rows: string[][]): string[] {
+  const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
+  return rows.map((row) =>
+    row
+      .map((cell, i) =>
+        i === 0 || i === row.length - 1 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0),
+      )
+      .join("  ")
+      .trimEnd(),
+  );
+}
+
+function byTime(a: { ms: number }, b: { ms: number }): number {
+  return b.ms - a.ms;
+}
+
+function isFigure(text: string): boolean {
+  return /^-?\d+(\.\d+)?$/.test(text.trim());
+}
+
+function inMinutes(ms: number): string {
+  return (ms / MINUTE_MS).toFixed(1);
+}
+
+function inSeconds(ms: number): string {
+  return (ms / SECOND_MS).toFixed(1).padStart(7);
+}
