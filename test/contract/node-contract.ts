@@ -24,6 +24,8 @@ export const startSpec = (over: object = {}) => ({
   ...over,
 });
 
+const NETWORK = { generation: 7, egress: { mode: "allow", allow: [] }, exposed: [] };
+
 const sh = (script: string) => ["sh", "-c", script];
 
 export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
@@ -33,7 +35,7 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
 
   beforeAll(async () => {
     node = await makeNode();
-    const started = await node.call("PUT", path, startSpec());
+    const started = await node.call("PUT", path, startSpec({ network: NETWORK }));
     expect(started).toMatchObject({ status: 200 });
   });
   afterAll(async () => {
@@ -67,6 +69,12 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
       expect(ids).toContain(machineId);
     });
 
+    test("says with which generation of its network a machine was started", async () => {
+      const { body } = await node.call("GET", "/v1/machines");
+      const listed = MachineList.parse(body).machines.find(({ machine_id: id }) => id === machineId);
+      expect(listed).toMatchObject({ network_generation: 7 });
+    });
+
     test("refuses what it does not know: machine, template, body", async () => {
       const nobody = `/v1/machines/${randomId()}-1`;
       expect(await node.call("GET", nobody)).toMatchObject(refusal(404, "machine_not_found"));
@@ -85,9 +93,9 @@ export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
 
   describe("a machine", () => {
     test("started again with the same body is the same machine, with another body a conflict", async () => {
-      const again = await node.call("PUT", path, startSpec());
+      const again = await node.call("PUT", path, startSpec({ network: NETWORK }));
       expect(MachineStatus.parse(again.body)).toMatchObject({ machine_id: machineId, state: "running" });
-      const other = await node.call("PUT", path, startSpec({ no_sudo: true }));
+      const other = await node.call("PUT", path, startSpec({ network: NETWORK, no_sudo: true }));
       expect(other).toMatchObject(refusal(409, "machine_conflict"));
     });
 

@@ -90,6 +90,7 @@ export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, trai
       expect(Number.isNaN(Date.parse(status.created_at))).toBe(false);
       const { snapshots } = SnapshotList.parse((await node.call("GET", "/v1/snapshots")).body);
       expect(snapshots).toContainEqual(status);
+      expect(status).not.toHaveProperty("machine_id");
     });
 
     test("asked for again, alone or twice at once, is the same snapshot; with another body a conflict", async () => {
@@ -218,7 +219,8 @@ export function snapshotContract(makeNode: () => Promise<SnapshottingNode>, trai
     const snapshot = newSnapshot();
 
     test("leaves the machine standing still, and continued it goes on without gap or repeat", async () => {
-      expect(await put(snapshot, { machine_id: source, after: "hold" })).toMatchObject({ status: 200 });
+      const saved = await put(snapshot, { machine_id: source, after: "hold" });
+      expect(saved).toMatchObject({ status: 200, body: { machine_id: source } });
       await expectHeld(node, source);
       const refused = await put(newSnapshot(), liveCapture);
       expect(refused).toMatchObject(refusal(409, "machine_held"));

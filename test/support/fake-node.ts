@@ -217,7 +217,7 @@ async function startMachine(state: State, machineId: string, body: unknown): Pro
   if (!snapshot && !baselines.some((b) => b.template === spec.template && b.size === spec.size))
     throw new Refusal("template_unavailable", `no baseline of ${spec.template} in size ${spec.size}`);
   const machine: FakeMachine = {
-    status: { machine_id: machineId, state: "starting" },
+    status: { machine_id: machineId, state: "starting", network_generation: spec.network?.generation },
     spec,
     dir: join(state.dir, machineId),
     groups: new Set(),

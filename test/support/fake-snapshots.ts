@@ -91,7 +91,8 @@ function fresh(
 ): FakeSnapshot {
   const { template, size, placed, isUnfit } = from;
   const created_at = new Date().toISOString();
-  const status = { snapshot_id: id, template, size, bytes: 4096, created_at, timings: TIMINGS };
+  const gaveWay = "machine_id" in spec && spec.after === "hold" && { machine_id: spec.machine_id };
+  const status = { snapshot_id: id, template, size, bytes: 4096, created_at, timings: TIMINGS, ...gaveWay };
   return { spec, status: { ...status, state: "saving" }, dir, placed, isUnfit, done };
 }
 
