@@ -10,7 +10,8 @@ import { networks } from "./node/networks.ts";
 import { ownFiles } from "./node/own-files.ts";
 
 export function nodeContract(makeNode: () => Promise<ContractedNode>): void {
-  const one = withMachine(makeNode);
+  const network = { generation: 1, egress: { mode: "allow", allow: [] }, exposed: [] };
+  const one = withMachine(makeNode, { network });
   nodeItself(one);
   machines(one);
   execs(one);

@@ -15,6 +15,7 @@ import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { untilStored } from "./db/retry.ts";
+import { StoreWatch } from "./db/store-watch.ts";
 import type { OwnHosts } from "./egress/entry.ts";
 import type { EgressCaps } from "./egress/org-cap.ts";
 import { addOrgCapRoutes } from "./egress/org-cap-routes.ts";
@@ -47,7 +48,7 @@ import { Provisioner } from "./sessions/provision.ts";
 import { sessionSnapshots } from "./sessions/remove-orphan-snapshots.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
-import { CLOCK_PART, HOURLY_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
+import { CLOCK_PART, HOURLY_PARTS, IN_LINE_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
 import { templateSnapshots } from "./templates/kept-snapshots.ts";
 import { addTemplateRoutes } from "./templates/routes.ts";
 import { Attachments } from "./terminals/attachments.ts";
@@ -61,7 +62,9 @@ const TICK_MS = 2_000;
 /** Deadlines are kept to this exactness. */
 const CLOCK_MS = 500;
 const FLUSH_MS = 250;
+const WATCH_MS = 1_000;
 const HOUR_MS = 3_600_000;
+const IN_LINE_MS = 5_000;
 
 export interface AppSettings {
   databaseUrl: string;
@@ -87,8 +90,13 @@ export interface App {
   server: Server;
   /** Set at the first start on a database: the key that was made. */
   mintedKey: string | undefined;
-  /** Starts the periodic work. */
+  /**
+   * Starts the periodic work: first rows are brought in line with the node, since rows from a backup may tell deadlines
+   * that were moved since.
+   */
   startSweeps(): void;
+  /** Resolves once that was tried. */
+  inLine(): Promise<void>;
   meter: Meter;
   /** One look at all deadlines, for who cannot wait for the next. */
   lookAtClocks(): Promise<void>;
@@ -119,6 +127,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
+  let inLine = Promise.resolve();
   let sweeping: Promise<unknown> = Promise.resolve();
   let stopFollowing = async () => {};
   let stopLooking = () => {};
@@ -129,8 +138,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
       stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
+      inLine = bringInLine(parts, stopping.signal);
       // Each part keeps its own time: one that waits for the node holds up no other.
-      sweeping = Promise.all([
+      const work = () => [
         ...Object.entries(TICK_PARTS).map(([name, part]) =>
           repeat(settings.tickMs ?? TICK_MS, stopping.signal, () => runPart(parts, name, part)),
         ),
@@ -141,11 +151,14 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
         answerWakes(parts, stopping.signal),
+        repeat(WATCH_MS, stopping.signal, () => parts.storeWatch.look().catch(() => undefined)),
         repeat(FLUSH_MS, stopping.signal, () => parts.eventFeed.look().catch(lookedInVain(log))),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
         repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
-      ]);
+      ];
+      sweeping = inLine.then(() => Promise.all(work()));
     },
+    inLine: () => inLine,
     lookAtClocks: () => runPart(parts, "fire clocks", CLOCK_PART),
     close: async () => {
       stopping.abort();
@@ -189,6 +202,14 @@ export async function describeApi(log: Log): Promise<string> {
   return server.swagger({ yaml: true });
 }
 
+/** One look, which a node that does not answer does not hold up for long. */
+async function bringInLine(parts: Parts, stopping: AbortSignal): Promise<void> {
+  const over = new AbortController();
+  const looked = Object.entries(IN_LINE_PARTS).map(([name, part]) => runPart(parts, name, part));
+  await Promise.race([Promise.all(looked), sleep(IN_LINE_MS, AbortSignal.any([stopping, over.signal]))]);
+  over.abort();
+}
+
 type Parts = ReturnType<typeof assemble>;
 
 interface Base {
@@ -230,6 +251,7 @@ function assemble(settled: Base) {
     orphansSince: new Map<string, number>(),
     strangers: new Set<string>(),
     leasesKept: new Set<string>(),
+    storeWatch: new StoreWatch(base),
     snapshotOwners: [sessionSnapshots, checkpointSnapshots, templateSnapshots],
   };
 }

@@ -20,9 +20,10 @@ async function main(): Promise<void> {
       `API key, shown once (also in ${config.controlDir}/bootstrap.key): ${app.mintedKey}\n`,
     );
   }
+  app.startSweeps();
+  await app.inLine();
   await app.server.listen(config.listen);
   const metrics = config.metricsListen && (await listenForMetrics({ ...app, log }, config.metricsListen));
-  app.startSweeps();
   log.info({ ...config.listen, metrics: config.metricsListen }, "control listens");
   const metricsPhase = metrics ? [{ name: "metrics", run: metrics.close }] : [];
   shutdownOnSignal([...metricsPhase, { name: "app", run: app.close }], {

@@ -35,6 +35,12 @@ export function nodeItself(one: OneMachine): void {
       expect(ids).toContain(machineId);
     });
 
+    test("says with which generation of its network a machine was started", async () => {
+      const { body } = await one.node.call("GET", "/v1/machines");
+      const listed = MachineList.parse(body).machines.find(({ machine_id: id }) => id === machineId);
+      expect(listed).toMatchObject({ network_generation: 1 });
+    });
+
     test("refuses what it does not know: machine, template, body", async () => {
       const nobody = `/v1/machines/${randomId()}-1`;
       expect(await one.node.call("GET", nobody)).toMatchObject(refusal(404, "machine_not_found"));

@@ -27,6 +27,7 @@ export function captures(at: Setting): void {
       expect(Number.isNaN(Date.parse(status.created_at))).toBe(false);
       const { snapshots } = SnapshotList.parse((await at.node.call("GET", "/v1/snapshots")).body);
       expect(snapshots).toContainEqual(status);
+      expect(status).not.toHaveProperty("machine_id");
     });
 
     test("asked for again, alone or twice at once, is the same snapshot; with another body a conflict", async () => {

@@ -48,7 +48,8 @@ export function heldMachines(at: Setting): void {
     const snapshot = newSnapshot();
 
     test("leaves the machine standing still, and continued it goes on without gap or repeat", async () => {
-      expect(await put(snapshot, { machine_id: source, after: "hold" })).toMatchObject({ status: 200 });
+      const held = await put(snapshot, { machine_id: source, after: "hold" });
+      expect(held).toMatchObject({ status: 200, body: { machine_id: source } });
       await expectHeld(at.node, source);
       const refused = await put(newSnapshot(), liveCapture);
       expect(refused).toMatchObject(refusal(409, "machine_held"));

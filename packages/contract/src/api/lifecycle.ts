@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { SessionRecord } from "./sessions.ts";
+import { instant } from "./wire-types.ts";
 
-const rfc3339 = z.iso.datetime({ offset: true, error: "must be an RFC 3339 timestamp" });
+const rfc3339 = instant("must be an RFC 3339 timestamp");
 
 /** Body of `POST /v1/sessions/{id}/pause` (wire.md 4.8). Unknown fields are ignored. */
 export const PauseRequest = z.object({ wake_at: rfc3339.nullish() }).meta({ id: "PauseRequest" });

@@ -49,6 +49,10 @@ paused           | restore                     | live             |
 live             | node_declared_lost          | node_lost        |
 paused           | node_declared_lost          | node_lost        |
 live             | machine_lost                | failed           |
+live             | machine_found               | live             |
+paused           | machine_found               | live             |
+live             | saved_state_found           | paused           |
+paused           | saved_state_found           | paused           |
 failed           | failed_expired              | destroyed        | error
 `;
 
@@ -110,7 +114,8 @@ describe("the state table is the interface's", () => {
 
   test("counts a new machine wherever a session comes to life from rest", () => {
     for (const row of TRANSITIONS) {
-      const isFresh = row.to === "live" && (row.from !== "live" || row.event === "restore");
+      const isFresh =
+        row.to === "live" && (row.from !== "live" || ["restore", "machine_found"].includes(row.event));
       expect(row.newMachine === true, `${row.from} --${row.event}-->`).toBe(isFresh);
     }
   });

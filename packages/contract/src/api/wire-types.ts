@@ -5,6 +5,14 @@ import { LIMITS } from "./limits.ts";
 /** RFC 3339, UTC, milliseconds and `Z`. */
 export const timestamp = z.string().meta({ format: "date-time" });
 
+/** RFC 3339 of a request, with any offset; `t` and `z` may be small. */
+export function instant(error: string) {
+  return z
+    .string(error)
+    .overwrite((value) => value.replace(/[tz]/g, (letter) => letter.toUpperCase()))
+    .check(z.iso.datetime({ offset: true, error }));
+}
+
 /**
  * Any text of a request but the content of a file: PostgreSQL keeps no NUL, no argument or name of Linux holds one, and
  * a lone surrogate cannot be written as UTF-8. `typeError` is told of what is no string.

@@ -84,6 +84,8 @@ export const MachineStatus = z.object({
   reason: z.string().optional(),
   guest_ip: z.string().optional(),
   timings: StartTimings.optional(),
+  /** The generation of the network that it was started with. */
+  network_generation: z.int().optional(),
 });
 export type MachineStatus = z.infer<typeof MachineStatus>;
 
@@ -123,6 +125,8 @@ export const SnapshotStatus = z.object({
   bytes: z.int(),
   created_at: z.string(),
   timings: CaptureTimings.optional(),
+  /** The machine that gave way to it: it was captured with `after: "hold"`. */
+  machine_id: z.string().optional(),
 });
 export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
 

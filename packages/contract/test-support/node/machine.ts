@@ -38,7 +38,7 @@ export class FakeMachine {
   get status(): MachineStatus {
     const { machine_id, state, reason, guest_ip, timings } = this;
     if (state === "ended") return { machine_id, state, reason };
-    return { machine_id, state, guest_ip, timings };
+    return { machine_id, state, guest_ip, timings, network_generation: this.spec.network?.generation };
   }
 
   /** Most machines of a test of control never see a file. */

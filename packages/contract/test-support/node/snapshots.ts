@@ -33,8 +33,9 @@ export function snapshotId(id: string): string {
 }
 
 export function statusOf(snapshot: FakeSnapshot): SnapshotStatus {
-  const { snapshot_id, template, size, bytes, created_at, timings } = snapshot;
-  return { snapshot_id, state: "ready", template, size, bytes, created_at, timings };
+  const { snapshot_id, template, size, bytes, created_at, timings, spec } = snapshot;
+  const gaveWay = "machine_id" in spec && spec.after === "hold" && { machine_id: spec.machine_id };
+  return { snapshot_id, state: "ready", template, size, bytes, created_at, timings, ...gaveWay };
 }
 
 /** The same call again gives the same snapshot, also while it is made; another one is refused. */

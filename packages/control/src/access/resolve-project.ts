@@ -7,12 +7,18 @@ import { hasProject } from "./store.ts";
 const PROJECT_ID = new RegExp(`^${ID_PREFIXES.project}[a-z0-9]{21}$`);
 
 /** A key that is bound to a project names that project or none. */
-export function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
+function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
   if (asked == null || principal.scopedProjectId === null || asked === principal.scopedProjectId) return;
   throw new ApiError(
     "forbidden",
     "project_id: this API key is bound to another project; leave the field out",
   );
+}
+
+/** The same for a body as it came: the scope of a credential is looked at before anything else of a body (wire.md 1.5). */
+export function checkScopeOfBody(principal: Principal, body: unknown): void {
+  const asked = (body as { project_id?: unknown } | null | undefined)?.project_id;
+  if (typeof asked === "string") checkProjectScope(principal, asked);
 }
 
 /** The project a session is attributed to: as asked, where it exists; else the key's own. */

@@ -231,6 +231,7 @@ describe("GET /v1/audit", () => {
     expect(since.entries.map((entry: Entry) => entry.id)).toEqual(
       entries.slice(0, 3).map((entry) => entry.id),
     );
+    expect(await page(`session_id=${id}&since=${middle?.at.toLowerCase()}`)).toEqual(since);
     const until = await page(`session_id=${id}&since=${middle?.at}&until=${newest?.at}`);
     expect(until.entries.map((entry: Entry) => entry.id)).toEqual(
       entries.slice(1, 3).map((entry) => entry.id),

@@ -1,5 +1,6 @@
 import { AUDIT_ID_PATTERN, type AuditEntry, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
-import { z } from "zod";
+import { instant } from "@vivarium/contract/api/wire-types";
+import type { z } from "zod";
 import type { Principal } from "../access/principal.ts";
 import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
@@ -8,15 +9,14 @@ import { decodeCursor, encodeCursor } from "../http/cursor.ts";
 import { queryText } from "../http/query.ts";
 import { type AuditRow, listEntries } from "./store.ts";
 
-const instant = z.iso
-  .datetime({ offset: true, error: "must be an RFC 3339 timestamp, given once" })
+const time = instant("must be an RFC 3339 timestamp, given once")
   .transform((text) => new Date(text))
   .optional();
 
 /** Query of `GET /v1/audit` (part 2, 13). */
 export const AuditQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
-  since: instant,
-  until: instant,
+  since: time,
+  until: time,
   action: queryText().optional(),
   session_id: queryText().optional(),
 });

@@ -10,6 +10,7 @@ import {
 } from "@vivarium/contract/api";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
+import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
@@ -189,6 +190,7 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
         body: CheckpointStart.optional(),
         response: { 200: SessionRecord, ...errorAnswers("forbidden", ...OF_OPERATIONS, "rate_limited") },
       },
+      preValidation: async (request) => checkScopeOfBody(principalOf(request), request.body),
     },
     async (request) => {
       const body = request.body ?? CheckpointStart.parse({});

@@ -2,7 +2,7 @@
 
 import type { ParsedCheckpointStart } from "@vivarium/contract/api";
 import { type Principal, scopeOf } from "../access/principal.ts";
-import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
+import { resolveProject } from "../access/resolve-project.ts";
 import { untilStored } from "../db/retry.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
@@ -10,7 +10,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { admitSession } from "../sessions/admit.ts";
 import { type CreateDeps, settingsOf } from "../sessions/create.ts";
-import { checkCreate } from "../sessions/create-rules.ts";
+import { checkCreate, refuseSecretsWithoutKey } from "../sessions/create-rules.ts";
 import type { DestroyDeps } from "../sessions/destroy.ts";
 import { startFrom } from "../sessions/start-from.ts";
 import { handOutTogether, leasedColumns, startTogether, withLeased } from "../sessions/start-together.ts";
@@ -24,7 +24,6 @@ export async function startCheckpoint(
   principal: Principal,
   { checkpointId, body }: { checkpointId: string; body: ParsedCheckpointStart },
 ): Promise<SessionRow> {
-  checkProjectScope(principal, body.project_id);
   const request = { ...body, from_checkpoint: checkpointId };
   checkCreate(deps, request);
   await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
@@ -39,9 +38,11 @@ async function startSession(
 ): Promise<SessionRow> {
   const session = await deps.db.transaction().execute(async (tx) => {
     const projectId = await resolveProject(tx, principal, request.project_id);
-    const start = await startFrom(deps, tx, scopeOf(principal), request);
+    const { start } = await startFrom(deps, tx, scopeOf(principal), request);
     const settings = { ...settingsOf(request, projectId, start), ...leasedColumns() };
-    return await admitSession(deps, tx, principal, settings);
+    const admitted = await admitSession(deps, tx, principal, settings);
+    refuseSecretsWithoutKey(request);
+    return admitted;
   });
   const over = new AbortController();
   return await withLeased(deps, [session], async () => {

@@ -295,6 +295,7 @@ create table sessions (
   egress_limit_bytes bigint,
   egress_capped_on text,
   egress_capped_bytes bigint,
+  command_left_ms bigint,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
@@ -322,7 +323,7 @@ CREATE INDEX sessions_operations ON public.sessions USING btree (op_claimed_unti
 CREATE INDEX sessions_origins ON public.sessions USING btree (origin_snapshot_id) WHERE (origin_snapshot_id IS NOT NULL);
 CREATE INDEX sessions_snapshots ON public.sessions USING btree (snapshot_id) WHERE (snapshot_id IS NOT NULL);
 CREATE INDEX sessions_unreleased ON public.sessions USING btree (id) WHERE ((machine_released_at IS NULL) AND (state = ANY (ARRAY['failed'::text, 'destroyed'::text])));
-CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));
+CREATE UNIQUE INDEX sessions_name ON public.sessions USING btree (org_id, COALESCE(project_id, ''::text), name) WHERE ((name IS NOT NULL) AND (state <> 'destroyed'::text));
 
 create table snapshot_names (
   id text not null,

@@ -98,6 +98,7 @@ export interface SessionTable {
   timings: Json<CreateTiming | null> | null;
   provision_claimed_until: Date | null;
   destroy_after: Date | null;
+  command_left_ms: number | null;
   machine_released_at: Date | null;
   paused_at: Date | null;
   resumed_at: Date | null;

@@ -1,5 +1,6 @@
 /** A session's egress log, newest first; also of a session that has ended. */
 import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS } from "@vivarium/contract/api";
+import { instant } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import { CheckpointQuery } from "../checkpoints/list.ts";
@@ -12,8 +13,7 @@ import { type EgressLogRow, listLines } from "./log-store.ts";
 export const EgressLogQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
   decision: z.enum(EGRESS_DECISIONS).optional(),
   host: queryText().max(255).optional(),
-  since: z.iso
-    .datetime({ offset: true, error: "must be an RFC 3339 timestamp, given once" })
+  since: instant("must be an RFC 3339 timestamp, given once")
     .transform((text) => new Date(text))
     .optional(),
 });

@@ -49,7 +49,7 @@ test("a session's life is told in its order", async () => {
     ["checkpoint.created", { checkpoint_id: checkpoint.checkpoint_id, size_bytes: checkpoint.size_bytes }],
     ["session.paused", { state: "paused", reason: "pause" }],
     ["session.resumed", { state: "live", reason: "resume" }],
-    ["session.restored", { state: "live", reason: "restore", restored_from: checkpoint.checkpoint_id }],
+    ["session.restored", { state: "live", reason: "restore", checkpoint_id: checkpoint.checkpoint_id }],
     ["session.destroyed", { end_reason: "client_destroy" }],
   ]);
 });

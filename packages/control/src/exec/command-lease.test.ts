@@ -2,7 +2,7 @@
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 
@@ -12,6 +12,7 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   control.node.onExec = (_call, output) => output().exit();
+  control.node.onDelete = () => {};
   await control.destroyAll();
 });
 afterAll(() => control.close());
@@ -66,6 +67,76 @@ test("a command of which it is unknown whether it started is the only one", asyn
   control.node.onExec = (_call, output) => output().breakOff();
   expect((await control.exec(id)).status).toBe(500);
   expect(await runsOut(id)).toBeInstanceOf(Date);
+});
+
+describe("a command that a pause broke off", () => {
+  const TIME_MS = 120_000;
+
+  async function pausedUnder(query: string): Promise<string> {
+    const id = await control.createLive({ destroy_on_completion: true });
+    const running = Promise.withResolvers<void>();
+    control.node.onExec = (_call, output) => {
+      control.node.breakOffWith(`${id}-1`, output());
+      running.resolve();
+    };
+    const body = { command: ["sleep", "60"], timeout_ms: TIME_MS };
+    const answer = control.ask(`POST /v1/sessions/${id}/exec${query}`, { body });
+    await running.promise;
+    expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
+    const { status, body: refused, text } = await answer;
+    if (query) expect(text).toMatch(/event: error\ndata: the session was paused while the command ran/);
+    else expect([status, refused.code]).toEqual([409, "conflict"]);
+    return id;
+  }
+
+  test.each(["", "?stream=true"])(
+    "counts as the only one: its time goes on with the wake, and then the session ends (%s)",
+    async (query) => {
+      const id = await pausedUnder(query);
+      await control.sql.query("update sessions set destroy_after = now() - interval '1 s' where id = $1", [
+        id,
+      ]);
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("paused");
+      await control.ask(`POST /v1/sessions/${id}/resume`);
+      const left = ((await runsOut(id))?.getTime() ?? 0) - Date.now();
+      expect(left).toBeGreaterThan(TIME_MS / 2);
+      expect(left).toBeLessThanOrEqual(TIME_MS + 30_000);
+      await control.sql.query("update sessions set destroy_after = now() - interval '1 s' where id = $1", [
+        id,
+      ]);
+      await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
+    },
+  );
+
+  test("that turns out not to have started counts as none", async () => {
+    const id = await control.createLive({ destroy_on_completion: true });
+    let first = true;
+    control.node.onExec = async (_call, output) => {
+      if (!first) return output().exit();
+      first = false;
+      await control.ask(`POST /v1/sessions/${id}/pause`);
+      throw new Refusal("cwd_not_found");
+    };
+    expect((await control.exec(id)).status).toBe(400);
+    const { rows } = await control.sql.query("select command_left_ms from sessions where id = $1", [id]);
+    expect([rows[0].command_left_ms, await runsOut(id)]).toEqual([null, null]);
+  });
+
+  test("is gone with a restore to before it", async () => {
+    const id = await control.createLive({ destroy_on_completion: true });
+    const { checkpoint_id } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
+    const running = Promise.withResolvers<void>();
+    control.node.onExec = (_call, output) => {
+      control.node.breakOffWith(`${id}-1`, output());
+      running.resolve();
+    };
+    const answer = control.exec(id, ["sleep", "60"]);
+    await running.promise;
+    await control.ask(`POST /v1/sessions/${id}/restore`, { body: { checkpoint_id } });
+    expect((await answer).status).toBe(409);
+    expect(await runsOut(id)).toBeNull();
+  });
 });
 
 test("a session that may have many commands has no such end", async () => {

@@ -5,7 +5,6 @@ import { goesOn } from "../guest/broken-off.ts";
 import { leaseSession } from "../sessions/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
-import { takeBackLease } from "./command-lease.ts";
 import {
   brokenOff,
   type CommandInput,
@@ -39,7 +38,7 @@ export async function execBuffered(
   },
 ): Promise<{ session: SessionRow; result: ExecResult }> {
   const call = (row: SessionRow) => execCall(row, input, limitBytes);
-  const { session, restoreMs, frames, lease } = await startExec(deps, scope, {
+  const { session, restoreMs, frames } = await startExec(deps, scope, {
     sessionId,
     call,
     signal: neverAborted,
@@ -47,8 +46,8 @@ export async function execBuffered(
   });
   const collected = await collect(frames, { limitBytes, room }).catch(async (cause: unknown) => {
     const error = await brokenOff(deps, session, cause);
-    if (goesOn(error)) await takeBackLease(deps.db, session, lease);
-    else await markCompleted(deps, session);
+    // What was paused with its session ends by the time that it has left.
+    if (!goesOn(error)) await markCompleted(deps, session);
     throw error;
   });
   await markCompleted(deps, session);

@@ -14,7 +14,6 @@ import {
   type BrokenOffWords,
   endedMeanwhile,
   brokenOff as explainBreak,
-  goesOn,
 } from "../guest/broken-off.ts";
 import { environmentOf } from "../guest/environment.ts";
 import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
@@ -37,8 +36,6 @@ export type StartExecDeps = ExecDeps & GuestDeps;
 
 interface OpenedExec {
   frames: AsyncIterable<Frame>;
-  /** What was written down for the case that nobody sees the command end. */
-  lease: Date | undefined;
 }
 type StartedExec = LiveSession & OpenedExec;
 
@@ -90,13 +87,11 @@ async function openLeased(
 ): Promise<OpenedExec> {
   const lease = await leaseCommand(deps.db, session, call.timeout_ms);
   try {
-    return { lease, frames: await deps.nodes.exec(machineIdOf(session), call, signal) };
+    return { frames: await deps.nodes.exec(machineIdOf(session), call, signal) };
   } catch (error) {
     if (hasStartedNothing(error)) await takeBackLease(deps.db, session, lease);
     if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
-    const explained = await explainBreak(deps, session, START_WORDS, error);
-    if (goesOn(explained)) await takeBackLease(deps.db, session, lease);
-    throw explained;
+    throw await explainBreak(deps, session, START_WORDS, error);
   }
 }
 

@@ -13,7 +13,6 @@ import { getSession } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/routes.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
-import { takeBackLease } from "./command-lease.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
 import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
 import { leaveOnceAnswered, type OutputRooms } from "./output-rooms.ts";
@@ -40,7 +39,7 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
         body: ExecRequest,
         response: {
           200: ExecResult,
-          ...errorAnswers("forbidden", "not_found", "conflict", "session_ended", "bad_gateway"),
+          ...errorAnswers("not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
         },
       },
     },
@@ -98,7 +97,7 @@ async function execStreamed(
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
   const call = (row: SessionRow) => execCall(row, input);
-  const { session, frames, lease } = await startExec(deps, scope, {
+  const { session, frames } = await startExec(deps, scope, {
     sessionId,
     call,
     signal: gone,
@@ -114,8 +113,8 @@ async function execStreamed(
   try {
     isOver = await streamFrames(deps, session, frames, events);
   } finally {
+    // What was paused with its session ends by the time that it has left.
     if (isOver) await markCompleted(deps, session);
-    else await takeBackLease(deps.db, session, lease);
     events.end();
   }
   return reply;

@@ -231,6 +231,62 @@ test("a key that is bound to a project sees and names that project only", async 
   expect((await control.ask("GET /v1/sessions", { key })).body.sessions).toHaveLength(1);
 });
 
+test("names of sessions are those of a project: a key that is bound to one is not told what others use", async () => {
+  const { rows } = await control.sql.query("select org_id from projects limit 1");
+  const [{ org_id: orgId }] = rows;
+  const projectId = `prj_${randomId()}`;
+  await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, 'named')", [
+    projectId,
+    orgId,
+  ]);
+  const key = await control.addKey({ orgId, scopedProjectId: projectId });
+  const body = { name: "the same" };
+  const outside = await control.create(body);
+  const inside = await control.ask("POST /v1/sessions", { key, body });
+  expect(inside.status).toBe(200);
+  for (const again of [
+    control.ask("POST /v1/sessions", { key, body }),
+    control.ask("POST /v1/sessions", { body }),
+  ])
+    expect([(await again).status, (await again).body.error]).toEqual([
+      409,
+      'name: another session of the project is called "the same"; destroy it or choose another name',
+    ]);
+  for (const id of [outside, inside.body.session_id]) await control.ask(`DELETE /v1/sessions/${id}`);
+});
+
+test("a key that is bound to a project is not told how many sessions its organisation has", async () => {
+  const { rows } = await control.sql.query("select org_id from projects limit 1");
+  const [{ org_id: orgId }] = rows;
+  const projectId = `prj_${randomId()}`;
+  await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, 'counted')", [
+    projectId,
+    orgId,
+  ]);
+  const key = await control.addKey({ orgId, scopedProjectId: projectId });
+  await control.sql.query("update orgs set concurrent_sessions = 0 where id = $1", [orgId]);
+  const answers = [await control.ask("POST /v1/sessions", { key }), await control.ask("POST /v1/sessions")];
+  await control.sql.query("update orgs set concurrent_sessions = 10 where id = $1", [orgId]);
+  expect(answers.map(({ status }) => status)).toEqual([429, 429]);
+  expect(answers[0]?.body.error).toMatch(/ at once and has no room for it; pause/);
+  expect(answers[1]?.body.error).toMatch(/ at once and has [0-9]+; pause/);
+});
+
+test("a foreign project is forbidden before anything else of the body is looked at", async () => {
+  const { rows } = await control.sql.query("select id, org_id from projects order by created_at limit 1");
+  const [{ id: foreign, org_id: orgId }] = rows;
+  const projectId = `prj_${randomId()}`;
+  await control.sql.query("insert into projects (id, org_id, name) values ($1, $2, 'bound')", [
+    projectId,
+    orgId,
+  ]);
+  const key = await control.addKey({ orgId, scopedProjectId: projectId });
+  for (const path of ["sessions", "sessions/exec", `checkpoints/chk_${randomId()}/sessions`]) {
+    const answer = await control.ask(`POST /v1/${path}`, { key, body: { project_id: foreign, size: 7 } });
+    expect([path, answer.status, answer.body.code]).toEqual([path, 403, "forbidden"]);
+  }
+});
+
 test("whoami tells the key and its organisation", async () => {
   const { body } = await control.ask("GET /v1/whoami");
   expect(body).toEqual({

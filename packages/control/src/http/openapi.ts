@@ -2,9 +2,12 @@ import swagger from "@fastify/swagger";
 import type { FastifyInstance } from "fastify";
 import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
 import type { OpenAPIV3_1 } from "openapi-types";
+import { z } from "zod";
+import { errorAnswers } from "./error-answers.ts";
 
 /** The OpenAPI 3.1 document of the routes that are registered after this call, and the paths that serve it. */
 export async function documentApi(server: FastifyInstance, version: string): Promise<void> {
+  const optional = new Set<string>();
   await server.register(swagger, {
     openapi: {
       openapi: "3.1.0",
@@ -17,8 +20,17 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
       components: { securitySchemes: { apiKey: { type: "http", scheme: "bearer" } } },
       security: [{ apiKey: [] }],
     },
-    transform: jsonSchemaTransform,
-    transformObject: (document) => tidy(jsonSchemaTransformObject(document) as OpenAPIV3_1.Document),
+    transform: (route) => {
+      // What is taken as an empty body need not be sent (http/validation.ts).
+      const { body, operationId } = route.schema as { body?: unknown; operationId?: string };
+      if (operationId && body instanceof z.ZodType && body.safeParse({}).success) optional.add(operationId);
+      return jsonSchemaTransform(route);
+    },
+    transformObject: (document) => {
+      const whole = jsonSchemaTransformObject(document) as OpenAPIV3_1.Document;
+      complete(whole, optional);
+      return tidy(whole);
+    },
   });
   const options = { schema: { hide: true } };
   server.get("/v1/openapi.json", options, async () => server.swagger());
@@ -27,6 +39,26 @@ export async function documentApi(server: FastifyInstance, version: string): Pro
       .header("content-type", "application/yaml; charset=utf-8")
       .send(server.swagger({ yaml: true }));
   });
+}
+
+/** Says which bodies are optional, and that whatever changes something is forbidden to a suspended organisation. */
+function complete({ paths = {} }: OpenAPIV3_1.Document, optional: ReadonlySet<string>): void {
+  const description = errorAnswers("forbidden")[403]?.description ?? "";
+  for (const path of Object.values(paths)) {
+    for (const [method, operation] of Object.entries(path ?? {}) as [string, OpenAPIV3_1.OperationObject][]) {
+      if (
+        operation.requestBody &&
+        "content" in operation.requestBody &&
+        optional.has(operation.operationId ?? "")
+      )
+        operation.requestBody.required = false;
+      if (method === "get" || !operation.responses) continue;
+      operation.responses["403"] ??= {
+        description,
+        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+      };
+    }
+  }
 }
 
 /**

@@ -172,6 +172,22 @@ test("messages are one line of at most 500 characters, whatever the value", asyn
   expect(unknown.body.error.length).toBeLessThanOrEqual(500);
 });
 
+test("the OpenAPI document says which bodies may be left out, and where 403, 409 and 429 can happen", async () => {
+  const { body } = await control.ask("GET /v1/openapi.json");
+  const operations: { operationId: string; requestBody?: { required: boolean }; responses: object }[] =
+    Object.values(body.paths).flatMap((path) => Object.values(path as object));
+  const byId = new Map(operations.map((operation) => [operation.operationId, operation]));
+  for (const id of ["createSession", "pauseSession", "forkSession", "createCheckpoint", "startCheckpoint"])
+    expect([id, byId.get(id)?.requestBody?.required]).toEqual([id, false]);
+  for (const id of ["exec", "run", "restoreSession", "setEgress"])
+    expect([id, byId.get(id)?.requestBody?.required]).toEqual([id, true]);
+  for (const id of ["createSession", "resumeSession", "exec", "run", "restoreSession", "forkSession"])
+    expect([id, Object.keys(byId.get(id)?.responses ?? {})]).toEqual([
+      id,
+      expect.arrayContaining(["403", "409", "429"]),
+    ]);
+});
+
 test("the OpenAPI document is served as JSON and as YAML, to who has a key", async () => {
   expect((await control.ask("GET /v1/openapi.json", { key: null })).status).toBe(401);
   const json = await control.ask("GET /v1/openapi.json");

@@ -4,11 +4,16 @@
  * back.
  */
 import type { Queries } from "../db/pool.ts";
-import { deleteNames, keepOnlyNamed, listOldNames } from "./store.ts";
+import { deleteNames, insertName, keepOnlyNamed, listOldNames } from "./store.ts";
 
 /** Which of these snapshots this database knows to be its own, also those that nobody keeps any more. */
 export async function ownSnapshots(db: Queries, ids: string[]): Promise<string[]> {
   return await keepOnlyNamed(db, ids);
+}
+
+/** One that a row takes over although no operation of this database asked for it. */
+export async function nameSnapshot(db: Queries, id: string): Promise<void> {
+  await insertName(db, id);
 }
 
 /** Names of what is gone: not on the node, of which these are listed, and kept by nobody, which `owners` tells. */

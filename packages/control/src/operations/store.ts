@@ -130,6 +130,10 @@ export async function claimLapsedOperations(
   return rows as SessionRow[];
 }
 
+export async function insertName(db: Queries, id: string): Promise<void> {
+  await db.insertInto("snapshot_names").values({ id }).execute();
+}
+
 /** Which of these are names that were given here. */
 export async function keepOnlyNamed(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];

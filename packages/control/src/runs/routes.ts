@@ -1,4 +1,5 @@
 import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
+import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { callerOf } from "../audit/caller.ts";
 import { leaveOnceAnswered, type OutputRooms } from "../exec/output-rooms.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -24,10 +25,13 @@ export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: Outp
         body: RunRequest,
         response: {
           200: RunResult,
-          ...errorAnswers("forbidden", "not_found", "session_ended", "rate_limited", "bad_gateway"),
+          ...errorAnswers("not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
         },
       },
-      preValidation: async (request) => refuseSessionFields(request.body),
+      preValidation: async (request) => {
+        checkScopeOfBody(principalOf(request), request.body);
+        refuseSessionFields(request.body);
+      },
     },
     async (request, reply) => {
       const gone = clientGone(reply);

@@ -13,7 +13,7 @@ import {
 import type { ExecCall } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { type Principal, scopeOf } from "../access/principal.ts";
-import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
+import { resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { OwnHosts } from "../egress/entry.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
@@ -60,7 +60,6 @@ export async function runCode(
   { body, ...called }: { body: ParsedRun } & CalledBy,
 ): Promise<RunResult> {
   const askedAt = performance.now();
-  checkProjectScope(principal, body.project_id);
   const session = await admitRun(deps, principal, body);
   deps.provisioner.start(session, performance.now() - askedAt);
   const over = new AbortController();
@@ -85,8 +84,10 @@ async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): P
     deps.db.transaction().execute(async (tx) => {
       checkReferences(body);
       const projectId = await resolveProject(tx, principal, body.project_id);
-      const start = await startFrom(deps, tx, scopeOf(principal), body);
-      return await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+      const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), body);
+      const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+      if (refusal) throw refusal;
+      return session;
     });
   return await tellingRefusal(deps.db, wantedBy(principal, body.project_id, "run"), admit);
 }

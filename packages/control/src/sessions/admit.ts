@@ -31,8 +31,8 @@ export async function admitSession(
   // Asked before the organisation's row is taken: a node that does not answer holds up nobody else's create.
   const info = await node.current();
   const org = await takeOrgTurn(tx, principal.orgId);
-  if (settings.name && (await isNameTaken(tx, principal.orgId, settings.name)))
-    throw nameTaken(settings.name);
+  const { name, project_id: projectId = null } = settings;
+  if (name && (await isNameTaken(tx, principal.orgId, projectId, name))) throw nameTaken(name);
   if (org.isEgressCapped) throw orgCapped();
   await checkCeilings(tx, principal, org.concurrentSessions);
   checkSize(info, settings);
@@ -70,21 +70,25 @@ export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promi
   await checkCeilings(tx, owner, concurrentSessions, count);
 }
 
-type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions">;
+type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions"> & {
+  /** Set where the caller may know of this project alone. */
+  scopedProjectId?: string | null;
+};
 
 async function checkCeilings(tx: Queries, owner: SlotOwner, orgCeiling: number, count = 1): Promise<void> {
   const active = await countActiveSessions(tx, owner);
   if (active.org + count > orgCeiling) {
+    const has = owner.scopedProjectId ? "has no room for it" : `has ${active.org}`;
     throw new ApiError(
       "account_concurrency_exceeded",
-      `your organisation may have ${orgCeiling} sessions creating or live at once and has ${active.org}${wayOut(count)}`,
+      `your organisation may have ${orgCeiling} sessions creating or live at once and ${has}${wayOut(count)}`,
     );
   }
   const keyCeiling = owner.concurrentSessions;
   if (keyCeiling !== null && active.key + count > keyCeiling) {
     throw new ApiError(
       "key_concurrency_exceeded",
-      `this API key may have ${keyCeiling} sessions creating or live at once and has ${active.key}${wayOut(count)}`,
+      `a session counts under the API key that made it, whoever wakes it: that key may have ${keyCeiling} sessions creating or live at once and has ${active.key}${wayOut(count)}`,
     );
   }
 }
@@ -125,6 +129,6 @@ function orgCapped(): ApiError {
 function nameTaken(name: string): ApiError {
   return new ApiError(
     "conflict",
-    `name: another session of your organisation is called ${JSON.stringify(name)}; destroy it or choose another name`,
+    `name: another session of the project is called ${JSON.stringify(name)}; destroy it or choose another name`,
   );
 }

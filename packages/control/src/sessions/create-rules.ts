@@ -46,15 +46,15 @@ function refuseWhatComesLater(body: ParsedSessionCreate): void {
     artifacts: body.artifacts !== undefined,
   };
   const field = Object.keys(isSet).find((name) => isSet[name]);
-  if (field === undefined) {
-    refuseSecretsWithoutKey(body);
-    return;
-  }
+  if (field === undefined) return;
   throw new ApiError("validation", `${field}: is not supported by this version yet; leave the field out`);
 }
 
-/** Interface "Condition-to-error ties" 4. No encryption key can be configured yet, so none ever is. */
-function refuseSecretsWithoutKey(body: ParsedSessionCreate): void {
+/**
+ * Interface "Condition-to-error ties" 4. No encryption key can be configured yet, so none ever is. What the server lacks
+ * is told after what is wrong with the request (wire.md 1.5).
+ */
+export function refuseSecretsWithoutKey(body: Pick<ParsedSessionCreate, "secrets">): void {
   if (Object.keys(body.secrets ?? {}).length === 0) return;
   throw new ApiError(
     "unavailable",

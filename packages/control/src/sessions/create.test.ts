@@ -48,6 +48,7 @@ test("what is set is stored and echoed by create, get and list", async () => {
     ...settings,
     on_detach: "keep_live",
     idle_mode: "ignored",
+    connectors: [1],
     template: "base",
   });
   const { command_capture: _hidden, ...echoed } = settings;
@@ -174,6 +175,21 @@ describe("fields", () => {
     expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
     expect(answer.headers["retry-after"]).toBeUndefined();
     expect(JSON.stringify(answer.body)).not.toContain("hunter2");
+  });
+
+  test("what the server lacks is told after what is wrong with the request", async () => {
+    await create({ name: "taken" });
+    const secrets = { A: "hunter2" };
+    const answers = [
+      await create({ template: "nothing", secrets }),
+      await create({ name: "taken", secrets }),
+    ];
+    expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
+      [404, "not_found"],
+      [409, "conflict"],
+    ]);
+    expect((await create({ secrets })).status).toBe(503);
+    expect((await control.ask("GET /v1/sessions")).body.sessions).toHaveLength(1);
   });
 
   test.each([

@@ -1,16 +1,15 @@
-import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
-import { checkProjectScope, resolveProject } from "../access/resolve-project.ts";
+import { resolveProject } from "../access/resolve-project.ts";
 import type { Database } from "../db/pool.ts";
 import type { OwnHosts } from "../egress/entry.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
-import { normalPolicy } from "../egress/policy.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { admitSession, BASE_TEMPLATE, checkReferences, type SessionSettings } from "./admit.ts";
-import { checkCreate } from "./create-rules.ts";
+import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
+import { checkCreate, refuseSecretsWithoutKey } from "./create-rules.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";
 import type { Provisioner } from "./provision.ts";
@@ -34,7 +33,6 @@ export async function createSession(
   { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   const askedAt = performance.now();
-  checkProjectScope(principal, body.project_id);
   checkCreate(deps, body);
   const wanted = wantedBy(principal, body.project_id, "create");
   const created = await tellingRefusal(deps.db, wanted, () => admit(deps, principal, body, idempotencyKey));
@@ -50,12 +48,16 @@ async function admit(
   idempotencyKey: string | undefined,
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   return await deps.db.transaction().execute(async (tx) => {
-    const project_id = body.project_id ?? principal.scopedProjectId ?? principal.defaultProjectId;
+    const project = body.project_id ?? principal.scopedProjectId ?? principal.defaultProjectId;
+    const { on_detach: alias, ...rest } = body;
     const idempotent = idempotencyKey && {
       orgId: principal.orgId,
       key: idempotencyKey,
       // The same body in another project is another request.
-      bodyDigest: bodyDigest(deps.pepper, meaningOf(deps, { ...body, project_id })),
+      bodyDigest: bodyDigest(deps.pepper, {
+        body: { ...rest, on_pty_detach: body.on_pty_detach ?? alias },
+        project,
+      }),
     };
     if (idempotent) {
       const knownId = await claimIdempotencyKey(tx, idempotent);
@@ -65,29 +67,13 @@ async function admit(
     }
     checkReferences(body);
     const projectId = await resolveProject(tx, principal, body.project_id);
-    const start = await startFrom(deps, tx, scopeOf(principal), body);
+    const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), body);
     const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+    refuseSecretsWithoutKey(body);
+    if (refusal) throw refusal;
     if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
     return { session, isReplay: false };
   });
-}
-
-/** What is asked for, told in one way: the client that repeats a create may write out what the first left to us. */
-function meaningOf({ ownHosts }: CreateDeps, body: ParsedSessionCreate): object {
-  const { labels, size, egress, from_checkpoint } = body;
-  // Left to a saved state, these are as it has them.
-  const template = from_checkpoint == null ? body.template || BASE_TEMPLATE : null;
-  const policy = normalPolicy(egress ?? { mode: "allow" }, ownHosts, "egress.allow");
-  return {
-    ...body,
-    ...chosenOf(body),
-    on_detach: null,
-    labels,
-    template,
-    size: template === BASE_TEMPLATE ? (size ?? DEFAULT_SIZE) : size,
-    no_sudo: body.no_sudo ?? false,
-    egress: (egress || template) && { ...policy, allow: policy.allow.toSorted() },
-  };
 }
 
 export function settingsOf(

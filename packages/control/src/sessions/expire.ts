@@ -1,7 +1,9 @@
 import type { Log } from "@vivarium/kit/log";
+import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { dueEvent } from "./clocks.ts";
 import { serviceNow } from "./deadlines-store.ts";
+import { getSession } from "./get.ts";
 import { lifetimeReason } from "./pause-machine.ts";
 import type { SessionSignals } from "./signals.ts";
 import { decide } from "./state.ts";
@@ -19,6 +21,13 @@ export async function expireIfOver(deps: ExpireDeps, session: SessionRow): Promi
   if (dueEvent(session, await serviceNow(deps.db)) !== "max_lifetime") return false;
   await expirePaused(deps, session);
   return true;
+}
+
+/** The session as a reader sees it: one whose lifetime is over is told as that, as every verb says it. */
+export async function readSession(deps: ExpireDeps, scope: Scope, id: string): Promise<SessionRow> {
+  const session = await getSession(deps.db, scope, id);
+  const isOver = session.state === "paused" && session.op === null && (await expireIfOver(deps, session));
+  return isOver ? await getSession(deps.db, scope, id) : session;
 }
 
 /** A paused session stays as it is saved, for good. */

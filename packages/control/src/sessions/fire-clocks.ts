@@ -1,6 +1,7 @@
 /** Carries out deadlines that passed. Whoever looks does it, in any process, by the same operations that callers use. */
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
+import type { StoreWatch } from "../db/store-watch.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { Attachments } from "../terminals/attachments.ts";
 import { type ClockEvent, dueEvent, nextDueAt } from "./clocks.ts";
@@ -19,13 +20,21 @@ import { decide } from "./state.ts";
 import { type SessionRow, saveMove } from "./store.ts";
 import { WAKE_RETRY_MS, type WakeDeps, wakeSession } from "./wake.ts";
 
-export type ClockDeps = PauseDeps & WakeDeps & { attachments: Attachments; requireDurablePause: boolean };
+export type ClockDeps = PauseDeps &
+  WakeDeps & { attachments: Attachments; requireDurablePause: boolean; storeWatch: StoreWatch };
 
 /** Work in hand at once; what is due beyond that waits for the next look. */
 const AT_ONCE = 32;
+/** Who is attached, and what is in flight, is told by leases: without them a session looks unused. */
+const OF_LEASES: ReadonlySet<ClockEvent> = new Set([
+  "idle_timeout",
+  "last_pty_detached_pause",
+  "last_pty_detached_destroy",
+]);
+const restsOnLeases = (event: ClockEvent) => OF_LEASES.has(event);
 /** How long a session that was taken stays out of sight: time to write the intent down, or to try again. */
 const TAKEN_MS = 10_000;
-/** An operation in flight is to end before its session is destroyed: how soon that is asked again. */
+/** An operation in flight is to end before its session is destroyed, and a lease to be renewed: how soon that is asked again. */
 const HELD_MS = 1_000;
 const WAKE_PATIENCE_MS = 600_000;
 
@@ -45,6 +54,8 @@ async function fire(deps: ClockDeps, taken: DueSession): Promise<void> {
   if (!session) return;
   const event = dueEvent(session, session.now);
   if (event === null) return await saveDueAt(deps.db, session, nextDueAt(session));
+  if (restsOnLeases(event) && deps.storeWatch.areLeasesStale())
+    return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
   deps.log.debug({ session_id: session.id, event }, "a deadline has passed");
   await FIRE[event](deps, session);
 }

@@ -22,9 +22,9 @@ export function readIdempotencyKey(header: string | string[] | undefined): strin
   );
 }
 
-/** Digest of what a body means, in which the order of keys and what is null, empty or left out do not matter. */
-export function bodyDigest(pepper: Buffer, meaning: object): Buffer {
-  return keyedDigest(pepper, "create-body", canonicalJson(meaning));
+/** Digest of a body, in which the order of keys and whether a field is null or left out do not matter (wire.md 4.3). */
+export function bodyDigest(pepper: Buffer, body: object): Buffer {
+  return keyedDigest(pepper, "create-body", canonicalJson(body));
 }
 
 /**
@@ -57,12 +57,7 @@ export async function claimIdempotencyKey(
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return inner;
-    const entries = Object.entries(inner).filter(([, field]) => !isNothing(field));
+    const entries = Object.entries(inner).filter(([, field]) => field !== null && field !== undefined);
     return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
   });
-}
-
-function isNothing(field: unknown): boolean {
-  if (field === null || field === undefined) return true;
-  return typeof field === "object" && Object.keys(field).length === 0;
 }

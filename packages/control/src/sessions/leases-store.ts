@@ -14,7 +14,7 @@ export function leaseFromNow(ms: number): RawBuilder<Date> {
 export async function setDestroyAfter(db: Queries, id: string, delayMs: number): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: after(delayMs) })
+    .set({ destroy_after: after(delayMs), command_left_ms: null })
     .where("id", "=", id)
     .where("state", "<>", "destroyed")
     .execute();
@@ -42,7 +42,7 @@ export async function extendDestroyAfter(
 export async function clearDestroyAfter(db: Queries, id: string, written: Date): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: null })
+    .set({ destroy_after: null, command_left_ms: null })
     .where("id", "=", id)
     .where("destroy_after", "=", written)
     .execute();
@@ -138,6 +138,7 @@ export async function listDueForDestroy(db: Queries): Promise<SessionRow[]> {
     .selectFrom("sessions")
     .selectAll()
     .where("destroy_after", "<", sql<Date>`now()`)
+    .where("command_left_ms", "is", null)
     .where("state", "<>", "destroyed")
     .limit(100)
     .execute();

@@ -114,6 +114,8 @@ describe("a pause", () => {
     const here = new Date(there).toISOString();
     expect((await pause(id, { wake_at: there })).body.wake_at).toBe(here);
     expect(await read(id)).toMatchObject({ state: "paused", wake_at: here });
+    const small = here.replace("T", "t").replace("Z", "z");
+    expect((await pause(id, { wake_at: small })).body.wake_at).toBe(here);
   });
 
   test.each([
@@ -381,7 +383,11 @@ describe("a resume", () => {
     const id = await control.createLive({}, key);
     await pause(id);
     await control.createLive({}, key);
-    expect(outcome(await resume(id))).toEqual([429, "key_concurrency_exceeded", "5"]);
+    const refused = await resume(id);
+    expect(outcome(refused)).toEqual([429, "key_concurrency_exceeded", "5"]);
+    expect(refused.body.error).toMatch(
+      /^a session counts under the API key that made it, whoever wakes it: that key may/,
+    );
   });
 
   test("tells where its time went to who asks", async () => {
@@ -541,8 +547,9 @@ describe("a guest operation", () => {
       await running;
       await pause(id);
       await answer;
-      const { rows } = await control.sql.query("select destroy_after from sessions where id = $1", [id]);
-      expect(rows[0].destroy_after).toBeNull();
+      // What is left of its time waits for the wake (exec/command-lease.test.ts).
+      const { rows } = await control.sql.query("select command_left_ms from sessions where id = $1", [id]);
+      expect(Number(rows[0].command_left_ms)).toBeGreaterThan(0);
       expect((await read(id)).state).toBe("paused");
       control.node.onExec = (_call, output) => output().exit();
       expect((await control.exec(id)).status).toBe(200);

@@ -5,10 +5,11 @@
 import type { MachineStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { oneLine } from "../http/render-error.ts";
+import { catchUpWithMachine, catchUpWithSavedState } from "./catch-up.ts";
 import { releaseSession } from "./release-session.ts";
 import { type SettleDeps, settleSession } from "./settle.ts";
 import type { SessionSignals } from "./signals.ts";
-import { decide, hasEnded, isActive, machineIdOf } from "./state.ts";
+import { decide, hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "./state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow, saveMove } from "./store.ts";
 
 const UNKNOWN_GRACE_MS = 60_000;
@@ -24,16 +25,32 @@ export async function reconcileMachines(deps: ReconcileDeps): Promise<void> {
   const live = await listLiveMachines(deps.db);
   const machines = await deps.nodes.listMachines();
   const byId = new Map(machines.map((machine) => [machine.machine_id, machine]));
+  const isCaughtUp = await catchUp(deps, machines);
   // An operation knows better what becomes of the machines of its session, and refuses these moves.
-  for (const session of live.filter(({ op }) => op === null)) {
+  for (const session of live.filter(({ id, op }) => op === null && !isCaughtUp.has(id))) {
     const machine = byId.get(machineIdOf(session));
     if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
     else if (machine.state === "held") await settleSession(deps, session);
   }
-  await removeUnwanted(deps, machines);
+  await removeUnwanted(
+    deps,
+    machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id))),
+  );
+}
+
+/** Sessions whose rows were older than their machines: the next look finds the two in line. */
+async function catchUp(deps: ReconcileDeps, machines: MachineStatus[]): Promise<Set<string>> {
+  const ofSession = Map.groupBy(machines, ({ machine_id: id }) => sessionIdOf(id));
+  const caughtUp = new Set<string>();
+  for (const session of await findSessionsById(deps.db, [...ofSession.keys()])) {
+    if (await catchUpWithMachine(deps, session, ofSession.get(session.id) ?? [])) caughtUp.add(session.id);
+  }
+  return caughtUp;
 }
 
 async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
+  const saved = await catchUpWithSavedState(deps, session, await deps.nodes.listSnapshots());
+  if (saved) return deps.signals.moved(session.id);
   const move = decide(session, "machine_lost");
   const why = machine?.reason ? `: ${machine.reason}` : "";
   const statusReason = oneLine(
@@ -48,12 +65,15 @@ async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: M
 }
 
 async function removeUnwanted(deps: ReconcileDeps, machines: MachineStatus[]): Promise<void> {
-  const sessions = await findSessionsById(deps.db, machines.map(sessionIdOf));
+  const sessions = await findSessionsById(
+    deps.db,
+    machines.map(({ machine_id: id }) => sessionIdOf(id)),
+  );
   const byId = new Map(sessions.map((session) => [session.id, session]));
-  const unknown = machines.filter((machine) => !byId.has(sessionIdOf(machine)));
+  const unknown = machines.filter((machine) => !byId.has(sessionIdOf(machine.machine_id)));
   for (const machine of pastGrace(deps.unknownSince, unknown)) await remove(deps, machine);
   for (const machine of machines) {
-    const session = byId.get(sessionIdOf(machine));
+    const session = byId.get(sessionIdOf(machine.machine_id));
     if (!session || isWanted(machine, session)) continue;
     if (isBygone(machine, session)) await remove(deps, machine);
     // The next machine's name may be given again at any moment, so only who holds the session may say that it goes.
@@ -76,7 +96,7 @@ function isWanted(machine: MachineStatus, session: SessionRow): boolean {
 /** No machine of this name is ever started again. */
 function isBygone(machine: MachineStatus, session: SessionRow): boolean {
   if (hasEnded(session.state)) return true;
-  const number = incarnationOf(machine);
+  const number = incarnationOf(machine.machine_id);
   return number < session.incarnation || (number === session.incarnation && !isActive(session.state));
 }
 
@@ -87,12 +107,4 @@ function pastGrace(unknownSince: Map<string, number>, unknown: MachineStatus[]):
   const now = Date.now();
   for (const id of ids) if (!unknownSince.has(id)) unknownSince.set(id, now);
   return unknown.filter((machine) => now - (unknownSince.get(machine.machine_id) ?? now) > UNKNOWN_GRACE_MS);
-}
-
-function incarnationOf(machine: MachineStatus): number {
-  return Number(machine.machine_id.split("-", 2)[1]);
-}
-
-function sessionIdOf(machine: MachineStatus): string {
-  return machine.machine_id.split("-", 1)[0] ?? "";
 }

@@ -3,11 +3,14 @@
  * this database knows to be its own: a database that was exchanged, or brought back from a backup, must not cost what
  * was saved under the other one.
  */
+import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { forgetGoneSnapshots, ownSnapshots } from "../operations/snapshot-names.ts";
-import { findSnapshotsInUse } from "./store.ts";
+import { catchUpWithSavedState } from "./catch-up.ts";
+import { sessionIdOf } from "./state.ts";
+import { findSessionsById, findSnapshotsInUse, WAKES_FROM } from "./store.ts";
 
 /** Which of these snapshots a room's rows need. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
@@ -35,14 +38,14 @@ export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
   // The node is asked before the database: a row names a snapshot before the node is asked to make it, so that one
   // which exists by now, and which no row names from now on, was given up. Asked the other way round, one that is made
   // in between would look like nobody's.
-  const ids = await listed(deps);
+  const snapshots = await deps.nodes.listSnapshots();
+  const ids = idsOf(snapshots);
   const owned = await ownersOf(deps, ids);
   const unowned = ids.filter((id) => !owned.has(id));
   const orphans = new Set(await ownSnapshots(deps.db, unowned));
-  tellStrangers(
-    deps,
-    unowned.filter((id) => !orphans.has(id)),
-  );
+  const strangers = snapshots.filter(({ snapshot_id: id }) => !owned.has(id) && !orphans.has(id));
+  await catchUpPaused(deps, strangers);
+  tellStrangers(deps, idsOf(strangers));
   for (const id of deps.orphansSince.keys()) if (!orphans.has(id)) deps.orphansSince.delete(id);
   for (const id of orphans) await removeAtSecondLook(deps, id);
 }
@@ -52,7 +55,17 @@ export async function forgetOrphanNames(deps: OrphanDeps): Promise<void> {
 }
 
 async function listed({ nodes }: OrphanDeps): Promise<string[]> {
-  return (await nodes.listSnapshots()).map(({ snapshot_id: id }) => id);
+  return idsOf(await nodes.listSnapshots());
+}
+
+const idsOf = (snapshots: readonly SnapshotStatus[]) => snapshots.map(({ snapshot_id: id }) => id);
+
+/** Paused sessions that were woken and paused again since the backup that the database was brought back from. */
+async function catchUpPaused(deps: OrphanDeps, strangers: SnapshotStatus[]): Promise<void> {
+  const ids = new Set(strangers.flatMap(({ machine_id: id }) => (id === undefined ? [] : [sessionIdOf(id)])));
+  for (const session of await findSessionsById(deps.db, [...ids])) {
+    if (session.state === WAKES_FROM) await catchUpWithSavedState(deps, session, strangers);
+  }
 }
 
 async function ownersOf({ db, snapshotOwners }: OrphanDeps, ids: string[]): Promise<Set<string>> {

@@ -2,6 +2,7 @@ import { END_REASONS, SessionCreate, SessionList, SessionRecord } from "@vivariu
 import { text } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
+import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
@@ -10,6 +11,7 @@ import type { PreviewUrls } from "../previews/urls.ts";
 import type { Activity } from "./activity.ts";
 import { type CreateDeps, createSession } from "./create.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
+import { type ExpireDeps, readSession } from "./expire.ts";
 import { getSession } from "./get.ts";
 import { readIdempotencyKey } from "./idempotency.ts";
 import { ListQuery, listSessions } from "./list.ts";
@@ -28,7 +30,7 @@ export const RecordQuery = z.object({
 });
 const tags = ["Sessions"];
 
-type SessionRouteDeps = CreateDeps & DestroyDeps & PreviewUrls & { activity: Activity };
+type SessionRouteDeps = CreateDeps & DestroyDeps & ExpireDeps & PreviewUrls & { activity: Activity };
 
 export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
   server.post(
@@ -46,6 +48,7 @@ export function addSessionRoutes(server: Server, deps: SessionRouteDeps): void {
           ...errorAnswers("forbidden", "not_found", "conflict", "rate_limited"),
         },
       },
+      preValidation: async (request) => checkScopeOfBody(principalOf(request), request.body),
     },
     async (request, reply) => {
       const idempotencyKey = readIdempotencyKey(request.headers["idempotency-key"]);
@@ -95,7 +98,7 @@ function addSessionItemRoutes(server: Server, deps: SessionRouteDeps): void {
     },
     async (request) => {
       const pending = deps.activity.pending();
-      const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
+      const row = await readSession(deps, scopeOf(principalOf(request)), request.params.id);
       return toRecord(deps, upToDate(pending, row), { withTiming: request.query.timing });
     },
   );

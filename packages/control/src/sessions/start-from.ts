@@ -8,6 +8,7 @@ import type { OwnHosts } from "../egress/entry.ts";
 import { normalPolicy } from "../egress/policy.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import type { ApiError } from "../http/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { resolveTemplate } from "../templates/resolve.ts";
 import { BASE_TEMPLATE, type SessionSettings } from "./admit.ts";
@@ -37,15 +38,21 @@ interface StartDeps {
   ownHosts: OwnHosts;
 }
 
+/** `refusal`: what the node has to say against it, told after what is wrong with the request (wire.md 1.5). */
+interface Start {
+  start: StartSettings;
+  refusal?: ApiError;
+}
+
 export async function startFrom(
   deps: StartDeps,
   tx: Queries,
   scope: Scope,
   request: StartRequest,
-): Promise<StartSettings> {
+): Promise<Start> {
   return request.from_checkpoint == null
     ? await startFromTemplate(deps, tx, scope, request)
-    : await startFromCheckpoint(deps, tx, scope, request, request.from_checkpoint);
+    : { start: await startFromCheckpoint(deps, tx, scope, request, request.from_checkpoint) };
 }
 
 async function startFromTemplate(
@@ -53,10 +60,10 @@ async function startFromTemplate(
   tx: Queries,
   scope: Scope,
   request: StartRequest,
-): Promise<StartSettings> {
+): Promise<Start> {
   const template = request.template || BASE_TEMPLATE;
-  const { version, saved } = await resolveTemplate(deps, tx, scope, template);
-  return {
+  const { version, saved, refusal } = await resolveTemplate(deps, tx, scope, template);
+  const start = {
     size: saved ? sizeOf("template", saved.size, request.size) : ((request.size ?? DEFAULT_SIZE) as Size),
     template,
     template_version: version,
@@ -68,6 +75,7 @@ async function startFromTemplate(
     no_sudo: request.no_sudo || saved?.noSudo || false,
     may_keep_alive: Boolean(saved),
   };
+  return { start, refusal };
 }
 
 async function startFromCheckpoint(

@@ -358,6 +358,20 @@ const ROWS: Row[] = [
     },
   },
   {
+    title: "decided: live or paused | its node has a later machine | | live",
+    moves: [
+      ["live", "machine_found", "live"],
+      ["paused", "machine_found", "live"],
+    ],
+  },
+  {
+    title: "decided: live or paused | its node has a later saved state | | paused",
+    moves: [
+      ["live", "saved_state_found", "paused"],
+      ["paused", "saved_state_found", "paused"],
+    ],
+  },
+  {
     title: "decided: failed | a day goes by | | destroyed, end_reason error",
     moves: [["failed", "failed_expired", "destroyed", "error"]],
     walk: async () => {

@@ -35,11 +35,32 @@ export function decide(from: Standing, event: SessionEvent, endReason?: EndReaso
 }
 
 /**
+ * The move to what the node has of a session whose row is older than that: a machine, or a saved state, of this number.
+ * Only a row that was brought back from a backup is.
+ */
+export function decideFound(
+  from: Standing,
+  event: Extract<SessionEvent, "machine_found" | "saved_state_found">,
+  incarnation: number,
+): Move | undefined {
+  const move = decide(from, event);
+  return move && { ...move, incarnation };
+}
+
+/**
  * The machine a session has, or may have: while it is being provisioned, the one that the next incarnation gets.
  * Incarnation 0 means that no machine was ever handed out, so only number 1 can exist.
  */
 export function machineIdOf(session: { id: string; incarnation: number }): string {
   return `${session.id}-${Math.max(session.incarnation, 1)}`;
+}
+
+export function incarnationOf(machineId: string): number {
+  return Number(machineId.split("-", 2)[1]);
+}
+
+export function sessionIdOf(machineId: string): string {
+  return machineId.split("-", 1)[0] ?? "";
 }
 
 /** The machine that a session gets when it wakes or goes back to a checkpoint. */

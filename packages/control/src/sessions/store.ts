@@ -57,11 +57,18 @@ async function tellCreated(db: Queries, rows: readonly SessionRow[]): Promise<vo
   await appendEvents(db, events);
 }
 
-export async function isNameTaken(db: Queries, orgId: string, name: string): Promise<boolean> {
+/** Names are those of a project: what another one has in use is not told. */
+export async function isNameTaken(
+  db: Queries,
+  orgId: string,
+  projectId: string | null,
+  name: string,
+): Promise<boolean> {
   const row = await db
     .selectFrom("sessions")
     .select("id")
     .where("org_id", "=", orgId)
+    .where(sql`coalesce(project_id, '')`, "=", projectId ?? "")
     .where("name", "=", name)
     .where("state", "<>", "destroyed")
     .executeTakeFirst();
@@ -141,6 +148,8 @@ export interface Extra {
   wakeAt?: Date | null;
   /** Checkpoint that a restore goes back to. */
   restoredFrom?: string;
+  /** The machine was not started by this database: its network may be another, and of this generation. */
+  foundGeneration?: number;
 }
 
 /**
@@ -201,6 +210,10 @@ function updateOf(db: Queries, id: string, move: Move, extra: Extra) {
         network_applied: sql<number>`network_generation`,
         guest_ip: extra.guestIp ?? null,
       }),
+      ...(extra.foundGeneration !== undefined && {
+        network_generation: sql<number>`greatest(network_generation, ${extra.foundGeneration}::bigint) + 1`,
+        network_applied: 0,
+      }),
       wake_at: extra.wakeAt ?? null,
       wake_retry_at: null,
       wake_drop_at: null,
@@ -208,6 +221,7 @@ function updateOf(db: Queries, id: string, move: Move, extra: Extra) {
       ...(entersLife(move) && !isAwaited(move.from.state) && { resumed_at: now }),
       ...(entersRest(move) && { paused_at: now }),
       ...(extra.snapshot && { snapshot_id: extra.snapshot.id, snapshot_bytes: extra.snapshot.bytes }),
+      ...timeOfCommand(move),
       ...(extra.operation && operationAfter(extra.operation)),
       ...(move.endReason && {
         ended_at: now,
@@ -223,6 +237,32 @@ function updateOf(db: Queries, id: string, move: Move, extra: Extra) {
   if (extra.operation) update = update.where("op_id", "=", extra.operation.id);
   else if (!extra.overtakes) update = update.where("op", "is", null);
   return update.returningAll();
+}
+
+/**
+ * The only command of a session stands still with its machine: what is left of its time counts on from the wake. A
+ * restore takes the session back to before it.
+ */
+function timeOfCommand(move: Move) {
+  const isOnly = sql<boolean>`destroy_on_completion and origin = 'api'`;
+  if (move.event === "restore") {
+    return {
+      destroy_after: sql<Date | null>`case when ${isOnly} then null else destroy_after end`,
+      command_left_ms: null,
+    };
+  }
+  if (entersRest(move)) {
+    return {
+      command_left_ms: sql<number | null>`case when ${isOnly} and destroy_after is not null
+        then greatest(0, extract(epoch from destroy_after - now()) * 1000)::bigint end`,
+    };
+  }
+  if (!entersLife(move)) return {};
+  return {
+    destroy_after: sql<Date | null>`case when command_left_ms is null then destroy_after
+      else now() + make_interval(secs => command_left_ms / 1000.0) end`,
+    command_left_ms: null,
+  };
 }
 
 function operationAfter({ thenSettle }: { thenSettle?: boolean }) {

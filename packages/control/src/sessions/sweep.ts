@@ -1,5 +1,6 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
 import type { CommandLog } from "../audit/command-log.ts";
+import type { StoreWatch } from "../db/store-watch.ts";
 import type { ApplyDeps } from "../egress/apply.ts";
 import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
@@ -29,6 +30,7 @@ export type SweepDeps = DestroyDeps &
   KeepOrgCapsDeps & {
     commandLog: CommandLog;
     previewPush: PreviewPush;
+    storeWatch: StoreWatch;
     /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
     leasesKept: ReadonlySet<string>;
   };
@@ -36,16 +38,27 @@ export type SweepDeps = DestroyDeps &
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
 
+type Parts = Record<string, (deps: SweepDeps) => Promise<void>>;
+
+/** What rows and the node are brought in line by, each in its own way. */
+export const IN_LINE_PARTS: Parts = {
+  "reconcile machines": reconcileMachines,
+  "remove orphan snapshots": removeOrphanSnapshots,
+};
+
 /** Work of every tick. */
-export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
+export const TICK_PARTS: Parts = {
   "adopt provisioning": async (deps) => {
+    if (deps.storeWatch.areLeasesStale()) return;
     for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, PROVISION_LEASE_MS))
       deps.provisioner.start(session, ageMs);
   },
-  "take over operations": (deps) => takeOverOperations(deps, TAKE_OVERS),
-  "reconcile machines": reconcileMachines,
-  "remove orphan snapshots": removeOrphanSnapshots,
+  "take over operations": async (deps) => {
+    if (!deps.storeWatch.areLeasesStale()) await takeOverOperations(deps, TAKE_OVERS);
+  },
+  ...IN_LINE_PARTS,
   "destroy due sessions": async (deps) => {
+    if (deps.storeWatch.areLeasesStale()) return;
     const due = (await listDueForDestroy(deps.db)).filter(({ id }) => !deps.leasesKept.has(id));
     await Promise.all(
       due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
@@ -66,7 +79,7 @@ export const TICK_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
 };
 
 /** Work of now and then. */
-export const HOURLY_PARTS: Record<string, (deps: SweepDeps) => Promise<void>> = {
+export const HOURLY_PARTS: Parts = {
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
   "forget old egress lines": forgetOldLines,

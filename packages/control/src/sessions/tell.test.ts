@@ -33,8 +33,8 @@ test.each([
 test("why a session failed and what it went back to are told, where they are meant", () => {
   const facts = { statusReason: "the machine ended", restoredFrom: "chk_x" };
   expect(told("live", "machine_lost", facts)?.data).toEqual({ status_reason: "the machine ended" });
-  expect(told("live", "restore", facts)?.data).toMatchObject({ restored_from: "chk_x" });
-  expect(told("paused", "resume", facts)?.data).not.toHaveProperty("restored_from");
+  expect(told("live", "restore", facts)?.data).toMatchObject({ checkpoint_id: "chk_x" });
+  expect(told("paused", "resume", facts)?.data).not.toHaveProperty("checkpoint_id");
 });
 
 test("every move that changes the state or the machine is told, and no other is", () => {

@@ -33,7 +33,7 @@ export function tell(move: Move, { statusReason, restoredFrom }: Facts = {}): To
   }
   const type = typeOfStart(move);
   if (type === undefined) return undefined;
-  const restored = event === "restore" && restoredFrom !== undefined && { restored_from: restoredFrom };
+  const restored = event === "restore" && restoredFrom !== undefined && { checkpoint_id: restoredFrom };
   return { type, data: { state, ...(type !== "session.live" && { reason: event }), ...restored } };
 }
 

@@ -14,6 +14,8 @@ export interface ResolvedTemplate {
   version: string | null;
   /** Set for a template that a caller saved: what a session is loaded from. */
   saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean } | null;
+  /** Why it cannot be started at the moment. */
+  refusal?: ApiError;
 }
 
 /** Known to this node for at most so long; a node that is away is waited for by whoever starts the machine. */
@@ -31,9 +33,10 @@ export async function resolveTemplate(
   if (isOfficial(info, reference.name)) return resolveOfficial(info, reference);
   const row = await findOwn(tx, scope, reference);
   if (!row) throw noSuchTemplate(text);
-  await checkOnNode(nodes, row);
+  const refusal = await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
-  return { version: String(row.version), saved: { snapshotId, size: row.size as Size, baseline, noSudo } };
+  const saved = { snapshotId, size: row.size as Size, baseline, noSudo };
+  return { version: String(row.version), saved, refusal };
 }
 
 /** A version that is named is the one that is used, or none is. */
@@ -55,14 +58,17 @@ async function findOwn(
 }
 
 /** Damage that only reading finds is known from the first load on: its session fails, later creates do not begin. */
-async function checkOnNode(nodes: NodeClient, { id, name, version }: TemplateRow): Promise<void> {
+async function checkOnNode(
+  nodes: NodeClient,
+  { id, name, version }: TemplateRow,
+): Promise<ApiError | undefined> {
   const look = await nodes.lookAtSnapshot(id, AbortSignal.timeout(NODE_CHECK_MS)).catch(() => "there");
-  if (look === "there") return;
+  if (look === "there") return undefined;
   const why =
     look === "damaged"
       ? `the saved state of version ${version} of ${name} is damaged; save it again, or use another version`
       : `the node does not have version ${version} of ${name} at the moment`;
-  throw unavailable(`template: ${why}`);
+  return unavailable(`template: ${why}`);
 }
 
 function noSuchTemplate(text: string): ApiError {

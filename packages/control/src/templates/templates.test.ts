@@ -227,6 +227,9 @@ test("a template that the node has lost is never replaced by another, and may be
     ]);
   }
   expect((await create({ template: "tools@1" })).status).toBe(200);
+  await control.create({ name: "taken" });
+  const taken = await create({ template: "tools@2", name: "taken" });
+  expect([taken.status, taken.body.code]).toEqual([409, "conflict"]);
 });
 
 test("a template that turns out damaged fails the session that finds it, and later creates are refused", async () => {

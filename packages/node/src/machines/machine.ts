@@ -87,6 +87,7 @@ export class Machine {
       reason: this.endReason,
       guest_ip: this.slot.machineAddress,
       timings: this.entry.timings,
+      network_generation: this.entry.spec.network?.generation,
     };
   }
 }

@@ -155,5 +155,11 @@ export function statusOf(id: string, manifest: Manifest): SnapshotStatus {
     bytes: manifest.own_bytes,
     created_at: manifest.created_at,
     timings: manifest.timings,
+    machine_id: gaveWay(manifest.spec),
   };
+}
+
+/** The machine that was held once it was saved. */
+function gaveWay(spec: Manifest["spec"]): string | undefined {
+  return spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined;
 }

@@ -1,0 +1,219 @@
+/** A database that is brought back from a backup under a node that went on since. */
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { type App, createApp } from "../app.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
+
+let control: Control;
+let columns: string;
+beforeAll(async () => {
+  // Nothing sweeps while a backup is brought back: the service is stopped meanwhile.
+  control = await startControl({ sweeps: false });
+  const { rows } = await control.sql.query(
+    "select column_name from information_schema.columns where table_name = 'sessions' and column_name <> 'id'",
+  );
+  columns = rows.map(({ column_name: name }) => `"${name}"`).join(", ");
+});
+const services: App[] = [];
+afterEach(async () => {
+  for (const service of services.splice(0)) await service.close();
+  await control.destroyAll();
+});
+afterAll(() => control.close());
+
+const pause = (id: string) => control.ask(`POST /v1/sessions/${id}/pause`);
+const resume = (id: string) => control.ask(`POST /v1/sessions/${id}/resume`);
+const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
+const rowOf = async (id: string) =>
+  (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
+
+async function startService(): Promise<void> {
+  const service = await createApp(control.settings, silentLog);
+  services.push(service);
+  service.startSweeps();
+}
+
+async function createPaused(): Promise<string> {
+  const id = await control.createLive();
+  await pause(id);
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  return id;
+}
+
+/** Until nothing is at work on the session any more. */
+const untilQuiet = (id: string) => eventually(async () => expect((await rowOf(id)).op).toBe(null));
+
+/** The row of now, and the way back to it, at which the names of what was saved since are forgotten. */
+async function backUp(id: string): Promise<() => Promise<void>> {
+  await untilQuiet(id);
+  await control.sql.query("drop table if exists backup, named");
+  await control.sql.query("create table backup as select * from sessions where id = $1", [id]);
+  await control.sql.query("create table named as select id from snapshot_names");
+  return async () => {
+    await untilQuiet(id);
+    tellAges();
+    await control.sql.query(
+      `with forgotten as (delete from snapshot_names where id not in (select id from named))
+       update sessions set (${columns}) = (select ${columns} from backup) where id = $1`,
+      [id],
+    );
+  };
+}
+
+/** What a node says of how it came to its machines and saved states. */
+function tellAges(): void {
+  for (const machine of control.node.machines.values())
+    machine.network_generation = machine.spec?.network?.generation;
+  for (const { spec, ...snapshot } of control.node.snapshots.values())
+    if (spec && "machine_id" in spec && spec.after === "hold")
+      control.node.snapshots.set(snapshot.snapshot_id, { ...snapshot, spec, machine_id: spec.machine_id });
+}
+
+async function eventsOf(id: string): Promise<[string, string | undefined][]> {
+  const { rows } = await control.sql.query(
+    "select type, data from events where session_id = $1 order by seq",
+    [id],
+  );
+  return rows.map(({ type, data }) => [type, data.reason]);
+}
+
+test("a session that was paused and woken since the backup goes on in the machine that it has", async () => {
+  const id = await control.createLive();
+  const restore = await backUp(id);
+  await pause(id);
+  await resume(id);
+  await restore();
+  await startService();
+  await eventually(async () => expect((await rowOf(id)).incarnation).toBe(2));
+  await untilQuiet(id);
+  expect(machinesOf(id)).toEqual([`${id}-2`]);
+  expect((await eventsOf(id)).at(-1)).toEqual(["session.resumed", "machine_found"]);
+  expect((await control.exec(id)).status).toBe(200);
+  expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-2`);
+  // It sleeps and wakes as ever.
+  await pause(id);
+  expect((await control.exec(id)).status).toBe(200);
+  expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-3`);
+});
+
+test("one that the backup has as paused, and that was woken since, is live", async () => {
+  const id = await createPaused();
+  const restore = await backUp(id);
+  await resume(id);
+  await restore();
+  await startService();
+  await control.until(id, "live");
+  expect(await rowOf(id)).toMatchObject({ incarnation: 2, paused_at: null });
+  await untilQuiet(id);
+  expect(machinesOf(id)).toEqual([`${id}-2`]);
+});
+
+test("of two machines the one that runs is the session's, and the other goes", async () => {
+  const id = await control.createLive();
+  const restore = await backUp(id);
+  await pause(id);
+  await resume(id);
+  const running = control.node.machines.get(`${id}-2`);
+  if (!running) throw new Error("no machine");
+  control.node.machines.set(`${id}-3`, { ...running, machine_id: `${id}-3`, state: "held" });
+  await restore();
+  await startService();
+  await eventually(() => expect(machinesOf(id)).toEqual([`${id}-2`]));
+  expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 2 });
+});
+
+test("a machine that stands still, as within a pause, goes on", async () => {
+  const id = await control.createLive();
+  const restore = await backUp(id);
+  await pause(id);
+  await resume(id);
+  const machine = control.node.machines.get(`${id}-2`);
+  if (!machine) throw new Error("no machine");
+  await restore();
+  machine.state = "held";
+  await startService();
+  await eventually(async () => expect((await rowOf(id)).incarnation).toBe(2));
+  await eventually(() => expect(control.node.machines.get(`${id}-2`)?.state).toBe("running"));
+});
+
+test("the machine gets the network that the backup has of its session", async () => {
+  const id = await control.createLive({ egress: { mode: "deny", allow: ["example.com"] } });
+  const restore = await backUp(id);
+  await pause(id);
+  await control.ask(`POST /v1/sessions/${id}/egress`, { body: { mode: "allow" } });
+  await resume(id);
+  expect(control.node.networks.get(`${id}-2`)?.egress.mode).toBe("allow");
+  await restore();
+  await startService();
+  await eventually(() => expect(control.node.networks.get(`${id}-2`)?.egress.mode).toBe("deny"));
+  const { body } = await control.ask(`GET /v1/sessions/${id}/egress`);
+  expect(body.mode).toBe("deny");
+});
+
+test("a session that was paused since is paused, and wakes from what was saved last", async () => {
+  const id = await control.createLive();
+  const restore = await backUp(id);
+  await pause(id);
+  await resume(id);
+  await pause(id);
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  const { snapshot_id: saved } = await rowOf(id);
+  await restore();
+  await startService();
+  await control.until(id, "paused");
+  expect(await rowOf(id)).toMatchObject({ incarnation: 2, snapshot_id: saved });
+  expect((await eventsOf(id)).at(-1)).toEqual(["session.paused", "saved_state_found"]);
+  expect((await control.exec(id)).status).toBe(200);
+  expect(control.node.machines.get(`${id}-3`)?.spec?.snapshot_id).toBe(saved);
+});
+
+test("one that the backup has as paused wakes from what was saved after it", async () => {
+  const id = await createPaused();
+  const restore = await backUp(id);
+  await resume(id);
+  await pause(id);
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  const { snapshot_id: saved } = await rowOf(id);
+  await restore();
+  await startService();
+  await eventually(async () => expect((await rowOf(id)).snapshot_id).toBe(saved));
+  expect(await rowOf(id)).toMatchObject({ state: "paused", incarnation: 2 });
+  expect((await control.exec(id)).status).toBe(200);
+});
+
+test("a machine that this database was about to start, and gave up, is removed as ever", async () => {
+  const id = await createPaused();
+  const { network_generation: generation } = await rowOf(id);
+  const stray = { machine_id: `${id}-2`, state: "running" as const, network_generation: Number(generation) };
+  control.node.machines.set(`${id}-2`, stray);
+  await startService();
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  expect((await rowOf(id)).state).toBe("paused");
+});
+
+test("no deadline of the backup is acted on before the rows are in line with the node", async () => {
+  const id = await createPaused();
+  const restore = await backUp(id);
+  await resume(id);
+  await restore();
+  await control.sql.query(
+    "update sessions set paused_ttl_ms = 1, paused_at = now() - interval '1 s', due_at = now() where id = $1",
+    [id],
+  );
+  await startService();
+  await eventually(async () => expect((await rowOf(id)).state).not.toBe("paused"));
+  expect((await rowOf(id)).state).toBe("live");
+});
+
+test("two processes that find it at once move the row once", async () => {
+  const id = await control.createLive();
+  const restore = await backUp(id);
+  await pause(id);
+  await resume(id);
+  await restore();
+  await Promise.all([startService(), startService()]);
+  await eventually(async () => expect((await rowOf(id)).incarnation).toBe(2));
+  await Promise.all(services.map((service) => service.inLine()));
+  expect((await eventsOf(id)).filter(([, reason]) => reason === "machine_found")).toHaveLength(1);
+  expect((await rowOf(id)).state).toBe("live");
+});

@@ -1,0 +1,101 @@
+/** Two processes whose database was away for longer than their leases last: neither acts on what the other one holds. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type App, createApp } from "../app.ts";
+import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { DatabaseLine } from "../../test-support/database-line.ts";
+import { silentLog } from "../../test-support/database.ts";
+import { Client } from "../../test-support/terminal-client.ts";
+
+/** Longer than the gap after which leases count as stale. */
+const AWAY_MS = 5_000;
+/** The other process has renewed everything by then, which takes up to ten seconds where it is a run. */
+const PATIENCE_MS = 40_000;
+
+let control: Control;
+let line: DatabaseLine;
+let first: App;
+let other: App;
+beforeAll(async () => {
+  control = await startControl({ sweeps: false });
+  line = new DatabaseLine(control.settings.databaseUrl);
+  await line.restore();
+  const settings = { ...control.settings, databaseUrl: line.url };
+  [first, other] = await Promise.all([createApp(settings, silentLog), createApp(settings, silentLog)]);
+  for (const app of [first, other]) app.startSweeps();
+});
+afterAll(async () => {
+  for (const app of [first, other]) await app.close();
+  await line.close();
+  await control.close();
+});
+
+const askOther = (url: string, body: object) =>
+  other.server.inject({
+    method: "POST",
+    url,
+    headers: { authorization: `Bearer ${control.key}` },
+    payload: JSON.stringify(body),
+  });
+const rowOf = async (id: string) =>
+  (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
+
+test(
+  "operations, runs and terminals of the other go on",
+  async () => {
+    const address = await other.server.listen({ host: "127.0.0.1", port: 0 });
+    const attached = await control.createLive({ on_pty_detach: "destroy" });
+    const url = `${address.replace("http", "ws")}/v1/sessions/${attached}/pty`;
+    const client = await new Client(url, control.key).opened();
+    const restored = await control.createLive();
+    const { checkpoint_id: checkpointId } = (await control.ask(`POST /v1/sessions/${restored}/checkpoints`))
+      .body;
+
+    const over = Promise.withResolvers<void>();
+    control.node.onExec = async (_call, output) => {
+      const running = output();
+      await over.promise;
+      running.exit();
+    };
+    const run = askOther("/v1/sessions/exec", { language: "python", code: "x" });
+    await eventually(() => expect(control.node.execs).toHaveLength(1));
+    const runId = control.node.execs[0]?.machineId.split("-", 1)[0] ?? "";
+    const loading = Promise.withResolvers<void>();
+    const loaded = Promise.withResolvers<void>();
+    control.node.onStart = async () => {
+      loading.resolve();
+      await loaded.promise;
+    };
+    const restore = askOther(`/v1/sessions/${restored}/restore`, { checkpoint_id: checkpointId });
+    await loading.promise;
+    control.node.onStart = () => {};
+    const { op_id: operation } = await rowOf(restored);
+
+    await line.sever();
+    await new Promise((resolve) => setTimeout(resolve, AWAY_MS));
+    // As after half a minute.
+    await control.sql.query(
+      `with attached as (update attachments set lease_until = now() - interval '20 s'),
+         runs as (update sessions set destroy_after = now() - interval '1 s' where origin = 'run')
+       update sessions set due_at = service_now() where id = $1`,
+      [attached],
+    );
+    await line.restore();
+
+    // Both have written to it again, and so would whoever took something away from the other.
+    await eventually(async () => expect((await rowOf(runId)).destroy_after > new Date()).toBe(true), 20_000);
+    await eventually(async () => {
+      const { rows } = await control.sql.query("select from attachments where lease_until > now()");
+      expect(rows).toHaveLength(1);
+    });
+    expect(await rowOf(attached)).toMatchObject({ state: "live" });
+    expect(await rowOf(runId)).toMatchObject({ state: "live" });
+    expect(await rowOf(restored)).toMatchObject({ state: "live", op: "restore", op_id: operation });
+    loaded.resolve();
+    over.resolve();
+    expect((await restore).statusCode).toBe(200);
+    expect((await run).statusCode).toBe(200);
+    client.webSocket.terminate();
+    await eventually(async () => expect((await rowOf(attached)).state).toBe("destroyed"), 25_000);
+  },
+  PATIENCE_MS * 2,
+);
