@@ -1,10 +1,10 @@
 /** Two processes whose database was away for longer than their leases last: neither acts on what the other one holds. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type App, createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { DatabaseLine } from "../../test-support/database-line.ts";
 import { silentLog } from "../../test-support/database.ts";
+import { DatabaseLine } from "../../test-support/database-line.ts";
 import { Client } from "../../test-support/terminal-client.ts";
+import { type App, createApp } from "../app.ts";
 
 /** Longer than the gap after which leases count as stale. */
 const AWAY_MS = 5_000;
