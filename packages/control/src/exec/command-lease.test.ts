@@ -76,7 +76,7 @@ describe("a command that a pause broke off", () => {
     const id = await control.createLive({ destroy_on_completion: true });
     const running = Promise.withResolvers<void>();
     control.node.onExec = (_call, output) => {
-      control.node.breakOffWith(`${id}-1`, output());
+      output();
       running.resolve();
     };
     const body = { command: ["sleep", "60"], timeout_ms: TIME_MS };
@@ -128,7 +128,7 @@ describe("a command that a pause broke off", () => {
     const { checkpoint_id } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
     const running = Promise.withResolvers<void>();
     control.node.onExec = (_call, output) => {
-      control.node.breakOffWith(`${id}-1`, output());
+      output();
       running.resolve();
     };
     const answer = control.exec(id, ["sleep", "60"]);
