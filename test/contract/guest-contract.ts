@@ -9,13 +9,10 @@ import type { Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
 import {
   encodeTerminalFrame,
-  FileList,
-  FindResult,
   FRAME,
   FrameDecoder,
-  GrepResult,
   GuestProcess,
-  GuestProcessList,
+  LISTS,
   LogEnd,
   TERMINAL_FRAME,
   TerminalFrameDecoder,
@@ -24,6 +21,7 @@ import { UploadWritten } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
+import { readList } from "../support/guest-lists.ts";
 import { type ContractedNode, startSpec } from "./node-contract.ts";
 
 const MIB = 1024 * 1024;
@@ -49,7 +47,10 @@ export function guestContract(makeNode: () => Promise<ContractedNode>): void {
   const write = (file: string, content: string | Buffer) =>
     ask("PUT", `/files/write?path=${encodeURIComponent(file)}`, Buffer.from(content));
   const read = (file: string, more = "") => ask("GET", `/files/read?path=${encodeURIComponent(file)}${more}`);
-  const list = async (dir: string) => FileList.parse((await ask("GET", `/files/list?path=${dir}`)).body);
+  const list = async (dir: string) => {
+    const { items, end } = readList(LISTS.entries, (await ask("GET", `/files/list?path=${dir}`)).bytes);
+    return { entries: items, ...end };
+  };
   const begin = (method: string, target: string) => node.beginGuest(machineId, method, target);
 
   describe("a file of the guest", () => {
@@ -105,15 +106,15 @@ export function guestContract(makeNode: () => Promise<ContractedNode>): void {
       await write("search/skip/three.ts", "needle\n");
       await write("search/four.md", "needle\n");
       const found = await ask("GET", "/files/find?path=search&pattern=**/*.ts&max_results=10");
-      expect(FindResult.parse(found.body)).toMatchObject({
-        paths: ["one.ts", "skip/three.ts", "sub/two.ts"].map((name) => `/workspace/search/${name}`),
-        truncated: false,
+      expect(readList(LISTS.paths, found.bytes)).toMatchObject({
+        items: ["one.ts", "skip/three.ts", "sub/two.ts"].map((name) => `/workspace/search/${name}`),
+        end: { truncated: false },
       });
       const query =
         "path=search&pattern=need.e&max_results=10&file_pattern=*.ts&exclude_dirs=skip&context_lines=1";
-      const lines = GrepResult.parse((await ask("GET", `/files/grep?${query}`)).body);
-      expect(lines).toMatchObject({ files_searched: 2, truncated: false });
-      const [one, two, ...rest] = lines.matches;
+      const lines = readList(LISTS.matches, (await ask("GET", `/files/grep?${query}`)).bytes);
+      expect(lines.end).toMatchObject({ files_searched: 2, truncated: false });
+      const [one, two, ...rest] = lines.items;
       expect(one).toEqual({
         path: "/workspace/search/one.ts",
         line_number: 2,
@@ -213,8 +214,8 @@ export function guestContract(makeNode: () => Promise<ContractedNode>): void {
       expect(killed).toMatchObject({ state: "exited", exit_code: 143 });
       expect(await ask("DELETE", "/processes/twin")).toMatchObject({ status: 200, body: killed });
       expect(await start("twin", "true")).toMatchObject({ status: 200 });
-      const { processes } = GuestProcessList.parse((await ask("GET", "/processes")).body);
-      expect(processes.filter(({ name }) => name === "twin")).toHaveLength(1);
+      const { items } = readList(LISTS.processes, (await ask("GET", "/processes")).bytes);
+      expect(items.filter(({ name }) => name === "twin")).toHaveLength(1);
     });
 
     test("that ignores a request to end is killed", async () => {

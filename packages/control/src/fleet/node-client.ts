@@ -4,6 +4,8 @@ import {
   FRAME,
   type Frame,
   FrameDecoder,
+  ListReader,
+  type ListShape,
   type TerminalSpec,
   type TunnelSpec,
 } from "@vivarium/contract/guest";
@@ -183,6 +185,19 @@ export class NodeClient {
     return fit(schema, await readJson(await this.guest(machineId, call), limitBytes));
   }
 
+  async guestList<Item, End>(
+    machineId: string,
+    call: GuestCall,
+    shape: ListShape<Item, End>,
+  ): Promise<{ items: Item[]; end: End }> {
+    const reader = new ListReader(shape);
+    const items: Item[] = [];
+    for await (const frame of await this.guestFrames(machineId, call))
+      for (const item of itemsOf(reader, frame)) items.push(item);
+    if (reader.end === undefined) throw new NodeError("broken", "the node broke off the list");
+    return { items, end: reader.end };
+  }
+
   async guestBytes(machineId: string, call: GuestCall, limitBytes: number): Promise<Buffer> {
     return await readAll(await this.guest(machineId, call), limitBytes);
   }
@@ -262,6 +277,16 @@ async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
     // After its last frame the answer ends by itself, which nobody waits for, and the connection serves another call.
     if (isOver) response.resume();
     else response.destroy();
+  }
+}
+
+function* itemsOf<Item>(reader: ListReader<Item, unknown>, frame: Frame): Generator<Item> {
+  // What the agent says in its place goes no further: a list has no words of a guest about itself.
+  if (frame.type === FRAME.error) throw new NodeError("broken", "the machine could not finish the list");
+  try {
+    yield* reader.read(frame);
+  } catch (cause) {
+    throw new NodeError("garbled", "the node's list does not fit the contract", { cause });
   }
 }
 
