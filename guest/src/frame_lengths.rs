@@ -25,7 +25,9 @@ impl FrameLengths {
             let taken = (HEADER_BYTES - self.header.len()).min(bytes.len());
             self.header.extend_from_slice(&bytes[..taken]);
             bytes = &bytes[taken..];
-            if let [a, b, c, ..] = self.header[..] && self.header.len() == HEADER_BYTES {
+            if let [a, b, c, ..] = self.header[..]
+                && self.header.len() == HEADER_BYTES
+            {
                 self.left = u32::from_be_bytes([0, a, b, c]) as usize;
                 self.header.clear();
             }
@@ -45,7 +47,9 @@ mod tests {
     #[test]
     fn payloads_are_counted_however_the_bytes_are_cut() {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        let frame = |bytes: usize| [&[0, (bytes >> 8) as u8, bytes as u8, 0, 0, 0, 0, 0, 1], &vec![7; bytes][..]].concat();
+        let frame = |bytes: usize| {
+            [&[0, (bytes >> 8) as u8, bytes as u8, 0, 0, 0, 0, 0, 1], &vec![7; bytes][..]].concat()
+        };
         let all = [&preface[..], &frame(0), &frame(700), &frame(3), &frame(300)[..9 + 100]].concat();
         for piece in [1, 2, 8, 9, 10, 33, 5000] {
             let mut lengths = FrameLengths::new();

@@ -203,7 +203,10 @@ mod tests {
         }
         assert!(kinds.len() > 10 && kinds.pop() == Some(0x05) && kinds.iter().all(|kind| *kind == 0x06));
         let read = lines.split_inclusive(|byte| *byte == b'\n');
-        assert_eq!(read.map(|line| serde_json::from_slice::<String>(line).unwrap()).collect::<Vec<_>>(), items);
+        assert_eq!(
+            read.map(|line| serde_json::from_slice::<String>(line).unwrap()).collect::<Vec<_>>(),
+            items
+        );
         assert_eq!(list(&[""; 0], &json!({})).unwrap()[..], *b"\x05\0\0\0\x02{}");
     }
 
