@@ -4,6 +4,7 @@ import {
   FRAME,
   type Frame,
   FrameDecoder,
+  FrameError,
   ListReader,
   type ListShape,
   type TerminalSpec,
@@ -192,8 +193,15 @@ export class NodeClient {
   ): Promise<{ items: Item[]; end: End }> {
     const reader = new ListReader(shape);
     const items: Item[] = [];
-    for await (const frame of await this.guestFrames(machineId, call))
-      for (const item of itemsOf(reader, frame)) items.push(item);
+    try {
+      for await (const frame of await this.guestFrames(machineId, call))
+        for (const item of itemsOf(reader, frame)) items.push(item);
+    } catch (error) {
+      // A list only reads: that its frames are none is nothing that broke off in the middle of a change.
+      if (error instanceof NodeError && error.cause instanceof FrameError)
+        throw notOfTheContract(error.cause);
+      throw error;
+    }
     if (reader.end === undefined) throw new NodeError("broken", "the node broke off the list");
     return { items, end: reader.end };
   }
@@ -286,12 +294,16 @@ function* itemsOf<Item>(reader: ListReader<Item, unknown>, frame: Frame): Genera
   try {
     yield* reader.read(frame);
   } catch (cause) {
-    throw new NodeError("garbled", "the node's list does not fit the contract", { cause });
+    throw notOfTheContract(cause);
   }
 }
 
 function fit<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw new NodeError("garbled", "the node's answer does not fit the contract", { cause: result.error });
+  throw notOfTheContract(result.error);
+}
+
+function notOfTheContract(cause: unknown): NodeError {
+  return new NodeError("garbled", "the node's answer does not fit the contract", { cause });
 }
