@@ -16,8 +16,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
+use crate::frame_lengths::FrameLengths;
 use crate::log;
 use crate::resync::{Resync, Step, is_only_greetings};
 use crate::sys;
@@ -27,6 +28,8 @@ const PORTS: &str = "/sys/class/virtio-ports";
 const APPEARS_WITHIN: Duration = Duration::from_millis(20);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LATER_WAIT: Duration = Duration::from_millis(100);
+/// After greetings in the middle of a payload the rest of it comes within this time, or never.
+const PAYLOAD_GOES_ON_WITHIN: Duration = Duration::from_secs(1);
 /// The driver takes at most this much in one write.
 const WRITE_BYTES: usize = 32 * 1024;
 
@@ -87,6 +90,9 @@ impl Port {
             fd: sys::watch(self.fd.clone())?,
             early: self.early.clone(),
             unread: Vec::new(),
+            lengths: FrameLengths::new(),
+            held: Vec::new(),
+            held_since: None,
             gathered: Vec::new(),
         })
     }
@@ -124,6 +130,10 @@ pub struct Connection {
     early: Rc<RefCell<Vec<u8>>>,
     /// Read during the resync, belongs to HTTP/2.
     unread: Vec<u8>,
+    lengths: FrameLengths,
+    /// Greetings in the middle of a payload: a new host's, or a part of it.
+    held: Vec<u8>,
+    held_since: Option<Pin<Box<Sleep>>>,
     gathered: Vec<u8>,
 }
 
@@ -154,6 +164,34 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// A payload goes on at once, whatever it is made of, for its host has sent its frame whole. A new host says the same
+    /// over and over and nothing else.
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let since = self.held_since.get_or_insert_with(|| Box::pin(sleep(PAYLOAD_GOES_ON_WITHIN)));
+        ready!(since.as_mut().poll(cx));
+        self.held_since = None;
+        self.early.borrow_mut().append(&mut self.held);
+        Poll::Ready(())
+    }
+
+    /// Until more of it tells what it is.
+    fn hold(&mut self, chunk: &[u8]) {
+        self.held.extend_from_slice(chunk);
+        if !is_only_greetings(&self.held) || self.held.len() >= self.lengths.payload_left() {
+            self.held_since = None;
+            self.unread.append(&mut self.held);
+        }
+    }
+
+    fn take_unread(&mut self, into: &mut ReadBuf<'_>) {
+        let count = self.unread.len().min(into.remaining());
+        into.put_slice(&self.unread[..count]);
+        self.lengths.pass(&self.unread[..count]);
+        self.unread.drain(..count);
+    }
+}
+
 /// The host went and perhaps came back: what it says now is no continuation.
 fn hung_up<T>() -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
@@ -165,19 +203,28 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.unread.is_empty() {
-            let count = self.unread.len().min(into.remaining());
-            into.put_slice(&self.unread[..count]);
-            self.unread.drain(..count);
-            return Poll::Ready(Ok(()));
+        while self.unread.is_empty() {
+            let space = into.initialize_unfilled();
+            let count = match self.poll_port_read(cx, space) {
+                Poll::Pending if !self.held.is_empty() => {
+                    ready!(self.poll_held(cx));
+                    return hung_up();
+                }
+                other => ready!(other)?,
+            };
+            let chunk = &space[..count];
+            if self.held.is_empty() && !is_only_greetings(chunk) {
+                self.lengths.pass(chunk);
+                into.advance(count);
+                return Poll::Ready(Ok(()));
+            }
+            if count == 0 || self.lengths.payload_left() == 0 {
+                self.early.borrow_mut().extend_from_slice(chunk);
+                return hung_up();
+            }
+            self.hold(chunk);
         }
-        let space = into.initialize_unfilled();
-        let count = ready!(self.poll_port_read(cx, space))?;
-        if is_only_greetings(&space[..count]) {
-            self.early.borrow_mut().extend_from_slice(&space[..count]);
-            return hung_up();
-        }
-        into.advance(count);
+        self.take_unread(into);
         Poll::Ready(Ok(()))
     }
 }
@@ -201,6 +248,13 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // What is alone, or long, goes as it is: the rest of a payload whose frame has begun.
+        let mut parts = slices.iter().filter(|slice| !slice.is_empty());
+        if let (Some(first), next) = (parts.next(), parts.next()) {
+            if next.is_none() || first.len() >= WRITE_BYTES {
+                return self.poll_write(cx, first);
+            }
+        }
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
         for slice in slices {
@@ -222,5 +276,76 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use tokio::io::AsyncReadExt;
+
+    const HELLO: &[u8] = b"HELLO 0123456789abcdef0123456789abcdef\n";
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    fn frame_header(bytes: usize) -> [u8; 9] {
+        [0, (bytes >> 8) as u8, bytes as u8, 0, 0, 0, 0, 0, 1]
+    }
+
+    /// The host's end, and the agent's that HTTP/2 has begun on.
+    async fn begun() -> (UnixStream, Connection) {
+        let (mut host, port) = UnixStream::pair().unwrap();
+        port.set_nonblocking(true).unwrap();
+        let port = Port { fd: Rc::new(port.into()), early: Rc::default() };
+        host.write_all(PREFACE).unwrap();
+        let mut connection = port.connect().unwrap();
+        connection.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+        (host, connection)
+    }
+
+    async fn read(connection: &mut Connection, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        connection.read_exact(&mut read).await.unwrap();
+        read
+    }
+
+    #[test]
+    fn a_payload_made_of_greetings_passes_however_it_is_cut() {
+        run(async {
+            let (mut host, mut connection) = begun().await;
+            let payload = HELLO.repeat(20);
+            for first in [1, 2, 19] {
+                host.write_all(&frame_header(payload.len())).unwrap();
+                assert_eq!(read(&mut connection, 9).await, frame_header(payload.len()));
+                let (now, later) = payload.split_at(first * HELLO.len());
+                host.write_all(now).unwrap();
+                let mut rest = host.try_clone().unwrap();
+                let later = later.to_vec();
+                let sending = tokio::task::spawn_local(async move {
+                    sleep(Duration::from_millis(20)).await;
+                    rest.write_all(&later).unwrap();
+                });
+                assert_eq!(read(&mut connection, payload.len()).await, payload, "{first}");
+                sending.await.unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_greeting_between_frames_or_that_nothing_follows_is_a_new_hosts() {
+        run(async {
+            for bytes_of_payload in [0, 100] {
+                let (mut host, mut connection) = begun().await;
+                host.write_all(&frame_header(bytes_of_payload)).unwrap();
+                read(&mut connection, 9).await;
+                host.write_all(HELLO).unwrap();
+                let ended = connection.read(&mut [0; 4096]).await.unwrap_err();
+                assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset);
+                assert_eq!(*connection.early.borrow(), HELLO);
+            }
+        });
     }
 }

@@ -1,4 +1,6 @@
-//! Frames of an exec answer and of a log: 1 byte type, 4 bytes payload length (big-endian), payload.
+//! Frames of an exec answer, of a log and of a list: 1 byte type, 4 bytes payload length (big-endian), payload.
+
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -15,6 +17,7 @@ pub enum FrameType {
     Exit = 0x03,
     Error = 0x04,
     Eof = 0x05,
+    Items = 0x06,
 }
 
 #[derive(Serialize, Debug, Default, PartialEq)]
@@ -67,6 +70,58 @@ pub fn exit(end: &ExecEnd) -> Bytes {
 pub fn eof(stdout_truncated: bool, stderr_truncated: bool) -> Bytes {
     let end = json!({ "stdout_truncated": stdout_truncated, "stderr_truncated": stderr_truncated });
     encode(FrameType::Eof, end.to_string().as_bytes())
+}
+
+/// A whole list: its items, each a line of JSON, cut into frames wherever they are full, and its end.
+pub fn list(items: &[impl Serialize], end: &impl Serialize) -> serde_json::Result<Bytes> {
+    let mut lines = Lines { frames: Vec::new(), begun: None };
+    for item in items {
+        serde_json::to_writer(&mut lines, item)?;
+        lines.write_all(b"\n").map_err(serde_json::Error::io)?;
+    }
+    let mut frames = lines.finish();
+    frames.extend_from_slice(&encode(FrameType::Eof, &serde_json::to_vec(end)?));
+    Ok(frames.into())
+}
+
+struct Lines {
+    frames: Vec<u8>,
+    /// Where the last frame begins, whose length is not known yet.
+    begun: Option<usize>,
+}
+
+impl Lines {
+    fn finish(mut self) -> Vec<u8> {
+        self.close();
+        self.frames
+    }
+
+    fn close(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            let length = (self.frames.len() - begun - HEADER_BYTES) as u32;
+            self.frames[begun + 1..begun + HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
+        }
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let begun = *self.begun.get_or_insert_with(|| {
+            self.frames.extend_from_slice(&[FrameType::Items as u8, 0, 0, 0, 0]);
+            self.frames.len() - HEADER_BYTES
+        });
+        let room = begun + HEADER_BYTES + PAYLOAD_BYTES - self.frames.len();
+        let count = bytes.len().min(room);
+        self.frames.extend_from_slice(&bytes[..count]);
+        if count == room {
+            self.close();
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 pub fn error(message: &str) -> Bytes {
@@ -129,6 +184,30 @@ mod tests {
         assert_eq!(frame[0], 0x05);
         let end: serde_json::Value = serde_json::from_slice(&frame[HEADER_BYTES..]).unwrap();
         assert_eq!(end, json!({ "stdout_truncated": false, "stderr_truncated": true }));
+    }
+
+    #[test]
+    fn the_items_of_a_list_are_lines_that_go_on_from_frame_to_frame() {
+        let items: Vec<String> = (0..200).map(|n| "\u{1}ä".repeat(n * 7)).collect();
+        let mut bytes = list(&items, &json!({ "truncated": true })).unwrap();
+        let (mut lines, mut kinds) = (Vec::new(), Vec::new());
+        while !bytes.is_empty() {
+            let length = u32::from_be_bytes(bytes[1..HEADER_BYTES].try_into().unwrap()) as usize;
+            assert!(length <= PAYLOAD_BYTES);
+            let (kind, payload) = open(bytes.split_to(HEADER_BYTES + length));
+            kinds.push(kind);
+            match kind {
+                0x06 => lines.extend_from_slice(&payload),
+                _ => assert_eq!(payload, &b"{\"truncated\":true}"[..]),
+            }
+        }
+        assert!(kinds.len() > 10 && kinds.pop() == Some(0x05) && kinds.iter().all(|kind| *kind == 0x06));
+        let read = lines.split_inclusive(|byte| *byte == b'\n');
+        assert_eq!(
+            read.map(|line| serde_json::from_slice::<String>(line).unwrap()).collect::<Vec<_>>(),
+            items
+        );
+        assert_eq!(list(&[""; 0], &json!({})).unwrap()[..], *b"\x05\0\0\0\x02{}");
     }
 
     #[test]

@@ -7,20 +7,24 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+use tokio::time::timeout;
 
 use crate::cgroup::Leaf;
 use crate::pipe::Pipe;
 use crate::refusal::Refusal;
-use crate::{sys, users};
+use crate::{regular_file, sys, users};
 
 pub const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
+/// How long what is read before a program starts may take.
+const LOOKS_WITHIN: Duration = Duration::from_secs(5);
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What everything that starts a program says about it.
@@ -38,7 +42,22 @@ pub struct Child {
     pub report: Receiver,
 }
 
-pub fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
+/// Beside the one thread that serves: root in the guest decides what is at the paths that are looked at, a file system that
+/// never answers, say.
+pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
+    let (argv, cwd) = (program.argv.to_vec(), program.cwd.map(str::to_owned));
+    let env = program.env.clone();
+    let prepared = beside(move || prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env }));
+    prepared.await?
+}
+
+pub async fn beside<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    let looked = timeout(LOOKS_WITHIN, tokio::task::spawn_blocking(look)).await;
+    let late = |_| Refusal::internal("read the machine's files", "they do not answer");
+    looked.map_err(late)?.map_err(|error| Refusal::internal("read the machine's files", error))
+}
+
+fn prepare_here(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     let name = program.argv.first().filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| Refusal::invalid("argv: expected a command, got none"))?;
     let environment = environment(program.env)?;
@@ -124,7 +143,7 @@ pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, S
         ("LANG", "C.UTF-8"),
     ];
     let base = base.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let image = parse_environment(&fs::read_to_string(ENVIRONMENT).unwrap_or_default());
+    let image = parse_environment(&regular_file::text(ENVIRONMENT));
     let spec = spec.iter().map(|(key, value)| (key.clone(), value.clone()));
     Ok(base.into_iter().chain(image).chain(spec).collect())
 }
@@ -209,7 +228,7 @@ mod tests {
     fn commands_without_a_name_or_with_nul_are_refused() {
         let prepared = |argv: &[&str]| {
             let argv: Vec<String> = argv.iter().map(|arg| arg.to_string()).collect();
-            prepare(&Program { argv: &argv, cwd: Some("/"), env: &BTreeMap::new() })
+            prepare_here(&Program { argv: &argv, cwd: Some("/"), env: &BTreeMap::new() })
         };
         assert!(prepared(&[]).is_err());
         assert!(prepared(&[""]).is_err());

@@ -10,6 +10,7 @@ mod clock;
 mod credentials;
 mod exec;
 mod files;
+mod frame_lengths;
 mod frames;
 mod freeze;
 #[cfg(test)]

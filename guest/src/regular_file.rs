@@ -17,6 +17,14 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
+/// What a file holds that a link may lead to; empty where there is none, or something else. It never waits for the other
+/// end of a FIFO.
+pub fn text(path: impl AsRef<Path>) -> String {
+    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let regular = opened.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()));
+    regular.and_then(|mut file| read(&mut file).ok()).unwrap_or_default()
+}
+
 pub fn read(file: &mut File) -> io::Result<String> {
     let mut text = String::new();
     file.take(LIMIT_BYTES + 1).read_to_string(&mut text)?;
@@ -88,6 +96,21 @@ mod tests {
         drop(reader);
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         assert!(overwrite("/dev/null", "new", 0o644).is_err());
+    }
+
+    #[test]
+    fn text_is_that_of_a_plain_file_alone_and_nothing_is_waited_for() {
+        let room = tempfile::tempdir().unwrap();
+        let [plain, link, fifo, to_fifo] =
+            ["plain", "link", "fifo", "to-fifo"].map(|name| room.path().join(name));
+        fs::write(&plain, "A=1\n").unwrap();
+        symlink(&plain, &link).unwrap();
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        symlink(&fifo, &to_fifo).unwrap();
+        assert_eq!([&plain, &link].map(text), ["A=1\n", "A=1\n"]);
+        for path in [&fifo, &to_fifo, &room.path().join("none"), &room.path().into(), &"/dev/zero".into()] {
+            assert_eq!(text(path), "", "{path:?}");
+        }
     }
 
     #[test]

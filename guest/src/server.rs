@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 use crate::{exec, files, freeze, identity, log, power, processes, ssh, terminals};
 
 /// Version counter of the wire.
-const GENERATION: u32 = 1;
+const GENERATION: u32 = 2;
 const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Room for the input of many terminals whose programs do not read it, so that other requests still come through.

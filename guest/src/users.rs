@@ -43,7 +43,7 @@ fn names(line: &str, name: &str) -> bool {
 
 /// What the account file names, where it is there to be run.
 pub fn login_shell() -> String {
-    let shell = shell_in(&fs::read_to_string(PASSWD).unwrap_or_default());
+    let shell = shell_in(&regular_file::text(PASSWD));
     shell.filter(|shell| Path::new(shell).is_file()).unwrap_or_else(|| "/bin/sh".to_owned())
 }
 
@@ -53,7 +53,7 @@ fn shell_in(text: &str) -> Option<String> {
 }
 
 pub fn supplementary_groups() -> Vec<u32> {
-    groups_in(&fs::read_to_string(GROUP).unwrap_or_default())
+    groups_in(&regular_file::text(GROUP))
 }
 
 fn groups_in(text: &str) -> Vec<u32> {

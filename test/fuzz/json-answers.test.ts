@@ -9,7 +9,6 @@ import {
   FindResult,
   GrepResult,
   GuestProcess,
-  GuestProcessList,
   isGuestErrorCode,
 } from "@vivarium/contract/guest";
 import { expect, test } from "vitest";
@@ -43,7 +42,6 @@ const ANSWERS: readonly (readonly [z.ZodType<unknown>, unknown])[] = [
   [GrepResult, { matches: [match, match], files_searched: 4, truncated: false, duration_us: 1 }],
   [FileWritten, { bytes: 3, duration_us: 1 }],
   [GuestProcess, process],
-  [GuestProcessList, { processes: [process, process] }],
 ];
 
 /** What `readAnswer` sees of a stream. */

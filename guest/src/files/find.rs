@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::fs::FileType;
-use serde::Serialize;
 
 use super::answers::{ANSWER_BYTES, Room};
 use super::faults::Fault;
@@ -26,7 +25,6 @@ pub struct Find {
     pub max_results: usize,
 }
 
-#[derive(Serialize)]
 pub struct FindResult {
     pub paths: Vec<String>,
     pub truncated: bool,

@@ -48,7 +48,6 @@ pub struct GrepMatch {
     pub after: Option<Vec<String>>,
 }
 
-#[derive(Serialize)]
 pub struct GrepResult {
     pub matches: Vec<GrepMatch>,
     pub files_searched: u64,

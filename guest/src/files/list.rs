@@ -1,7 +1,6 @@
 //! `GET /v1/files/list`: the names in one directory, hidden ones too, directories and links to them with a `/` behind.
 
 use rustix::fs::{AtFlags, FileType, statat};
-use serde::Serialize;
 
 use super::answers::{ANSWER_BYTES, Room};
 use super::directory::{self, Name, by_bytes};
@@ -10,7 +9,6 @@ use super::paths::{Path, Workspace};
 use super::work::Pace;
 use super::{names, open};
 
-#[derive(Serialize)]
 pub struct FileList {
     pub entries: Vec<String>,
     pub truncated: bool,

@@ -39,6 +39,7 @@ mod testing;
 use hyper::Response;
 use hyper::body::Incoming;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::body::{self, Body};
 use crate::machine::Machine;
@@ -79,8 +80,9 @@ pub async fn write(machine: &Machine, query: &str, body: Incoming) -> Result<Res
 pub async fn list(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {
     let (workspace, query) = (Workspace::of_machine(), Query::parse(query));
     let (text, path) = path_of(&workspace, &query)?;
-    work::answer(machine, Takes::Short, move |pace| {
-        list::list(&workspace, &path, pace).map_err(|fault| fault.about(&text))
+    work::answer_list(machine, Takes::Short, move |pace| {
+        let listed = list::list(&workspace, &path, pace).map_err(|fault| fault.about(&text))?;
+        Ok((listed.entries, json!({ "truncated": listed.truncated })))
     })
     .await
 }
@@ -88,13 +90,27 @@ pub async fn list(machine: &Machine, query: &str) -> Result<Response<Body>, Refu
 pub async fn find(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {
     let workspace = Workspace::of_machine();
     let find = find::Find::parse(&workspace, &Query::parse(query)).map_err(Fault::into_refusal)?;
-    work::answer(machine, Takes::Long, move |pace| find::find(&workspace, &find, pace)).await
+    work::answer_list(machine, Takes::Long, move |pace| {
+        let found = find::find(&workspace, &find, pace)?;
+        let end = json!({ "truncated": found.truncated, "duration_us": found.duration_us });
+        Ok((found.paths, end))
+    })
+    .await
 }
 
 pub async fn grep(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {
     let workspace = Workspace::of_machine();
     let grep = grep::Grep::parse(&workspace, &Query::parse(query)).map_err(Fault::into_refusal)?;
-    work::answer(machine, Takes::Long, move |pace| grep::grep(&workspace, &grep, pace)).await
+    work::answer_list(machine, Takes::Long, move |pace| {
+        let found = grep::grep(&workspace, &grep, pace)?;
+        let end = json!({
+            "files_searched": found.files_searched,
+            "truncated": found.truncated,
+            "duration_us": found.duration_us,
+        });
+        Ok((found.matches, end))
+    })
+    .await
 }
 
 pub async fn delete(machine: &Machine, query: &str) -> Result<Response<Body>, Refusal> {

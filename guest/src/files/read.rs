@@ -1,15 +1,16 @@
 //! `GET /v1/files/read`: what a file held when it was opened, as fast as the host takes it.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{Either, Full};
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
+use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::sync::mpsc;
 
 use super::faults::{Code, Fault};
@@ -18,7 +19,10 @@ use super::paths::{Path, Workspace};
 use super::work::beside;
 use crate::body::{self, Body, SizedStream};
 
-const PIECE_BYTES: u64 = 256 * 1024;
+/// One frame of HTTP/2, as large as the host takes them. With its header it is whole writes to the port.
+const PIECE_BYTES: u64 = 256 * 1024 - 9;
+/// One that is sent, one that waits for it, and one that is filled.
+const BUFFERS: usize = 3;
 
 pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> Result<Response<Body>, Fault> {
     let (file, bytes) = beside(move || open_file(&workspace, &path, max_bytes)).await?;
@@ -47,12 +51,14 @@ fn stream(file: File, bytes: u64) -> Body {
 
 /// One piece waits while the next is being read. A piece that failed ends the stream.
 async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes>>) {
-    let mut at = 0;
+    let (mut at, mut buffers) = (0, Buffers::default());
     while at < bytes {
-        let (file, count) = (file.clone(), (bytes - at).min(PIECE_BYTES));
-        let piece = tokio::task::spawn_blocking(move || read_piece(&file, at, count));
-        let piece = piece.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let count = (bytes - at).min(PIECE_BYTES);
+        let piece = piece_of(&file, at, buffers.take(count as usize)).await;
         let is_last = piece.is_err();
+        if let Ok(piece) = &piece {
+            buffers.keep(piece);
+        }
         if pieces.send(piece).await.is_err() || is_last {
             return;
         }
@@ -60,19 +66,39 @@ async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes
     }
 }
 
-/// All of it: a file that has become shorter than it said is an error.
-fn read_piece(file: &File, at: u64, count: u64) -> io::Result<Bytes> {
-    let mut piece = Vec::with_capacity(count as usize);
-    while piece.len() < count as usize {
-        let from = at + piece.len() as u64;
-        match rustix::io::pread(file, spare_capacity(&mut piece), from) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(Errno::INTR) | Ok(_) => {}
-            Err(error) => return Err(error.into()),
+/// What is in memory is read at once; a thread waits for the disk.
+async fn piece_of(file: &Arc<File>, at: u64, mut buffer: BytesMut) -> io::Result<Bytes> {
+    let in_memory = preadv2(file, &mut [IoSliceMut::new(&mut buffer)], at, ReadWriteFlags::NOWAIT);
+    if in_memory == Ok(buffer.len()) {
+        return Ok(buffer.freeze());
+    }
+    let file = file.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        // All of it: a file that has become shorter than it said is an error.
+        file.read_exact_at(&mut buffer, at).map(|()| buffer.freeze())
+    });
+    read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Pieces that were sent are filled anew: memory fresh from the kernel costs a fault for each page.
+#[derive(Default)]
+struct Buffers(VecDeque<Bytes>);
+
+impl Buffers {
+    fn take(&mut self, bytes: usize) -> BytesMut {
+        let oldest = if self.0.len() == BUFFERS { self.0.pop_front() } else { None };
+        match oldest.map(Bytes::try_into_mut) {
+            Some(Ok(mut sent)) if sent.len() >= bytes => {
+                sent.truncate(bytes);
+                sent
+            }
+            _ => BytesMut::zeroed(bytes),
         }
     }
-    piece.truncate(count as usize);
-    Ok(piece.into())
+
+    fn keep(&mut self, piece: &Bytes) {
+        self.0.push_back(piece.clone());
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Response;
 use serde::Serialize;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use super::faults::{Code, Fault};
 use crate::body::{self, Body};
 use crate::credentials::{Rights, as_user};
+use crate::frames;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 
@@ -67,17 +69,34 @@ pub async fn answer<T: Serialize>(
     takes: Takes,
     work: impl FnOnce(&Pace) -> Result<T, Fault> + Send + 'static,
 ) -> Result<Response<Body>, Refusal> {
+    written(machine, takes, move |pace| Ok(serde_json::to_vec(&work(pace)?).map(Bytes::from))).await
+}
+
+/// As frames.
+pub async fn answer_list<T: Serialize, E: Serialize>(
+    machine: &Machine,
+    takes: Takes,
+    work: impl FnOnce(&Pace) -> Result<(Vec<T>, E), Fault> + Send + 'static,
+) -> Result<Response<Body>, Refusal> {
+    written(machine, takes, move |pace| {
+        let (items, end) = work(pace)?;
+        Ok(frames::list(&items, &end))
+    })
+    .await
+}
+
+/// Answers are put into words there too: some are large.
+async fn written(
+    machine: &Machine,
+    takes: Takes,
+    work: impl FnOnce(&Pace) -> Result<serde_json::Result<Bytes>, Fault> + Send + 'static,
+) -> Result<Response<Body>, Refusal> {
     let _member = machine.burst.join();
     let _turn = if takes == Takes::Long { machine.long_work.acquire().await.ok() } else { None };
     let pace = Pace::new(SEARCHES_WITHIN);
     let _waiting = Waiting(pace.gone.clone());
-    // Large answers are written there too.
-    let text = beside(move || {
-        let text = serde_json::to_vec(&work(&pace)?);
-        text.map_err(|error| Fault::new(Code::Internal, error.to_string()))
-    });
-    let text = text.await.map_err(Fault::into_refusal)?;
-    Ok(Response::new(body::whole(Full::from(text))))
+    let text = beside(move || work(&pace)?.map_err(|error| Fault::new(Code::Internal, error.to_string())));
+    Ok(Response::new(body::whole(Full::new(text.await.map_err(Fault::into_refusal)?))))
 }
 
 #[derive(Serialize)]

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Incoming;
 use serde_json::json;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 use super::process::Told;
 use super::run::{self, ProcessSpec};
 use crate::body::{self, Body};
+use crate::frames;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 
@@ -28,7 +30,8 @@ pub async fn start(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Bod
 pub fn list(machine: &Machine) -> Result<Response<Body>, Refusal> {
     let entries = machine.processes.entries.borrow();
     let told: Vec<Told> = entries.iter().map(|process| process.told()).collect();
-    body::json(&json!({ "processes": told }))
+    let frames = frames::list(&told, &json!({})).map_err(|e| Refusal::internal("write the answer", e))?;
+    Ok(Response::new(body::whole(Full::new(frames))))
 }
 
 pub fn one(machine: &Machine, name: &str) -> Result<Response<Body>, Refusal> {

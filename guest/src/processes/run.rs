@@ -44,7 +44,7 @@ pub async fn run(machine: Rc<Machine>, spec: ProcessSpec, started: Started) {
         Ok(seat) => seat,
         Err(refusal) => return drop(started.send(Err(refusal))),
     };
-    match prepare(&machine, &spec) {
+    match prepare(&machine, &spec).await {
         Err(refusal) => drop(started.send(Err(refusal))),
         Ok((launch, leaf)) => {
             run_in(&machine, &leaf, spec, launch, seat, started).await;
@@ -55,9 +55,9 @@ pub async fn run(machine: Rc<Machine>, spec: ProcessSpec, started: Started) {
     drop(machine.burst.join());
 }
 
-fn prepare(machine: &Machine, spec: &ProcessSpec) -> Result<(sys::Launch, Leaf), Refusal> {
+async fn prepare(machine: &Machine, spec: &ProcessSpec) -> Result<(sys::Launch, Leaf), Refusal> {
     let program = Program { argv: &spec.argv, cwd: spec.cwd.as_deref(), env: &spec.env };
-    Ok((launch::prepare(&program)?, machine.cgroups.take_leaf().map_err(not_spawned)?))
+    Ok((launch::prepare(&program).await?, machine.cgroups.take_leaf().map_err(not_spawned)?))
 }
 
 async fn run_in(

@@ -15,6 +15,7 @@ use crate::testing::{Answer, Host, TestMachine, run, until};
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const EOF: u8 = 5;
+const ITEMS: u8 = 6;
 
 fn script(name: &str, script: &str) -> Value {
     json!({ "name": name, "argv": ["/bin/sh", "-c", script], "cwd": "/", "env": {}, "keep_alive": false })
@@ -28,6 +29,13 @@ async fn start(host: &Host, spec: Value) -> Value {
 
 async fn get(host: &Host, name: &str) -> Value {
     host.call("GET", &format!("/v1/processes/{name}"), Value::Null).await.1
+}
+
+async fn list(host: &Host) -> Vec<Value> {
+    let (lines, end) = host.get("/v1/processes").await.until_other(ITEMS).await;
+    assert_eq!(end.map(|(kind, payload)| (kind, payload.to_vec())), Some((EOF, b"{}".to_vec())));
+    let lines = lines.split_inclusive(|byte| *byte == b'\n');
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
 async fn until_exited(host: &Host, name: &str) -> Value {
@@ -106,12 +114,11 @@ fn the_list_is_oldest_first_with_running_and_exited_and_unknown_names_are_not_fo
             start(&host, script(name, line)).await;
         }
         until_exited(&host, "b").await;
-        let (_, list) = host.call("GET", "/v1/processes", Value::Null).await;
-        let told =
-            |at: usize| (list["processes"][at]["name"].clone(), list["processes"][at]["state"].clone());
+        let list = list(&host).await;
+        let told = |at: usize| (list[at]["name"].clone(), list[at]["state"].clone());
         assert_eq!(told(0), (json!("b"), json!("exited")));
         assert_eq!(told(1), (json!("a"), json!("running")));
-        assert_eq!(list["processes"][1].get("exit_code"), None);
+        assert_eq!(list[1].get("exit_code"), None);
         for (method, path) in [("GET", "nope"), ("DELETE", "nope"), ("GET", "nope/logs"), ("GET", "..")] {
             let (status, error) = host.call(method, &format!("/v1/processes/{path}"), Value::Null).await;
             assert_eq!((status.as_u16(), &error["code"]), (404, &json!("process_not_found")), "{path}");
@@ -132,8 +139,7 @@ fn a_name_is_taken_while_its_process_runs_and_free_with_an_empty_log_afterwards(
         until_exited(&host, "web").await;
         let logs = read_logs(&host, "web", "").await;
         assert_eq!((logs.stdout.len(), &logs.stderr[..]), (0, &b"second\n"[..]));
-        let (_, list) = host.call("GET", "/v1/processes", Value::Null).await;
-        assert_eq!(list["processes"].as_array().unwrap().len(), 1);
+        assert_eq!(list(&host).await.len(), 1);
     });
 }
 

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use crate::refusal::Refusal;
-use crate::{launch, sys, users};
+use crate::{launch, regular_file, sys, users};
 
 const SHELLS: [&str; 3] = ["/bin/bash", "/bin/sh", "/.vivarium/sh"];
 /// This program, also when its file is gone.
@@ -105,7 +104,7 @@ fn directory() -> String {
 
 /// The one in the accounts' file, or another where the image lacks it.
 fn shell_of(name: &str) -> String {
-    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let accounts = regular_file::text("/etc/passwd");
     let own = shell_in(&accounts, name);
     let known = own.into_iter().chain(SHELLS.map(String::from));
     known.into_iter().find(|shell| Path::new(shell).exists()).unwrap_or_else(|| SHELLS[1].into())

@@ -42,6 +42,7 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use crate::body::{Body, FrameStream};
+use crate::launch;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 use crate::ssh::connection::Site;
@@ -52,8 +53,12 @@ const PIECES: usize = 1;
 
 pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body>, Refusal> {
     let (spec, input) = opening::read(body).await?;
-    let login = Login::of_the_user();
-    login.environment(&spec.env, &BTreeMap::new())?;
+    let env = spec.env.clone();
+    let login = launch::beside(move || {
+        let login = Login::of_the_user();
+        login.environment(&env, &BTreeMap::new()).map(|_| login)
+    });
+    let login = login.await??;
     let site = Site { machine: machine.clone(), login, environment: spec.env, is_in_cgroup: true };
     let (output, stream) = mpsc::channel(PIECES);
     tokio::task::spawn_local(connection::serve(site, input, output));

@@ -1,6 +1,5 @@
 //! Names to addresses. The library's own way loads parts of the image's C library into this program, which has another.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -8,6 +7,8 @@ use std::time::Duration;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
+
+use crate::regular_file;
 
 const HOSTS: &str = "/etc/hosts";
 const SERVERS: &str = "/etc/resolv.conf";
@@ -26,7 +27,7 @@ pub async fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
     if host.eq_ignore_ascii_case("localhost") {
         return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
     }
-    let known = hosts_in(&fs::read_to_string(HOSTS).unwrap_or_default(), host);
+    let known = hosts_in(&regular_file::text(HOSTS), host);
     if !known.is_empty() {
         return Ok(known);
     }
@@ -50,7 +51,7 @@ fn servers_in(text: &str) -> Vec<IpAddr> {
 
 async fn ask_servers(host: &str) -> io::Result<Vec<IpAddr>> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "no name server knows it");
-    let servers = servers_in(&fs::read_to_string(SERVERS).unwrap_or_default());
+    let servers = servers_in(&regular_file::text(SERVERS));
     for server in servers.iter().cycle().take(servers.len() * TRIES) {
         match timeout(ANSWERS_WITHIN, ask(SocketAddr::new(*server, DNS_PORT), host)).await {
             Ok(Ok(addresses)) if !addresses.is_empty() => return Ok(addresses),

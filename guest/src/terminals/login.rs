@@ -7,15 +7,16 @@ use crate::launch::{self, Program};
 use crate::refusal::Refusal;
 use crate::{sys, users};
 
-pub fn name(spec: &TerminalSpec) -> String {
-    let asked = spec.argv.as_ref().and_then(|argv| argv.first());
-    asked.cloned().unwrap_or_else(users::login_shell)
-}
-
-pub fn prepare(spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
-    let shell = [name(spec)];
-    let argv = spec.argv.as_deref().unwrap_or(&shell);
-    let mut launch = launch::prepare(&Program { argv, cwd: spec.cwd.as_deref(), env: &spec.env })?;
+pub async fn prepare(spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
+    let shell;
+    let argv = match &spec.argv {
+        Some(argv) => argv.as_slice(),
+        None => {
+            shell = [launch::beside(users::login_shell).await?];
+            &shell
+        }
+    };
+    let mut launch = launch::prepare(&Program { argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
     if spec.argv.is_none() {
         launch.argv = vec![login_name(&launch.argv[0])];
     }

@@ -51,7 +51,11 @@ pub async fn run(machine: Rc<Machine>, spec: TerminalSpec, client: Connected, st
         attach(&machine, &terminal, client);
         return terminal.resize(spec.rows, spec.cols);
     }
-    match machine.terminals.check_limit().and_then(|()| spawn(&machine, spec)) {
+    let spawned = match machine.terminals.check_limit() {
+        Ok(()) => spawn(&machine, spec).await,
+        Err(refusal) => Err(refusal),
+    };
+    match spawned {
         Err(refusal) => drop(started.send(Err(refusal))),
         Ok(spawned) => run_on(&machine, spawned, client, started, turn).await,
     }
@@ -63,14 +67,16 @@ fn attach(machine: &Rc<Machine>, terminal: &Rc<Terminal>, client: Connected) {
     tokio::task::spawn_local(client::serve(machine.clone(), terminal.clone(), id, client));
 }
 
-fn spawn(machine: &Machine, spec: TerminalSpec) -> Result<Spawned, Refusal> {
-    let launch = login::prepare(&spec)?;
+async fn spawn(machine: &Machine, spec: TerminalSpec) -> Result<Spawned, Refusal> {
+    let launch = login::prepare(&spec).await?;
+    let asked = spec.argv.as_ref().and_then(|argv| argv.first()).cloned();
+    let program = asked.unwrap_or_else(|| launch.files[0].to_string_lossy().into_owned());
     let leaf = machine.cgroups.take_leaf().map_err(not_spawned)?;
     let spawned = pty::open(launch.uid, launch.gid).and_then(|(pty, end)| {
         let (rows, cols) = spec.size();
         pty.resize(rows, cols);
         let (pid, report) = launch::spawn_on(&launch, &leaf, end.as_fd())?;
-        Ok((Child { program: login::name(&spec), pid, ended: machine.reaper.watch(pid), report }, pty))
+        Ok((Child { program, pid, ended: machine.reaper.watch(pid), report }, pty))
     });
     match spawned {
         Ok((child, pty)) => Ok(Spawned { name: spec.name, leaf, child, pty }),

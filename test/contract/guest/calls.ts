@@ -1,6 +1,7 @@
 /** Ways to ask the guest of the machine that the scenarios share; each keeps to paths and names of its own. */
 import type { Socket } from "node:net";
-import { FileList } from "@vivarium/contract/guest";
+import { LISTS } from "@vivarium/contract/guest";
+import { readList } from "@vivarium/contract/test-support/lists";
 import { type OneMachine, sh } from "../contracted-node.ts";
 
 export function guestCalls(one: OneMachine) {
@@ -13,7 +14,10 @@ export function guestCalls(one: OneMachine) {
     write: (file: string, content: string | Buffer) =>
       ask("PUT", `/files/write?path=${encodeURIComponent(file)}`, Buffer.from(content)),
     read: (file: string, more = "") => ask("GET", `/files/read?path=${encodeURIComponent(file)}${more}`),
-    list: async (dir: string) => FileList.parse((await ask("GET", `/files/list?path=${dir}`)).body),
+    list: async (dir: string) => {
+      const { items, end } = readList(LISTS.entries, (await ask("GET", `/files/list?path=${dir}`)).bytes);
+      return { entries: items, ...end };
+    },
     begin: (method: string, target: string) => one.node.beginGuest(machineId, method, target),
     openStream: async (kind: "terminals" | "tunnel", spec: object): Promise<Socket> => {
       const stream = await one.node.stream(machineId, kind, spec);

@@ -1,8 +1,9 @@
 /** Files of a guest. */
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { FindResult, GrepResult } from "@vivarium/contract/guest";
+import { LISTS } from "@vivarium/contract/guest";
 import { UploadWritten } from "@vivarium/contract/node";
+import { readList } from "@vivarium/contract/test-support/lists";
 import { describe, expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
 import { type OneMachine, refusal } from "../contracted-node.ts";
@@ -66,15 +67,15 @@ export function guestFiles(one: OneMachine): void {
       await write("search/skip/three.ts", "needle\n");
       await write("search/four.md", "needle\n");
       const found = await ask("GET", "/files/find?path=search&pattern=**/*.ts&max_results=10");
-      expect(FindResult.parse(found.body)).toMatchObject({
-        paths: ["one.ts", "skip/three.ts", "sub/two.ts"].map((name) => `/workspace/search/${name}`),
-        truncated: false,
+      expect(readList(LISTS.paths, found.bytes)).toMatchObject({
+        items: ["one.ts", "skip/three.ts", "sub/two.ts"].map((name) => `/workspace/search/${name}`),
+        end: { truncated: false },
       });
       const query =
         "path=search&pattern=need.e&max_results=10&file_pattern=*.ts&exclude_dirs=skip&context_lines=1";
-      const lines = GrepResult.parse((await ask("GET", `/files/grep?${query}`)).body);
-      expect(lines).toMatchObject({ files_searched: 2, truncated: false });
-      const [one, two, ...rest] = lines.matches;
+      const lines = readList(LISTS.matches, (await ask("GET", `/files/grep?${query}`)).bytes);
+      expect(lines.end).toMatchObject({ files_searched: 2, truncated: false });
+      const [one, two, ...rest] = lines.items;
       expect(one).toEqual({
         path: "/workspace/search/one.ts",
         line_number: 2,

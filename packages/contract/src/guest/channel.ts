@@ -15,7 +15,7 @@ export const AGENT_PORT_NAME = "vivarium.agent";
 export const NONCE_PATTERN = /^[0-9a-f]{32}$/;
 export const HELLO_INTERVAL_MS = 100;
 /** Version counter of this wire. An agent that answers another generation is refused. */
-export const GENERATION = 1;
+export const GENERATION = 2;
 
 export const helloLine = (nonce: string) => `HELLO ${nonce}\n`;
 export const readyLine = (nonce: string) => `READY ${nonce}\n`;

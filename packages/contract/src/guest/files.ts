@@ -4,10 +4,10 @@
  *   GET    /v1/files/read?path=[&max_bytes=]     → 200 raw bytes with content-length: what the file held when it was
  *                                                  opened; `too_large` over max_bytes. A file that shrinks meanwhile
  *                                                  breaks the stream off
- *   GET    /v1/files/list?path=                  → 200 FileList
- *   GET    /v1/files/find?path=&pattern=&max_results=                                            → 200 FindResult
+ *   GET    /v1/files/list?path=                  → 200 frames: a list of `entries`, then FileList's rest
+ *   GET    /v1/files/find?path=&pattern=&max_results=→ 200 frames: a list of `paths`, then FindResult's rest
  *   GET    /v1/files/grep?path=&pattern=&max_results=[&file_pattern=][&case_sensitive=true]
- *                          [&context_lines=][&exclude_dirs=a,b]                                  → 200 GrepResult
+ *                          [&context_lines=][&exclude_dirs=a,b]      → 200 frames: a list of `matches`, then GrepResult's rest
  *   PUT    /v1/files/write?path=                 → 200 FileWritten: raw body → temporary file beside the target → fsync →
  *                                                  rename. Parents made; a body that breaks off leaves nothing behind.
  *                                                  List, find and grep leave such files out: `.vivarium-` and 16 of 0-9a-f
@@ -15,7 +15,7 @@
  *   POST   /v1/files/mkdir   {path}              → 200 {}
  *   POST   /v1/files/rename  {path, dest_path}   → 200 {}
  *
- * A refusal's message begins with the path it is about, as it was given, or with `pattern: ` or `file_pattern: `.
+ * Lists are lists.ts. A refusal's message begins with the path it is about, as it was given, or with `pattern: ` or `file_pattern: `.
  *
  * Paths and names are UTF-8 text. A byte that is none is written `\xHH` (lower-case hex, 80 to ff), and a backslash that
  * would read as the start of such a piece is written `\x5c`; the same is understood in requests, so that whatever is
@@ -55,6 +55,3 @@ export type GrepResult = z.infer<typeof GrepResult>;
 
 export const FileWritten = z.object({ bytes: count, duration_us: count });
 export type FileWritten = z.infer<typeof FileWritten>;
-
-/** What an answer about files may weigh: 100,000 long names, all of them escaped, are more than anybody lists. */
-export const FILES_ANSWER_BYTES = 32 * 1024 * 1024;

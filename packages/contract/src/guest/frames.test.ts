@@ -74,6 +74,22 @@ describe("FrameDecoder", () => {
     fc.assert(property, { numRuns: 300 });
   });
 
+  test("gives each frame as it was sent, and copies none that lies whole in a chunk", () => {
+    const frames = ["one", "two", "six"].map((text) => encodeFrame(FRAME.stdout, text.repeat(5000)));
+    const wire = Buffer.concat(frames);
+    const decoder = new FrameDecoder();
+    const cut = 15_005 + 10_000;
+    const [first, ...none] = decoder.push(wire.subarray(0, cut));
+    const [second, third] = decoder.push(wire.subarray(cut));
+    expect(none).toEqual([]);
+    expect([first, second, third].map((frame) => frame?.whole)).toEqual(frames);
+    expect([first, second, third].map((frame) => frame?.whole.buffer === wire.buffer)).toEqual([
+      true,
+      false,
+      true,
+    ]);
+  });
+
   test("gives the frames before one that it refuses, also when they come together", () => {
     const good = encodeFrame(FRAME.stdout, "x");
     const decoder = new FrameDecoder();

@@ -1,22 +1,24 @@
 /**
- * Frames of an exec answer, agent → node → control: 1 byte type, 4 bytes payload length (big-endian), payload.
+ * Frames of an exec answer, of a log and of a list, agent → node → control: 1 byte type, 4 bytes payload length (big-endian), payload.
  *
  *   0x01 stdout   raw bytes, at most 64 KiB
  *   0x02 stderr   raw bytes, at most 64 KiB
  *   0x03 exit     JSON ExecEnd; the last frame
  *   0x04 error    JSON {message}; the last frame: the agent could not follow the command to its end
- *   0x05 eof      JSON LogEnd; the last frame of a log (processes.ts), which has no exit
+ *   0x05 eof      JSON; the last frame of a log (LogEnd of processes.ts) and of a list (lists.ts), which have no exit
+ *   0x06 items    lines of JSON, an item of a list each; a line may go on in the next frame
  *
- * A stream that ends without one of the last three was broken off and is an error, never an exit.
+ * A stream that ends without exit, error or eof was broken off and is an error, never an exit.
  */
-import { encodeFramed, FramedDecoder } from "./framing.ts";
+import { encodeFramed, type Framed, FramedDecoder } from "./framing.ts";
 
-export const FRAME = { stdout: 0x01, stderr: 0x02, exit: 0x03, error: 0x04, eof: 0x05 } as const;
+export const FRAME = { stdout: 0x01, stderr: 0x02, exit: 0x03, error: 0x04, eof: 0x05, items: 0x06 } as const;
 export type FrameType = (typeof FRAME)[keyof typeof FRAME];
 export interface Frame {
   type: FrameType;
   payload: Buffer;
 }
+export type FrameAsSent = Frame & Framed;
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 
@@ -30,7 +32,7 @@ export class FrameDecoder extends FramedDecoder {
     super((type) => TYPES.has(type));
   }
 
-  override push(chunk: Buffer): Generator<Frame, void> {
-    return super.push(chunk) as Generator<Frame, void>;
+  override push(chunk: Buffer): Generator<FrameAsSent, void> {
+    return super.push(chunk) as Generator<FrameAsSent, void>;
   }
 }

@@ -4,9 +4,12 @@ import { GUEST_LIMITS } from "./channel.ts";
 export interface Framed {
   type: number;
   payload: Buffer;
+  /** As it came, its header with it. */
+  whole: Buffer;
 }
 
 const HEADER_BYTES = 5;
+const HEADER_MISSING = 0;
 
 export function encodeFramed(type: number, payload: Uint8Array | string): Buffer {
   const body = typeof payload === "string" ? Buffer.from(payload) : payload;
@@ -23,31 +26,55 @@ export function encodeFramed(type: number, payload: Uint8Array | string): Buffer
  */
 export class FramedDecoder {
   readonly #isKnown: (type: number) => boolean;
-  #pending: Buffer = Buffer.alloc(0);
+  /** A frame that has begun: its first bytes, and how many. */
+  #begun: Buffer[] = [];
+  #begunBytes = 0;
 
   constructor(isKnown: (type: number) => boolean = () => true) {
     this.#isKnown = isKnown;
   }
 
-  /** The frames that this chunk completes, to be taken before the next one. */
+  /** The frames that this chunk completes, to be taken before the next one. What lies whole in it is not copied. */
   *push(chunk: Buffer): Generator<Framed, void> {
-    this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
-    while (this.#pending.length >= HEADER_BYTES) {
-      const type = this.#pending[0] as number;
-      const end = HEADER_BYTES + this.#pending.readUInt32BE(1);
-      if (!this.#isKnown(type)) throw new FrameError(`unknown frame type ${type}`);
-      if (end - HEADER_BYTES > GUEST_LIMITS.framePayloadBytes)
-        throw new FrameError(`frame of ${end - HEADER_BYTES} bytes is over the cap`);
-      if (this.#pending.length < end) return;
-      const payload = this.#pending.subarray(HEADER_BYTES, end);
-      this.#pending = this.#pending.subarray(end);
-      yield { type, payload };
+    let rest = chunk;
+    while (rest.length > 0) {
+      const bytes = this.#bytesOfFrame(rest);
+      const missing = bytes - this.#begunBytes;
+      if (rest.length < missing || bytes === HEADER_MISSING) {
+        this.#begun.push(rest);
+        this.#begunBytes += rest.length;
+        return;
+      }
+      const end = rest.subarray(0, missing);
+      const whole = this.#begunBytes === 0 ? end : Buffer.concat([...this.#begun, end], bytes);
+      this.#begun = [];
+      this.#begunBytes = 0;
+      rest = rest.subarray(missing);
+      yield { type: whole[0] as number, payload: whole.subarray(HEADER_BYTES), whole };
     }
   }
 
   /** True when the stream may end here: no half frame is left. */
   get isBetweenFrames(): boolean {
-    return this.#pending.length === 0;
+    return this.#begunBytes === 0;
+  }
+
+  /** Of the frame that has begun, or begins here, its header with it. */
+  #bytesOfFrame(rest: Buffer): number {
+    if (this.#begunBytes + rest.length < HEADER_BYTES) return HEADER_MISSING;
+    const header = this.#begunBytes === 0 ? rest : this.#header(rest);
+    const type = header[0] as number;
+    const bytes = header.readUInt32BE(1);
+    if (!this.#isKnown(type)) throw new FrameError(`unknown frame type ${type}`);
+    if (bytes > GUEST_LIMITS.framePayloadBytes)
+      throw new FrameError(`frame of ${bytes} bytes is over the cap`);
+    return HEADER_BYTES + bytes;
+  }
+
+  #header(rest: Buffer): Buffer {
+    const [first] = this.#begun;
+    if (first && first.length >= HEADER_BYTES) return first;
+    return Buffer.concat([...this.#begun, rest.subarray(0, HEADER_BYTES)]);
   }
 }
 

@@ -3,6 +3,7 @@ export * from "./errors.ts";
 export * from "./files.ts";
 export * from "./frames.ts";
 export { FrameError } from "./framing.ts";
+export * from "./lists.ts";
 export * from "./messages.ts";
 export * from "./processes.ts";
 export * from "./terminal-frames.ts";

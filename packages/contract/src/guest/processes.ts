@@ -5,7 +5,7 @@
  *   POST   /v1/processes         ProcessSpec      → 200 GuestProcess; one that cannot be spawned is `exited` at once, 127
  *                                                   or 126, with one line in its stderr log. `process_exists`,
  *                                                   `process_limit`, and the cwd errors of exec
- *   GET    /v1/processes                          → 200 GuestProcessList, oldest first
+ *   GET    /v1/processes                          → 200 frames: a list of GuestProcess (lists.ts), oldest first
  *   GET    /v1/processes/{name}                   → 200 GuestProcess
  *   DELETE /v1/processes/{name}                   → 200 GuestProcess once it has exited: SIGTERM to its process group,
  *                                                   SIGKILL to all of its cgroup after 5 s
@@ -16,7 +16,6 @@
  * Logs are ring files in the guest, 10 MiB a stream, below a directory that the user can read and not write.
  */
 import { z } from "zod";
-import { LIMITS } from "../api/limits.ts";
 import type { ExecSpec } from "./messages.ts";
 
 export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: string; keep_alive: boolean };
@@ -40,8 +39,6 @@ export const GuestProcess = z.object({
 });
 export type GuestProcess = z.infer<typeof GuestProcess>;
 
-export const GuestProcessList = z.object({ processes: z.array(GuestProcess).max(LIMITS.processEntries) });
-
 /** Payload of the `eof` frame of a log. */
 export const LogEnd = z.object({
   /** Older output of the stream is not part of this answer. */
@@ -49,6 +46,3 @@ export const LogEnd = z.object({
   stderr_truncated: z.boolean(),
 });
 export type LogEnd = z.infer<typeof LogEnd>;
-
-/** What an answer about processes may weigh. */
-export const PROCESSES_ANSWER_BYTES = 16 * 1024 * 1024;

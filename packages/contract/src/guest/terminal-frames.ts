@@ -1,7 +1,7 @@
 /** The frames of terminals.ts as bytes. The types are the reader's business: those it does not know it ignores. */
 import { encodeFramed, type Framed, FramedDecoder } from "./framing.ts";
 
-export type TerminalFrame = Framed;
+export type TerminalFrame = Pick<Framed, "type" | "payload">;
 
 export function encodeTerminalFrame(type: number, payload: Uint8Array): Buffer {
   return encodeFramed(type, payload);

@@ -5,6 +5,7 @@ import { PROCESS_NAME_PATTERN } from "@vivarium/contract/api";
 import type { ProcessSpec } from "@vivarium/contract/guest";
 import { placeOf } from "./exec.ts";
 import { asGuest, deleteFile, listFiles, makeDirectory, readFile, renameFile, writeFile } from "./files.ts";
+import { listFrames } from "./lists.ts";
 import type { FakeMachine } from "./machine.ts";
 import { running } from "./machine-table.ts";
 import { Output } from "./output.ts";
@@ -44,8 +45,11 @@ export class GuestRequest {
   body(): Promise<Buffer> {
     return buffer(this.request);
   }
+  /** A list goes as its frames. */
   json(answerBody: unknown): void {
-    answer(this.response, answerBody);
+    const list = listFrames(this.call, answerBody as object);
+    if (list) this.response.writeHead(200).end(list);
+    else answer(this.response, answerBody);
   }
   /** Raw bytes with their length, as a file is read. */
   bytes(content: Buffer): void {
@@ -103,6 +107,6 @@ export async function serveGuest(state: NodeState, parts: GuestParts): Promise<v
   await state.onGuest(asked, async () => {
     if (path.startsWith("files")) await machine.withFiles();
     const result = await asGuest(Promise.resolve(answerer(machine, { name, query, request, response })));
-    if (result !== undefined) answer(response, result);
+    if (result !== undefined) asked.json(result);
   });
 }

@@ -1,5 +1,5 @@
 import { type FileContent, type FileEncoding, type FileEntries, LIMITS } from "@vivarium/contract/api";
-import { FILES_ANSWER_BYTES, FileList } from "@vivarium/contract/guest";
+import { LISTS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { readGuest } from "../guest/call-guest.ts";
 import type { GuestDeps } from "../guest/use-machine.ts";
@@ -31,12 +31,12 @@ export async function readFile(
 }
 
 export async function listFiles(deps: GuestDeps, scope: Scope, place: Place): Promise<FileEntries> {
-  const { entries, truncated } = await readGuest(deps, scope, place, (session, signal) =>
-    deps.nodes.guestJson(
+  const { items, end } = await readGuest(deps, scope, place, (session, signal) =>
+    deps.nodes.guestList(
       machineIdOf(session),
       { method: "GET", path: "files/list", query: { path: place.path }, signal },
-      { schema: FileList, limitBytes: FILES_ANSWER_BYTES },
+      LISTS.entries,
     ),
   );
-  return { entries, ...(truncated && { truncated }) };
+  return { entries: items, ...(end.truncated && { truncated: true }) };
 }

@@ -1,5 +1,5 @@
 /** Reading, listing and searching files (wire.md 6.1, 6.2) over a fake node. */
-import { GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
+import { encodeList, GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
@@ -353,11 +353,11 @@ describe("faults underneath", () => {
   });
 
   test.each([
-    ["no JSON", "<html>"],
-    ["JSON of another shape", '{"entries":"all"}'],
-    ["a number where a name should be", '{"entries":[1],"truncated":false}'],
-  ])("an answer that is %s is 502", async (_name, text) => {
-    control.node.onGuest = (call) => void call.response.writeHead(200).end(text);
+    ["no list", Buffer.from("<html>")],
+    ["a list with an end of another shape", encodeList(["a"], { truncated: "all" })],
+    ["a list with a number where a name should be", encodeList([1], { truncated: false })],
+  ])("an answer that is %s is 502", async (_name, bytes) => {
+    control.node.onGuest = (call) => call.bytes(bytes);
     const { status, body } = await files("?op=list");
     expect([status, body.code]).toEqual([502, "bad_gateway"]);
   });

@@ -1,6 +1,5 @@
 import type { FoundLines, FoundPaths } from "@vivarium/contract/api";
-import { FILES_ANSWER_BYTES, FindResult, GrepResult } from "@vivarium/contract/guest";
-import type { z } from "zod";
+import { LISTS, type ListShape } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { GuestCall } from "../fleet/node-client.ts";
 import { readGuest } from "../guest/call-guest.ts";
@@ -25,12 +24,10 @@ export interface LineSearch extends Search {
 
 /** Files and links whose path matches a glob. */
 export async function findFiles(deps: GuestDeps, scope: Scope, search: Search): Promise<FoundPaths> {
-  const { duration_us, paths, truncated } = await ask(deps, scope, search, {
-    path: "files/find",
-    query: queryOf(search),
-    schema: FindResult,
-  });
-  return { paths, truncated, path: search.path, duration_ms: milliseconds(duration_us) };
+  const query = queryOf(search);
+  const found = await ask(deps, scope, search, { path: "files/find", query, shape: LISTS.paths });
+  const { truncated, duration_us } = found.end;
+  return { paths: found.items, truncated, path: search.path, duration_ms: milliseconds(duration_us) };
 }
 
 /** Lines that match a regular expression. */
@@ -42,34 +39,30 @@ export async function grepFiles(deps: GuestDeps, scope: Scope, search: LineSearc
     context_lines: search.contextLines > 0 ? search.contextLines : undefined,
     exclude_dirs: search.excludeDirs,
   };
-  const found = await ask(deps, scope, search, { path: "files/grep", query, schema: GrepResult });
+  const found = await ask(deps, scope, search, { path: "files/grep", query, shape: LISTS.matches });
   return {
-    matches: found.matches.map(({ path, line_number, line, before, after }) => ({
+    matches: found.items.map(({ path, line_number, line, before, after }) => ({
       path,
       line_number,
       line,
       ...(before && before.length > 0 && { before }),
       ...(after && after.length > 0 && { after }),
     })),
-    files_searched: found.files_searched,
-    truncated: found.truncated,
+    files_searched: found.end.files_searched,
+    truncated: found.end.truncated,
     path: search.path,
-    duration_ms: milliseconds(found.duration_us),
+    duration_ms: milliseconds(found.end.duration_us),
   };
 }
 
-async function ask<T>(
+async function ask<Item, End>(
   deps: GuestDeps,
   scope: Scope,
   search: Search,
-  { path, query, schema }: Pick<GuestCall, "path" | "query"> & { schema: z.ZodType<T> },
-): Promise<T> {
+  { path, query, shape }: Pick<GuestCall, "path" | "query"> & { shape: ListShape<Item, End> },
+): Promise<{ items: Item[]; end: End }> {
   return await readGuest(deps, scope, search, (session, signal) =>
-    deps.nodes.guestJson(
-      machineIdOf(session),
-      { method: "GET", path, query, signal },
-      { schema, limitBytes: FILES_ANSWER_BYTES },
-    ),
+    deps.nodes.guestList(machineIdOf(session), { method: "GET", path, query, signal }, shape),
   );
 }
 

@@ -4,6 +4,9 @@ import {
   FRAME,
   type Frame,
   FrameDecoder,
+  FrameError,
+  ListReader,
+  type ListShape,
   type TerminalSpec,
   type TunnelSpec,
 } from "@vivarium/contract/guest";
@@ -183,6 +186,26 @@ export class NodeClient {
     return fit(schema, await readJson(await this.guest(machineId, call), limitBytes));
   }
 
+  async guestList<Item, End>(
+    machineId: string,
+    call: GuestCall,
+    shape: ListShape<Item, End>,
+  ): Promise<{ items: Item[]; end: End }> {
+    const reader = new ListReader(shape);
+    const items: Item[] = [];
+    try {
+      for await (const frame of await this.guestFrames(machineId, call))
+        for (const item of itemsOf(reader, frame)) items.push(item);
+    } catch (error) {
+      // A list only reads: that its frames are none is nothing that broke off in the middle of a change.
+      if (error instanceof NodeError && error.cause instanceof FrameError)
+        throw notOfTheContract(error.cause);
+      throw error;
+    }
+    if (reader.end === undefined) throw new NodeError("broken", "the node broke off the list");
+    return { items, end: reader.end };
+  }
+
   async guestBytes(machineId: string, call: GuestCall, limitBytes: number): Promise<Buffer> {
     return await readAll(await this.guest(machineId, call), limitBytes);
   }
@@ -265,8 +288,22 @@ async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
   }
 }
 
+function* itemsOf<Item>(reader: ListReader<Item, unknown>, frame: Frame): Generator<Item> {
+  // What the agent says in its place goes no further: a list has no words of a guest about itself.
+  if (frame.type === FRAME.error) throw new NodeError("broken", "the machine could not finish the list");
+  try {
+    yield* reader.read(frame);
+  } catch (cause) {
+    throw notOfTheContract(cause);
+  }
+}
+
 function fit<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw new NodeError("garbled", "the node's answer does not fit the contract", { cause: result.error });
+  throw notOfTheContract(result.error);
+}
+
+function notOfTheContract(cause: unknown): NodeError {
+  return new NodeError("garbled", "the node's answer does not fit the contract", { cause });
 }

@@ -1,6 +1,5 @@
 import type { ProcessInfo, ProcessList } from "@vivarium/contract/api";
-import { GuestProcessList, PROCESSES_ANSWER_BYTES } from "@vivarium/contract/guest";
-import type { z } from "zod";
+import { type GuestProcess, LISTS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { readGuest } from "../guest/call-guest.ts";
@@ -19,7 +18,7 @@ export async function listProcesses(
   scope: Scope,
   asked: Asked<{ sessionId: string }>,
 ): Promise<ProcessList> {
-  const { processes } = await readGuest(deps, scope, asked, (session, signal) =>
+  const processes = await readGuest(deps, scope, asked, (session, signal) =>
     processesOf(deps.nodes, session, signal),
   );
   return { processes: processes.map(toProcessInfo) };
@@ -29,12 +28,13 @@ export async function processesOf(
   nodes: NodeClient,
   session: SessionRow,
   signal: AbortSignal,
-): Promise<z.infer<typeof GuestProcessList>> {
-  return await nodes.guestJson(
+): Promise<GuestProcess[]> {
+  const { items } = await nodes.guestList(
     machineIdOf(session),
     { method: "GET", path: "processes", signal },
-    { schema: GuestProcessList, limitBytes: PROCESSES_ANSWER_BYTES },
+    LISTS.processes,
   );
+  return items;
 }
 
 export async function getProcess(

@@ -1,5 +1,5 @@
 import type { ProcessInfo } from "@vivarium/contract/api";
-import { GuestProcess, PROCESSES_ANSWER_BYTES, type ProcessSpec } from "@vivarium/contract/guest";
+import { GuestProcess, ITEM_BYTES, type ProcessSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandLog } from "../audit/command-log.ts";
@@ -18,7 +18,7 @@ interface ProcessInput {
   keep_alive?: boolean | null;
 }
 
-export const ONE_PROCESS = { schema: GuestProcess, limitBytes: PROCESSES_ANSWER_BYTES };
+export const ONE_PROCESS = { schema: GuestProcess, limitBytes: ITEM_BYTES };
 
 export type StartDeps = GuestDeps & { commandLog: CommandLog };
 

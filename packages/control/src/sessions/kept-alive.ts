@@ -26,7 +26,7 @@ export async function withProcesses(
 ): Promise<DueSession | undefined> {
   if (!session.may_keep_alive || dueEvent(session, session.now) !== "idle_timeout") return session;
   try {
-    const { processes } = await processesOf(deps.nodes, session, AbortSignal.timeout(ASK_MS));
+    const processes = await processesOf(deps.nodes, session, AbortSignal.timeout(ASK_MS));
     return usedAt(session, keptAliveUntil(processes, session.now));
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;

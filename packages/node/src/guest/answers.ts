@@ -4,17 +4,10 @@ import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/g
 import type { NodeErrorCode } from "@vivarium/contract/node";
 import type { z } from "zod";
 import { NodeError } from "../node-error.ts";
-import { isLight } from "./json-weight.ts";
 
 /** A code and a sentence. */
 const REFUSAL_BYTES = 16 * 1024;
 const CWD_CODES: ReadonlySet<string> = new Set(["cwd_not_found", "cwd_not_a_directory"]);
-
-/** Bytes of answers that are being collected from one agent, all of them together. */
-export class Collecting {
-  static readonly limitBytes = 96 * 1024 * 1024;
-  bytes = 0;
-}
 
 export interface AgentAnswer {
   status: number;
@@ -44,10 +37,9 @@ export async function readAnswer<T>(
   { status, stream }: AgentAnswer,
   schema: z.ZodType<T>,
   limitBytes: number = GUEST_LIMITS.jsonBodyBytes,
-  collecting?: Collecting,
 ): Promise<T> {
-  if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES, collecting));
-  const parsed = schema.safeParse(await readJson(stream, limitBytes, collecting));
+  if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
+  const parsed = schema.safeParse(await readJson(stream, limitBytes));
   if (!parsed.success) throw new NodeError("agent_unavailable", "the agent answered outside its contract");
   return parsed.data;
 }
@@ -57,9 +49,8 @@ export async function assertAccepted({ status, stream }: AgentAnswer): Promise<v
   if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
 }
 
-async function readJson(stream: ClientHttp2Stream, limitBytes: number, collecting = new Collecting()) {
-  const body = await collect(stream, limitBytes, collecting);
-  if (!isLight(body)) throw new NodeError("agent_unavailable", "the agent answered with too many values");
+async function readJson(stream: ClientHttp2Stream, limitBytes: number) {
+  const body = await collect(stream, limitBytes);
   try {
     return JSON.parse(body.toString("utf8")) as unknown;
   } catch (cause) {
@@ -67,15 +58,13 @@ async function readJson(stream: ClientHttp2Stream, limitBytes: number, collectin
   }
 }
 
-async function collect(stream: ClientHttp2Stream, limitBytes: number, collecting: Collecting) {
+async function collect(stream: ClientHttp2Stream, limitBytes: number) {
   const chunks: Buffer[] = [];
   let size = 0;
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
       size += chunk.length;
-      collecting.bytes += chunk.length;
-      if (size > limitBytes || collecting.bytes > Collecting.limitBytes)
-        throw new NodeError("agent_unavailable", "the agent answered with too much");
+      if (size > limitBytes) throw new NodeError("agent_unavailable", "the agent answered with too much");
       chunks.push(chunk);
     }
     return Buffer.concat(chunks);
@@ -83,8 +72,6 @@ async function collect(stream: ClientHttp2Stream, limitBytes: number, collecting
     cancel(stream);
     if (cause instanceof NodeError) throw cause;
     throw new NodeError("agent_unavailable", "the agent broke off its answer", { cause });
-  } finally {
-    collecting.bytes -= size;
   }
 }
 

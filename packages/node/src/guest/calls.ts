@@ -2,15 +2,7 @@
  * The requests of an agent that are handed on to it, and nothing else: which path by which method, what comes back, how
  * much of it and how late. The query goes on as it came.
  */
-import {
-  FILES_ANSWER_BYTES,
-  FileList,
-  FindResult,
-  GrepResult,
-  GuestProcess,
-  GuestProcessList,
-  PROCESSES_ANSWER_BYTES,
-} from "@vivarium/contract/guest";
+import { GUEST_LIMITS, GuestProcess, ITEM_BYTES, LISTS, type ListShape } from "@vivarium/contract/guest";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
@@ -28,36 +20,41 @@ export interface JsonCall {
   /** Asking again does no harm, so an answer that is late may be asked for again. */
   isRepeatable: boolean;
 }
-type Call = JsonCall | { kind: "upload" } | { kind: "content" } | { kind: "log" };
+export interface ListCall {
+  kind: "list";
+  shape: ListShape<unknown, unknown>;
+}
+type Call = JsonCall | ListCall | { kind: "upload" } | { kind: "content" } | { kind: "log" };
 
 export type GuestCall = Call & { method: string; path: string; query: URLSearchParams };
 
 const json = (schema: z.ZodType<unknown>, over: Partial<JsonCall> = {}): JsonCall => ({
   kind: "json",
   schema,
-  answerBytes: FILES_ANSWER_BYTES,
+  answerBytes: GUEST_LIMITS.jsonBodyBytes,
   limitMs: 60 * SECOND_MS,
   hasBody: false,
   isRepeatable: false,
   ...over,
 });
-const processes = { answerBytes: PROCESSES_ANSWER_BYTES, limitMs: 20 * SECOND_MS };
+const list = (shape: ListShape<unknown, unknown>): ListCall => ({ kind: "list", shape });
+const process = { answerBytes: ITEM_BYTES, limitMs: 20 * SECOND_MS };
 const done = z.object({});
 
 const CALLS: Readonly<Record<string, Call>> = {
   "GET /v1/files/read": { kind: "content" },
-  "GET /v1/files/list": json(FileList, { isRepeatable: true }),
-  "GET /v1/files/find": json(FindResult, { isRepeatable: true }),
-  "GET /v1/files/grep": json(GrepResult, { isRepeatable: true }),
+  "GET /v1/files/list": list(LISTS.entries),
+  "GET /v1/files/find": list(LISTS.paths),
+  "GET /v1/files/grep": list(LISTS.matches),
   "PUT /v1/files/write": { kind: "upload" },
   // The largest tree, beside others that are searched or deleted.
   "DELETE /v1/files": json(done, { limitMs: 300 * SECOND_MS }),
   "POST /v1/files/mkdir": json(done, { hasBody: true }),
   "POST /v1/files/rename": json(done, { hasBody: true }),
-  "POST /v1/processes": json(GuestProcess, { ...processes, limitMs: 60 * SECOND_MS, hasBody: true }),
-  "GET /v1/processes": json(GuestProcessList, { ...processes, isRepeatable: true }),
-  "GET /v1/processes/{name}": json(GuestProcess, { ...processes, isRepeatable: true }),
-  "DELETE /v1/processes/{name}": json(GuestProcess, { ...processes, isRepeatable: true }),
+  "POST /v1/processes": json(GuestProcess, { ...process, limitMs: 60 * SECOND_MS, hasBody: true }),
+  "GET /v1/processes": list(LISTS.processes),
+  "GET /v1/processes/{name}": json(GuestProcess, { ...process, isRepeatable: true }),
+  "DELETE /v1/processes/{name}": json(GuestProcess, { ...process, isRepeatable: true }),
   "GET /v1/processes/{name}/logs": { kind: "log" },
 };
 

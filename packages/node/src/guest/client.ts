@@ -8,15 +8,7 @@ import type { Socket } from "node:net";
 import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
 import { z } from "zod";
 import { AgentSilence, NodeError } from "../node-error.ts";
-import {
-  type AgentAnswer,
-  Collecting,
-  cancel,
-  readAnswer,
-  statusOf,
-  unanswered,
-  withLimit,
-} from "./answers.ts";
+import { type AgentAnswer, cancel, readAnswer, statusOf, unanswered, withLimit } from "./answers.ts";
 import { openChannel } from "./channel.ts";
 
 const CONNECT_LIMIT_MS = 10_000;
@@ -27,11 +19,14 @@ const SPAWN_LIMIT_MS = 60_000;
 const SILENCE_MS = 2_000;
 const PING_LIMIT_MS = 8_000;
 /** Big enough that one round trip of flow control does not bound the throughput of a stream. */
-const WINDOW_BYTES = 512 * 1024;
-/** With its header a frame is one write to the guest's port, whose driver takes 32 KiB at once. */
-const FRAME_BYTES = 32 * 1024 - 9;
+const WINDOW_BYTES = 1024 * 1024;
+/**
+ * With its header a frame is whole writes to the guest's port, whose driver takes 32 KiB at once. Only the first of them
+ * has to be put together from header and payload; the others are the payload's memory as it is.
+ */
+const FRAME_BYTES = 8 * 32 * 1024 - 9;
 /** What all streams together may hold unread: a terminal or a log that nobody reads must not hold up the others. */
-const CONNECTION_WINDOW_BYTES = 64 * WINDOW_BYTES;
+const CONNECTION_WINDOW_BYTES = 32 * WINDOW_BYTES;
 
 export interface OpenRequest {
   method: string;
@@ -49,7 +44,6 @@ export interface OpenRequest {
 const OWN_STREAMS = 16;
 
 export class AgentClient {
-  readonly collecting = new Collecting();
   #socketPath: string;
   #socket: Socket | undefined;
   #session: Promise<ClientHttp2Session> | null = null;

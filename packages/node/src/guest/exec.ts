@@ -2,7 +2,7 @@
  * Runs a command in a machine and hands its frames on, checked. What the agent sends past the caller's limit is dropped
  * here too, because the guest may have replaced the agent.
  */
-import { ExecEnd, type ExecSpec, encodeFrame, FRAME, type Frame } from "@vivarium/contract/guest";
+import { ExecEnd, type ExecSpec, encodeFrame, FRAME, type FrameAsSent } from "@vivarium/contract/guest";
 import type { AnswerCheck } from "./answer-check.ts";
 import { assertAccepted } from "./answers.ts";
 import type { AgentClient } from "./client.ts";
@@ -39,20 +39,26 @@ export class ExecCheck extends FrameCheck {
     ]);
   }
 
-  protected override acceptFrame({ type, payload }: Frame): boolean {
+  protected override acceptFrame(frame: FrameAsSent): boolean {
+    const { type, payload } = frame;
     if (type === FRAME.exit) this.#acceptExit(payload);
     else if (type === FRAME.error) this.push(errorFrame(payload));
-    else this.#acceptOutput(type, payload);
+    else this.#acceptOutput(frame);
     return type === FRAME.exit || type === FRAME.error;
   }
 
-  #acceptOutput(type: Frame["type"], payload: Buffer): void {
+  /** As it came, unless it has to be cut. */
+  #acceptOutput({ type, payload, whole }: FrameAsSent): void {
     const left = this.#left.get(type);
     if (left === undefined) throw new Error(`the agent sent a frame of type ${type} for a command`);
-    const kept = payload.length <= left ? payload : payload.subarray(0, left);
-    if (kept.length < payload.length) this.#cut.add(type);
-    this.#left.set(type, left - kept.length);
-    if (kept.length > 0) this.push(encodeFrame(type, kept));
+    if (payload.length <= left) {
+      this.#left.set(type, left - payload.length);
+      if (payload.length > 0) this.push(whole);
+      return;
+    }
+    this.#cut.add(type);
+    this.#left.set(type, 0);
+    if (left > 0) this.push(encodeFrame(type, payload.subarray(0, left)));
   }
 
   #acceptExit(payload: Buffer): void {

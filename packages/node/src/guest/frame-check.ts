@@ -1,5 +1,5 @@
 /** Frames of an agent, checked: known types, bounded sizes, one end and nothing behind it. */
-import { encodeFrame, FRAME, type Frame, FrameDecoder } from "@vivarium/contract/guest";
+import { encodeFrame, FRAME, type FrameAsSent, FrameDecoder } from "@vivarium/contract/guest";
 import { AnswerCheck } from "./answer-check.ts";
 
 /** How long after its last frame an answer may stay open. */
@@ -19,7 +19,7 @@ export abstract class FrameCheck extends AnswerCheck {
   }
 
   /** Passes on what may pass of a frame; true: it is the last one. */
-  protected abstract acceptFrame(frame: Frame): boolean;
+  protected abstract acceptFrame(frame: FrameAsSent): boolean;
 
   protected override accept(chunk: Buffer): void {
     for (const frame of this.#decoder.push(chunk)) {

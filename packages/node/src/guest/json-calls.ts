@@ -16,7 +16,7 @@ export async function callGuest(
     const stream = await agent.open({ ...given, signal: AbortSignal.any([signal, late.signal]) });
     if (body !== undefined) stream.end(body);
     const answer = await agent.answerTo(stream, call);
-    return await readAnswer(answer, call.schema, call.answerBytes, agent.collecting);
+    return await readAnswer(answer, call.schema, call.answerBytes);
   };
   return await withLimit(ask(), limitMs, () => {
     late.abort();

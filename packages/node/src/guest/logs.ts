@@ -1,5 +1,5 @@
 /** The log of a named process, handed on frame by frame and checked. */
-import { encodeFrame, FRAME, type Frame, LogEnd } from "@vivarium/contract/guest";
+import { encodeFrame, FRAME, type FrameAsSent, LogEnd } from "@vivarium/contract/guest";
 import { errorFrame, FrameCheck } from "./frame-check.ts";
 
 export class LogCheck extends FrameCheck {
@@ -14,19 +14,20 @@ export class LogCheck extends FrameCheck {
     ]);
   }
 
-  protected override acceptFrame({ type, payload }: Frame): boolean {
+  protected override acceptFrame(frame: FrameAsSent): boolean {
+    const { type, payload } = frame;
     if (type === FRAME.eof) this.push(encodeFrame(type, JSON.stringify(endOf(payload))));
     else if (type === FRAME.error) this.push(errorFrame(payload));
-    else this.#acceptOutput(type, payload);
+    else this.#acceptOutput(frame);
     return type === FRAME.eof || type === FRAME.error;
   }
 
-  #acceptOutput(type: Frame["type"], payload: Buffer): void {
+  #acceptOutput({ type, payload, whole }: FrameAsSent): void {
     const left = this.#left.get(type);
     if (left === undefined) throw new Error(`the agent sent a frame of type ${type} in a log`);
     if (payload.length > left) throw new Error("the agent sent more of a log than it was asked for");
     this.#left.set(type, left - payload.length);
-    this.push(encodeFrame(type, payload));
+    this.push(whole);
   }
 }
 

@@ -3,10 +3,10 @@ import { constants, type ServerHttp2Stream } from "node:http2";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
-import { guestCall, type JsonCall } from "./calls.ts";
+import { guestCall, type JsonCall, type ListCall } from "./calls.ts";
 import { AgentClient } from "./client.ts";
 import { callGuest } from "./json-calls.ts";
-import { readContent, readLog } from "./streams.ts";
+import { readContent, readList, readLog } from "./streams.ts";
 
 const never = new AbortController().signal;
 const OUT = encodeFrame(FRAME.stdout, "x");
@@ -32,7 +32,7 @@ async function connectTo(serve: (stream: ServerHttp2Stream) => void): Promise<{ 
 
 describe("an answer that does not come in time", () => {
   it.each([
-    ["of a read", "GET", "/v1/files/list?path=.", "agent_unavailable"],
+    ["of a read", "GET", "/v1/processes/web", "agent_unavailable"],
     ["of a kill, which may be repeated,", "DELETE", "/v1/processes/web", "agent_unavailable"],
     ["of a change that may have happened", "DELETE", "/v1/files?path=a", "outcome_unknown"],
   ])("%s ends its stream (%s %s is refused with %s)", async (_title, method, path, code) => {
@@ -57,6 +57,16 @@ describe("a stream that falls silent", () => {
     await expect(content.stream.toArray()).rejects.toThrow("fell silent");
   });
 
+  it("breaks off when it is a list", async () => {
+    await connectTo((stream) => {
+      stream.respond({ ":status": 200 });
+      stream.write(encodeFrame(FRAME.items, '"a"\n'));
+    });
+    const call = guestCall("GET", "/v1/files/list?path=.") as ReturnType<typeof guestCall> & ListCall;
+    const list = await readList(client, call, never, 200);
+    await expect(list.toArray()).rejects.toThrow("fell silent");
+  });
+
   it.each([
     ["breaks off when it is a log", "tail_bytes=10", false],
     ["goes on when it is a log that is followed", "follow=true", true],
@@ -74,25 +84,4 @@ describe("a stream that falls silent", () => {
     if (goesOn) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
     else await expect(log.toArray()).rejects.toThrow("fell silent");
   });
-});
-
-it("answers that are collected from one agent at the same time are bounded together", async () => {
-  await connectTo((stream) => {
-    stream.respond({ ":status": 200 });
-    const chunk = Buffer.alloc(1024 * 1024, " ");
-    const more = () => {
-      for (let left = 20; left > 0 && !stream.destroyed && stream.write(chunk); left--);
-    };
-    stream.on("drain", more);
-    more();
-  });
-  const call = { ...guestCall("GET", "/v1/files/list?path=."), answerBytes: 2 ** 30 };
-  const calls = Array.from({ length: 4 }, () =>
-    callGuest(client, call as ReturnType<typeof guestCall> & JsonCall, undefined, never),
-  );
-  await expect(Promise.race(calls)).rejects.toMatchObject({ code: "agent_unavailable" });
-  expect(client.collecting.bytes).toBeLessThan(128 * 1024 * 1024);
-  client.close();
-  await Promise.allSettled(calls);
-  expect(client.collecting.bytes).toBe(0);
 });

@@ -1,16 +1,18 @@
-/** Answers of an agent that are streamed: content of files, logs of processes. */
+/** Answers of an agent that are streamed: content of files, logs of processes, lists. */
 import { LIMITS } from "@vivarium/contract/api";
 import { NodeError } from "../node-error.ts";
 import type { AnswerCheck } from "./answer-check.ts";
 import { assertAccepted, cancel } from "./answers.ts";
-import type { GuestCall } from "./calls.ts";
+import type { GuestCall, ListCall } from "./calls.ts";
 import type { AgentClient } from "./client.ts";
 import { ContentCheck } from "./content.ts";
+import { ListCheck } from "./lists.ts";
 import { LogCheck } from "./logs.ts";
 
 /** How long an agent may send nothing although its reader waits. */
 const CONTENT_SILENCE_MS = 120_000;
 const LOG_SILENCE_MS = 60_000;
+const LIST_SILENCE_MS = 60_000;
 
 export interface Content {
   bytes: number;
@@ -50,6 +52,19 @@ export async function readLog(
   if (query.get("follow") === "true") return new LogCheck(Number.POSITIVE_INFINITY).follow(source);
   const asked = query.has("tail_bytes") ? Number(query.get("tail_bytes")) : LIMITS.processLogBytes;
   const stream = new LogCheck(Math.min(asked, LIMITS.processLogBytes)).follow(source);
+  breakOffWhenSilent(stream, silenceMs);
+  return stream;
+}
+
+export async function readList(
+  agent: AgentClient,
+  { path, shape }: GuestCall & ListCall,
+  signal: AbortSignal,
+  silenceMs = LIST_SILENCE_MS,
+): Promise<AnswerCheck> {
+  const source = await agent.open({ method: "GET", path, isWhole: true, signal });
+  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
+  const stream = new ListCheck(shape).follow(source);
   breakOffWhenSilent(stream, silenceMs);
   return stream;
 }

@@ -16,7 +16,8 @@ export class TerminalCheck extends AnswerCheck {
   protected override accept(chunk: Buffer): void {
     for (const frame of this.#decoder.push(chunk)) {
       if (this.#hasEnded) throw new Error("the agent sent a frame after the end");
-      this.push(encodeTerminalFrame(frame.type, payloadOf(frame)));
+      const payload = payloadOf(frame);
+      this.push(payload === frame.payload ? frame.whole : encodeTerminalFrame(frame.type, payload));
       this.#hasEnded = frame.type !== TERMINAL_FRAME.data;
     }
   }

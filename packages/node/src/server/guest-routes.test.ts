@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type ClientRequest, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
 import { constants, type Http2ServerRequest, type ServerHttp2Stream } from "node:http2";
 import { buffer, text } from "node:stream/consumers";
-import { encodeFrame, FRAME } from "@vivarium/contract/guest";
+import { encodeFrame, encodeList, FRAME } from "@vivarium/contract/guest";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "../../test-support/guest-node.ts";
 
@@ -56,12 +56,15 @@ const refuse = (status: number, code: string) => {
   };
 };
 
+const TRUNCATED = { truncated: true, duration_us: 1 };
+const END = encodeFrame(FRAME.eof, '{"truncated":false}');
+const MATCH = { path: "/workspace/a", line_number: 3, line: "x" };
+const PROCESS = { name: "a", argv: ["a"], keep_alive: false, state: "exited", started_at_ms: 1 };
+
 describe("what is handed on", () => {
   it.each([
-    ["GET", "/files/list?path=a%20b&x=%C3%A9", { entries: ["a"], truncated: false }],
-    ["GET", "/files/find?path=.&pattern=**/*.ts", { paths: [], truncated: false, duration_us: 1 }],
+    ["GET", "/processes/a?x=a%20b&y=%C3%A9", PROCESS],
     ["DELETE", "/files?path=a&recursive=true", {}],
-    ["GET", "/processes", { processes: [] }],
   ])("%s %s reaches the agent as it came, and its answer the caller", async (method, target, answer) => {
     node.handle = (_asked, response) => response.end(JSON.stringify(answer));
     expect(await ask(method, target)).toEqual({ status: 200, body: answer });
@@ -138,21 +141,12 @@ describe("refusals of an agent", () => {
 
 describe("a JSON answer", () => {
   it.each([
-    ["with an entry that is no text", { entries: [7], truncated: false }],
-    ["without a field", { entries: [] }],
-    ["with more entries than there may be", { entries: Array(100_001).fill("a"), truncated: true }],
-    ["that is mostly brackets", { entries: [], truncated: false, more: Array(300_000).fill([]) }],
+    ["with a word that is no text", { ...PROCESS, argv: [7] }],
+    ["without a field", { ...PROCESS, state: undefined }],
+    ["with more words than there may be", { ...PROCESS, argv: Array(1025).fill("a") }],
   ])("%s makes the agent unavailable", async (_title, body) => {
     node.handle = (_asked, response) => response.end(JSON.stringify(body));
-    const answer = await ask("GET", "/files/list?path=a");
-    expect(answer).toMatchObject({ status: 503, body: { code: "agent_unavailable" } });
-  });
-
-  it("of more lines than are ever found makes the agent unavailable", async () => {
-    const matches = Array(100_001).fill({ path: "", line_number: 1, line: "" });
-    node.handle = (_asked, response) =>
-      response.end(JSON.stringify({ matches, files_searched: 1, truncated: false, duration_us: 1 }));
-    const answer = await ask("GET", "/files/grep?path=a&pattern=x");
+    const answer = await ask("GET", "/processes/a");
     expect(answer).toMatchObject({ status: 503, body: { code: "agent_unavailable" } });
   });
 
@@ -167,7 +161,7 @@ describe("a JSON answer", () => {
       response.on("drain", more);
       more();
     };
-    const answer = await ask("GET", "/processes");
+    const answer = await ask("GET", "/processes/a");
     expect(answer).toMatchObject({ status: 503, body: { code: "agent_unavailable" } });
     expect(await closed.promise).toBe(constants.NGHTTP2_CANCEL);
   });
@@ -179,6 +173,76 @@ describe("a JSON answer", () => {
     while (node.asked.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
     call.destroy();
     expect((await end).code).toBe(constants.NGHTTP2_CANCEL);
+  });
+});
+
+describe("a list", () => {
+  const lists: [string, unknown[], object][] = [
+    ["/files/list?path=a", ["a", "b/"], { truncated: false }],
+    ["/files/find?path=.&pattern=**/*.ts", [], { truncated: true, duration_us: 1 }],
+    ["/files/grep?path=.&pattern=x", [MATCH, MATCH], { files_searched: 1, truncated: false, duration_us: 1 }],
+    ["/processes", [PROCESS], {}],
+  ];
+  it.each(lists)("%s reaches the caller frame by frame, as it came", async (target, items, end) => {
+    const list = encodeList(items, end);
+    node.handle = (_asked, response) => response.end(list);
+    const response = await answerOf(begin("GET", target).end());
+    expect(response.statusCode).toBe(200);
+    expect((await buffer(response)).equals(list)).toBe(true);
+  });
+
+  it("is passed on before it has ended, each item once it is whole", async () => {
+    const [first, second] = [encodeFrame(FRAME.items, '"a"\n"b'), encodeFrame(FRAME.items, '"\n')];
+    const goOn = Promise.withResolvers<void>();
+    node.handle = (_asked, response) => {
+      response.write(first);
+      void goOn.promise.then(() => response.end(Buffer.concat([second, END])));
+    };
+    const response = await answerOf(begin("GET", "/files/list?path=a").end());
+    expect((await once(response, "data"))[0]).toEqual(first);
+    goOn.resolve();
+    expect(await buffer(response)).toEqual(Buffer.concat([second, END]));
+  });
+
+  const broken: [string, string, Buffer[]][] = [
+    ["with an entry that is no text", "/files/list?path=a", [encodeList([7], { truncated: false })]],
+    ["whose end lacks a field", "/files/list?path=a", [encodeList(["a"], {})]],
+    ["without an end", "/files/list?path=a", [encodeFrame(FRAME.items, '"a"\n')]],
+    ["that ends within an item", "/files/list?path=a", [encodeFrame(FRAME.items, '"a'), END]],
+    ["with a frame of output", "/files/list?path=a", [encodeFrame(FRAME.stdout, "x"), END]],
+    ["of more than may be listed", "/files/list?path=a", [encodeList(Array(100_001).fill("a"), TRUNCATED)]],
+    [
+      "of more paths than may be",
+      "/files/find?path=a&pattern=x",
+      [encodeList(Array(10_001).fill("a"), TRUNCATED)],
+    ],
+    [
+      "that is mostly brackets",
+      "/files/list?path=a",
+      [encodeFrame(FRAME.items, `${"[".repeat(60_000)}\n`), END],
+    ],
+    [
+      "with an item that does not end",
+      "/files/list?path=a",
+      Array(20).fill(encodeFrame(FRAME.items, Buffer.alloc(60_000, '"'))),
+    ],
+  ];
+  it.each(broken)("%s breaks off, and so does the agent's stream", async (_title, target, frames) => {
+    const closed = Promise.withResolvers<void>();
+    node.handle = (asked, response) => {
+      asked.stream.on("close", () => closed.resolve());
+      for (const frame of frames) response.write(frame);
+      response.end();
+    };
+    const response = await answerOf(begin("GET", target).end());
+    await expect(buffer(response)).rejects.toThrow();
+    await closed.promise;
+  });
+
+  it("that the agent cannot finish ends with its words, cut short", async () => {
+    node.handle = (_asked, response) => response.end(encodeFrame(FRAME.error, "x".repeat(5000)));
+    const response = await answerOf(begin("GET", "/files/list?path=a").end());
+    expect(await buffer(response)).toEqual(encodeFrame(FRAME.error, "x".repeat(1024)));
   });
 });
 

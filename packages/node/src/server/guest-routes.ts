@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type GuestCall, guestCall } from "../guest/calls.ts";
 import type { AgentClient } from "../guest/client.ts";
 import { callGuest } from "../guest/json-calls.ts";
-import { readContent, readLog } from "../guest/streams.ts";
+import { readContent, readList, readLog } from "../guest/streams.ts";
 import { uploadToGuest } from "../guest/uploads.ts";
 import { NodeError } from "../node-error.ts";
 import { machineId } from "./params.ts";
@@ -56,6 +56,9 @@ async function handOn(agent: AgentClient, call: GuestCall, request: IncomingMess
       sendStream(reply, stream, { "content-length": bytes });
       return reply;
     }
+    case "list":
+      sendStream(reply, await readList(agent, call, signal));
+      return reply;
     case "log":
       sendStream(reply, await readLog(agent, call, signal));
       return reply;

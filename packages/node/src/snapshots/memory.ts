@@ -5,9 +5,8 @@ import { crc32 } from "node:zlib";
 import type { ChangedRun } from "./changed-pages.ts";
 import { PAGE_BYTES, type PageSums } from "./page-sums.ts";
 
-const CHUNK_BYTES = 1024 * 1024;
-/** After so many bytes the daemon looks after its other work. */
-const TURN_BYTES = 4 * CHUNK_BYTES;
+/** After so many bytes, which take a millisecond or two, the daemon looks after its other work. */
+const CHUNK_BYTES = 256 * 1024;
 
 /**
  * Returns how many bytes the child differs in from its parent, whose memory file is `parent`. `sums` starts as the
@@ -30,10 +29,10 @@ export async function writeChangedPages(
         readFully(memory, chunk, run.address + done);
         written += writeChanged({ file, parent }, chunk, run.fileOffset + done, target.sums);
         sinceTurn += chunk.length;
+        if (sinceTurn < CHUNK_BYTES) continue;
+        sinceTurn = 0;
+        await setImmediate();
       }
-      if (sinceTurn < TURN_BYTES) continue;
-      sinceTurn = 0;
-      await setImmediate();
     }
     return written;
   } finally {

@@ -5,6 +5,7 @@
  * File: a little-endian uint32 CRC per page, then a bitmap with one bit per page.
  */
 import { type FileHandle, open, readFile } from "node:fs/promises";
+import { setImmediate } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 
 export const PAGE_BYTES = 4096;
@@ -14,6 +15,8 @@ const READ_PAGES = READ_BYTES / PAGE_BYTES;
 const GAP_PAGES = 16;
 /** While the pages of one read are looked at, others are under way. */
 const READS_AT_ONCE = 3;
+/** After so many pages, a fraction of a millisecond, the daemon looks after its other work: that of other tenants. */
+const TURN_PAGES = 32;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
@@ -97,6 +100,7 @@ async function eachPage(
       for (let page = first; page < end; page++) {
         const at = (page - first) * PAGE_BYTES;
         if (pages.isWanted(page)) look(page, buffer.subarray(at, at + PAGE_BYTES));
+        if ((page - first) % TURN_PAGES === TURN_PAGES - 1) await setImmediate();
       }
     }
   };

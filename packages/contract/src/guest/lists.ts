@@ -1,0 +1,118 @@
+/**
+ * Lists of a guest, agent → node → control, as frames (frames.ts): `items` are lines of JSON, an item each, cut into frames
+ * wherever those are full; `eof` says the rest. An item is read and checked once it is whole, so that neither node nor
+ * control ever reads more than one at a time, however long the list is.
+ */
+import { z } from "zod";
+import { LIMITS } from "../api/limits.ts";
+import { FileList, FindResult, GrepMatch, GrepResult } from "./files.ts";
+import { encodeFrame, FRAME, type Frame } from "./frames.ts";
+import { GuestProcess } from "./processes.ts";
+
+export interface ListShape<Item, End> {
+  item: z.ZodType<Item>;
+  end: z.ZodType<End>;
+  mostItems: number;
+  mostBytes: number;
+}
+
+const MIB = 1024 * 1024;
+/** 100,000 long names, all of them escaped, are more than anybody lists. */
+const FILES_BYTES = 32 * MIB;
+const name = FileList.shape.entries.element;
+
+export const LISTS = {
+  entries: shape(name, FileList.omit({ entries: true }), 100_000, FILES_BYTES),
+  paths: shape(name, FindResult.omit({ paths: true }), 10_000, FILES_BYTES),
+  /** Those of 8 MiB are fewer, each with all that is around it. */
+  matches: shape(GrepMatch, GrepResult.omit({ matches: true }), 100_000, FILES_BYTES),
+  processes: shape(GuestProcess, z.object({}), LIMITS.processEntries, 16 * MIB),
+} as const;
+
+function shape<Item, End>(
+  item: z.ZodType<Item>,
+  end: z.ZodType<End>,
+  mostItems: number,
+  mostBytes: number,
+): ListShape<Item, End> {
+  return { item, end, mostItems, mostBytes };
+}
+
+/** A process's command fills a request; a line that was found, with twenty around it and all of them escaped, half of that. */
+export const ITEM_BYTES = MIB + 64 * 1024;
+/** Where agents cut. */
+const PAYLOAD_BYTES = 32 * 1024;
+
+export function encodeList(items: readonly unknown[], end: unknown): Buffer {
+  const lines = Buffer.from(items.map((item) => `${JSON.stringify(item)}\n`).join(""));
+  const frames: Buffer[] = [];
+  for (let at = 0; at < lines.length; at += PAYLOAD_BYTES)
+    frames.push(encodeFrame(FRAME.items, lines.subarray(at, at + PAYLOAD_BYTES)));
+  return Buffer.concat([...frames, encodeFrame(FRAME.eof, JSON.stringify(end))]);
+}
+
+/** What is no list of its shape. */
+export class ListError extends Error {}
+
+/** Frames of a list to its items. */
+export class ListReader<Item, End> {
+  readonly #shape: ListShape<Item, End>;
+  #line: Buffer[] = [];
+  #lineBytes = 0;
+  #bytes = 0;
+  #items = 0;
+  end: End | undefined;
+
+  constructor(shape: ListShape<Item, End>) {
+    this.#shape = shape;
+  }
+
+  /** Items that this frame completes, to be taken before the next one. Throws ListError. */
+  *read({ type, payload }: Frame): Generator<Item, void> {
+    if (type === FRAME.eof) this.end = this.#readEnd(payload);
+    else if (type !== FRAME.items) throw new ListError(`a list has no frame of type ${type}`);
+    else yield* this.#readItems(payload);
+  }
+
+  *#readItems(payload: Buffer): Generator<Item, void> {
+    this.#bytes += payload.length;
+    if (this.#bytes > this.#shape.mostBytes) throw new ListError("the list is longer than it may be");
+    for (let at = 0; at < payload.length; ) {
+      const newline = payload.indexOf(0x0a, at);
+      const end = newline < 0 ? payload.length : newline;
+      this.#keep(payload.subarray(at, end));
+      if (newline < 0) return;
+      yield this.#takeItem();
+      at = end + 1;
+    }
+  }
+
+  #keep(piece: Buffer): void {
+    this.#lineBytes += piece.length;
+    if (this.#lineBytes > ITEM_BYTES) throw new ListError("an item of the list is longer than it may be");
+    if (piece.length > 0) this.#line.push(piece);
+  }
+
+  #takeItem(): Item {
+    this.#items += 1;
+    if (this.#items > this.#shape.mostItems) throw new ListError("the list has more items than it may");
+    const [first, ...more] = this.#line;
+    const line = first && more.length === 0 ? first : Buffer.concat(this.#line);
+    this.#line = [];
+    this.#lineBytes = 0;
+    return fit(this.#shape.item, line);
+  }
+
+  #readEnd(payload: Buffer): End {
+    if (this.#lineBytes > 0) throw new ListError("the list ends within an item");
+    return fit(this.#shape.end, payload);
+  }
+}
+
+function fit<T>(schema: z.ZodType<T>, text: Buffer): T {
+  try {
+    return schema.parse(JSON.parse(text.toString("utf8")));
+  } catch (cause) {
+    throw new ListError("a part of the list is not what its contract says", { cause });
+  }
+}

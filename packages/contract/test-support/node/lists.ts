@@ -1,0 +1,27 @@
+/** Lists of a guest as tests write and read them: as one object, as contract/guest says its parts. */
+import { encodeList, FrameDecoder, ListReader, type ListShape } from "@vivarium/contract/guest";
+
+const LISTED: Readonly<Record<string, string>> = {
+  "GET files/list": "entries",
+  "GET files/find": "paths",
+  "GET files/grep": "matches",
+  "GET processes": "processes",
+};
+
+/** `call`: as `"GET files/list"`. Undefined where its answer is no list. */
+export function listFrames(call: string, answer: object): Buffer | undefined {
+  const key = LISTED[call];
+  if (key === undefined) return undefined;
+  const { [key]: items, ...end } = answer as Record<string, unknown>;
+  return encodeList(items as unknown[], end);
+}
+
+export function readList<Item, End>(
+  shape: ListShape<Item, End>,
+  frames: Buffer,
+): { items: Item[]; end: End } {
+  const reader = new ListReader(shape);
+  const items = [...new FrameDecoder().push(frames)].flatMap((frame) => [...reader.read(frame)]);
+  if (reader.end === undefined) throw new Error("the list has no end");
+  return { items, end: reader.end };
+}
