@@ -1,8 +1,8 @@
 /** A database that is brought back from a backup under a node that went on since. */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type App, createApp } from "../app.ts";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
+import { type App, createApp } from "../app.ts";
 
 let control: Control;
 let columns: string;
@@ -51,22 +51,12 @@ async function backUp(id: string): Promise<() => Promise<void>> {
   await control.sql.query("create table named as select id from snapshot_names");
   return async () => {
     await untilQuiet(id);
-    tellAges();
     await control.sql.query(
       `with forgotten as (delete from snapshot_names where id not in (select id from named))
        update sessions set (${columns}) = (select ${columns} from backup) where id = $1`,
       [id],
     );
   };
-}
-
-/** What a node says of how it came to its machines and saved states. */
-function tellAges(): void {
-  for (const machine of control.node.machines.values())
-    machine.network_generation = machine.spec?.network?.generation;
-  for (const { spec, ...snapshot } of control.node.snapshots.values())
-    if (spec && "machine_id" in spec && spec.after === "hold")
-      control.node.snapshots.set(snapshot.snapshot_id, { ...snapshot, spec, machine_id: spec.machine_id });
 }
 
 async function eventsOf(id: string): Promise<[string, string | undefined][]> {
@@ -115,7 +105,7 @@ test("of two machines the one that runs is the session's, and the other goes", a
   await resume(id);
   const running = control.node.machines.get(`${id}-2`);
   if (!running) throw new Error("no machine");
-  control.node.machines.set(`${id}-3`, { ...running, machine_id: `${id}-3`, state: "held" });
+  control.node.addMachine(`${id}-3`, "held", running.spec);
   await restore();
   await startService();
   await eventually(() => expect(machinesOf(id)).toEqual([`${id}-2`]));
@@ -184,8 +174,12 @@ test("one that the backup has as paused wakes from what was saved after it", asy
 test("a machine that this database was about to start, and gave up, is removed as ever", async () => {
   const id = await createPaused();
   const { network_generation: generation } = await rowOf(id);
-  const stray = { machine_id: `${id}-2`, state: "running" as const, network_generation: Number(generation) };
-  control.node.machines.set(`${id}-2`, stray);
+  const network = {
+    generation: Number(generation),
+    egress: { mode: "allow" as const, allow: [] },
+    exposed: [],
+  };
+  control.node.addMachine(`${id}-2`, "running", { network });
   await startService();
   await eventually(() => expect(machinesOf(id)).toEqual([]));
   expect((await rowOf(id)).state).toBe("paused");
