@@ -119,9 +119,9 @@ export class NodeState {
   }
 
   /** A machine that nobody asked this node for. */
-  addMachine(machineId: string, state: "running" | "held" = "running"): void {
-    const spec: StartSpec = { template: "base", size: "small", hostname: "stray", no_sudo: false };
-    this.machines.set(machineId, Object.assign(this.newMachine(machineId, spec), { state }));
+  addMachine(machineId: string, state: "running" | "held" = "running", spec: Partial<StartSpec> = {}): void {
+    const whole = { template: "base", size: "small", hostname: "stray", no_sudo: false, ...spec };
+    this.machines.set(machineId, Object.assign(this.newMachine(machineId, whole), { state }));
   }
 
   /** As root in a guest can do it: no copy of it becomes another machine. */

@@ -105,9 +105,7 @@ test("of two machines the one that runs is the session's, and the other goes", a
   await resume(id);
   const running = control.node.machines.get(`${id}-2`);
   if (!running) throw new Error("no machine");
-  const other = control.node.newMachine(`${id}-3`, running.spec);
-  other.state = "held";
-  control.node.machines.set(`${id}-3`, other);
+  control.node.addMachine(`${id}-3`, "held", running.spec);
   await restore();
   await startService();
   await eventually(() => expect(machinesOf(id)).toEqual([`${id}-2`]));
@@ -181,8 +179,7 @@ test("a machine that this database was about to start, and gave up, is removed a
     egress: { mode: "allow" as const, allow: [] },
     exposed: [],
   };
-  const spec = { template: "base", size: "small" as const, hostname: "stray", no_sudo: false, network };
-  control.node.machines.set(`${id}-2`, control.node.newMachine(`${id}-2`, spec));
+  control.node.addMachine(`${id}-2`, "running", { network });
   await startService();
   await eventually(() => expect(machinesOf(id)).toEqual([]));
   expect((await rowOf(id)).state).toBe("paused");
