@@ -9,4 +9,6 @@ export const QUICK = [
   "test/e2e/cli-ssh.test.ts",
   "test/e2e/host-faults.test.ts",
   "test/e2e/jail.test.ts",
+  "test/e2e/network-egress.test.ts",
+  "test/e2e/network-previews.test.ts",
 ];
