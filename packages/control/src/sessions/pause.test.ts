@@ -494,7 +494,7 @@ describe("a guest operation", () => {
   });
 
   /** A command that runs until its machine goes. */
-  function runForever(id: string): Promise<Output> {
+  function runForever(): Promise<Output> {
     const { promise, resolve } = Promise.withResolvers<Output>();
     control.node.onExec = (_call, output) => {
       resolve(output());
@@ -504,7 +504,7 @@ describe("a guest operation", () => {
 
   test("in flight when its session is paused is 409, and is not repeated", async () => {
     const id = await control.createLive();
-    const running = runForever(id);
+    const running = runForever();
     const answer = control.exec(id);
     await running;
     expect((await pause(id)).status).toBe(200);
@@ -515,7 +515,7 @@ describe("a guest operation", () => {
 
   test("that streams when its session is paused ends with an error event", async () => {
     const id = await control.createLive();
-    const running = runForever(id);
+    const running = runForever();
     const answer = control.ask(`POST /v1/sessions/${id}/exec?stream=true`, { body: { command: ["x"] } });
     (await running).stdout("so far");
     expect((await pause(id)).status).toBe(200);
@@ -526,7 +526,7 @@ describe("a guest operation", () => {
 
   test("in flight when its session is destroyed during the capture is 410", async () => {
     const id = await control.createLive();
-    const running = runForever(id);
+    const running = runForever();
     const answer = control.exec(id);
     await running;
     const held = holdCaptures();
@@ -542,7 +542,7 @@ describe("a guest operation", () => {
     "whose session is paused under it has not completed a destroy_on_completion (%s)",
     async (query) => {
       const id = await control.createLive({ destroy_on_completion: true });
-      const running = runForever(id);
+      const running = runForever();
       const answer = control.ask(`POST /v1/sessions/${id}/exec${query}`, { body: { command: ["x"] } });
       await running;
       await pause(id);
