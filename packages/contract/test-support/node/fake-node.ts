@@ -30,6 +30,7 @@ export { Refusal } from "./refusal.ts";
 export { Stream, type StreamCall } from "./streams.ts";
 
 export class FakeNode extends NodeState {
+  readonly #connections = new Set<Socket>();
   readonly #upgraded = new Set<Socket>();
   #server: Server | undefined;
 
@@ -40,6 +41,10 @@ export class FakeNode extends NodeState {
     });
     // As the node has it: a connection that is kept does not close by itself.
     server.keepAliveTimeout = 0;
+    server.on("connection", (socket: Socket) => {
+      this.#connections.add(socket);
+      socket.once("close", () => this.#connections.delete(socket));
+    });
     server.on("upgrade", (request, socket: Socket, head) => {
       this.#upgraded.add(socket);
       socket.once("close", () => this.#upgraded.delete(socket));
@@ -51,8 +56,13 @@ export class FakeNode extends NodeState {
 
   /** The daemon dies: its socket refuses, its machines live on. */
   async goDown(): Promise<void> {
+    // A server has closed before its connections have: what comes next would still be told to those who were cut off.
+    const closed = [...this.#connections].map(
+      (socket) => new Promise<void>((resolve) => socket.once("close", () => resolve())),
+    );
     this.#server?.closeAllConnections();
     this.cutStreams();
+    await Promise.all(closed);
     await new Promise((resolve) => this.#server?.close(resolve) ?? resolve(undefined));
     this.#server = undefined;
   }

@@ -3,7 +3,7 @@
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 
 let control: Control;
@@ -111,14 +111,21 @@ describe("a command that a pause broke off", () => {
 
   test("that turns out not to have started counts as none", async () => {
     const id = await control.createLive({ destroy_on_completion: true });
-    let first = true;
-    control.node.onExec = async (_call, output) => {
-      if (!first) return output().exit();
-      first = false;
-      await control.ask(`POST /v1/sessions/${id}/pause`);
+    const [captured, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    control.node.onSnapshot = () => {
+      captured.resolve();
+      return answered.promise;
+    };
+    let paused: Promise<Answer> | undefined;
+    control.node.onExec = async () => {
+      paused = control.ask(`POST /v1/sessions/${id}/pause`);
+      await captured.promise;
       throw new Refusal("cwd_not_found");
     };
     expect((await control.exec(id)).status).toBe(400);
+    answered.resolve();
+    expect((await paused)?.status).toBe(200);
+    control.node.onSnapshot = () => {};
     const { rows } = await control.sql.query("select command_left_ms from sessions where id = $1", [id]);
     expect([rows[0].command_left_ms, await runsOut(id)]).toEqual([null, null]);
   });
