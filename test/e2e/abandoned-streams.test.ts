@@ -1,11 +1,11 @@
 /** Clients that leave at every instant of a command's start. */
 import { connect } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, service, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const STREAMS = size({ ci: 16, full: 40 });
 /** Shows as "abandoned 300" among the processes. */

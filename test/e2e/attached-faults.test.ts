@@ -2,12 +2,12 @@
 import { randomBytes } from "node:crypto";
 import { connect, type Socket as TcpSocket } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, service, sh, withSession } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 import { openTerminal, Socket } from "../support/web-socket.ts";
 
 const KEPT = { on_pty_detach: "keep_live" };

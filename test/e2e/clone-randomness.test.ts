@@ -1,5 +1,6 @@
 /** Copies of one memory must not draw the same random numbers (security.md C8; architecture.md section 3). */
 import { randomId } from "@vivarium/kit/id";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { type Loadable, readManifest } from "../../packages/node/src/snapshots/manifest.ts";
@@ -8,7 +9,6 @@ import { service } from "../support/http.ts";
 import { startByHand, TapNamespace } from "../support/machine-by-hand.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const CLONES = size({ ci: 3, full: 8 });
 /** 64 numbers of 8 bytes, by getrandom as Python draws them and by the device. */

@@ -5,12 +5,12 @@
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { ask, client, service, sh } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 import { openTerminal } from "../support/web-socket.ts";
 
 const MIB = 1024 * 1024;

@@ -4,11 +4,11 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { residentBytes } from "../support/host-processes.ts";
 import { ask, client, service } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const MIB = 2 ** 20;
 const GROWTH_MIB = 64;

@@ -1,12 +1,12 @@
 /** What may die under the service, and what must not be lost when it does. */
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { readProcess } from "../support/host-processes.ts";
 import { type Answer, ask, client, service, sh, withSession } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { postgresPid, servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 /** Ten seconds are promised, and kept on a host that has little else to do. */
 const RECOVERY_MS = size({ ci: 30_000, full: 10_000 });

@@ -1,5 +1,6 @@
 /** An agent that root in its guest has replaced: its own session suffers, no other one of the same node does. */
 import { setTimeout as sleep } from "node:timers/promises";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
@@ -7,7 +8,6 @@ import { MANNERS, type Manner, takeOver } from "../support/hostile-guest.ts";
 import { ask, client, service, withSession } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 import { openTerminal } from "../support/web-socket.ts";
 
 const MIB = 1024 * 1024;

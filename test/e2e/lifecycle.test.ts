@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { Client, type SessionRecord } from "@vivarium/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { raiseCeiling } from "../support/database.ts";
@@ -11,7 +12,6 @@ import { lastCount, START_COUNTER, TELL_MEMORY } from "../support/guest-programs
 import { sh } from "../support/http.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { type Service, startService } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const CYCLES = size({ ci: 4, full: 25 });
 const CHILDREN = size({ ci: 3, full: 16 });

@@ -1,8 +1,9 @@
 /** Files of a session against a process inside it that swaps links as fast as it can (security.md D3). */
+
+import { size } from "@vivarium/kit/test-support/sizes";
 import { expect, test } from "vitest";
 import { FOOLED_READER, LINK_SWAPPER } from "../support/guest-programs.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
-import { size } from "../support/sizes.ts";
 
 /** More where some kind has not met both sides of the exchange by then. */
 const OPERATIONS = size({ ci: 440, full: 5_000 });

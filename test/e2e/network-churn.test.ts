@@ -1,11 +1,11 @@
 /** Machines that come and go leave nothing in the network of this host; without machines: test/chaos/network-slots.ts. */
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { slotNumbers } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 

@@ -3,9 +3,9 @@
  * question is the gateway's own tests' matter (packages/gateway/src/dns).
  */
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import { size } from "../support/sizes.ts";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
 import { type Guest, hex, type Outcome, type Probe } from "../support/world/guest.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";

@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { captureHello } from "../../packages/gateway/test-support/hello.ts";
 import { nftIn } from "../../packages/node/src/host/netns.ts";
@@ -23,7 +24,6 @@ import {
 } from "../../packages/node/test-support/test-net.ts";
 import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { hex } from "../support/world/guest.ts";
 import { settleIn } from "../support/world/namespace.ts";

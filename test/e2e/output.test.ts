@@ -1,11 +1,11 @@
 /** Output of commands in a real machine: whole, in order, cut where it is promised, and never kept as a whole. */
 import { createHash } from "node:crypto";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
 import { client, service, sh } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const MIB = 1024 * 1024;
 const GROWTH_MIB = 64;

@@ -1,10 +1,10 @@
 /** The interface's process rules and wire.md 7, each against a real machine. */
 import { sleep } from "@vivarium/kit/clock";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 /** More than twice of what is kept. */
 const LARGE_MIB = size({ ci: 24, full: 100 });

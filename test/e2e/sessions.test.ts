@@ -1,10 +1,10 @@
 import { release } from "node:os";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { raiseCeiling } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { AHEAD, machineTraces } from "../support/machine-traces.ts";
-import { size } from "../support/sizes.ts";
 
 /** Of every organisation, unless it is told another. */
 const CEILING = 10;

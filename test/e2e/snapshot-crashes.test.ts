@@ -7,13 +7,13 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MachineStatus, SnapshotList } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSpec } from "../contract/contracted-node.ts";
 import { eventually } from "../support/eventually.ts";
 import { countIn, expectCounting, startCounter } from "../support/guest-counter.ts";
 import { type NodeCaller, nodeCaller } from "../support/node-caller.ts";
 import { type Service, servicePid, startService, suspendControl } from "../support/service.ts";
-import { size } from "../support/sizes.ts";
 
 const BEFORE_PUBLISHED = ["journal", "freeze", "stop", "instant", "synced", "manifest"];
 const POINTS = [...BEFORE_PUBLISHED, "published"].map((name) => `capture.${name}`);

@@ -1,14 +1,14 @@
 /** A hostile agent on a real socket: every call of the node ends in an answer or in an error of its own, and soon. */
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
-import { encodeFrame, FileWritten, FRAME, readyLine } from "@vivarium/contract/guest";
+import { encodeFrame, encodeList, FileWritten, FRAME, readyLine } from "@vivarium/contract/guest";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { guestCall } from "../../packages/node/src/guest/calls.ts";
 import { openChannel } from "../../packages/node/src/guest/channel.ts";
 import { AgentClient } from "../../packages/node/src/guest/client.ts";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { callGuest } from "../../packages/node/src/guest/json-calls.ts";
-import { readContent, readLog } from "../../packages/node/src/guest/streams.ts";
+import { readContent, readList, readLog } from "../../packages/node/src/guest/streams.ts";
 import { uploadToGuest } from "../../packages/node/src/guest/uploads.ts";
 import { NodeError } from "../../packages/node/src/node-error.ts";
 import type { Random } from "../chaos/random.ts";
@@ -36,13 +36,15 @@ const EXIT = {
   stdout_truncated: false,
   stderr_truncated: false,
 };
+const PROCESS = { name: "a", argv: ["true"], keep_alive: false, state: "running", started_at_ms: 1 };
 const WRITTEN = { bytes: 3, duration_us: 1 };
 /** What would be an answer to each of the calls. */
 const FITTING = [
   encodeFrame(FRAME.exit, JSON.stringify(EXIT)),
-  Buffer.from(JSON.stringify({ entries: ["a"], truncated: false })),
+  Buffer.from(JSON.stringify(PROCESS)),
   Buffer.from("abc"),
   encodeFrame(FRAME.eof, JSON.stringify({ stdout_truncated: false, stderr_truncated: false })),
+  encodeList(["a"], { truncated: false }),
   Buffer.from(JSON.stringify(WRITTEN)),
 ] as const;
 const READ = 2;
@@ -97,7 +99,7 @@ function strangeAnswer(random: Random, streamId: number): Buffer {
   return random.below(2) === 0 ? bytes : mutate(random, bytes);
 }
 
-const BROKEN_OFF = /^the agent |JSON|Invalid|over the cap|unknown frame/;
+const BROKEN_OFF = /^the agent |JSON|Invalid|over the cap|unknown frame|the list/;
 const never = new AbortController().signal;
 
 async function callOf(kind: number, client: AgentClient): Promise<unknown> {
@@ -105,7 +107,7 @@ async function callOf(kind: number, client: AgentClient): Promise<unknown> {
     case 0:
       return await (await execInGuest(client, { argv: ["true"], env: {}, timeout_ms: 1000 })).toArray();
     case 1: {
-      const call = guestCall("GET", "/v1/files/list?path=.");
+      const call = guestCall("GET", "/v1/processes/a");
       if (call.kind !== "json") throw new Error("not a call with a JSON answer");
       return await callGuest(client, call, undefined, never);
     }
@@ -117,6 +119,11 @@ async function callOf(kind: number, client: AgentClient): Promise<unknown> {
       return await (
         await readLog(client, guestCall("GET", "/v1/processes/a/logs?follow=true"), never)
       ).toArray();
+    case 4: {
+      const call = guestCall("GET", "/v1/files/list?path=.");
+      if (call.kind !== "list") throw new Error("not a call with a list");
+      return await (await readList(client, call, never)).toArray();
+    }
     default: {
       const upload = { method: "PUT", path: "/v1/files/write?path=a", answer: FileWritten };
       return await uploadToGuest(client, { ...upload, source: Readable.from([Buffer.from("abc")]) });

@@ -4,8 +4,8 @@
  */
 import { AssertionError } from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
+import { size } from "@vivarium/kit/test-support/sizes";
 import { type Random, randomFrom } from "../chaos/random.ts";
-import { size } from "../support/sizes.ts";
 
 const TIMES = Number(process.env.VIV_FUZZ ?? size({ ci: 0.1, full: 1 }));
 const FIRST_SEED = Number(process.env.VIV_FUZZ_SEED ?? 1);

@@ -44,7 +44,7 @@ export function pickSession(
   const matches = matchSession(reference, sessions);
   const [first, second] = matches;
   if (first === undefined) return undefined;
-  // The service lets no two sessions that have not ended have one name.
+  // No two sessions of a project that have not ended have one name.
   const isNamed = first.name === reference && first.state !== "ended";
   const isCut = sessions.length >= LIMITS.listMax && !isNamed;
   if (second === undefined && !isCut && !isTooShort(reference, first)) return first;

@@ -7,9 +7,9 @@
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
+import { size } from "@vivarium/kit/test-support/sizes";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { size } from "../../../../test/support/sizes.ts";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import {
   act,
