@@ -1,0 +1,19 @@
+/** What tests of code contexts ask again and again. */
+import type { CodeContext } from "../src/code/code-context.ts";
+import type { Session } from "../src/session.ts";
+
+export const valueIn = async (session: Session, code: string) =>
+  (await session.runCode(code)).results[0]?.data;
+
+export const lastValue = async (context: CodeContext, code: string) =>
+  (await context.run(code)).results[0]?.data;
+
+/** Code that waits for a file in the guest's directory, which the test makes. */
+export const AWAIT_FILE =
+  "import os, time\ndef await_file(name):\n  while not os.path.exists(name): time.sleep(.01)\n";
+
+/** Until the code has said that it runs. */
+export function announced(): { onStdout: () => void; isRunning: Promise<void> } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { onStdout: resolve, isRunning: promise };
+}
