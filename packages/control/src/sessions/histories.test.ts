@@ -21,7 +21,7 @@ import {
   type World,
 } from "../../test-support/history-model.ts";
 
-const HISTORIES = Number(process.env.VIV_HISTORIES ?? size({ ci: 300, full: 10_000 }));
+const HISTORIES = Number(process.env.VIV_HISTORIES ?? size({ ci: 150, full: 10_000 }));
 const SEED = Number(process.env.VIV_HISTORIES_SEED ?? Math.floor(Math.random() * 2 ** 31));
 /** Histories at the same time, each of an organisation of its own: what one waits for, another uses. */
 const LANES = 12;
