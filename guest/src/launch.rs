@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -14,6 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::cgroup::Leaf;
@@ -25,6 +28,9 @@ pub const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
 /// How long what is read before a program starts may take.
 const LOOKS_WITHIN: Duration = Duration::from_secs(5);
+/// Of looks at once, those that nobody waits for any more with them.
+static LOOKS: Semaphore = Semaphore::const_new(32);
+const LOOK_STACK_BYTES: usize = 256 * 1024;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What everything that starts a program says about it.
@@ -51,10 +57,24 @@ pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     prepared.await?
 }
 
+/// On a thread of its own: those that all blocking work shares may all stand in file systems that do not answer, and whoever
+/// wants to unmount one needs a command.
 pub async fn beside<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    let looked = timeout(LOOKS_WITHIN, tokio::task::spawn_blocking(look)).await;
-    let late = |_| Refusal::internal("read the machine's files", "they do not answer");
-    looked.map_err(late)?.map_err(|error| Refusal::internal("read the machine's files", error))
+    let failed = |error: &dyn Display| Refusal::internal("read the machine's files", error);
+    let looked = async {
+        let place = LOOKS.acquire().await.map_err(|error| failed(&error))?;
+        let (answer, looked) = oneshot::channel();
+        thread::Builder::new()
+            .stack_size(LOOK_STACK_BYTES)
+            .spawn(move || {
+                // Nobody listens any more where it took too long.
+                let _ = answer.send(look());
+                drop(place);
+            })
+            .map_err(|error| failed(&error))?;
+        looked.await.map_err(|error| failed(&error))
+    };
+    timeout(LOOKS_WITHIN, looked).await.map_err(|_| failed(&"they do not answer"))?
 }
 
 fn prepare_here(program: &Program<'_>) -> Result<sys::Launch, Refusal> {

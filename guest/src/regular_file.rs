@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-const LIMIT_BYTES: u64 = 1024 * 1024;
+const LIMIT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Neither follows a link nor waits for the other end of a FIFO.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {

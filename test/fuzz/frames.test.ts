@@ -28,6 +28,19 @@ import { nastier, textOf } from "./nasty-json.ts";
 const MIB = 1024 * 1024;
 const LIMIT = 200;
 
+test("a frame that comes byte by byte keeps nothing of what came with its bytes", async () => {
+  const decoder = new FrameDecoder();
+  const frame = encodeFrame(FRAME.stdout, Buffer.alloc(4_000));
+  const before = await usedBytes();
+  for (const at of frame.subarray(0, -1).keys()) {
+    const read = Buffer.alloc(64 * 1024);
+    frame.copy(read, 0, at, at + 1);
+    assert.deepEqual([...decoder.push(read.subarray(0, 1))], []);
+  }
+  expect((await usedBytes()) - before).toBeLessThan(16 * MIB);
+  expect([...decoder.push(frame.subarray(-1))].map(({ whole }) => whole)).toEqual([frame]);
+});
+
 const EXEC_END = {
   exit_code: 3,
   timed_out: false,

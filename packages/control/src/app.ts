@@ -139,6 +139,9 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       stopFollowing = parts.previewPush.followMoves();
       stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
       inLine = bringInLine(parts, stopping.signal);
+      const watching = repeat(WATCH_MS, stopping.signal, () =>
+        parts.storeWatch.look().catch(() => undefined),
+      );
       // Each part keeps its own time: one that waits for the node holds up no other.
       const work = () => [
         ...Object.entries(TICK_PARTS).map(([name, part]) =>
@@ -151,7 +154,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           runPart(parts, "fire clocks", CLOCK_PART),
         ),
         answerWakes(parts, stopping.signal),
-        repeat(WATCH_MS, stopping.signal, () => parts.storeWatch.look().catch(() => undefined)),
+        watching,
         repeat(FLUSH_MS, stopping.signal, () => parts.eventFeed.look().catch(lookedInVain(log))),
         repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
         repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),

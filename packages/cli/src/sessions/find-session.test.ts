@@ -1,6 +1,8 @@
 import path from "node:path";
+import type { SessionRecord } from "@vivarium/sdk";
 import { describe, expect, test } from "vitest";
 import { dir, respond, type Seen, serve, viv } from "../../test-support/program.ts";
+import { pickSession } from "./find-session.ts";
 
 const WEB = "4x7k2m9q0a1b2c3d4e5f6";
 const DB = "4x7kzzzz0a1b2c3d4e5f6";
@@ -107,6 +109,8 @@ test("where there are more sessions than a list holds, no beginning of an id is 
   expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(WEB) });
   expect(err).toContain("Give the whole id, or the name.");
   expect(urls(seen)).toEqual([LIST]);
+  const sessions = [record(WEB), ...many] as unknown as SessionRecord[];
+  expect(pickSession(WEB, { sessions })?.session_id).toBe(WEB);
   // Names are unique, says the service.
   expect(await got(url, "web")).toBe(WEB);
 });

@@ -46,7 +46,8 @@ export function pickSession(
   if (first === undefined) return undefined;
   // No two sessions of a project that have not ended have one name.
   const isNamed = first.name === reference && first.state !== "ended";
-  const isCut = sessions.length >= LIMITS.listMax && !isNamed;
+  const isWhole = first.session_id === reference;
+  const isCut = sessions.length >= LIMITS.listMax && !isNamed && !isWhole;
   if (second === undefined && !isCut && !isTooShort(reference, first)) return first;
   throw doubtfulSession(reference, matches, isCut);
 }

@@ -9,7 +9,6 @@ export interface Framed {
 }
 
 const HEADER_BYTES = 5;
-const HEADER_MISSING = 0;
 
 export function encodeFramed(type: number, payload: Uint8Array | string): Buffer {
   const body = typeof payload === "string" ? Buffer.from(payload) : payload;
@@ -26,43 +25,63 @@ export function encodeFramed(type: number, payload: Uint8Array | string): Buffer
  */
 export class FramedDecoder {
   readonly #isKnown: (type: number) => boolean;
-  /** A frame that has begun: its first bytes, and how many. */
-  #begun: Buffer[] = [];
-  #begunBytes = 0;
+  readonly #header = Buffer.alloc(HEADER_BYTES);
+  /** A frame that comes in pieces, from the time that its header is whole. */
+  #frame: Buffer | undefined;
+  /** Bytes of it, or of its header, that are there. */
+  #have = 0;
 
   constructor(isKnown: (type: number) => boolean = () => true) {
     this.#isKnown = isKnown;
   }
 
-  /** The frames that this chunk completes, to be taken before the next one. What lies whole in it is not copied. */
+  /**
+   * The frames that this chunk completes, to be taken before the next one. What lies whole in it is not copied; of a frame
+   * that it does not complete nothing of the chunk is kept, since a piece of one byte would keep all of its chunk.
+   */
   *push(chunk: Buffer): Generator<Framed, void> {
     let rest = chunk;
     while (rest.length > 0) {
-      const bytes = this.#bytesOfFrame(rest);
-      const missing = bytes - this.#begunBytes;
-      if (rest.length < missing || bytes === HEADER_MISSING) {
-        this.#begun.push(rest);
-        this.#begunBytes += rest.length;
-        return;
+      if (this.#have === 0 && rest.length >= HEADER_BYTES) {
+        const bytes = this.#bytesOf(rest);
+        if (rest.length >= bytes) {
+          yield framed(rest.subarray(0, bytes));
+          rest = rest.subarray(bytes);
+          continue;
+        }
       }
-      const end = rest.subarray(0, missing);
-      const whole = this.#begunBytes === 0 ? end : Buffer.concat([...this.#begun, end], bytes);
-      this.#begun = [];
-      this.#begunBytes = 0;
-      rest = rest.subarray(missing);
-      yield { type: whole[0] as number, payload: whole.subarray(HEADER_BYTES), whole };
+      const taken = this.#keep(rest);
+      rest = rest.subarray(taken);
+      const whole = this.#takeWhole();
+      if (whole) yield framed(whole);
     }
   }
 
   /** True when the stream may end here: no half frame is left. */
   get isBetweenFrames(): boolean {
-    return this.#begunBytes === 0;
+    return this.#have === 0;
   }
 
-  /** Of the frame that has begun, or begins here, its header with it. */
-  #bytesOfFrame(rest: Buffer): number {
-    if (this.#begunBytes + rest.length < HEADER_BYTES) return HEADER_MISSING;
-    const header = this.#begunBytes === 0 ? rest : this.#header(rest);
+  #keep(rest: Buffer): number {
+    const taken = rest.copy(this.#frame ?? this.#header, this.#have);
+    this.#have += taken;
+    if (!this.#frame && this.#have === HEADER_BYTES) {
+      this.#frame = Buffer.allocUnsafeSlow(this.#bytesOf(this.#header));
+      this.#header.copy(this.#frame);
+    }
+    return taken;
+  }
+
+  #takeWhole(): Buffer | undefined {
+    const whole = this.#frame;
+    if (!whole || this.#have < whole.length) return undefined;
+    this.#frame = undefined;
+    this.#have = 0;
+    return whole;
+  }
+
+  /** Of the frame that begins here, its header with it. */
+  #bytesOf(header: Buffer): number {
     const type = header[0] as number;
     const bytes = header.readUInt32BE(1);
     if (!this.#isKnown(type)) throw new FrameError(`unknown frame type ${type}`);
@@ -70,12 +89,10 @@ export class FramedDecoder {
       throw new FrameError(`frame of ${bytes} bytes is over the cap`);
     return HEADER_BYTES + bytes;
   }
+}
 
-  #header(rest: Buffer): Buffer {
-    const [first] = this.#begun;
-    if (first && first.length >= HEADER_BYTES) return first;
-    return Buffer.concat([...this.#begun, rest.subarray(0, HEADER_BYTES)]);
-  }
+function framed(whole: Buffer): Framed {
+  return { type: whole[0] as number, payload: whole.subarray(HEADER_BYTES), whole };
 }
 
 export class FrameError extends Error {}

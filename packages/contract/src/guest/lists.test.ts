@@ -62,6 +62,7 @@ test.each([
   ["an empty line", encodeFrame(FRAME.items, "\n")],
   ["an item that is too long", encodeList(["x".repeat(ITEM_BYTES)], { n: 1 })],
   ["more bytes than may be", encodeList(Array(11).fill("x".repeat(ITEM_BYTES - 9)), { n: 1 })],
+  ["more frames than may be, empty or not", Buffer.concat(Array(3000).fill(encodeFrame(FRAME.items, "")))],
   ["an end of another shape", encodeList([], {})],
   [
     "an end within an item",

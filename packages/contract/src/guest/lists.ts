@@ -42,6 +42,8 @@ function shape<Item, End>(
 export const ITEM_BYTES = MIB + 64 * 1024;
 /** Where agents cut. */
 const PAYLOAD_BYTES = 32 * 1024;
+/** What a smaller frame counts for: agents fill all but the last, and each is work for those who read it. */
+const LEAST_FRAME_BYTES = 4 * 1024;
 
 export function encodeList(items: readonly unknown[], end: unknown): Buffer {
   const lines = Buffer.from(items.map((item) => `${JSON.stringify(item)}\n`).join(""));
@@ -75,13 +77,17 @@ export class ListReader<Item, End> {
   }
 
   *#readItems(payload: Buffer): Generator<Item, void> {
-    this.#bytes += payload.length;
+    this.#bytes += Math.max(payload.length, LEAST_FRAME_BYTES);
     if (this.#bytes > this.#shape.mostBytes) throw new ListError("the list is longer than it may be");
     for (let at = 0; at < payload.length; ) {
       const newline = payload.indexOf(0x0a, at);
-      const end = newline < 0 ? payload.length : newline;
+      if (newline < 0) {
+        // A copy: the piece itself would keep all that was read with it.
+        this.#keep(Buffer.from(payload.subarray(at)));
+        return;
+      }
+      const end = newline;
       this.#keep(payload.subarray(at, end));
-      if (newline < 0) return;
       yield this.#takeItem();
       at = end + 1;
     }

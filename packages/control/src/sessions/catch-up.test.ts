@@ -171,6 +171,41 @@ test("one that the backup has as paused wakes from what was saved after it", asy
   expect((await control.exec(id)).status).toBe(200);
 });
 
+test("its time in rest begins when it is found, so that the old row's does not end it", async () => {
+  const id = await createPaused();
+  const restore = await backUp(id);
+  await resume(id);
+  await pause(id);
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  const { snapshot_id: saved } = await rowOf(id);
+  await restore();
+  await control.sql.query(
+    `update sessions set paused_ttl_ms = 3600000, due_at = now() + interval '1 s',
+       paused_at = now() - interval '2 h', state_changed_at = now() - interval '2 h' where id = $1`,
+    [id],
+  );
+  await startService();
+  await eventually(async () => expect((await rowOf(id)).snapshot_id).toBe(saved));
+  expect((await rowOf(id)).paused_at.getTime()).toBeGreaterThan(Date.now() - 60_000);
+  await eventually(async () =>
+    expect((await rowOf(id)).due_at.getTime()).toBeGreaterThan(Date.now() + 3_000_000),
+  );
+  expect((await rowOf(id)).state).toBe("paused");
+});
+
+test("what was saved before the row came to be as it is is not gone back to when the machine dies", async () => {
+  const id = await control.createLive();
+  const restore = await backUp(id);
+  await pause(id);
+  await resume(id);
+  await pause(id);
+  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  await restore();
+  await control.sql.query("update sessions set state_changed_at = now() where id = $1", [id]);
+  await startService();
+  await control.until(id, "failed");
+});
+
 test("a machine that this database was about to start, and gave up, is removed as ever", async () => {
   const id = await createPaused();
   const { network_generation: generation } = await rowOf(id);

@@ -109,11 +109,15 @@ async function lastSaved(
       candidates.map(({ snapshot_id: id }) => id),
     ),
   );
-  return candidates
-    .filter(({ snapshot_id: id, state }) => state === "ready" && !own.has(id))
-    .sort(
-      (one, other) =>
-        incarnationOf(other.machine_id) - incarnationOf(one.machine_id) ||
-        Date.parse(other.created_at) - Date.parse(one.created_at),
-    )[0];
+  return (
+    candidates
+      // What was saved before the row came to be as it is was left behind since: it is no later state.
+      .filter(({ created_at: at }) => Date.parse(at) > session.state_changed_at.getTime())
+      .filter(({ snapshot_id: id, state }) => state === "ready" && !own.has(id))
+      .sort(
+        (one, other) =>
+          incarnationOf(other.machine_id) - incarnationOf(one.machine_id) ||
+          Date.parse(other.created_at) - Date.parse(one.created_at),
+      )[0]
+  );
 }

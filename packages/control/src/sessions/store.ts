@@ -219,7 +219,8 @@ function updateOf(db: Queries, id: string, move: Move, extra: Extra) {
       wake_drop_at: null,
       ...(entersLife(move) && { live_since: now, paused_at: null }),
       ...(entersLife(move) && !isAwaited(move.from.state) && { resumed_at: now }),
-      ...(entersRest(move) && { paused_at: now }),
+      // What was caught up to was saved later than the row knew of: its rest begins no earlier than now.
+      ...((entersRest(move) || move.event === "saved_state_found") && { paused_at: now }),
       ...(extra.snapshot && { snapshot_id: extra.snapshot.id, snapshot_bytes: extra.snapshot.bytes }),
       ...timeOfCommand(move),
       ...(extra.operation && operationAfter(extra.operation)),

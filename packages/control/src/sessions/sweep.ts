@@ -60,6 +60,8 @@ export const TICK_PARTS: Parts = {
   "destroy due sessions": async (deps) => {
     if (deps.storeWatch.areLeasesStale()) return;
     const due = (await listDueForDestroy(deps.db)).filter(({ id }) => !deps.leasesKept.has(id));
+    // A store that stood still meanwhile has answered for the time after it.
+    if (deps.storeWatch.areLeasesStale()) return;
     await Promise.all(
       due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
     );
