@@ -33,10 +33,15 @@ async function startService(): Promise<void> {
   service.startSweeps();
 }
 
-async function createPaused(): Promise<string> {
-  const id = await control.createLive();
+/** Until its machine is gone, too. */
+async function pauseUntilGone(id: string): Promise<void> {
   await pause(id);
   await eventually(() => expect(machinesOf(id)).toEqual([]));
+}
+
+async function createPaused(): Promise<string> {
+  const id = await control.createLive();
+  await pauseUntilGone(id);
   return id;
 }
 
@@ -145,8 +150,7 @@ test("a session that was paused since is paused, and wakes from what was saved l
   const restore = await backUp(id);
   await pause(id);
   await resume(id);
-  await pause(id);
-  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  await pauseUntilGone(id);
   const { snapshot_id: saved } = await rowOf(id);
   await restore();
   await startService();
@@ -161,8 +165,7 @@ test("one that the backup has as paused wakes from what was saved after it", asy
   const id = await createPaused();
   const restore = await backUp(id);
   await resume(id);
-  await pause(id);
-  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  await pauseUntilGone(id);
   const { snapshot_id: saved } = await rowOf(id);
   await restore();
   await startService();
@@ -175,8 +178,7 @@ test("its time in rest begins when it is found, so that the old row's does not e
   const id = await createPaused();
   const restore = await backUp(id);
   await resume(id);
-  await pause(id);
-  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  await pauseUntilGone(id);
   const { snapshot_id: saved } = await rowOf(id);
   await restore();
   await control.sql.query(
@@ -198,8 +200,7 @@ test("what was saved before the row came to be as it is is not gone back to when
   const restore = await backUp(id);
   await pause(id);
   await resume(id);
-  await pause(id);
-  await eventually(() => expect(machinesOf(id)).toEqual([]));
+  await pauseUntilGone(id);
   await restore();
   await control.sql.query("update sessions set state_changed_at = now() where id = $1", [id]);
   await startService();
