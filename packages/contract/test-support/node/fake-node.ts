@@ -56,15 +56,18 @@ export class FakeNode extends NodeState {
 
   /** The daemon dies: its socket refuses, its machines live on. */
   async goDown(): Promise<void> {
+    const server = this.#server;
+    if (!server) return;
+    this.#server = undefined;
+    // First of all: a client that connects anew meanwhile would keep it open.
+    const stopped = new Promise((resolve) => server.close(resolve));
     // A server has closed before its connections have: what comes next would still be told to those who were cut off.
     const closed = [...this.#connections].map(
-      (socket) => new Promise<void>((resolve) => socket.once("close", () => resolve())),
+      (socket) => new Promise((resolve) => socket.once("close", resolve)),
     );
-    this.#server?.closeAllConnections();
+    server.closeAllConnections();
     this.cutStreams();
-    await Promise.all(closed);
-    await new Promise((resolve) => this.#server?.close(resolve) ?? resolve(undefined));
-    this.#server = undefined;
+    await Promise.all([stopped, ...closed]);
   }
 
   /** The daemon dies and is there again; machines live on. */
