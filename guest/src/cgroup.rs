@@ -117,7 +117,7 @@ impl Cgroups {
         }
     }
 
-    fn is_frozen(&self) -> io::Result<bool> {
+    pub fn is_frozen(&self) -> io::Result<bool> {
         let mut events = String::new();
         self.open("cgroup.events", OFlags::RDONLY)?.read_to_string(&mut events)?;
         Ok(events.lines().any(|line| line == "frozen 1"))

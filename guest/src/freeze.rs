@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::{self, Body};
+use crate::log;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 
@@ -15,26 +16,58 @@ const FROZEN_WITHIN: Duration = Duration::from_secs(5);
 /// system may wait for a process that has just been frozen.
 const SYNCED_WITHIN: Duration = Duration::from_secs(10);
 
+/// Takes back a freeze whose caller left before the answer: it thinks that everybody runs.
+struct Unanswered<'a> {
+    machine: &'a Machine,
+    turn: u64,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.machine.turn.get() == self.turn && self.machine.is_frozen.get() {
+            log::warn("go on after a freeze that was given up", self.machine.cgroups.thaw_user());
+            self.machine.thawed();
+        }
+    }
+}
+
 /// Flushed twice: what was written until now goes to the disk while everybody runs on, so that they stand still only for
 /// what they write meanwhile.
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
     let synced_by = Instant::now() + SYNCED_WITHIN;
+    let unanswered = Unanswered { machine, turn: machine.next_turn() };
     flush(synced_by).await;
+    unanswered.check_turn()?;
     machine.is_frozen.set(true);
-    let frozen = machine.cgroups.freeze_user(FROZEN_WITHIN).await.or_else(|error| {
+    let frozen = machine.cgroups.freeze_user(FROZEN_WITHIN).await;
+    unanswered.check_turn()?;
+    let frozen = frozen.or_else(|error| {
         go_on(machine)?;
         Err(Refusal::internal("freeze", error))
     })?;
     if !frozen {
         go_on(machine)?;
-        return Err(Refusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not_frozen",
-            format!("some process did not freeze within {FROZEN_WITHIN:?}; all run on, try again"),
-        ));
+        return Err(not_frozen(&format!("some process did not freeze within {FROZEN_WITHIN:?}")));
     }
     flush(synced_by).await;
+    unanswered.check_turn()?;
+    std::mem::forget(unanswered);
     body::json(&json!({}))
+}
+
+impl Unanswered<'_> {
+    /// A thaw or another freeze that came later holds: its caller knows nothing of this one.
+    fn check_turn(&self) -> Result<(), Refusal> {
+        if self.machine.turn.get() == self.turn {
+            Ok(())
+        } else {
+            Err(not_frozen("a later request overtook this one"))
+        }
+    }
+}
+
+fn not_frozen(why: &str) -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "not_frozen", format!("{why}; all run on, try again"))
 }
 
 async fn flush(by: Instant) {
@@ -50,7 +83,44 @@ pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {
 }
 
 pub fn go_on(machine: &Machine) -> Result<(), Refusal> {
+    machine.next_turn();
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
     machine.thawed();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::testing::{TestMachine, run};
+
+    #[test]
+    fn a_thaw_holds_against_a_freeze_that_came_before_it() {
+        run(async {
+            let test = TestMachine::new();
+            let mut freezing = pin!(freeze(&test.machine));
+            assert!(timeout(Duration::ZERO, &mut freezing).await.is_err());
+            thaw(&test.machine).unwrap();
+            assert!(format!("{:?}", freezing.await.err()).contains("not_frozen"));
+            assert!(!test.machine.is_frozen.get() && !test.machine.cgroups.is_frozen().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_freeze_whose_caller_leaves_is_taken_back() {
+        run(async {
+            let test = TestMachine::new();
+            {
+                let mut freezing = pin!(freeze(&test.machine));
+                while !test.machine.is_frozen.get() {
+                    assert!(timeout(Duration::ZERO, &mut freezing).await.is_err());
+                }
+            }
+            assert!(!test.machine.is_frozen.get() && !test.machine.cgroups.is_frozen().unwrap());
+        });
+    }
 }

@@ -27,6 +27,8 @@ pub struct Machine {
     /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
     thaws: Notify,
+    /// Of freezes and thaws, which came last.
+    pub turn: Cell<u64>,
     /// How often this memory was resumed, through all its copies.
     pub generation: Cell<u64>,
     pub processes: Processes,
@@ -47,10 +49,16 @@ impl Machine {
             host_key: HostKey::default(),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
+            turn: Cell::new(0),
             generation: Cell::new(0),
             processes: Processes::default(),
             terminals: Terminals::default(),
         })
+    }
+
+    pub fn next_turn(&self) -> u64 {
+        self.turn.set(self.turn.get() + 1);
+        self.turn.get()
     }
 
     pub fn thawed(&self) {
