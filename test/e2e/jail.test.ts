@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { namespaceOf, readProcess } from "../support/host-processes.ts";
 import { client, service } from "../support/http.ts";
-import { jailFaults, openPaths } from "../support/jail-facts.ts";
+import { jailFaults, openPaths, writableMounts } from "../support/jail-facts.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
 
@@ -59,6 +59,14 @@ test("a machine sees its own files and no other's, neither the data directory no
     const seen = readdirSync(`/proc/${pid}/root`);
     for (const name of ["root", "home", "var", "boot", "srv", "opt"]) expect(seen).not.toContain(name);
   }
+});
+
+test("a machine can write to its own disk and sockets, and to nothing that it shares with others", () => {
+  for (const pid of pids) {
+    const ofFiles = writableMounts(pid).filter((at) => !/^\/(dev|dev\/.+)$/.test(at));
+    expect(ofFiles.sort()).toEqual(["/disk.qcow2", "/run", "/tmp"]);
+  }
+  expect(writableMounts(process.pid)).toContain("/");
 });
 
 test("the parent snapshot's memory is mapped privately and cannot be written by the machine", () => {

@@ -34,6 +34,14 @@ export function jailFaults(pid: number): string[] {
   return faults;
 }
 
+/** Where the process could write files, as far as its mounts decide. */
+export function writableMounts(pid: number): string[] {
+  const mounts = readFileSync(`/proc/${pid}/mountinfo`, "utf8").trim().split("\n");
+  return mounts
+    .map((mount) => mount.split(" "))
+    .flatMap(([, , , , at = "", options = ""]) => (options.split(",").includes("rw") ? [at] : []));
+}
+
 /** Open files that are real paths, as the process itself sees them. */
 export function openPaths(pid: number): string[] {
   return openTargets(pid).filter((target) => target.startsWith("/"));
