@@ -79,7 +79,7 @@ async fn run_in(
     frames: mpsc::Sender<Bytes>,
     started: Started,
 ) {
-    let began = Instant::now();
+    let (began, life) = (Instant::now(), machine.generation.get());
     match launch::spawn(&launch, leaf) {
         Err(error) => drop(started.send(Err(not_spawned(error)))),
         Ok(mut child) => {
@@ -91,6 +91,7 @@ async fn run_in(
             match failure {
                 None => {
                     let _ = started.send(Ok(()));
+                    let _under_way = machine.commands.begin(life);
                     let last = follow(machine, spec, began, child, ended, leaf, &frames).await;
                     let _ = frames.send(last).await;
                 }
@@ -310,7 +311,22 @@ mod tests {
             sleep(Duration::from_millis(200)).await;
             machine.machine.generation.set(1);
             other.call("POST", "/v1/thaw", Value::Null).await;
+            let going_on = async || other.get("/v1/commands").await.json().await["going_on"].clone();
+            assert_eq!(going_on().await, 1);
             until(|| mark.exists()).await;
+            while going_on().await != 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_command_that_its_host_listens_to_is_none_that_goes_on_by_itself() {
+        run(async {
+            let machine = TestMachine::new();
+            let (host, other) = (machine.connect().await, machine.connect().await);
+            let _answer = start(&host, "sleep 1000", 0).await;
+            assert_eq!(other.get("/v1/commands").await.json().await["going_on"], 0);
         });
     }
 }

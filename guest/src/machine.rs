@@ -8,6 +8,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::cgroup::Cgroups;
 use crate::chores::Chores;
+use crate::commands::Commands;
 use crate::memory::Burst;
 use crate::processes::Processes;
 use crate::reaper::Reaper;
@@ -31,6 +32,7 @@ pub struct Machine {
     pub turn: Cell<u64>,
     /// How often this memory was resumed, through all its copies.
     pub generation: Cell<u64>,
+    pub commands: Commands,
     pub processes: Processes,
     pub terminals: Terminals,
 }
@@ -51,6 +53,7 @@ impl Machine {
             thaws: Notify::new(),
             turn: Cell::new(0),
             generation: Cell::new(0),
+            commands: Commands::default(),
             processes: Processes::default(),
             terminals: Terminals::default(),
         })

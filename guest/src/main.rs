@@ -7,6 +7,7 @@ mod cgroup;
 mod channel;
 mod chores;
 mod clock;
+mod commands;
 mod credentials;
 mod exec;
 mod files;

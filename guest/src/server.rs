@@ -17,7 +17,7 @@ use crate::body::{self, Body};
 use crate::clock;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
-use crate::{exec, files, freeze, identity, log, power, processes, ssh, terminals};
+use crate::{commands, exec, files, freeze, identity, log, power, processes, ssh, terminals};
 
 /// Version counter of the wire.
 const GENERATION: u32 = 2;
@@ -73,6 +73,7 @@ async fn route(machine: &Rc<Machine>, request: Request<Incoming>) -> Result<Resp
     match (head.method.as_str(), head.uri.path()) {
         ("GET", "/v1/health") => body::json(&health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
+        ("GET", "/v1/commands") => commands::going_on(machine),
         ("PUT", "/v1/files") => files::put(query, body).await,
         ("DELETE", "/v1/files") => files::delete(machine, query).await,
         ("GET", "/v1/files/read") => files::read(query).await,

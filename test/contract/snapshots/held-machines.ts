@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
 import { expectCounting } from "../../support/guest-counter.ts";
-import { machinePath, refusal } from "../contracted-node.ts";
+import { machinePath, refusal, sh } from "../contracted-node.ts";
 import { continueMachine, expectHeld, remove, type Setting, statusOf } from "./setting.ts";
 
 export function heldMachines(at: Setting): void {
@@ -41,6 +41,35 @@ export function heldMachines(at: Setting): void {
       expect(moments.filter((moment) => moment >= loadedAt && moment < continuedAt)).toEqual([]);
       expect(await run(held, "hostname")).toBe("held\n");
       await remove(at.node, machinePath(held));
+    },
+  );
+
+  test("a machine in which nothing was under way says that no command goes on", async () => {
+    const { status, body } = await at.node.guest(source, "GET", "/commands");
+    expect([status, body]).toEqual([200, { going_on: 0 }]);
+  });
+
+  test.runIf(at.traits.hasMemory)(
+    "a command that was under way goes on in a machine that is started from what was saved, which says so until its end",
+    async () => {
+      const [id, copy] = [newSnapshot(), newMachine()];
+      const started = Promise.withResolvers<void>();
+      const listener = new AbortController();
+      const { signal } = listener;
+      const command = at.node
+        .exec(source, { argv: sh("sleep 3; echo done > ended") }, { signal, onStarted: started.resolve })
+        .catch(() => {});
+      await started.promise;
+      expect(await put(id, liveCapture)).toMatchObject({ status: 200 });
+      expect(await start(copy, { hostname: "copy", snapshot_id: id })).toMatchObject({ status: 200 });
+      expect((await at.node.guest(copy, "GET", "/commands")).body).toEqual({ going_on: 1 });
+      await eventually(async () => {
+        expect((await at.node.guest(copy, "GET", "/commands")).body).toEqual({ going_on: 0 });
+      }, 30_000);
+      expect(await run(copy, "cat ended")).toBe("done\n");
+      listener.abort();
+      await command;
+      await remove(at.node, machinePath(copy));
     },
   );
 

@@ -4,6 +4,7 @@
  *   GET  /v1/health                     → 200 AgentHealth
  *   POST /v1/exec       ExecSpec        → 200 frames (frames.ts), headers sent once the command is spawned; the request
  *                                         stream reset by the host kills the command's whole process tree
+ *   GET  /v1/commands                   → 200 GuestCommands
  *   PUT  /v1/files?path=P[&mode=0644]   → 200 {bytes}: raw body → temporary file → rename; parents made; owner sandbox
  *   POST /v1/freeze                     → 200 {}: user cgroup frozen, file systems synced
  *   POST /v1/resumed    Resumed         → 200 ResumedAck: reseed, clock, identity, then thaw (not with `stay_frozen`)
@@ -49,6 +50,15 @@ export const ExecEnd = z.object({
   stderr_truncated: z.boolean(),
 });
 export type ExecEnd = z.infer<typeof ExecEnd>;
+
+export const GuestCommands = z.object({
+  /**
+   * Of exec, those that began before this memory was last captured and are under way. In a machine that was loaded nobody
+   * listens to them.
+   */
+  going_on: z.int().min(0),
+});
+export type GuestCommands = z.infer<typeof GuestCommands>;
 
 /** What a machine is told after its memory was loaded, before its user processes run. */
 export interface Resumed {

@@ -72,6 +72,7 @@ const json = async <T>(request: IncomingMessage) => JSON.parse((await buffer(req
 
 /** Which path by which method, and what it resolves with, if it does not answer by itself. */
 const CALLS: Readonly<Record<string, Answerer>> = {
+  "GET commands": ({ commandsGoingOn }) => ({ going_on: commandsGoingOn }),
   "GET files/read": (machine, { query, response }) => readFile(machine, query, response),
   "GET files/list": (machine, { query }) => listFiles(machine, query),
   "GET files/find": (machine, { query }) => findFiles(machine, query),

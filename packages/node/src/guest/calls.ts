@@ -2,13 +2,21 @@
  * The requests of an agent that are handed on to it, and nothing else: which path by which method, what comes back, how
  * much of it and how late. The query goes on as it came.
  */
-import { GUEST_LIMITS, GuestProcess, ITEM_BYTES, LISTS, type ListShape } from "@vivarium/contract/guest";
+import {
+  GUEST_LIMITS,
+  GuestCommands,
+  GuestProcess,
+  ITEM_BYTES,
+  LISTS,
+  type ListShape,
+} from "@vivarium/contract/guest";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
 /** A path of the largest size, escaped, and what else fits an agent's limit on headers. */
 const QUERY_BYTES = 15 * 1024;
 const SECOND_MS = 1000;
+const SMALL_BYTES = 4 * 1024;
 
 /** Answered with JSON of bounded size. */
 export interface JsonCall {
@@ -42,6 +50,11 @@ const process = { answerBytes: ITEM_BYTES, limitMs: 20 * SECOND_MS };
 const done = z.object({});
 
 const CALLS: Readonly<Record<string, Call>> = {
+  "GET /v1/commands": json(GuestCommands, {
+    answerBytes: SMALL_BYTES,
+    limitMs: 20 * SECOND_MS,
+    isRepeatable: true,
+  }),
   "GET /v1/files/read": { kind: "content" },
   "GET /v1/files/list": list(LISTS.entries),
   "GET /v1/files/find": list(LISTS.paths),
