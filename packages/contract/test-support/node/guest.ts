@@ -72,7 +72,8 @@ const json = async <T>(request: IncomingMessage) => JSON.parse((await buffer(req
 
 /** Which path by which method, and what it resolves with, if it does not answer by itself. */
 const CALLS: Readonly<Record<string, Answerer>> = {
-  "GET commands": ({ commandsGoingOn }) => ({ going_on: commandsGoingOn }),
+  // This node saves no machine with its commands.
+  "GET commands": () => ({ going_on: 0 }),
   "GET files/read": (machine, { query, response }) => readFile(machine, query, response),
   "GET files/list": (machine, { query }) => listFiles(machine, query),
   "GET files/find": (machine, { query }) => findFiles(machine, query),

@@ -15,8 +15,6 @@ export class FakeMachine {
   timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
   /** Its guest refuses to become another machine, and so does every copy of it. */
   isUnfit = false;
-  /** Of a machine that was started from a saved state: this node saves none with its commands, so a test says. */
-  commandsGoingOn = 0;
 
   /** Of this host; `workspace` in it stands for /workspace. It is there once `withFiles` was called. */
   readonly dir: string;

@@ -296,6 +296,7 @@ create table sessions (
   egress_capped_on text,
   egress_capped_bytes bigint,
   command_left_ms bigint,
+  command_goes_on boolean not null default false,
   constraint sessions_check CHECK (((state = 'destroyed'::text) = ((ended_at IS NOT NULL) AND (end_reason IS NOT NULL)))),
   constraint sessions_check1 CHECK ((((op IS NULL) = (op_id IS NULL)) AND ((op IS NULL) = (op_input IS NULL)))),
   constraint sessions_check2 CHECK (((state <> 'paused'::text) OR ((snapshot_id IS NOT NULL) AND (paused_at IS NOT NULL)))),
@@ -312,6 +313,7 @@ create table sessions (
 );
 CREATE INDEX sessions_active ON public.sessions USING btree (org_id, key_id) WHERE ((state = ANY (ARRAY['creating'::text, 'live'::text])) OR ((state = 'paused'::text) AND (op = ANY (ARRAY['wake'::text, 'restore'::text]))));
 CREATE INDEX sessions_capped ON public.sessions USING btree (id) WHERE (egress_cap_bytes IS NOT NULL);
+CREATE INDEX sessions_command_goes_on ON public.sessions USING btree (id) WHERE (command_goes_on AND (state = 'live'::text));
 CREATE INDEX sessions_creating ON public.sessions USING btree (provision_claimed_until) WHERE (state = 'creating'::text);
 CREATE INDEX sessions_current ON public.sessions USING btree (org_id, created_at DESC, id DESC) WHERE (state <> 'destroyed'::text);
 CREATE INDEX sessions_destroy_after ON public.sessions USING btree (destroy_after) WHERE ((destroy_after IS NOT NULL) AND (state <> 'destroyed'::text));

@@ -99,6 +99,7 @@ export interface SessionTable {
   provision_claimed_until: Date | null;
   destroy_after: Date | null;
   command_left_ms: number | null;
+  command_goes_on: Generated<boolean>;
   machine_released_at: Date | null;
   paused_at: Date | null;
   resumed_at: Date | null;

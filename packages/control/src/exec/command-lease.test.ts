@@ -2,7 +2,7 @@
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 
@@ -13,6 +13,7 @@ beforeAll(async () => {
 afterEach(async () => {
   control.node.onExec = (_call, output) => output().exit();
   control.node.onDelete = () => {};
+  control.node.onGuest = (_asked, goOn) => goOn();
   await control.destroyAll();
 });
 afterAll(() => control.close());
@@ -71,6 +72,12 @@ test("a command of which it is unknown whether it started is the only one", asyn
 
 describe("a command that a pause broke off", () => {
   const TIME_MS = 120_000;
+  let goingOn = 1;
+  beforeEach(() => {
+    goingOn = 1;
+    control.node.onGuest = (asked, goOn) =>
+      asked.call === "GET commands" ? asked.json({ going_on: goingOn }) : goOn();
+  });
 
   async function pausedUnder(query: string): Promise<string> {
     const id = await control.createLive({ destroy_on_completion: true });
@@ -108,6 +115,25 @@ describe("a command that a pause broke off", () => {
       await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
     },
   );
+
+  test("ends its session with its end in the guest, and not while it cannot be asked", async () => {
+    const id = await pausedUnder("");
+    const asked = Promise.withResolvers<void>();
+    control.node.onGuest = async (call, goOn) => {
+      if (call.call !== "GET commands") return await goOn();
+      if (goingOn === 1) asked.resolve();
+      throw new Refusal("agent_unavailable");
+    };
+    await control.ask(`POST /v1/sessions/${id}/resume`);
+    await asked.promise;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live");
+    control.node.onGuest = (call) => call.json({ going_on: goingOn });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live");
+    goingOn = 0;
+    await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
+  });
 
   test("that turns out not to have started counts as none", async () => {
     const id = await control.createLive({ destroy_on_completion: true });

@@ -145,6 +145,31 @@ export async function listDueForDestroy(db: Queries): Promise<SessionRow[]> {
   return rows as SessionRow[];
 }
 
+/** Live sessions whose only command goes on without a listener. */
+export async function listUnheard(db: Queries): Promise<SessionRow[]> {
+  const rows = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("command_goes_on", "=", true)
+    .where("state", "=", "live")
+    .where("op", "is", null)
+    .limit(100)
+    .execute();
+  return rows as SessionRow[];
+}
+
+/** The session is due, if it is still the one that was asked: a copy of its past may have taken its place. */
+export async function endUnheard(db: Queries, { id, incarnation }: SessionRow): Promise<void> {
+  await db
+    .updateTable("sessions")
+    .set({ destroy_after: after(0), command_goes_on: false })
+    .where("id", "=", id)
+    .where("incarnation", "=", incarnation)
+    .where("state", "=", "live")
+    .where("op", "is", null)
+    .execute();
+}
+
 function after(ms: number) {
   return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
 }

@@ -250,6 +250,7 @@ function timeOfCommand(move: Move) {
     return {
       destroy_after: sql<Date | null>`case when ${isOnly} then null else destroy_after end`,
       command_left_ms: null,
+      command_goes_on: false,
     };
   }
   if (entersRest(move)) {
@@ -262,6 +263,7 @@ function timeOfCommand(move: Move) {
   return {
     destroy_after: sql<Date | null>`case when command_left_ms is null then destroy_after
       else now() + make_interval(secs => command_left_ms / 1000.0) end`,
+    command_goes_on: sql<boolean>`command_left_ms is not null`,
     command_left_ms: null,
   };
 }

@@ -6,6 +6,7 @@ import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
 import { forgetOldEvents } from "../events/forget.ts";
+import { endAfterUnheardCommands } from "../exec/unheard-commands.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
@@ -57,6 +58,7 @@ export const TICK_PARTS: Parts = {
     if (!deps.storeWatch.areLeasesStale()) await takeOverOperations(deps, TAKE_OVERS);
   },
   ...IN_LINE_PARTS,
+  "end sessions after their only command": endAfterUnheardCommands,
   "destroy due sessions": async (deps) => {
     if (deps.storeWatch.areLeasesStale()) return;
     const due = (await listDueForDestroy(deps.db)).filter(({ id }) => !deps.leasesKept.has(id));
