@@ -103,7 +103,9 @@ test.each(untouched.map((job) => [job.file, job] as const))("%s passes there as 
 test("a test that hangs fails and has noticed nothing", () => {
   const outcome = outcomes.get(hangs) as Outcome;
   expect(outcome.tests).toMatchObject([{ state: "failed" }]);
-  expect(whyUnnoticed(outcome, "waits for what never comes")).toMatch(/^no assertion failed, but: .*timed out/);
+  expect(whyUnnoticed(outcome, "waits for what never comes")).toMatch(
+    /^no assertion failed, but: .*timed out/,
+  );
 });
 
 test.each(rows.map(({ row, off }, at) => [row, off, weakened[at] as Job] as const))(
