@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { CheckpointStart, SessionCreate } from "@vivarium/contract/api";
 import { beforeAll, expect, test } from "vitest";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -59,6 +60,17 @@ test("every link inside the repository leads somewhere", () => {
 test("the printed tables say what the contract says", async () => {
   const script = join(ROOT, "scripts/write-docs-tables.ts");
   await promisify(execFile)(process.execPath, [script, "--check"]);
+});
+
+test("the pages name every field that a start from a checkpoint passes over, and no other", () => {
+  const taken = new Set(["from_checkpoint", ...Object.keys(CheckpointStart.shape)]);
+  const ignored = Object.keys(SessionCreate.shape).filter((field) => !taken.has(field));
+  const page = (path: string) => pages.find((one) => one.path === path)?.text ?? "";
+  const [, readme = ""] = /passes over (.*?)\(\[saved state\]/s.exec(page("README.md")) ?? [];
+  const guide = page("docs/guide/saved-state.md").split("\n");
+  const rows = guide.filter((line) => /^\|.*\| ignored/.test(line)).map((line) => line.split("|")[1] ?? "");
+  for (const text of [readme, rows.join()])
+    expect([...text.matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted()).toEqual(ignored.toSorted());
 });
 
 function isThere(name: string): boolean {

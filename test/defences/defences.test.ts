@@ -68,9 +68,14 @@ async function run(jobs: Job[]): Promise<Outcome[]> {
 
 const untouched: Job[] = byFile.map(({ file, tests }) => ({ file, tests, edits: [] }));
 const weakened: Job[] = rows.map(({ file, test: name, edits }) => ({ file, tests: [name], edits }));
+const hangs = {
+  file: "test/defences/hangs.ts",
+  tests: ["waits for what never comes"],
+  edits: [],
+} satisfies Job;
 const outcomes = new Map<Job, Outcome>();
 beforeAll(async () => {
-  const jobs = [...untouched, ...weakened];
+  const jobs: Job[] = [...untouched, ...weakened, hangs];
   const lanes = Array.from({ length: LANES }, (_, lane) => jobs.filter((_job, at) => at % LANES === lane));
   await Promise.all(
     lanes.map(async (lane) => {
@@ -93,6 +98,14 @@ test.each(untouched.map((job) => [job.file, job] as const))("%s passes there as 
       tests.filter((one) => one.name.includes(name)),
       name,
     ).not.toEqual([]);
+});
+
+test("a test that hangs fails and has noticed nothing", () => {
+  const outcome = outcomes.get(hangs) as Outcome;
+  expect(outcome.tests).toMatchObject([{ state: "failed" }]);
+  expect(whyUnnoticed(outcome, "waits for what never comes")).toMatch(
+    /^no assertion failed, but: .*timed out/,
+  );
 });
 
 test.each(rows.map(({ row, off }, at) => [row, off, weakened[at] as Job] as const))(

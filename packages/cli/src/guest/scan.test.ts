@@ -1,5 +1,10 @@
-import { expect, test } from "vitest";
-import { readTree } from "./scan.ts";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Session } from "@vivarium/sdk";
+import { expect, onTestFinished, test } from "vitest";
+import { readTree, scanGuest } from "./scan.ts";
 
 const record = (type: string, size: number, time: string, path: string, target = "") =>
   Buffer.from([type, size, time, path, target].map((field) => `${field}\0`).join(""), "latin1");
@@ -53,3 +58,33 @@ test.each(["l777", "s755", "f644"])(
     ]);
   },
 );
+
+/** A session whose commands run here. */
+const here = {
+  async *execStream({ command: [program = "", ...args] }: { command: string[] }) {
+    const { status, stdout, stderr } = spawnSync(program, args);
+    yield { type: "stdout", data: stdout };
+    yield { type: "stderr", data: stderr };
+    yield { type: "exit", data: { exit_code: status, timed_out: false } };
+  },
+} as unknown as Session;
+
+test("a link at the root is followed where it is a human's own, and told as a link where it is to be kept", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "scan-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  mkdirSync(join(folder, "tree"));
+  writeFileSync(join(folder, "tree/file"), "12345");
+  symlinkSync("tree", join(folder, "link"));
+  const kindsAt = async (name: string, isLinkKept: boolean) => {
+    const tree = await scanGuest(here, join(folder, name), { isLinkKept });
+    return tree && [...tree].map(([path, { kind, bytes }]) => [path, kind, kind === "file" ? bytes : 0]);
+  };
+  const whole = [
+    ["", "directory", 0],
+    ["file", "file", 5],
+  ];
+  expect(await kindsAt("link", false)).toEqual(whole);
+  expect(await kindsAt("link", true)).toEqual([["", "link", 0]]);
+  expect(await kindsAt("tree", true)).toEqual(whole);
+  expect(await kindsAt("nothing", true)).toBe(undefined);
+});

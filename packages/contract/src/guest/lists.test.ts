@@ -39,6 +39,15 @@ test("an item goes on from frame to frame, wherever it is cut", () => {
   }
 });
 
+test("of a frame within whose item it ends only that item's beginning is kept, and a copy of it", () => {
+  const reader = new ListReader(SHAPE);
+  const payload = Buffer.from('"read"\n"on');
+  expect([...reader.read({ type: FRAME.items, payload })]).toEqual(["read"]);
+  // As whoever reads from the socket does with its memory.
+  payload.fill(0);
+  expect([...reader.read({ type: FRAME.items, payload: Buffer.from('e"\n') })]).toEqual(["one"]);
+});
+
 test("the largest items of a guest fit: a command that fills a request, a line with all that is around it", () => {
   const lines = Array.from({ length: 10 }, () => "\u0001".repeat(4096));
   const match = {

@@ -4,7 +4,10 @@ import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
+import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
+import { openDatabase } from "../db/pool.ts";
+import { giveUpLease } from "../sessions/lease.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -154,6 +157,16 @@ describe("a command that a pause broke off", () => {
     control.node.onSnapshot = () => {};
     const { rows } = await control.sql.query("select command_left_ms from sessions where id = $1", [id]);
     expect([rows[0].command_left_ms, await runsOut(id)]).toEqual([null, null]);
+  });
+
+  test("whose refusal is known only after the pause counts as none after the wake either", async () => {
+    const id = await pausedUnder("");
+    const lease = await runsOut(id);
+    expect(lease).toBeInstanceOf(Date);
+    const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+    await giveUpLease(db, id, lease as Date).finally(() => db.destroy());
+    expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
+    expect(await runsOut(id)).toBeNull();
   });
 
   test("is gone with a restore to before it", async () => {

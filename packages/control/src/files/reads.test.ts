@@ -1,5 +1,5 @@
 /** Reading, listing and searching files (wire.md 6.1, 6.2) over a fake node. */
-import { encodeList, GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
+import { encodeFrame, encodeList, FRAME, GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
@@ -360,6 +360,17 @@ describe("faults underneath", () => {
     control.node.onGuest = (call) => call.bytes(bytes);
     const { status, body } = await files("?op=list");
     expect([status, body.code]).toEqual([502, "bad_gateway"]);
+  });
+
+  test.each([
+    ["that breaks off", encodeFrame(FRAME.items, '"a"\n')],
+    ["of which nothing comes", Buffer.alloc(0)],
+    ["that ends with an error", encodeFrame(FRAME.error, "the guest's own words")],
+  ])("a list %s is 503, without words of the guest", async (_name, bytes) => {
+    control.node.onGuest = (call) => call.bytes(bytes);
+    const { status, body, text } = await files("?op=list");
+    expect([status, body.code]).toEqual([503, "session_unavailable"]);
+    expect(text).not.toContain("own words");
   });
 
   test("an agent that does not answer is 503 session_unavailable", async () => {

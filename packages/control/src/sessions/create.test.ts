@@ -192,6 +192,12 @@ describe("fields", () => {
     expect((await control.ask("GET /v1/sessions")).body.sessions).toHaveLength(1);
   });
 
+  test("a template that is not there is told before a name that is taken", async () => {
+    await create({ name: "taken" });
+    const answer = await create({ template: "nothing", name: "taken" });
+    expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
+  });
+
   test.each([
     [{ env: { "1A": "hunter2" } }, /^env: its keys must match .*, got "1A"$/],
     [{ env: { A: "hunter2\0" } }, /^env\.A: must not contain a NUL/],

@@ -8,24 +8,28 @@ import { type App, createApp } from "../app.ts";
 
 /** Longer than the gap after which leases count as stale. */
 const AWAY_MS = 5_000;
+/** The one process looks several times at all that is due before the other one has its database back. */
+const APART_MS = 2_000;
 /** The other process has renewed everything by then, which takes up to ten seconds where it is a run. */
 const PATIENCE_MS = 40_000;
 
 let control: Control;
-let line: DatabaseLine;
+let lines: DatabaseLine[];
 let first: App;
 let other: App;
 beforeAll(async () => {
   control = await startControl({ sweeps: false });
-  line = new DatabaseLine(control.settings.databaseUrl);
-  await line.restore();
-  const settings = { ...control.settings, databaseUrl: line.url };
-  [first, other] = await Promise.all([createApp(settings, silentLog), createApp(settings, silentLog)]);
+  lines = [1, 2].map(() => new DatabaseLine(control.settings.databaseUrl));
+  const apps = lines.map(async (line) => {
+    await line.restore();
+    return await createApp({ ...control.settings, databaseUrl: line.url }, silentLog);
+  });
+  [first, other] = (await Promise.all(apps)) as [App, App];
   for (const app of [first, other]) app.startSweeps();
 });
 afterAll(async () => {
   for (const app of [first, other]) await app.close();
-  await line.close();
+  for (const line of lines) await line.close();
   await control.close();
 });
 
@@ -40,7 +44,7 @@ const rowOf = async (id: string) =>
   (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
 
 test(
-  "operations, runs and terminals of the other go on",
+  "what the other one makes, its operations, runs and terminals go on",
   async () => {
     const address = await other.server.listen({ host: "127.0.0.1", port: 0 });
     const attached = await control.createLive({ on_pty_detach: "destroy" });
@@ -61,16 +65,18 @@ test(
     const runId = control.node.execs[0]?.machineId.split("-", 1)[0] ?? "";
     const loading = Promise.withResolvers<void>();
     const loaded = Promise.withResolvers<void>();
+    let starts = 0;
     control.node.onStart = async () => {
-      loading.resolve();
+      if (++starts === 2) loading.resolve();
       await loaded.promise;
     };
+    const { session_id: made } = (await askOther("/v1/sessions", {})).json();
     const restore = askOther(`/v1/sessions/${restored}/restore`, { checkpoint_id: checkpointId });
     await loading.promise;
     control.node.onStart = () => {};
     const { op_id: operation } = await rowOf(restored);
 
-    await line.sever();
+    for (const line of lines) await line.sever();
     await new Promise((resolve) => setTimeout(resolve, AWAY_MS));
     // As after half a minute.
     await control.sql.query(
@@ -79,7 +85,14 @@ test(
        update sessions set due_at = service_now() where id = $1`,
       [attached],
     );
-    await line.restore();
+    const [lineOfFirst, lineOfOther] = lines;
+    await lineOfFirst?.restore();
+    await new Promise((resolve) => setTimeout(resolve, APART_MS));
+    expect(await rowOf(attached)).toMatchObject({ state: "live" });
+    expect(await rowOf(runId)).toMatchObject({ state: "live" });
+    // Lapsed, and claimed by nobody.
+    expect((await rowOf(made)).provision_claimed_until < new Date()).toBe(true);
+    await lineOfOther?.restore();
 
     // Both have written to it again, and so would whoever took something away from the other.
     await eventually(async () => expect((await rowOf(runId)).destroy_after > new Date()).toBe(true), 20_000);
@@ -92,6 +105,7 @@ test(
     expect(await rowOf(restored)).toMatchObject({ state: "live", op: "restore", op_id: operation });
     loaded.resolve();
     over.resolve();
+    await control.until(made, "live");
     expect((await restore).statusCode).toBe(200);
     expect((await run).statusCode).toBe(200);
     client.webSocket.terminate();

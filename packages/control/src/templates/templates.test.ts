@@ -230,6 +230,12 @@ test("a template that the node has lost is never replaced by another, and may be
   await control.create({ name: "taken" });
   const taken = await create({ template: "tools@2", name: "taken" });
   expect([taken.status, taken.body.code]).toEqual([409, "conflict"]);
+
+  const there = (await control.ask("GET /v1/sessions")).body.sessions.length;
+  await Promise.all(Array.from({ length: 10 - there }, () => control.create()));
+  const body = { language: "python", code: "", template: "tools@2" };
+  for (const answer of [await create(body), await control.ask("POST /v1/sessions/exec", { body })])
+    expect([answer.status, answer.body.code]).toEqual([429, "account_concurrency_exceeded"]);
 });
 
 test("a template that turns out damaged fails the session that finds it, and later creates are refused", async () => {

@@ -49,13 +49,14 @@ describe("how often something was wanted", () => {
 
 describe("what is worth having", () => {
   const kind = (key: string, rate: number, more: Partial<Kind> = {}): Kind => ({
-    ...{ key, rate, makeMs: 1_500, bytes: 1024 * MIB, there: 0 },
+    ...{ key, isBaseline: true, rate, makeMs: 1_500, bytes: 1024 * MIB, there: 0 },
     ...more,
   });
+  const saved = (key: string, rate: number) => kind(key, rate, { isBaseline: false });
   const MUCH = { least: 1, most: 8, freeBytes: 64 * 1024 * MIB, machines: 100 };
 
   it("is one of each that is wanted seldom", () => {
-    expect(worthHaving([kind("base", 0), kind("saved", 0.03)], MUCH)).toEqual(["saved", "base"]);
+    expect(worthHaving([kind("base", 0), kind("other", 0.03)], MUCH)).toEqual(["other", "base"]);
   });
 
   it("is more the oftener it is wanted and the longer one takes to make", () => {
@@ -77,6 +78,22 @@ describe("what is worth having", () => {
     expect(worthHaving(kinds, { ...MUCH, machines: 4 })).toEqual(["often", "base", "seldom", "often"]);
   });
 
+  it("is a baseline before the first of a saved state, which goes on by how often it is asked for", () => {
+    const kinds = [
+      saved("theirs", 0.5),
+      kind("seldom", 0),
+      saved("more of theirs", 0.25),
+      kind("base", 0.01),
+    ];
+    expect(worthHaving(kinds, MUCH)).toEqual([
+      ...["base", "seldom", "theirs", "more of theirs"],
+      ...["theirs", "more of theirs", "theirs"],
+    ]);
+    const eight = Array.from({ length: 8 }, (_, i) => saved(`theirs ${i}`, 0.5));
+    const first = (bounds: object) => worthHaving([...eight, kind("base", 0)], { ...MUCH, ...bounds })[0];
+    expect([first({ machines: 8 }), first({ freeBytes: 2048 * MIB })]).toEqual(["base", "base"]);
+  });
+
   it("is what there is memory for; what is there already needs none", () => {
     const free = (mib: number) => ({ ...MUCH, freeBytes: mib * MIB });
     expect(worthHaving([kind("base", 0.5)], free(2047))).toEqual(["base"]);
@@ -92,7 +109,9 @@ describe("what is worth having", () => {
 });
 
 describe("what lacks", () => {
-  const kindOf = (key: string, there: number) => ({ key, there, rate: 0, makeMs: 0, bytes: 0 });
+  const kindOf = (key: string, there: number) => ({
+    ...{ key, there, isBaseline: true, rate: 0, makeMs: 0, bytes: 0 },
+  });
 
   it("is the first of what is worth having that is not there", () => {
     const kinds = [kindOf("a", 1), kindOf("b", 1), kindOf("c", 0)];
@@ -164,7 +183,7 @@ describe("on two cores, where making one takes a core for a second and a half,",
         [making, made, lookAt] = [false, 0, now];
       }
       if (now < lookAt) continue;
-      const kind = { key: "base", rate: rateOf(demand, now), makeMs: 1_500, bytes: 0 };
+      const kind = { key: "base", isBaseline: true, rate: rateOf(demand, now), makeMs: 1_500, bytes: 0 };
       const kinds = [{ ...kind, there: ready + Number(making) }];
       const worth = worthHaving(kinds, { least: 1, most: 8, freeBytes: 0, machines: 100 });
       const next = lackOf(kinds, worth);

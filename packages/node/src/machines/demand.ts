@@ -37,6 +37,8 @@ const weightAt = ({ weight, at }: Demand, now: number) =>
 /** What machines can be made of ahead. */
 export interface Kind {
   key: string;
+  /** Made of what everybody starts from, not of a state that one tenant saved. */
+  isBaseline: boolean;
   /** Wants per second. */
   rate: number;
   /** How long it takes to make one. */
@@ -59,17 +61,19 @@ interface Bounds {
 }
 
 /**
- * The keys of all machines that are worth having, each as often as it is, first what is worth most: one of each kind before
- * the second of any, and what is asked for most before the rest. What is there already needs no memory.
+ * The keys of all machines that are worth having, each as often as it is, first what is worth most: one of each baseline,
+ * so that no tenant's saved states keep everybody else from a first machine; then one of each saved state; then the second
+ * of any, and so on. Within a round what is asked for most comes first. What is there already needs no memory.
  */
 export function worthHaving(kinds: readonly Kind[], bounds: Bounds): string[] {
   const wanted = kinds.map((kind) => ({ ...kind, count: countOf(kind, bounds) }));
   const byRate = wanted.toSorted((a, b) => b.rate - a.rate);
+  const baselinesFirst = byRate.toSorted((a, b) => Number(b.isBaseline) - Number(a.isBaseline));
   const rounds = Math.max(0, ...wanted.map(({ count }) => count));
   const keys: string[] = [];
   let { freeBytes } = bounds;
   for (let round = 0; round < rounds; round++)
-    for (const { key, count, there, bytes } of byRate) {
+    for (const { key, count, there, bytes } of round === 0 ? baselinesFirst : byRate) {
       const isThere = round < there;
       if (round >= count || keys.length >= bounds.machines || (!isThere && bytes > freeBytes)) continue;
       if (!isThere) freeBytes -= bytes;

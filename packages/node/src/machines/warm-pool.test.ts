@@ -7,17 +7,21 @@ const GIB = 1024 * 1024 * 1024;
 const SECOND = 1_000;
 const MAKE_MS = 1_500;
 const BASE = { dir: "/images/base", manifest: { template: "base", size: "small", mem_mb: 1024 } };
+const SAVED = { dir: "/snapshots/theirs", manifest: { template: "theirs", size: "small", mem_mb: 1024 } };
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 /** A pool whose machines are nothing but counted, on a host with so much free memory. */
 function poolWith(config: { warmMachines: number; maxWarmMachines: number }, machines = 0) {
-  const host = { freeBytes: 64 * GIB, there: 0, machines };
+  const host = { freeBytes: 64 * GIB, there: 0, machines, made: [] as string[] };
   const deps = {
     config: { ...config, maxMachines: 10 },
     baselines: { get: () => BASE, at: (dir: string) => (dir === BASE.dir ? BASE : undefined) },
-    snapshots: { idOf: () => undefined },
+    snapshots: {
+      idOf: (dir: string) => (dir === SAVED.dir ? "theirs" : undefined),
+      check: async () => SAVED,
+    },
     table: {
       get count() {
         return host.machines;
@@ -25,11 +29,12 @@ function poolWith(config: { warmMachines: number; maxWarmMachines: number }, mac
     },
     log: createLog("test", "error"),
     freeBytes: () => host.freeBytes,
-    make: async () => {
+    make: async (_deps: WarmPoolDeps, { manifest: { template } }: typeof BASE) => {
       await sleep(MAKE_MS);
       host.there++;
+      host.made.push(template);
       return {
-        ...{ id: "warm", template: "base", size: "small", hasRun: false, agent: { close() {} } },
+        ...{ id: "warm", template, size: "small", hasRun: false, agent: { close() {} } },
         qmp: { isClosed: false, execute: async () => {} },
         undo: { unwind: async () => void host.there-- },
       };
@@ -111,5 +116,19 @@ it("makes none without memory to spare, and lets those go that wait once it is s
   host.freeBytes = 3 * GIB;
   await pass(30);
   expect(host.there).toBeGreaterThan(0);
+  await stop();
+});
+
+it("makes one of what everybody starts from before any of a saved state, however often that is asked for", async () => {
+  const { pool, host, stop, pass } = poolWith({ warmMachines: 1, maxWarmMachines: 8 });
+  host.freeBytes = 2 * GIB;
+  for (let i = 0; i < 10; i++) {
+    pool.take(SAVED.dir);
+    await pass(2);
+  }
+  expect(host.made).toEqual([]);
+  host.freeBytes = 64 * GIB;
+  await pass(30);
+  expect(host.made.slice(0, 2)).toEqual(["base", "theirs"]);
   await stop();
 });

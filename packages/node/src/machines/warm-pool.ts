@@ -172,6 +172,7 @@ export class WarmPool {
       const isResting = (this.#restsUntil.get(key) ?? 0) > now;
       kinds.push({
         key,
+        isBaseline: this.#isBaseline(key),
         rate: rateOf(shelf.demand, now),
         makeMs: this.#makeMs.get(key) ?? FIRST_GUESS_MS,
         // What cannot be made holds up nothing behind it.
@@ -229,7 +230,11 @@ export class WarmPool {
   }
 
   #hotDirs(): string[] {
-    return hotKeys(this.#stock.shelves, (dir) => this.#deps.baselines.at(dir) !== undefined);
+    return hotKeys(this.#stock.shelves, (dir) => this.#isBaseline(dir));
+  }
+
+  #isBaseline(dir: string): boolean {
+    return this.#deps.baselines.at(dir) !== undefined;
   }
 
   async #sourceAt(dir: string): Promise<WarmSource | undefined> {

@@ -204,6 +204,12 @@ describe("a list", () => {
     expect(await buffer(response)).toEqual(Buffer.concat([second, END]));
   });
 
+  it("ends with what its contract says, and nothing that an agent adds to it", async () => {
+    node.handle = (_asked, response) => response.end(encodeList(["a"], { truncated: false, more: "words" }));
+    const response = await answerOf(begin("GET", "/files/list?path=a").end());
+    expect(await buffer(response)).toEqual(encodeList(["a"], { truncated: false }));
+  });
+
   const broken: [string, string, Buffer[]][] = [
     ["with an entry that is no text", "/files/list?path=a", [encodeList([7], { truncated: false })]],
     ["whose end lacks a field", "/files/list?path=a", [encodeList(["a"], {})]],

@@ -1,0 +1,61 @@
+/** Lanes of `scripts/run-tests` (scripts/lanes.sh), with commands that are no tests. */
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { beforeEach, expect, onTestFinished, test } from "vitest";
+
+const LANES = join(import.meta.dirname, "../scripts/lanes.sh");
+/** Three seconds: far above what a lane of these tests takes that does not hang. */
+const LIMIT = { VIV_TEST_LANE_MINUTES: "0.05", VIV_TEST_LANE_ENDS_WITHIN: "1s" };
+
+let reports: string;
+beforeEach(async () => {
+  reports = await mkdtemp(join(tmpdir(), "lanes-"));
+  onTestFinished(() => rm(reports, { recursive: true }));
+});
+
+/** What the lanes print, then what of them failed, a line each. */
+async function printed(script: string, env: object = {}): Promise<string> {
+  const whole = `set -euo pipefail; . "$1"; ${script}; wait_for_lanes; printf 'failed: %s\\n' "\${failed[@]}"`;
+  const { stdout } = await promisify(execFile)("bash", ["-c", whole, "sh", LANES], {
+    env: { ...process.env, reports, ...env },
+  });
+  return stdout;
+}
+
+const log = (lane: string) => readFile(join(reports, `${lane}.log`), "utf8");
+const isThere = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+test("lanes run side by side to their ends, each with a log and a line of what it took", async () => {
+  const out = await printed(`lane one echo first; lane two sh -c 'echo second; exit 3'; lane three true`);
+  expect(out.split("\n").toSorted()).toEqual(["", "failed: two", "first", "second"]);
+  expect([await log("one"), await log("two")]).toEqual(["first\n", "second\n"]);
+  const lines = (await readFile(join(reports, "lanes.tsv"), "utf8")).trimEnd().split("\n");
+  expect(lines.map((line) => line.replace(/\t\d+\t\d+\t/, " ")).toSorted()).toEqual([
+    "one 0",
+    "three 0",
+    "two 3",
+  ]);
+});
+
+test("a lane that hangs at its end is ended with all that it runs, and says which it is; nothing else is ended", async () => {
+  const hangs = `sh -c 'echo over; sleep 600 & echo $!; trap "" TERM; while :; do sleep 1; done'`;
+  const out = await printed(
+    `sleep 600 & other=$!; lane hangs ${hangs}; lane ends echo done; wait_for_lanes; kill $other && echo other`,
+    LIMIT,
+  );
+  const late = `not over after 0.05 minutes; its log: ${reports}/hangs.log`;
+  expect(out).toContain(`== The lane hangs is ${late}: it is ended.\n`);
+  expect(out.endsWith(`\nother\nfailed: hangs, ${late}\n`)).toBe(true);
+  expect(await log("ends")).toBe("done\n");
+  const [over, pid] = (await log("hangs")).split("\n");
+  expect([over, isThere(Number(pid))]).toEqual(["over", false]);
+});
