@@ -54,7 +54,11 @@ test("a machine that ends while its node is away is found ended when the node is
     await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * SETTLES_WITHIN_MS);
     process.kill(node, "SIGKILL");
     // The node is started anew first.
-    await expectFailed(id, "the machine ended: its process ended while its node was down", 3 * SETTLES_WITHIN_MS);
+    await expectFailed(
+      id,
+      "the machine ended: its process ended while its node was down",
+      3 * SETTLES_WITHIN_MS,
+    );
     await expectNothingLeft(id, pid);
   });
 });
