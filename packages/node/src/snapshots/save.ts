@@ -15,11 +15,13 @@ import { NodeError } from "../node-error.ts";
 import { capture } from "./capture.ts";
 import { makeUnpublished, removeFolder } from "./folder.ts";
 import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
+import type { SumsThread } from "./sums-thread.ts";
 import type { SnapshotTable } from "./table.ts";
 
 export interface SaveDeps {
   config: NodeConfig;
   qemu: QemuRoot;
+  sums: SumsThread;
   snapshots: SnapshotTable;
   table: MachineTable;
   gate: DiskGate;
@@ -127,7 +129,7 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
     await makeUnpublished(dir);
     crashPoint("copy.begin");
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
-    await verifyLoadable({ dir, manifest: source.manifest }, deps.qemu);
+    await verifyLoadable(deps, { dir, manifest: source.manifest });
     // Nothing was captured, so there are no stages of a capture. Files that two copies share count for the first.
     const own_bytes = (await deps.snapshots.hasCopy(source, dir)) ? 0 : source.manifest.own_bytes;
     const created_at = new Date().toISOString();
