@@ -130,11 +130,14 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
     crashPoint("copy.begin");
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
     await verifyLoadable(deps, { dir, manifest: source.manifest });
-    // Nothing was captured, so there are no stages of a capture. Files that two copies share count for the first.
-    const own_bytes = (await deps.snapshots.hasCopy(source, dir)) ? 0 : source.manifest.own_bytes;
-    const created_at = new Date().toISOString();
-    const manifest = { ...source.manifest, spec, own_bytes, created_at, timings: undefined };
-    await publishManifest(dir, manifest);
+    const manifest = await deps.snapshots.publishCopy(async () => {
+      // Nothing was captured, so there are no stages of a capture. Files that two copies share count for the first.
+      const own_bytes = (await deps.snapshots.hasCopy(source)) ? 0 : source.manifest.own_bytes;
+      const created_at = new Date().toISOString();
+      const made = { ...source.manifest, spec, own_bytes, created_at, timings: undefined };
+      await publishManifest(dir, made);
+      return made;
+    });
     crashPoint("copy.done");
     return { dir, manifest };
   } catch (error) {
