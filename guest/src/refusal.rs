@@ -1,6 +1,7 @@
 //! A request that is not done: status, code and one sentence, rendered as `{code, message}`.
 
 use std::fmt::Display;
+use std::io;
 
 use http_body_util::Full;
 use hyper::{Response, StatusCode};
@@ -37,6 +38,12 @@ impl Refusal {
         let mut response = Response::new(body::whole(Full::from(text)));
         *response.status_mut() = self.status;
         response
+    }
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        io::Error::other(refusal.message)
     }
 }
 

@@ -29,7 +29,7 @@ guest_certificates() {
 # fingerprint DATA_DIR
 fingerprint() {
   {
-    sha256sum setup package-lock.json packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts packages/contract/src/api/limits.ts
+    sha256sum setup package-lock.json packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts
     find scripts/setup images guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     guest_certificates "$1" | sha256sum
     stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)"

@@ -130,7 +130,7 @@ point() {
 
 # A baseline fits one QEMU build and one set of devices.
 bake_inputs() {
-  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums}.ts packages/contract/src/api/limits.ts) \
+  cat <(qemu-system-x86_64 --version) <(sha256sum packages/node/src/qemu/{arguments,host-cpu}.ts packages/node/src/snapshots/{bake,manifest,page-sums,file-crc}.ts packages/contract/src/api/limits.ts) \
     <(stat -L -c '%s %Y' "$(command -v qemu-system-x86_64)") \
     <(guest_cpu)
 }

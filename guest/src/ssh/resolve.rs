@@ -8,6 +8,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
+use crate::launch::beside;
 use crate::regular_file;
 
 const HOSTS: &str = "/etc/hosts";
@@ -21,17 +22,27 @@ const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 
 pub async fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
+    resolve_by(host, regular_file::text).await
+}
+
+/// `read` is called beside the one thread that serves: root in the guest may have put both files into a file system that
+/// never answers.
+async fn resolve_by<R>(host: &str, read: R) -> io::Result<Vec<IpAddr>>
+where
+    R: Fn(&'static str) -> String + Copy + Send + 'static,
+{
     if let Ok(address) = host.trim_matches(['[', ']']).parse() {
         return Ok(vec![address]);
     }
     if host.eq_ignore_ascii_case("localhost") {
         return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
     }
-    let known = hosts_in(&regular_file::text(HOSTS), host);
+    let known = hosts_in(&beside(move || read(HOSTS)).await?, host);
     if !known.is_empty() {
         return Ok(known);
     }
-    ask_servers(host).await
+    let servers = servers_in(&beside(move || read(SERVERS)).await?);
+    ask_servers(host, &servers).await
 }
 
 fn hosts_in(text: &str, host: &str) -> Vec<IpAddr> {
@@ -49,9 +60,8 @@ fn servers_in(text: &str) -> Vec<IpAddr> {
     text.lines().filter_map(server).collect()
 }
 
-async fn ask_servers(host: &str) -> io::Result<Vec<IpAddr>> {
+async fn ask_servers(host: &str, servers: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "no name server knows it");
-    let servers = servers_in(&regular_file::text(SERVERS));
     for server in servers.iter().cycle().take(servers.len() * TRIES) {
         match timeout(ANSWERS_WITHIN, ask(SocketAddr::new(*server, DNS_PORT), host)).await {
             Ok(Ok(addresses)) if !addresses.is_empty() => return Ok(addresses),
@@ -130,6 +140,18 @@ fn after_name(answer: &[u8], mut at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::run;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::fs::{self, File};
+    use std::future::pending;
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::thread;
+    use tokio::time::sleep;
+
+    const STUCK_AFTER: Duration = Duration::from_secs(20);
 
     const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
 
@@ -146,6 +168,46 @@ mod tests {
         assert_eq!(resolve("10.0.0.7").await.unwrap(), [ADDRESS]);
         assert!(resolve("[::1]").await.unwrap()[0].is_ipv6());
         assert_eq!(resolve("localhost").await.unwrap()[0], Ipv4Addr::LOCALHOST);
+    }
+
+    /// As long as nobody writes to it, a FIFO is a file that does not answer.
+    #[test]
+    fn files_that_do_not_answer_hold_up_nobody_else() {
+        let room = tempfile::tempdir().unwrap();
+        let fifo: &Path = Box::leak(room.path().join("fifo").into_boxed_path());
+        mknodat(CWD, fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let read = move || fs::read_to_string(fifo).unwrap();
+        // Ends a wait of this very thread, which otherwise nobody could.
+        let (over, is_over) = mpsc::channel::<()>();
+        let guard = thread::spawn(move || {
+            let is_stuck = is_over.recv_timeout(STUCK_AFTER) == Err(RecvTimeoutError::Timeout);
+            is_stuck.then(|| fs::write(fifo, "10.0.0.9 box\nnameserver 127.0.0.9\n"));
+        });
+        let write_once_read = |text: &'static str| async move {
+            let mut writer = File::options();
+            writer.write(true).custom_flags(libc::O_NONBLOCK);
+            let mut opened = writer.open(fifo);
+            while opened.is_err() {
+                sleep(Duration::from_millis(5)).await;
+                opened = writer.open(fifo);
+            }
+            opened.unwrap().write_all(text.as_bytes()).unwrap();
+            pending::<()>().await;
+        };
+        run(async {
+            let found = tokio::select! {
+                found = resolve_by("box", move |_| read()) => found,
+                () = write_once_read("10.0.0.7 box\n") => unreachable!(),
+            };
+            assert_eq!(found.unwrap(), [ADDRESS]);
+            let found = tokio::select! {
+                found = resolve_by("box", move |path| if path == SERVERS { read() } else { String::new() }) => found,
+                () = write_once_read("nameserver none\n") => unreachable!(),
+            };
+            assert!(found.unwrap_err().to_string().contains("no name server"));
+        });
+        drop(over);
+        guard.join().unwrap();
     }
 
     #[test]

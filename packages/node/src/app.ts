@@ -33,6 +33,7 @@ import { findUid, listenForControl, listenForGateway } from "./server/listen.ts"
 import { registerRoutes } from "./server/routes.ts";
 import { Baselines, baselineKey } from "./snapshots/baselines.ts";
 import { verifyLoadable } from "./snapshots/manifest.ts";
+import { SumsThread } from "./snapshots/sums-thread.ts";
 import { SnapshotTable } from "./snapshots/table.ts";
 import { Verifications } from "./snapshots/verify-together.ts";
 
@@ -85,12 +86,13 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     log,
   });
   const table = new MachineTable();
-  const baselines = new Baselines({ imagesDir: config.imagesDir, qemu, log });
+  const sums = new SumsThread({ log });
+  const baselines = new Baselines({ imagesDir: config.imagesDir, qemu, sums, log });
   await baselines.read();
   const snapshots = new SnapshotTable({ dataDir: config.dataDir, log });
   const gate = new DiskGate([machinesDir(config.dataDir), config.dataDir], config.diskFloorBytes);
-  const verifications = new Verifications((loadable) => verifyLoadable(loadable, qemu));
-  const shared = { config, qemu, baselines, snapshots, verifications, namespaces, gate, table, log };
+  const verifications = new Verifications((loadable) => verifyLoadable({ qemu, sums }, loadable));
+  const shared = { config, qemu, sums, baselines, snapshots, verifications, namespaces, gate, table, log };
   const pool = new WarmPool(shared, [HOT]);
   const deps: StartDeps = { ...shared, pool, network };
   await reconcile(deps);
@@ -131,6 +133,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
       // Whoever asked may have gone, and what it asked for is still under way.
       await Promise.allSettled([...table.stopping.values()]);
       await namespaces.close();
+      await sums.close();
       await gatewayServer.close();
       await leaveSlots();
     },

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { PassThrough } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, expect, test, vi } from "vitest";
 import { endGently } from "./farewell.ts";
 
@@ -59,6 +60,24 @@ test("a client is silent from its last byte on", async () => {
   } finally {
     vi.useRealTimers();
   }
+});
+
+test("what arrived while this process stood still is no silence", async () => {
+  const { ours, theirs } = await connection();
+  if (theirs.connecting) await once(theirs, "connect");
+  endGently(ours, { ...NEVER, ms: 50 });
+  let isReset = false;
+  theirs.on("error", () => {
+    isReset = true;
+  });
+  for (let stall = 0; stall < 3; stall++) {
+    // It is in the system's hands before the process stands still.
+    theirs.write("x");
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+    await nextTurn();
+    expect([ours.destroyed, isReset]).toEqual([false, false]);
+  }
+  await once(ours, "close");
 });
 
 test("a client that sends slowly, and never closes, is cut off", async () => {

@@ -3,6 +3,8 @@ import type { ClientHttp2Stream } from "node:http2";
 import { Transform, type TransformCallback } from "node:stream";
 import { cancel } from "./answers.ts";
 
+const CHECKS = 10;
+
 export abstract class AnswerCheck extends Transform {
   #heardAt = Date.now();
 
@@ -34,11 +36,21 @@ export abstract class AnswerCheck extends Transform {
     return this;
   }
 
+  /** Breaks off once the agent has taken `limitMs` in all, however steadily it sends. Time of a slow reader is not counted. */
+  breakOffAfter(limitMs: number, reason: string): void {
+    let checks = 0;
+    const isOverdue = () => {
+      checks += 1;
+      return checks >= CHECKS;
+    };
+    this.breakOffWhen(isOverdue, limitMs, reason);
+  }
+
   /** Breaks off once `isOverdue` says so; it is asked about ten times in `intervalMs`. */
   breakOffWhen(isOverdue: () => boolean, intervalMs: number, reason: string): void {
     const check = setInterval(() => {
       if (!this.isWaitingForReader && isOverdue()) this.destroy(new Error(reason));
-    }, intervalMs / 10);
+    }, intervalMs / CHECKS);
     check.unref();
     this.once("close", () => clearInterval(check));
   }

@@ -239,7 +239,8 @@ function beginRequest(session: ClientHttp2Session, headers: Record<string, strin
 export function assertGeneration(health: AgentHealth): void {
   if (health.generation !== GENERATION) {
     throw new Error(
-      `the agent speaks generation ${health.generation}, this node speaks ${GENERATION}: bake again`,
+      `its agent is of another version of Vivarium: it speaks generation ${health.generation}, this node speaks ${GENERATION}. ` +
+        `What was saved with that version loads there; a baseline is baked again by ./setup`,
     );
   }
 }

@@ -1,6 +1,7 @@
 /** Agents that take their time, and what becomes of them. */
 import { constants, type ServerHttp2Stream } from "node:http2";
-import { encodeFrame, FRAME } from "@vivarium/contract/guest";
+import { encodeFrame, encodeList, FRAME } from "@vivarium/contract/guest";
+import { sleep } from "@vivarium/kit/clock";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { guestCall, type JsonCall, type ListCall } from "./calls.ts";
@@ -9,6 +10,7 @@ import { callGuest } from "./json-calls.ts";
 import { readContent, readList, readLog } from "./streams.ts";
 
 const never = new AbortController().signal;
+const LIST_CALL = guestCall("GET", "/v1/files/list?path=.") as ReturnType<typeof guestCall> & ListCall;
 const OUT = encodeFrame(FRAME.stdout, "x");
 
 let agent: ScriptedAgent;
@@ -62,8 +64,7 @@ describe("a stream that falls silent", () => {
       stream.respond({ ":status": 200 });
       stream.write(encodeFrame(FRAME.items, '"a"\n'));
     });
-    const call = guestCall("GET", "/v1/files/list?path=.") as ReturnType<typeof guestCall> & ListCall;
-    const list = await readList(client, call, never, 200);
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 200, limitMs: 60_000 });
     await expect(list.toArray()).rejects.toThrow("fell silent");
   });
 
@@ -83,5 +84,30 @@ describe("a stream that falls silent", () => {
     const log = await readLog(client, guestCall("GET", `/v1/processes/web/logs?${query}`), never, 200);
     if (goesOn) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
     else await expect(log.toArray()).rejects.toThrow("fell silent");
+  });
+});
+
+describe("a list that takes its time", () => {
+  it("breaks off at its limit, although its agent goes on sending", async () => {
+    const { closed } = await connectTo((stream) => {
+      stream.respond({ ":status": 200 });
+      const dribble = setInterval(() => stream.write(encodeFrame(FRAME.items, "")), 20);
+      stream.once("close", () => clearInterval(dribble));
+    });
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 300 });
+    await expect(list.toArray()).rejects.toThrow("took too long");
+    expect(await closed).toBe(constants.NGHTTP2_CANCEL);
+  });
+
+  it("is whole for a reader who takes longer than its agent may", async () => {
+    const frames = encodeList(Array(1000).fill("x".repeat(200)), { truncated: false });
+    await connectTo((stream) => {
+      stream.respond({ ":status": 200 });
+      stream.end(frames);
+    });
+    const list = await readList(client, LIST_CALL, never, { silenceMs: 60_000, limitMs: 1000 });
+    await expect.poll(() => list.isWaitingForReader, { timeout: 10_000 }).toBe(true);
+    await sleep(1500);
+    expect(Buffer.concat(await list.toArray())).toEqual(frames);
   });
 });

@@ -12,7 +12,8 @@ import { LogCheck } from "./logs.ts";
 /** How long an agent may send nothing although its reader waits. */
 const CONTENT_SILENCE_MS = 120_000;
 const LOG_SILENCE_MS = 60_000;
-const LIST_SILENCE_MS = 60_000;
+/** `limitMs`: what is sent once the headers are there was found before; 32 MiB take seconds, also of an emulated guest. */
+const LIST_TIMES = { silenceMs: 60_000, limitMs: 120_000 };
 
 export interface Content {
   bytes: number;
@@ -60,12 +61,13 @@ export async function readList(
   agent: AgentClient,
   { path, shape }: GuestCall & ListCall,
   signal: AbortSignal,
-  silenceMs = LIST_SILENCE_MS,
+  times = LIST_TIMES,
 ): Promise<AnswerCheck> {
   const source = await agent.open({ method: "GET", path, isWhole: true, signal });
   await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
   const stream = new ListCheck(shape).follow(source);
-  breakOffWhenSilent(stream, silenceMs);
+  breakOffWhenSilent(stream, times.silenceMs);
+  stream.breakOffAfter(times.limitMs, "the agent took too long over its answer");
   return stream;
 }
 

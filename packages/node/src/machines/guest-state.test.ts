@@ -16,11 +16,12 @@ const agents: Agent[] = [];
 class Agent {
   asked = 0;
   answers = false;
+  generation = GENERATION;
 
   async resumed() {
     this.asked++;
     if (!this.answers) throw new Error("no answer");
-    return { reseeded: true, health: { generation: GENERATION } };
+    return { reseeded: true, health: { generation: this.generation } };
   }
 }
 
@@ -65,6 +66,15 @@ it("what a capture froze is not thawed before the capture is over, and then it i
   capture.resolve();
   await done;
   await expect.poll(() => agent.asked, SOON).toBeGreaterThan(1);
+});
+
+it("an agent of another generation, which an update of the node found running, is asked to thaw once", async () => {
+  const { machine, agent } = makeMachine();
+  agent.answers = true;
+  agent.generation = GENERATION - 1;
+  await letGo(machine);
+  await sleep(1_200);
+  expect(agent.asked).toBe(1);
 });
 
 describe("a machine that is introduced", () => {
@@ -133,6 +143,15 @@ describe("a machine that is introduced", () => {
       { status: 200, body: { ...ACK, reseeded: false } },
     );
     await expect(introduce(lying.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+  });
+
+  it("is unfit when its agent was saved by a version of another generation, and the refusal says so", async () => {
+    const body = { ...ACK, health: { ...ACK.health, generation: GENERATION - 1 } };
+    const { machine } = await machineOf({ snapshot_id: SNAPSHOT }, { status: 200, body });
+    await expect(introduce(machine)).rejects.toMatchObject({
+      code: "guest_unfit",
+      message: expect.stringMatching(`speaks generation ${GENERATION - 1}, this node speaks ${GENERATION}.`),
+    });
   });
 
   it("is not called unfit for its silence when it answered as it was saved: its host may be busy", async () => {

@@ -1,5 +1,6 @@
 /** Lets a machine's guest run, or makes it stand still, and keeps the journal's word for it. */
 import { createHash, randomBytes } from "node:crypto";
+import type { AgentHealth } from "@vivarium/contract/guest";
 import { sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
@@ -19,7 +20,8 @@ const ENDS_WITHIN_MS = 500;
 export async function introduce(machine: Machine, { isUnfrozen = false } = {}): Promise<void> {
   const { hostname, no_sudo, resume, hold } = machine.spec;
   const identity = resume ? undefined : { hostname, no_sudo };
-  await resumeAs(machine.agent, { identity, stayFrozen: hold }).catch(async (cause: Error) => {
+  const introduced = resumeAs(machine.agent, { identity, stayFrozen: hold }).then(assertGeneration);
+  await introduced.catch(async (cause: Error) => {
     if (machine.isOutOfSpace)
       throw new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
     const isOfGuest = await isOfItsGuest(machine);
@@ -45,7 +47,7 @@ function unfit(cause: Error): NodeError {
 export async function resumeAs(
   agent: AgentClient,
   { identity, stayFrozen }: { identity?: { hostname: string; no_sudo: boolean }; stayFrozen?: boolean } = {},
-): Promise<void> {
+): Promise<AgentHealth> {
   const ack = await agent.resumed({
     entropy: randomBytes(64).toString("base64"),
     wall_clock_ns: String(BigInt(Date.now()) * 1_000_000n),
@@ -53,7 +55,7 @@ export async function resumeAs(
     ...(stayFrozen && { stay_frozen: true }),
   });
   if (!ack.reseeded) throw new Error("the agent did not confirm the reseed");
-  assertGeneration(ack.health);
+  return ack.health;
 }
 
 /** The same for every machine of a session, and no other's. */

@@ -22,6 +22,7 @@ import type { NodeNetwork } from "../network/node-network.ts";
 import { NodeError } from "../node-error.ts";
 import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
+import type { SumsThread } from "../snapshots/sums-thread.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import type { Verifications } from "../snapshots/verify-together.ts";
 import { excess, makeRoom, readyOrLoaded } from "./admission.ts";
@@ -46,6 +47,7 @@ export interface StartDeps {
   config: NodeConfig;
   qemu: QemuRoot;
   baselines: Baselines;
+  sums: SumsThread;
   snapshots: SnapshotTable;
   verifications: Verifications;
   pool: WarmPool;

@@ -4,7 +4,7 @@ import { randomId } from "@vivarium/kit/id";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import type { NodeConfig } from "../config.ts";
 import type { DiskGate } from "../disks/gate.ts";
-import { AgentClient } from "../guest/client.ts";
+import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import type { NamespacePool } from "../host/namespace-pool.ts";
 import type { ProcessIdentity } from "../host/process.ts";
@@ -86,7 +86,7 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
 /** With another identity first: taking one on is what the machine will do next. */
 async function warmUp(warm: WarmMachine): Promise<void> {
   await warm.qmp.execute("cont");
-  await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } });
+  assertGeneration(await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } }));
   for (const argv of WARM_UP) await runToEnd(warm.agent, argv);
   await standStill(warm);
 }

@@ -5,15 +5,22 @@ import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { Baselines } from "./baselines.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import { SumsThread } from "./sums-thread.ts";
 
 let imagesDir: string;
+let sums: SumsThread;
 let baselines: Baselines;
 beforeEach(async () => {
   imagesDir = await mkdtemp(path.join(tmpdir(), "images-"));
   const qemu = { dir: "", buildId: "build", version: "10.0.0" };
-  baselines = new Baselines({ imagesDir, qemu, log: createLog("test", "silent") });
+  const log = createLog("test", "silent");
+  sums = new SumsThread({ log });
+  baselines = new Baselines({ imagesDir, qemu, sums, log });
 });
-afterEach(() => rm(imagesDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await sums.close();
+  await rm(imagesDir, { recursive: true, force: true });
+});
 
 /** A version that is not the current one: it is verified when it is loaded. */
 async function bake(version: string): Promise<string> {

@@ -10,6 +10,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
 import { readOrigin } from "./origin.ts";
+import type { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
   isVerified: boolean;
@@ -23,6 +24,7 @@ type ByKey = Map<string, Baseline>;
 interface Places {
   imagesDir: string;
   qemu: QemuRoot;
+  sums: SumsThread;
   log: Log;
 }
 
@@ -88,7 +90,7 @@ export async function findBaselines(deps: Places): Promise<ByKey> {
 }
 
 async function baselinesIn(
-  { qemu, log }: { qemu: QemuRoot; log: Log },
+  { qemu, sums, log }: Places,
   version: string,
   isCurrent: boolean,
 ): Promise<Baseline[]> {
@@ -102,7 +104,7 @@ async function baselinesIn(
     const manifest = await readManifest(dir).catch(() => null);
     if (manifest === null) continue;
     try {
-      if (isCurrent) await verifyLoadable({ dir, manifest }, qemu);
+      if (isCurrent) await verifyLoadable({ qemu, sums }, { dir, manifest });
       found.push({ dir, manifest, isVerified: isCurrent, origin });
     } catch (error) {
       log.error({ dir, reason: (error as Error).message }, "baseline refused; bake it again");

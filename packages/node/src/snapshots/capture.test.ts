@@ -1,10 +1,12 @@
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { createLog } from "@vivarium/kit/log";
 import { expect, it, onTestFinished } from "vitest";
 import { DiskGate } from "../disks/gate.ts";
 import type { Machine } from "../machines/machine.ts";
 import { type CaptureInput, capture } from "./capture.ts";
+import { SumsThread } from "./sums-thread.ts";
 
 it("touches no guest where there is no room at all for its snapshot", async () => {
   const dir = await mkdtemp(path.join(tmpdir(), "capture-"));
@@ -20,6 +22,8 @@ it("touches no guest where there is no room at all for its snapshot", async () =
     hold: true,
   } as CaptureInput;
   const gate = new DiskGate([dir], Number.MAX_SAFE_INTEGER);
-  await expect(capture({ gate }, input)).rejects.toMatchObject({ code: "disk_pressure" });
+  const sums = new SumsThread({ log: createLog("test", "silent") });
+  onTestFinished(() => sums.close());
+  await expect(capture({ gate, sums }, input)).rejects.toMatchObject({ code: "disk_pressure" });
   expect([touched, await readdir(dir)]).toEqual([[], []]);
 });

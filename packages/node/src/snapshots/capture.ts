@@ -17,7 +17,7 @@ import { letGo } from "../machines/guest-state.ts";
 import type { Machine } from "../machines/machine.ts";
 import { NodeError } from "../node-error.ts";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
-import { changedRuns, mappingsOf } from "./changed-pages.ts";
+import { mappingsOf } from "./changed-pages.ts";
 import { makeUnpublished, removeFolder } from "./folder.ts";
 import {
   describeFile,
@@ -27,8 +27,8 @@ import {
   publishManifest,
   type SnapshotFile,
 } from "./manifest.ts";
-import { writeChangedPages } from "./memory.ts";
 import { PageSums } from "./page-sums.ts";
+import type { SumsThread } from "./sums-thread.ts";
 
 const MIB = 1024 * 1024;
 /** Device state of a microvm is some tens of KiB; a QEMU that writes much more is not ours any more. */
@@ -56,7 +56,12 @@ export interface CaptureInput {
 /** Stages in ms; filled as they end. */
 type Stages = Omit<CaptureTimings, "publish">;
 
-export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Promise<Loadable> {
+interface CaptureDeps {
+  gate: DiskGate;
+  sums: SumsThread;
+}
+
+export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<Loadable> {
   const { machine, target } = input;
   let isStill = false;
   try {
@@ -64,7 +69,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
     await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
-    const [sums, , isFrozen, sharedDisk] = await allOrNone([
+    const [parentSums, , isFrozen, sharedDisk] = await allOrNone([
       makeTarget(input),
       input.announce(),
       freezeGuest(input),
@@ -73,7 +78,7 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
     ]);
     crashPoint("capture.freeze");
     const freeze = watch();
-    const { stages, ownBytes, release } = await takeInstant(deps, input, sums, freeze);
+    const { stages, ownBytes, sums, release } = await takeInstant(deps, input, parentSums, freeze);
     try {
       if (!input.hold) {
         isStill = false;
@@ -81,7 +86,14 @@ export async function capture(deps: { gate: DiskGate }, input: CaptureInput): Pr
       }
       crashPoint("capture.instant");
       watch();
-      const manifest = await makeDurable(input, { sums, ownBytes, sharedDisk, stages, isFrozen, watch });
+      const manifest = await makeDurable(deps, input, {
+        sums,
+        ownBytes,
+        sharedDisk,
+        stages,
+        isFrozen,
+        watch,
+      });
       return { dir: target, manifest };
     } finally {
       release();
@@ -130,9 +142,9 @@ const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
 
 /** Everything between stop and continue. Disk and memory are clones, so that what follows needs no standing still. */
 async function takeInstant(
-  deps: { gate: DiskGate },
+  deps: CaptureDeps,
   { machine, machineDir, parent, target }: CaptureInput,
-  sums: PageSums,
+  parentSums: PageSums,
   freeze: number,
 ) {
   const whole = stopwatch();
@@ -146,21 +158,20 @@ async function takeInstant(
   state.catch(() => {});
   const memoryFile = await stat(path.join(parent.dir, "mem"), { bigint: true });
   const mappings = mappingsOf(machine.process.pid, memoryFile);
-  const runs = changedRuns(machine.process.pid, mappings);
-  const changedBytes = runs.reduce((sum, run) => sum + run.bytes, 0);
-  const release = await deps.gate.reserve(changedBytes + LEAST_BYTES);
+  const { runs, bytes } = await deps.sums.findChanged(machine.process.pid, mappings);
+  const release = await deps.gate.reserve(bytes + LEAST_BYTES);
   try {
     await cloneFile(diskFile(machineDir), path.join(target, "disk.qcow2"));
     const disk = watch();
-    const written = await writeChangedPages(
+    const { written, sums } = await deps.sums.writeChanged(
       { pid: machine.process.pid, runs, parent: path.join(parent.dir, "mem") },
-      { file: path.join(target, "mem"), sums },
+      { file: path.join(target, "mem"), sums: parentSums },
     );
     const memory = watch();
     const stateMs = await state;
     await keepState(machineDir, target);
     const stages: Stages = { freeze, disk, memory, state: stateMs, stopped: whole() };
-    return { stages, ownBytes: written, release };
+    return { stages, ownBytes: written, sums, release };
   } catch (error) {
     release();
     await state.catch(() => {});
@@ -178,14 +189,15 @@ async function keepState(machineDir: string, target: string): Promise<void> {
 }
 
 /** The daemon made it, so it is the daemon's already. A file is described once it is on disk: until then it may grow. */
-async function seal(target: string, name: SnapshotFile) {
+async function seal({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
   const file = path.join(target, name);
   await chmod(file, 0o444);
   await syncPath(file);
-  return await describeFile(target, name);
+  return await describeFile(target, name, (each) => sums.crcOfFile(each));
 }
 
 async function makeDurable(
+  deps: CaptureDeps,
   { parent, target, spec }: CaptureInput,
   {
     sums,
@@ -205,10 +217,10 @@ async function makeDurable(
 ): Promise<Manifest> {
   const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
   const [mem, state, disk, memSums] = await allOrNone([
-    seal(target, "mem"),
-    seal(target, "state"),
-    seal(target, "disk.qcow2"),
-    writeSums().then(() => seal(target, "mem.sums")),
+    seal(deps, target, "mem"),
+    seal(deps, target, "state"),
+    seal(deps, target, "disk.qcow2"),
+    writeSums().then(() => seal(deps, target, "mem.sums")),
   ]);
   crashPoint("capture.synced");
   const own = { mem, state, "disk.qcow2": disk, "mem.sums": memSums };

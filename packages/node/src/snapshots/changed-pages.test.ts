@@ -4,12 +4,16 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { copyFile, mkdtemp, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, beforeEach, expect, it } from "vitest";
-import { changedRuns, mappingsOf } from "./changed-pages.ts";
+import { createLog } from "@vivarium/kit/log";
+import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
+import { changedRuns, mappingsOf, unpackRuns } from "./changed-pages.ts";
 import { writeChangedPages } from "./memory.ts";
 import { PAGE_BYTES, PageSums, sumMemory, verifyMemory } from "./page-sums.ts";
+import { SumsThread } from "./sums-thread.ts";
 
 const PAGES = 32;
+/** Memory is copied in chunks of 256 KiB. */
+const CHUNK_PAGES = 64;
 /** The page map is read a megabyte at a time, at eight bytes a page. */
 const SEAM = 131_072;
 /** Maps a file privately, reads page 3, writes what it is told, says so and waits. */
@@ -101,6 +105,62 @@ it("what is written is the memory of the process, and the table tells which page
   expect([0, 12, 15].map((page) => byteAt(target, page))).toEqual([9, 9, 7]);
   expect(await readFile(file).then((content) => content[0])).toBe(0);
 });
+
+it("a thread beside this one finds and writes the same", async () => {
+  const before = await sumMemory(file, PAGES * PAGE_BYTES);
+  const pid = await mapped([0, 12, 14, 15].map((page) => ({ page, byte: page === 15 ? 7 : 9 })));
+  const [here, there] = [path.join(dir, "here"), path.join(dir, "there")];
+  for (const target of [here, there]) await copyFile(file, target);
+  const sums = before.child(true);
+  const runs = await runsOf(pid);
+  const written = await writeChangedPages({ pid, runs, parent: file }, { file: here, sums });
+  const thread = new SumsThread({ log: createLog("test", "silent") });
+  onTestFinished(() => thread.close());
+  const found = await thread.findChanged(pid, mappingsOf(pid, await stat(file, { bigint: true })));
+  expect([[...unpackRuns(found.runs)], found.bytes]).toEqual([runs, 4 * PAGE_BYTES]);
+  const table = before.child(true);
+  const made = await thread.writeChanged(
+    { pid, runs: found.runs, parent: file },
+    { file: there, sums: table },
+  );
+  expect([made.written, made.sums.toBytes()]).toEqual([written, sums.toBytes()]);
+  expect(await readFile(there)).toEqual(await readFile(here));
+});
+
+it("others on its thread have their turn after ten milliseconds of writing, and none before", async () => {
+  const pages = 16 * CHUNK_PAGES;
+  await truncate(file, pages * PAGE_BYTES);
+  const pid = await mapped(Array.from({ length: pages }, (_, page) => ({ page, byte: 9 })));
+  const target = path.join(dir, "child");
+  await copyFile(file, target);
+  const source = { pid, runs: await runsOf(pid), parent: file };
+  const turnsWhen = async (msPerLook: number) => {
+    let time = 0;
+    const now = () => {
+      time += msPerLook;
+      return time;
+    };
+    const sums = new PageSums(new Uint32Array(pages));
+    return await turnsOf(writeChangedPages(source, { file: target, sums }, now));
+  };
+  expect(await turnsWhen(0)).toBe(0);
+  expect(await turnsWhen(4)).toBeGreaterThanOrEqual(4);
+});
+
+/** How often the event loop went round meanwhile. */
+async function turnsOf(work: Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let isOver = false;
+  const goRound = () => {
+    turns += 1;
+    if (!isOver) setImmediate(goRound);
+  };
+  setImmediate(goRound);
+  await work.finally(() => {
+    isOver = true;
+  });
+  return turns;
+}
 
 it("a page whose sum is equal by chance is compared, not believed", async () => {
   const sums = new PageSums(new Uint32Array(PAGES));

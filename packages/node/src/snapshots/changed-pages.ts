@@ -53,6 +53,23 @@ export interface ChangedRun {
   bytes: number;
 }
 
+const RUN_NUMBERS = 3;
+
+/** Runs as one piece of memory: a guest that changes every second page has hundreds of thousands of them. */
+export function packRuns(runs: ChangedRun[]): Float64Array {
+  const packed = new Float64Array(runs.length * RUN_NUMBERS);
+  for (const [i, { address, fileOffset, bytes }] of runs.entries())
+    packed.set([address, fileOffset, bytes], i * RUN_NUMBERS);
+  return packed;
+}
+
+export function* unpackRuns(packed: Float64Array): Generator<ChangedRun> {
+  for (let i = 0; i < packed.length; i += RUN_NUMBERS) {
+    const [address, fileOffset, bytes] = packed.subarray(i, i + RUN_NUMBERS) as unknown as number[];
+    yield { address, fileOffset, bytes } as ChangedRun;
+  }
+}
+
 export function changedRuns(pid: number, mappings: Mapping[]): ChangedRun[] {
   const pagemap = openSync(`/proc/${pid}/pagemap`, "r");
   try {

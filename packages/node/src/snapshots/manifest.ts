@@ -4,16 +4,16 @@
  * damaged state silently, so the manifest says what each file must be and that is verified before every load
  * (security.md finding 2).
  */
-import { createReadStream } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
-import { crc32 } from "node:zlib";
 import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
 import { z } from "zod";
 import { syncPath, writeDurably } from "../host/durable-file.ts";
 import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import { deviceArguments, deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
-import { DamagedMemory, PageSums, verifyMemory } from "./page-sums.ts";
+import { crcOfFile } from "./file-crc.ts";
+import { DamagedMemory } from "./page-sums.ts";
+import type { SumsThread } from "./sums-thread.ts";
 
 /**
  * `mem` is covered page by page by `mem.sums`, and `disk.qcow2` by a CRC, since both may be large; `base.raw` is shared
@@ -90,12 +90,17 @@ export async function describeFiles(dir: string): Promise<Manifest["files"]> {
   return Object.fromEntries(entries) as Manifest["files"];
 }
 
-export async function describeFile(dir: string, name: SnapshotFile): Promise<FileEntry> {
+/** `crcOf`: the daemon has it done beside its own thread. */
+export async function describeFile(
+  dir: string,
+  name: SnapshotFile,
+  crcOf: (file: string) => Promise<number> = crcOfFile,
+): Promise<FileEntry> {
   const file = path.join(dir, name);
   return {
     ...(await identityOf(file)),
     ...(isHashed(name) && { sha256: await hashFile(file) }),
-    ...(name === "disk.qcow2" && { crc32: await crcOfFile(file) }),
+    ...(name === "disk.qcow2" && { crc32: await crcOf(file) }),
   };
 }
 
@@ -105,13 +110,6 @@ async function identityOf(file: string): Promise<Pick<FileEntry, "bytes" | "mtim
 }
 
 const isHashed = (name: SnapshotFile) => (HASHED as readonly string[]).includes(name);
-
-async function crcOfFile(file: string): Promise<number> {
-  let sum = 0;
-  for await (const chunk of createReadStream(file, { highWaterMark: 1024 * 1024 }))
-    sum = crc32(chunk as Buffer, sum);
-  return sum;
-}
 
 /** Content first, then the manifest under another name, then the rename: the rename is the durability point. */
 export async function publishManifest(dir: string, manifest: Manifest): Promise<void> {
@@ -132,15 +130,23 @@ export class UnusableSnapshot extends Error {}
  * Throws UnusableSnapshot when this folder must not be loaded here. Memory pages that a saved session shares with its
  * baseline were verified with the baseline; they are read again only when the file is not the one that was saved.
  */
-export async function verifyLoadable({ dir, manifest }: Loadable, qemu: QemuRoot): Promise<void> {
+export async function verifyLoadable(
+  { qemu, sums }: { qemu: QemuRoot; sums: SumsThread },
+  { dir, manifest }: Loadable,
+): Promise<void> {
   if (rootOf(qemu, manifest.qemu_build) === undefined)
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
-  await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(dir, name, manifest)));
+  await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(sums, dir, name, manifest)));
 }
 
-async function verifyFile(dir: string, name: SnapshotFile, manifest: Manifest): Promise<void> {
+async function verifyFile(
+  sums: SumsThread,
+  dir: string,
+  name: SnapshotFile,
+  manifest: Manifest,
+): Promise<void> {
   const file = path.join(dir, name);
   const expected = manifest.files[name];
   const found = await identityOf(file);
@@ -148,19 +154,19 @@ async function verifyFile(dir: string, name: SnapshotFile, manifest: Manifest): 
     throw new UnusableSnapshot(`${name} has ${found.bytes} bytes of ${expected.bytes}`);
   const isUntouched = found.mtime === expected.mtime && found.blocks <= expected.blocks;
   if (name === "mem")
-    return await verifyPages(dir, isUntouched && manifest.kind === "snapshot" ? "own" : "all");
+    return await verifyPages(sums, dir, isUntouched && manifest.kind === "snapshot" ? "own" : "all");
   const isSame =
     name === "base.raw"
       ? isUntouched
       : name === "disk.qcow2"
-        ? (await crcOfFile(file)) === expected.crc32
+        ? (await sums.crcOfFile(file)) === expected.crc32
         : (await hashFile(file)) === expected.sha256;
   if (!isSame) throw new UnusableSnapshot(`${name} is damaged`);
 }
 
-async function verifyPages(dir: string, scope: "all" | "own"): Promise<void> {
+async function verifyPages(sums: SumsThread, dir: string, scope: "all" | "own"): Promise<void> {
   try {
-    await verifyMemory(path.join(dir, "mem"), await PageSums.read(path.join(dir, "mem.sums")), scope);
+    await sums.verifyMemory(path.join(dir, "mem"), path.join(dir, "mem.sums"), scope);
   } catch (cause) {
     // What could not be read at the moment may be whole.
     throw cause instanceof DamagedMemory ? new UnusableSnapshot(cause.message, { cause }) : cause;

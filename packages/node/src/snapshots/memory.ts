@@ -5,33 +5,40 @@ import { crc32 } from "node:zlib";
 import type { ChangedRun } from "./changed-pages.ts";
 import { PAGE_BYTES, type PageSums } from "./page-sums.ts";
 
-/** After so many bytes, which take a millisecond or two, the daemon looks after its other work. */
 const CHUNK_BYTES = 256 * 1024;
+/** How long the thread, which others' memory is verified on, does nothing else: a guest stands still for this. */
+const TURN_MS = 10;
+
+export interface ChangedMemory {
+  pid: number;
+  runs: Iterable<ChangedRun>;
+  parent: string;
+}
 
 /**
  * Returns how many bytes the child differs in from its parent, whose memory file is `parent`. `sums` starts as the
  * parent's table.
  */
 export async function writeChangedPages(
-  source: { pid: number; runs: ChangedRun[]; parent: string },
+  source: ChangedMemory,
   target: { file: string; sums: PageSums },
+  now = () => performance.now(),
 ): Promise<number> {
   const memory = openSync(`/proc/${source.pid}/mem`, "r");
   const parent = openSync(source.parent, "r");
   const file = openSync(target.file, "r+");
   const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   let written = 0;
-  let sinceTurn = 0;
+  let turnAt = now() + TURN_MS;
   try {
     for (const run of source.runs) {
       for (let done = 0; done < run.bytes; done += CHUNK_BYTES) {
         const chunk = buffer.subarray(0, Math.min(CHUNK_BYTES, run.bytes - done));
         readFully(memory, chunk, run.address + done);
         written += writeChanged({ file, parent }, chunk, run.fileOffset + done, target.sums);
-        sinceTurn += chunk.length;
-        if (sinceTurn < CHUNK_BYTES) continue;
-        sinceTurn = 0;
+        if (now() < turnAt) continue;
         await setImmediate();
+        turnAt = now() + TURN_MS;
       }
     }
     return written;

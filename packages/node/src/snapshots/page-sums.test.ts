@@ -113,28 +113,3 @@ it("a child starts without pages of its own below a baseline, and with its paren
   ofSnapshot.set(5, 1);
   expect([table.isOwn(5), table.sums[5]]).toEqual([false, ZERO_SUM]);
 });
-
-it("leaves the event loop to others after every few pages, however many it sums or verifies", async () => {
-  const pages = 2048;
-  await writeFile(memory, Buffer.alloc(pages * PAGE_BYTES, 7));
-  const table = await turnsOf(sumMemory(memory, pages * PAGE_BYTES));
-  expect(table.turns).toBeGreaterThanOrEqual(pages / 128);
-  expect((await turnsOf(verifyMemory(memory, table.result, "all"))).turns).toBeGreaterThanOrEqual(
-    pages / 128,
-  );
-});
-
-/** How often the event loop went round meanwhile. */
-async function turnsOf<T>(work: Promise<T>): Promise<{ turns: number; result: T }> {
-  let turns = 0;
-  let isOver = false;
-  const goRound = () => {
-    turns += 1;
-    if (!isOver) setImmediate(goRound);
-  };
-  setImmediate(goRound);
-  const result = await work.finally(() => {
-    isOver = true;
-  });
-  return { turns, result };
-}

@@ -5,7 +5,6 @@
  * File: a little-endian uint32 CRC per page, then a bitmap with one bit per page.
  */
 import { type FileHandle, open, readFile } from "node:fs/promises";
-import { setImmediate } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 
 export const PAGE_BYTES = 4096;
@@ -15,8 +14,6 @@ const READ_PAGES = READ_BYTES / PAGE_BYTES;
 const GAP_PAGES = 16;
 /** While the pages of one read are looked at, others are under way. */
 const READS_AT_ONCE = 3;
-/** After so many pages, a fraction of a millisecond, the daemon looks after its other work: that of other tenants. */
-const TURN_PAGES = 32;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
@@ -33,10 +30,14 @@ export class PageSums {
   }
 
   static async read(file: string): Promise<PageSums> {
-    const bytes = await readFile(file);
+    return PageSums.parse(await readFile(file), file);
+  }
+
+  /** Of the bytes of a file. */
+  static parse(bytes: Uint8Array, name = "a table of sums"): PageSums {
     const pages = Math.floor((bytes.length * 8) / 33);
     if (bytes.length !== pages * 4 + Math.ceil(pages / 8))
-      throw new DamagedMemory(`${file} has a wrong length`);
+      throw new DamagedMemory(`${name} has a wrong length`);
     const whole = new Uint8Array(bytes);
     return new PageSums(new Uint32Array(whole.buffer, 0, pages), whole.subarray(pages * 4));
   }
@@ -100,7 +101,6 @@ async function eachPage(
       for (let page = first; page < end; page++) {
         const at = (page - first) * PAGE_BYTES;
         if (pages.isWanted(page)) look(page, buffer.subarray(at, at + PAGE_BYTES));
-        if ((page - first) % TURN_PAGES === TURN_PAGES - 1) await setImmediate();
       }
     }
   };

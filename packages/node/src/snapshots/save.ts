@@ -15,11 +15,13 @@ import { NodeError } from "../node-error.ts";
 import { capture } from "./capture.ts";
 import { makeUnpublished, removeFolder } from "./folder.ts";
 import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
+import type { SumsThread } from "./sums-thread.ts";
 import type { SnapshotTable } from "./table.ts";
 
 export interface SaveDeps {
   config: NodeConfig;
   qemu: QemuRoot;
+  sums: SumsThread;
   snapshots: SnapshotTable;
   table: MachineTable;
   gate: DiskGate;
@@ -127,12 +129,15 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
     await makeUnpublished(dir);
     crashPoint("copy.begin");
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
-    await verifyLoadable({ dir, manifest: source.manifest }, deps.qemu);
-    // Nothing was captured, so there are no stages of a capture. Files that two copies share count for the first.
-    const own_bytes = (await deps.snapshots.hasCopy(source, dir)) ? 0 : source.manifest.own_bytes;
-    const created_at = new Date().toISOString();
-    const manifest = { ...source.manifest, spec, own_bytes, created_at, timings: undefined };
-    await publishManifest(dir, manifest);
+    await verifyLoadable(deps, { dir, manifest: source.manifest });
+    const manifest = await deps.snapshots.publishCopy(async () => {
+      // Nothing was captured, so there are no stages of a capture. Files that two copies share count for the first.
+      const own_bytes = (await deps.snapshots.hasCopy(source)) ? 0 : source.manifest.own_bytes;
+      const created_at = new Date().toISOString();
+      const made = { ...source.manifest, spec, own_bytes, created_at, timings: undefined };
+      await publishManifest(dir, made);
+      return made;
+    });
     crashPoint("copy.done");
     return { dir, manifest };
   } catch (error) {

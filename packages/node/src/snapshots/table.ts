@@ -13,6 +13,7 @@ export class SnapshotTable {
   readonly #dir: string;
   readonly #log: Log;
   readonly #damage = new KnownDamage();
+  #copyTurn: Promise<unknown> = Promise.resolve();
   readonly saving = new Map<string, { spec: SnapshotSpec; done: Promise<Loadable> }>();
 
   constructor(init: { dataDir: string; log: Log }) {
@@ -91,13 +92,22 @@ export class SnapshotTable {
     this.#damage.forget(this.dirOf(id));
   }
 
-  /** Whether another snapshot than the one in the folder `besides` consists of the same files. */
-  async hasCopy(source: Loadable, besides: string): Promise<boolean> {
+  /** One after the other: of two copies that are made at once, the second finds the first one published. */
+  publishCopy<T>(publish: () => Promise<T>): Promise<T> {
+    const mine = this.#copyTurn.then(publish, publish);
+    this.#copyTurn = mine.catch(() => {});
+    return mine;
+  }
+
+  /** Whether another snapshot, one that is published, consists of the same files. */
+  async hasCopy(source: Loadable): Promise<boolean> {
     const inodeOf = async (dir: string) => (await stat(path.join(dir, "mem")).catch(() => undefined))?.ino;
     const inode = await inodeOf(source.dir);
-    const others = (await this.#ids()).map((id) => this.dirOf(id));
-    const candidates = others.filter((dir) => dir !== source.dir && dir !== besides);
-    return (await Promise.all(candidates.map(inodeOf))).includes(inode);
+    if (inode === undefined) return false;
+    const isCopy = async (dir: string) =>
+      dir !== source.dir && (await inodeOf(dir)) === inode && (await lookOf(dir)) === "published";
+    const dirs = (await this.#ids()).map((id) => this.dirOf(id));
+    return (await Promise.all(dirs.map(isCopy))).includes(true);
   }
 
   /** A file of it is missing: it was deleted while it was being used, or else it is damaged. */

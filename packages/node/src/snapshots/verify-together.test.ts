@@ -1,14 +1,17 @@
 import { link, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
-import { deviceArgumentsHash } from "../qemu/arguments.ts";
-import { describeFiles, devicesOf, type Loadable, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
-import { PAGE_BYTES, sumMemory } from "./page-sums.ts";
+import { createLog } from "@vivarium/kit/log";
+import { afterAll, afterEach, beforeEach, expect, test } from "vitest";
+import { makeLoadable, QEMU } from "../../test-support/loadable.ts";
+import { type Loadable, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
+import { SumsThread } from "./sums-thread.ts";
 import { Verifications } from "./verify-together.ts";
 
 const CHILDREN = 16;
-const QEMU = { dir: "", buildId: "build", version: "10.0.0" };
+
+const sums = new SumsThread({ log: createLog("test", "silent") });
+afterAll(() => sums.close());
 
 let root: string;
 let source: Loadable;
@@ -20,34 +23,16 @@ let verifications: Verifications;
 
 beforeEach(async () => {
   root = await mkdtemp(path.join(tmpdir(), "verify-together-"));
-  source = await makeSnapshot("source");
+  source = await makeLoadable(path.join(root, "source"));
   begun = 0;
   mayRead = Promise.resolve();
   verifications = new Verifications(async (loadable) => {
     begun++;
     await mayRead;
-    await verifyLoadable(loadable, QEMU);
+    await verifyLoadable({ qemu: QEMU, sums }, loadable);
   });
 });
 afterEach(() => rm(root, { recursive: true, force: true }));
-
-async function makeSnapshot(name: string): Promise<Loadable> {
-  const dir = path.join(root, name);
-  await mkdir(dir);
-  for (const file of SNAPSHOT_FILES) await writeFile(path.join(dir, file), file);
-  const memory = path.join(dir, "mem");
-  await writeFile(memory, Buffer.alloc(4 * PAGE_BYTES, 7));
-  await writeFile(path.join(dir, "mem.sums"), (await sumMemory(memory, 4 * PAGE_BYTES)).toBytes());
-  const manifest: Loadable["manifest"] = {
-    ...{ format: 2, kind: "snapshot", template: "base", version: "1", size: "small", accelerator: "tcg" },
-    ...{ vcpus: 1, mem_mb: 1024, disk_gb: 8, qemu_build: "build", device_arguments: "" },
-    ...{ created_at: "2027-01-01T00:00:00.000Z", own_bytes: 0, files: await describeFiles(dir) },
-  };
-  return {
-    dir,
-    manifest: { ...manifest, device_arguments: deviceArgumentsHash(manifest, devicesOf(manifest)) },
-  };
-}
 
 /** As a machine has them: links in a folder of its own. */
 async function linked(name: string, { dir, manifest } = source): Promise<Loadable> {
@@ -139,7 +124,7 @@ test("who shares the look of a machine that is gone before it ends looks for its
 
 test("other files, and other claims about the same files, are verified for themselves", async () => {
   const release = hold();
-  const other = await makeSnapshot("other");
+  const other = await makeLoadable(path.join(root, "other"));
   const claims = { ...source.manifest, qemu_build: "none" };
   const whole = [source, other].map((loadable) => verifications.verify(loadable));
   const claimed = verifications.verify({ dir: source.dir, manifest: claims });

@@ -1,0 +1,114 @@
+/**
+ * The sums of memory and disks, made on a thread beside the daemon's own: a machine of 256 MiB is a tenth of a second of a
+ * processor, in which the daemon would answer nobody else. What is summed goes by path, never as bytes.
+ *
+ * A thread that dies fails what it was asked for and nothing else; the next job begins another one.
+ */
+import { Worker } from "node:worker_threads";
+import type { Log } from "@vivarium/kit/log";
+import type { Mapping } from "./changed-pages.ts";
+import type { ChangedMemory } from "./memory.ts";
+import { DamagedMemory, PageSums } from "./page-sums.ts";
+import type { Answer, Failure, Jobs } from "./sums-worker.ts";
+
+export interface SumsThreadInit {
+  log: Log;
+  start?: () => Worker;
+}
+
+type Waiting = Map<number, PromiseWithResolvers<unknown>>;
+
+const startWorker = () => new Worker(new URL("./sums-worker.ts", import.meta.url), { name: "sums" });
+
+export class SumsThread {
+  readonly #log: Log;
+  readonly #start: () => Worker;
+  #thread: { worker: Worker; waiting: Waiting } | undefined;
+  #asked = 0;
+  #isClosed = false;
+
+  /** Begun at once: the first job may be a capture, whose guest stands still meanwhile. */
+  constructor({ log, start = startWorker }: SumsThreadInit) {
+    this.#log = log;
+    this.#start = start;
+    this.#thread = this.#begin();
+  }
+
+  /** Throws DamagedMemory where a page of `file` is not what `sums`, a file too, says. */
+  async verifyMemory(file: string, sums: string, scope: "all" | "own"): Promise<void> {
+    await this.#ask("verifyMemory", [file, sums, scope]);
+  }
+
+  async crcOfFile(file: string): Promise<number> {
+    return await this.#ask("crcOfFile", [file]);
+  }
+
+  /** The pages that a stopped process has changed, for `writeChanged`, and how many bytes they are. */
+  async findChanged(pid: number, mappings: Mapping[]): Promise<{ runs: Float64Array; bytes: number }> {
+    return await this.#ask("findChanged", [pid, mappings]);
+  }
+
+  /** As `writeChangedPages`; the table with the new sums is another one. */
+  async writeChanged(
+    source: Omit<ChangedMemory, "runs"> & { runs: Float64Array },
+    target: { file: string; sums: PageSums },
+  ): Promise<{ written: number; sums: PageSums }> {
+    const input = { file: target.file, sums: target.sums.toBytes() };
+    const { written, sums } = await this.#ask("writeChanged", [source, input]);
+    return { written, sums: PageSums.parse(sums) };
+  }
+
+  /** What is under way fails. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#thread?.worker.terminate();
+  }
+
+  async #ask<Name extends keyof Jobs>(
+    name: Name,
+    input: Parameters<Jobs[Name]>,
+  ): Promise<Awaited<ReturnType<Jobs[Name]>>> {
+    if (this.#isClosed) throw new Error("the thread that sums memory is closed");
+    this.#thread ??= this.#begin();
+    const { worker, waiting } = this.#thread;
+    const id = this.#asked++;
+    const answer = Promise.withResolvers<unknown>();
+    worker.postMessage({ id, name, input });
+    waiting.set(id, answer);
+    worker.ref();
+    return (await answer.promise) as Awaited<ReturnType<Jobs[Name]>>;
+  }
+
+  #begin() {
+    const worker = this.#start();
+    const thread = { worker, waiting: new Map() as Waiting };
+    worker.on("message", (answer: Answer) => {
+      const asked = thread.waiting.get(answer.id);
+      thread.waiting.delete(answer.id);
+      // A process whose work is done may end although it has a thread.
+      if (thread.waiting.size === 0) worker.unref();
+      if ("failure" in answer) asked?.reject(errorOf(answer.failure));
+      else asked?.resolve(answer.result);
+    });
+    const end = (cause: unknown) => {
+      if (this.#thread === thread) this.#thread = undefined;
+      if (!this.#isClosed) this.#log.error({ err: cause }, "the thread that sums memory died");
+      const error = new Error("the thread that sums memory died; another one begins with the next request", {
+        cause,
+      });
+      for (const asked of thread.waiting.values()) asked.reject(error);
+      thread.waiting.clear();
+    };
+    let failure: unknown;
+    worker.on("error", (error) => {
+      failure = error;
+    });
+    worker.once("exit", (code) => end(failure ?? new Error(`it ended with status ${code}`)));
+    worker.unref();
+    return thread;
+  }
+}
+
+function errorOf({ message, code, isDamage }: Failure): Error {
+  return isDamage ? new DamagedMemory(message) : Object.assign(new Error(message), { code });
+}
