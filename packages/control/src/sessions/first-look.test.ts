@@ -146,7 +146,7 @@ test("a child of a fork that was never committed goes, however long ago that was
   expect(numbersOf(parent)).toEqual(["1"]);
 });
 
-/** What the backup has in a session's row of an operation whose process is gone. */
+/** Columns of an operation whose process is gone, as the backup has them. */
 const operation = (op: string, input: object = {}) =>
   `op = '${op}', op_id = 'old', op_input = '${JSON.stringify(input)}', op_claimed_until = ${LAPSED}`;
 
@@ -160,6 +160,22 @@ test("settling its machines, as the backup has it, does not cost a session its l
   await restore();
   await change(id, operation("settle"));
   await backups.startService();
+  await eventually(async () => expect((await backups.rowOf(id)).incarnation).toBe(3));
+  await backups.untilQuiet(id);
+  expect(numbersOf(id)).toEqual(["3"]);
+});
+
+test("nor does it where a service was running while the backup was brought back", async () => {
+  const id = await control.createLive();
+  const restore = await backups.backUp(id);
+  await pauseUntilGone(id);
+  await ask(id, "resume");
+  await pauseUntilGone(id);
+  await ask(id, "resume");
+  const service = await backups.startService();
+  await service.inLine();
+  await control.sql.query(`update backup set ${operation("settle")}`);
+  await restore();
   await eventually(async () => expect((await backups.rowOf(id)).incarnation).toBe(3));
   await backups.untilQuiet(id);
   expect(numbersOf(id)).toEqual(["3"]);
