@@ -119,9 +119,7 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
   await keep(supervision, "gateway", env);
   await keep(supervision, "node", env);
-  // The built-in database is reached by this service alone, whose data directory is claimed.
-  const soleControl = config.databaseUrl === undefined ? "1" : "0";
-  await keep(supervision, "control", { ...env, DATABASE_URL: url, VIV_SOLE_CONTROL: soleControl });
+  await keep(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
 async function startPostgres(supervision: Supervision, user: ServiceUser): Promise<string> {

@@ -79,6 +79,16 @@ test.each([
   expect(await pass(part)).toEqual([done]);
 });
 
+test("a session that is leased until it is handed out is not provisioned without its process", async () => {
+  await insertSession("creating");
+  const lapsed = sql`provision_claimed_until = now() - interval '1 s'`;
+  await sql`update sessions set ${lapsed}, destroy_after = now() - interval '1 s'`.execute(db);
+  await storeWatch.look();
+  expect(await pass("adopt provisioning")).toEqual([]);
+  await sql`update sessions set destroy_after = null`.execute(db);
+  expect(await pass("adopt provisioning")).toEqual(["adopted"]);
+});
+
 test("a client whose lease lapsed while the store stood still over the decision is not gone", async () => {
   await insertSession("live");
   await sql`insert into attachments (id, session_id, incarnation, kind, lease_until)
