@@ -96,6 +96,15 @@ test("a session that was never made is given up as ever", async () => {
   expect(body.status_reason).toContain("not ready within");
 });
 
+test("a run that the backup has as being made ends: nobody waits for it", async () => {
+  const { id, restore } = await createBackedUp();
+  await restore();
+  await change(id, `origin = 'run', destroy_after = ${LAPSED}`);
+  await backups.startService();
+  await eventually(async () => expect((await backups.rowOf(id)).state).toBe("destroyed"));
+  await eventually(() => expect(numbersOf(id)).toEqual([]));
+});
+
 /** A parent and its child, which the backup has as being made. */
 async function forkBackedUp() {
   const parent = await control.createLive();
