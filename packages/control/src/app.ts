@@ -48,7 +48,14 @@ import { Provisioner } from "./sessions/provision.ts";
 import { sessionSnapshots } from "./sessions/remove-orphan-snapshots.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
-import { CLOCK_PART, HOURLY_PARTS, IN_LINE_PARTS, runPart, TICK_PARTS } from "./sessions/sweep.ts";
+import {
+  CLOCK_PART,
+  FIRST_PART,
+  HOURLY_PARTS,
+  IN_LINE_PARTS,
+  runPart,
+  TICK_PARTS,
+} from "./sessions/sweep.ts";
 import { templateSnapshots } from "./templates/kept-snapshots.ts";
 import { addTemplateRoutes } from "./templates/routes.ts";
 import { Attachments } from "./terminals/attachments.ts";
@@ -82,6 +89,8 @@ export interface AppSettings {
   ownHosts?: OwnHosts;
   /** How much sessions and organisations may send where they are told nothing; no cap, unless it is told. */
   egressCaps?: EgressCaps;
+  /** No other control plane serves this database: leases that lapsed before this one began are nobody's. */
+  isAlone?: boolean;
   /** How long a client of a terminal or a tunnel waits for its session; 25 s unless a test is in a hurry. */
   upgradeWaitMs?: number;
 }
@@ -91,11 +100,11 @@ export interface App {
   /** Set at the first start on a database: the key that was made. */
   mintedKey: string | undefined;
   /**
-   * Starts the periodic work: first rows are brought in line with the node, since rows from a backup may tell deadlines
-   * that were moved since.
+   * Starts the periodic work. What rests on rows waits until they are in line with the node: those of a backup may tell
+   * deadlines that were moved since.
    */
   startSweeps(): void;
-  /** Resolves once that was tried. */
+  /** Resolves once they are, or a node that does not answer was waited for. */
   inLine(): Promise<void>;
   meter: Meter;
   /** One look at all deadlines, for who cannot wait for the next. */
@@ -110,9 +119,11 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
   const { previewSite = LOCAL_SITE, ownHosts = NO_OWN_HOSTS } = settings;
   const { egressCaps = NO_CAPS, upgradeWaitMs = LIMITS.upgradeWaitMs } = settings;
+  const watchedDb = openDatabase({ url: settings.databaseUrl, log, connections: 1 });
   const parts = assemble({
     db,
     nodes,
+    storeWatch: new StoreWatch({ db: watchedDb, isAlone: settings.isAlone }),
     pepper,
     previewKey,
     log,
@@ -127,6 +138,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
+  const tickMs = settings.tickMs ?? TICK_MS;
   let inLine = Promise.resolve();
   let sweeping: Promise<unknown> = Promise.resolve();
   let stopFollowing = async () => {};
@@ -138,31 +150,29 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
       stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
-      inLine = bringInLine(parts, stopping.signal);
-      const watching = repeat(WATCH_MS, stopping.signal, () =>
-        parts.storeWatch.look().catch(() => undefined),
-      );
+      const every = (ms: number, work: () => Promise<unknown>) => repeat(ms, stopping.signal, work);
+      const looked = untilLooked(parts, tickMs, stopping.signal);
+      inLine = bringInLine(parts, looked, stopping.signal);
       // Each part keeps its own time: one that waits for the node holds up no other.
       const work = () => [
-        ...Object.entries(TICK_PARTS).map(([name, part]) =>
-          repeat(settings.tickMs ?? TICK_MS, stopping.signal, () => runPart(parts, name, part)),
-        ),
-        ...Object.entries(HOURLY_PARTS).map(([name, part]) =>
-          repeat(HOUR_MS, stopping.signal, () => runPart(parts, name, part)),
-        ),
-        repeat(Math.min(CLOCK_MS, settings.tickMs ?? CLOCK_MS), stopping.signal, () =>
-          runPart(parts, "fire clocks", CLOCK_PART),
-        ),
+        ...Object.entries(TICK_PARTS).map(([name, part]) => every(tickMs, () => runPart(parts, name, part))),
+        every(Math.min(CLOCK_MS, tickMs), () => runPart(parts, "fire clocks", CLOCK_PART)),
         answerWakes(parts, stopping.signal),
-        watching,
-        repeat(FLUSH_MS, stopping.signal, () => parts.eventFeed.look().catch(lookedInVain(log))),
-        repeat(FLUSH_MS, stopping.signal, () => parts.activity.flush()),
-        repeat(FLUSH_MS, stopping.signal, () => parts.commandLog.flush()),
       ];
-      sweeping = inLine.then(() => Promise.all(work()));
+      const rest = [
+        ...Object.entries(HOURLY_PARTS).map(([name, part]) =>
+          every(HOUR_MS, () => runPart(parts, name, part)),
+        ),
+        every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
+        every(FLUSH_MS, () => parts.eventFeed.look().catch(lookedInVain(log))),
+        every(FLUSH_MS, () => parts.activity.flush()),
+        every(FLUSH_MS, () => parts.commandLog.flush()),
+      ];
+      const resting = Promise.all([looked, inLine]).then(() => Promise.all(work()));
+      sweeping = Promise.all([...rest, resting]);
     },
     inLine: () => inLine,
-    lookAtClocks: () => runPart(parts, "fire clocks", CLOCK_PART),
+    lookAtClocks: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
     close: async () => {
       stopping.abort();
       stopLooking();
@@ -178,6 +188,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       await parts.commandLog.flush();
       nodes.close();
       await db.destroy();
+      await watchedDb.destroy();
     },
   };
 }
@@ -189,6 +200,7 @@ export async function describeApi(log: Log): Promise<string> {
   const parts = assemble({
     db,
     nodes,
+    storeWatch: new StoreWatch({ db }),
     pepper: Buffer.alloc(32),
     log,
     forkChildren: LIMITS.forkChildrenHard,
@@ -205,11 +217,19 @@ export async function describeApi(log: Log): Promise<string> {
   return server.swagger({ yaml: true });
 }
 
-/** One look, which a node that does not answer does not hold up for long. */
-async function bringInLine(parts: Parts, stopping: AbortSignal): Promise<void> {
+/** Repeats the first look until it succeeds: of a node that does not answer nothing is known. */
+async function untilLooked(parts: Parts, pauseMs: number, stopping: AbortSignal): Promise<void> {
+  while (!stopping.aborted && !(await runPart(parts, "look at the node first", FIRST_PART)))
+    await sleep(pauseMs, stopping);
+}
+
+/** What follows the first look, once; a node that does not answer holds up no request for long. */
+async function bringInLine(parts: Parts, looked: Promise<void>, stopping: AbortSignal): Promise<void> {
   const over = new AbortController();
-  const looked = Object.entries(IN_LINE_PARTS).map(([name, part]) => runPart(parts, name, part));
-  await Promise.race([Promise.all(looked), sleep(IN_LINE_MS, AbortSignal.any([stopping, over.signal]))]);
+  const done = looked.then(() =>
+    Promise.all(Object.entries(IN_LINE_PARTS).map(([name, part]) => runPart(parts, name, part))),
+  );
+  await Promise.race([done, sleep(IN_LINE_MS, AbortSignal.any([stopping, over.signal]))]);
   over.abort();
 }
 
@@ -218,6 +238,7 @@ type Parts = ReturnType<typeof assemble>;
 interface Base {
   db: Database;
   nodes: NodeClient;
+  storeWatch: StoreWatch;
   pepper: Buffer;
   log: Log;
   forkChildren: number;
@@ -254,7 +275,6 @@ function assemble(settled: Base) {
     orphansSince: new Map<string, number>(),
     strangers: new Set<string>(),
     leasesKept: new Set<string>(),
-    storeWatch: new StoreWatch(base),
     snapshotOwners: [sessionSnapshots, checkpointSnapshots, templateSnapshots],
   };
 }
@@ -294,7 +314,7 @@ function lookedInVain(log: Log): (err: unknown) => void {
   };
 }
 
-async function repeat(ms: number, until: AbortSignal, work: () => Promise<void>): Promise<void> {
+async function repeat(ms: number, until: AbortSignal, work: () => Promise<unknown>): Promise<void> {
   while (!until.aborted) {
     await work();
     await sleep(ms, until);

@@ -13,3 +13,8 @@ test("a value that cannot be used is refused by its name", () => {
   expect(() => read({ VIV_LISTEN: "7400" })).toThrow("environment variable VIV_LISTEN: must be host:port");
   expect(() => read({ VIV_LISTEN: "x:70000" })).toThrow("the port must be at most 65535, got 70000");
 });
+
+test("others may serve the database as well, unless it is said that none does", () => {
+  expect(read({}).isAlone).toBe(false);
+  expect(read({ VIV_SOLE_CONTROL: "1" }).isAlone).toBe(true);
+});

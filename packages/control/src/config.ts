@@ -34,6 +34,7 @@ const Environment = z.object({
   VIV_LOG_LEVEL: z.enum(LOG_LEVELS).default("info"),
   VIV_CONTROL_USER: z.string().default("vivarium"),
   VIV_SUPERVISED: z.string().optional(),
+  VIV_SOLE_CONTROL: z.enum(["0", "1"]).default("0"),
   VIV_REQUIRE_DURABLE_PAUSE: z.enum(["0", "1"]).default("0"),
   VIV_CRASH_AT: z.string().optional(),
   VIV_SESSION_EGRESS_CAP_BYTES: bytes(),
@@ -74,6 +75,8 @@ export interface Config {
   /** System user to become when started as root; empty: stay. */
   user: string;
   isSupervised: boolean;
+  /** Nobody else can serve this database: who started this process has claimed it. */
+  isAlone: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
   egressCaps: EgressCaps;
@@ -104,6 +107,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     logLevel: env.VIV_LOG_LEVEL,
     user: env.VIV_CONTROL_USER,
     isSupervised: env.VIV_SUPERVISED === "1",
+    isAlone: env.VIV_SOLE_CONTROL === "1",
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
     crashAt: env.VIV_CRASH_AT,
     forkChildren: env.VIV_FORK_CHILDREN,

@@ -33,7 +33,13 @@ export class Control {
   readonly key: string;
   /** One connection, which several may ask at once. */
   readonly sql: pg.Pool;
-  readonly settings: { databaseUrl: string; nodeSocket: string; controlDir: string; tickMs: number };
+  readonly settings: {
+    databaseUrl: string;
+    nodeSocket: string;
+    controlDir: string;
+    tickMs: number;
+    isAlone: boolean;
+  };
 
   constructor(parts: Pick<Control, "app" | "node" | "key" | "sql" | "settings">) {
     this.app = parts.app;
@@ -156,7 +162,14 @@ export async function startControl({
   const node = new FakeNode({ isScripted: true });
   await node.listen();
   const controlDir = mkdtempSync(path.join(tmpdir(), "control-"));
-  const settings = { databaseUrl, nodeSocket: node.socketPath, controlDir, tickMs: 50, ...more };
+  const settings = {
+    databaseUrl,
+    nodeSocket: node.socketPath,
+    controlDir,
+    tickMs: 50,
+    isAlone: true,
+    ...more,
+  };
   const app = await createApp(settings, silentLog);
   if (sweeps) app.startSweeps();
   const sql = new pg.Pool({ connectionString: databaseUrl, max: 1, idleTimeoutMillis: 0 });

@@ -122,6 +122,8 @@ async function withProcess<T>(
       VIV_DATA_DIR: dataDir,
       VIV_LISTEN: listen,
       VIV_CONTROL_USER: "",
+      // Whoever holds a lease beside it reaches the database as it does.
+      VIV_SOLE_CONTROL: "1",
       VIV_LOG_LEVEL: "silent",
       VIV_CRASH_AT: crashAt,
     },

@@ -111,8 +111,53 @@ test("where there are more sessions than a list holds, no beginning of an id is 
   expect(urls(seen)).toEqual([LIST]);
   const sessions = [record(WEB), ...many] as unknown as SessionRecord[];
   expect(pickSession(WEB, { sessions })?.session_id).toBe(WEB);
-  // Names are unique, says the service.
-  expect(await got(url, "web")).toBe(WEB);
+});
+
+describe("a name where there are more sessions than a list holds", () => {
+  const many = Array.from({ length: 499 }, (_, i) => record(`b${String(i).padStart(20, "0")}`));
+  const newest = [record(WEB, { name: "web" }), ...many];
+  const STATES = ["live", "paused", "creating"].map((state) => `/v1/sessions?state=${state}&limit=500`);
+
+  /** A service that has these sessions beside the newest 500. */
+  async function serveMany(lists: Partial<Record<"live" | "paused", object[]>>) {
+    return await serve(({ method, url = "" }, response) => {
+      const state = /state=(\w+)/.exec(url)?.[1];
+      if (url.startsWith(LIST)) return respond(response, 200, { sessions: newest });
+      if (url.startsWith("/v1/sessions?"))
+        return respond(response, 200, { sessions: lists[state as "live" | "paused"] ?? [] });
+      if (method === "DELETE") return void response.writeHead(204).end();
+      respond(response, 200, record(url.split("/").at(-1) ?? ""));
+    });
+  }
+
+  test("is looked for in the lists of each state", async () => {
+    const { url, seen } = await serveMany({
+      live: newest.slice(0, 400),
+      paused: [record(OTHER, { name: "older", state: "paused" })],
+    });
+    expect(await got(url, "web")).toBe(WEB);
+    expect(urls(seen).toSorted()).toEqual([LIST, ...STATES, `/v1/sessions/${WEB}`].toSorted());
+    expect(await got(url, "older")).toBe(OTHER);
+  });
+
+  test("that a session of another project has as well lists both, and does nothing", async () => {
+    const { url, seen } = await serveMany({ paused: [record(OTHER, { name: "web", state: "paused" })] });
+    const { code, err } = await viv(url, ["rm", "web"]);
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(`fits 2[\\s\\S]*${WEB}[\\s\\S]*${OTHER}`),
+    });
+    expect(urls(seen).toSorted()).toEqual([LIST, ...STATES].toSorted());
+  });
+
+  test("is not taken where those leave out sessions, too", async () => {
+    const { url, seen } = await serveMany({ live: newest });
+    const { code, err } = await viv(url, ["rm", "web"]);
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(WEB) });
+    expect(err).toContain("more sessions than a list holds");
+    expect(err).toContain("Give the whole id.");
+    expect(urls(seen).toSorted()).toEqual([LIST, ...STATES].toSorted());
+  });
 });
 
 describe("when nothing fits", () => {

@@ -24,10 +24,16 @@ export function findSession(
 export function sessionFinder(client: Client, { orEnded = false } = {}): FindSession {
   const present = once(() => client.sessions.list({ limit: LIMITS.listMax }));
   const ended = once(() => client.sessions.list({ state: "ended", limit: LIMITS.listMax }));
+  const byState = once(() =>
+    Promise.all(STATES.map((state) => client.sessions.list({ state, limit: LIMITS.listMax }))),
+  );
   return async (reference) => {
     if (SESSION_ID_PATTERN.test(reference)) return reference;
     if (reference === "") throw new UnknownSession("the name of the session is empty", "not_found");
-    const found = pickSession(reference, await present());
+    const listed = await present();
+    const found = isBeyond(reference, listed)
+      ? pickSession(reference, sessionsNamed(reference, [listed, ...(await byState())]))
+      : pickSession(reference, listed);
     if (found !== undefined) return found.session_id;
     const past = await ended();
     const pastOne = orEnded ? pickSession(reference, past) : undefined;
@@ -36,20 +42,37 @@ export function sessionFinder(client: Client, { orEnded = false } = {}): FindSes
   };
 }
 
-/** The one session of a list that is meant; fails where another may be meant as well. */
+/** The one session of a list that is meant; fails where another may be meant as well, also one that it does not hold. */
 export function pickSession(
   reference: string,
-  { sessions }: Pick<SessionList, "sessions">,
+  { sessions, isCut = sessions.length >= LIMITS.listMax }: Listed & { isCut?: boolean },
 ): SessionRecord | undefined {
   const matches = matchSession(reference, sessions);
   const [first, second] = matches;
   if (first === undefined) return undefined;
-  // No two sessions of a project that have not ended have one name.
-  const isNamed = first.name === reference && first.state !== "ended";
-  const isWhole = first.session_id === reference;
-  const isCut = sessions.length >= LIMITS.listMax && !isNamed && !isWhole;
-  if (second === undefined && !isCut && !isTooShort(reference, first)) return first;
-  throw doubtfulSession(reference, matches, isCut);
+  const isInDoubt = isCut && first.session_id !== reference;
+  if (second === undefined && !isInDoubt && !isTooShort(reference, first)) return first;
+  throw doubtfulSession(reference, matches, isInDoubt);
+}
+
+type Listed = Pick<SessionList, "sessions">;
+
+/** The states that have lists of their own, which hold more together than the list of all. */
+const STATES = ["live", "paused", "creating"] as const;
+
+const isFull = ({ sessions }: Listed) => sessions.length >= LIMITS.listMax;
+
+/** Names are those of a project: the sessions that a full list leaves out may have this one as well. */
+function isBeyond(reference: string, listed: Listed): boolean {
+  return isFull(listed) && matchSession(reference, listed.sessions).every(({ name }) => name === reference);
+}
+
+/** `isCut`: one of the lists of a single state leaves out sessions too. */
+function sessionsNamed(reference: string, [all, ...byState]: Listed[]): Listed & { isCut: boolean } {
+  const sessions = [all, ...byState].flatMap((list) => list?.sessions ?? []);
+  const named = sessions.filter(({ name }) => name === reference);
+  const byId = new Map(named.map((session) => [session.session_id, session]));
+  return { sessions: [...byId.values()], isCut: byState.some(isFull) };
 }
 
 function once<T>(ask: () => Promise<T>): () => Promise<T> {

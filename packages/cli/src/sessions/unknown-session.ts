@@ -48,7 +48,9 @@ export function doubtfulSession(
     ? new UnknownSession(
         `${fits}, and there are more sessions than a list holds:\n${list}`,
         "ambiguous",
-        "Give the whole id, or the name.",
+        matches.some(({ name }) => name === reference)
+          ? "Give the whole id."
+          : "Give the whole id, or the name.",
       )
     : new UnknownSession(`${fits}:\n${list}`, "ambiguous", "Give the id of one, or more of its beginning.");
 }

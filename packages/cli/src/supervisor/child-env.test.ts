@@ -42,3 +42,11 @@ test("a socket that is set to nothing is the usual one", () => {
     VIV_GATEWAY_SOCKET: "/data/run/gateway.sock",
   });
 });
+
+test("control knows that nothing else serves the built-in database, and of another only what it is told", () => {
+  const of = (childEnv: Record<string, string>, databaseUrl?: string) =>
+    childEnvOf({ childEnv, databaseUrl }, facts).VIV_SOLE_CONTROL;
+  expect(of({})).toBe("1");
+  expect(of({}, "postgres://db")).toBe("0");
+  expect(of({ VIV_SOLE_CONTROL: "1" }, "postgres://db")).toBe("1");
+});

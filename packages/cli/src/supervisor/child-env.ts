@@ -3,13 +3,15 @@ import type { Layout } from "./layout.ts";
 
 /** What gateway, node and control are started with. What an operator has set of it is left alone. */
 export function childEnvOf(
-  { childEnv }: Pick<CliConfig, "childEnv">,
+  { childEnv, databaseUrl }: Pick<CliConfig, "childEnv"> & Partial<Pick<CliConfig, "databaseUrl">>,
   facts: { layout: Layout; listen: string; controlUser: string; gatewayUser: string },
 ): Record<string, string> {
   const { layout } = facts;
   return {
     VIV_GATEWAY_USER: facts.gatewayUser,
     VIV_CONTROL_USER: facts.controlUser,
+    // The built-in database is this service's alone, whose data directory is claimed.
+    VIV_SOLE_CONTROL: databaseUrl === undefined ? "1" : "0",
     ...childEnv,
     // Unlike a user, a socket is never nothing.
     VIV_NODE_SOCKET: childEnv.VIV_NODE_SOCKET || layout.nodeSocket,

@@ -49,8 +49,10 @@ paused           | restore                     | live             |
 live             | node_declared_lost          | node_lost        |
 paused           | node_declared_lost          | node_lost        |
 live             | machine_lost                | failed           |
+creating         | machine_found               | live             |
 live             | machine_found               | live             |
 paused           | machine_found               | live             |
+creating         | saved_state_found           | paused           |
 live             | saved_state_found           | paused           |
 paused           | saved_state_found           | paused           |
 failed           | failed_expired              | destroyed        | error

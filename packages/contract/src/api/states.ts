@@ -120,9 +120,11 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: "live", event: "restore", to: "live", newMachine: true },
   { from: "paused", event: "restore", to: "live", newMachine: true }, // [D] part 2, 7
   { from: "live", event: "machine_lost", to: "failed" }, // [D] the machine died and nothing can bring its memory back
-  { from: "live", event: "machine_found", to: "live", newMachine: true }, // [D] the row is older than its machine
+  { from: "creating", event: "machine_found", to: "live", newMachine: true }, // [D] the row is older than its machine
+  { from: "live", event: "machine_found", to: "live", newMachine: true }, // [D] the same
   { from: "paused", event: "machine_found", to: "live", newMachine: true }, // [D] the same
-  { from: "live", event: "saved_state_found", to: "paused" }, // [D] the row is older than what was saved of it
+  { from: "creating", event: "saved_state_found", to: "paused" }, // [D] the row is older than what was saved of it
+  { from: "live", event: "saved_state_found", to: "paused" }, // [D] the same
   { from: "paused", event: "saved_state_found", to: "paused" }, // [D] the same
   { from: "failed", event: "failed_expired", to: "destroyed", endReason: "error" }, // [D] 4.2
   ...ANY_NOT_DESTROYED.flatMap((from): Transition[] => [

@@ -15,11 +15,19 @@ const types = {
 } as pg.CustomTypesConfig;
 
 /** A pool that survives restarts of the server: broken connections are dropped, the next query dials anew. */
-export function openDatabase({ url, log }: { url: string; log: Log }): Database {
+export function openDatabase({
+  url,
+  log,
+  connections = 20,
+}: {
+  url: string;
+  log: Log;
+  connections?: number;
+}): Database {
   const pool = new pg.Pool({
     connectionString: url,
     types,
-    max: 20,
+    max: connections,
     connectionTimeoutMillis: 3_000,
     statement_timeout: 15_000,
     idle_in_transaction_session_timeout: 15_000,

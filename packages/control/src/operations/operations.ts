@@ -127,9 +127,9 @@ export class Operations {
   }
 
   /** Takes over operations whose process died. */
-  async claimLapsed(): Promise<SessionRow[]> {
+  async claimLapsed(lapsedBefore: Date): Promise<SessionRow[]> {
     const except = [...this.#running.keys()];
-    return await claimLapsedOperations(this.#deps.db, { except, leaseMs: LEASE_MS });
+    return await claimLapsedOperations(this.#deps.db, { except, leaseMs: LEASE_MS, lapsedBefore });
   }
 
   /** For shutdown: gives up all work and leaves the rows to the next process. */

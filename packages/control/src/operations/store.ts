@@ -106,17 +106,17 @@ export async function releaseOperation(db: Queries, sessionId: string, opId: str
     .execute();
 }
 
-/** Operations whose process is gone. Each gets a new name, so that its old process can commit nothing any more. */
+/** Operations whose claim ended before. Each gets a new name, so that its old process can commit nothing any more. */
 export async function claimLapsedOperations(
   db: Queries,
-  { except, leaseMs }: { except: string[]; leaseMs: number },
+  { except, leaseMs, lapsedBefore }: { except: string[]; leaseMs: number; lapsedBefore: Date },
 ): Promise<SessionRow[]> {
   let lapsed = db
     .selectFrom("sessions")
     .select("id")
     .where("op", "is not", null)
     .where("state", "<>", "destroyed")
-    .where("op_claimed_until", "<", sql<Date>`now()`)
+    .where("op_claimed_until", "<", lapsedBefore)
     .limit(50)
     .forUpdate()
     .skipLocked();

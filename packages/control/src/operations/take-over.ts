@@ -11,8 +11,9 @@ export type TakeOvers<Deps> = Partial<Record<OperationKind, (deps: Deps, op: Ope
 export async function takeOverOperations<Deps extends { operations: Operations; log: Log }>(
   deps: Deps,
   takeOvers: TakeOvers<Deps>,
+  lapsedBefore: Date,
 ): Promise<void> {
-  for (const row of await deps.operations.claimLapsed()) {
+  for (const row of await deps.operations.claimLapsed(lapsedBefore)) {
     const work = row.op && takeOvers[row.op];
     if (!work) continue;
     crashPoint("take_over.claimed");

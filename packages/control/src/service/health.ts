@@ -1,7 +1,7 @@
 import { type CheckResult, DEFAULT_SIZE, type Health } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { ping } from "../db/ping.ts";
 import type { Database } from "../db/pool.ts";
+import { storeNow } from "../db/store-now.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { ApiError } from "../http/api-error.ts";
@@ -30,7 +30,7 @@ export async function checkHealth(deps: { db: Database; node: NodeState; version
 
 async function isStoreUp(db: Database): Promise<boolean> {
   return await withinTime(
-    ping(db).then(
+    storeNow(db).then(
       () => true,
       () => false,
     ),

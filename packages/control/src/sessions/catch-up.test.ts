@@ -1,37 +1,32 @@
 /** A database that is brought back from a backup under a node that went on since. */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { Backups } from "../../test-support/backups.ts";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
-import { silentLog } from "../../test-support/database.ts";
-import { type App, createApp } from "../app.ts";
 
 let control: Control;
-let columns: string;
+let backups: Backups;
 beforeAll(async () => {
   // Nothing sweeps while a backup is brought back: the service is stopped meanwhile.
   control = await startControl({ sweeps: false });
-  const { rows } = await control.sql.query(
-    "select column_name from information_schema.columns where table_name = 'sessions' and column_name <> 'id'",
-  );
-  columns = rows.map(({ column_name: name }) => `"${name}"`).join(", ");
+  backups = new Backups(control);
 });
-const services: App[] = [];
 afterEach(async () => {
-  for (const service of services.splice(0)) await service.close();
+  await backups.closeServices();
   await control.destroyAll();
 });
 afterAll(() => control.close());
 
 const pause = (id: string) => control.ask(`POST /v1/sessions/${id}/pause`);
 const resume = (id: string) => control.ask(`POST /v1/sessions/${id}/resume`);
-const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
-const rowOf = async (id: string) =>
-  (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
-
-async function startService(): Promise<void> {
-  const service = await createApp(control.settings, silentLog);
-  services.push(service);
-  service.startSweeps();
+const machinesOf = (id: string) => backups.machinesOf(id);
+const rowOf = (id: string) => backups.rowOf(id);
+const untilQuiet = (id: string) => backups.untilQuiet(id);
+async function backUp(id: string) {
+  await untilQuiet(id);
+  return await backups.backUp(id);
 }
+const startService = () => backups.startService();
+const eventsOf = (id: string) => backups.eventsOf(id);
 
 /** Until its machine is gone, too. */
 async function pauseUntilGone(id: string): Promise<void> {
@@ -43,33 +38,6 @@ async function createPaused(): Promise<string> {
   const id = await control.createLive();
   await pauseUntilGone(id);
   return id;
-}
-
-/** Until nothing is at work on the session any more. */
-const untilQuiet = (id: string) => eventually(async () => expect((await rowOf(id)).op).toBe(null));
-
-/** The row of now, and the way back to it, at which the names of what was saved since are forgotten. */
-async function backUp(id: string): Promise<() => Promise<void>> {
-  await untilQuiet(id);
-  await control.sql.query("drop table if exists backup, named");
-  await control.sql.query("create table backup as select * from sessions where id = $1", [id]);
-  await control.sql.query("create table named as select id from snapshot_names");
-  return async () => {
-    await untilQuiet(id);
-    await control.sql.query(
-      `with forgotten as (delete from snapshot_names where id not in (select id from named))
-       update sessions set (${columns}) = (select ${columns} from backup) where id = $1`,
-      [id],
-    );
-  };
-}
-
-async function eventsOf(id: string): Promise<[string, string | undefined][]> {
-  const { rows } = await control.sql.query(
-    "select type, data from events where session_id = $1 order by seq",
-    [id],
-  );
-  return rows.map(({ type, data }) => [type, data.reason]);
 }
 
 test("a session that was paused and woken since the backup goes on in the machine that it has", async () => {
@@ -243,7 +211,7 @@ test("two processes that find it at once move the row once", async () => {
   await restore();
   await Promise.all([startService(), startService()]);
   await eventually(async () => expect((await rowOf(id)).incarnation).toBe(2));
-  await Promise.all(services.map((service) => service.inLine()));
+  await Promise.all(backups.services.map((service) => service.inLine()));
   expect((await eventsOf(id)).filter(([, reason]) => reason === "machine_found")).toHaveLength(1);
   expect((await rowOf(id)).state).toBe("live");
 });

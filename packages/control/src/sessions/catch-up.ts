@@ -12,6 +12,8 @@ import type { SessionSignals } from "./signals.ts";
 import { decideFound, incarnationOf } from "./state.ts";
 import { type SessionRow, saveMove } from "./store.ts";
 
+type IsLater = (session: SessionRow, machine: MachineStatus) => boolean;
+
 interface CatchUpDeps {
   db: Database;
   log: Log;
@@ -19,19 +21,22 @@ interface CatchUpDeps {
 
 /**
  * True when the row is older than one of these machines, all that the node has of the session. They were listed before
- * the row was read.
+ * the row was read. An operation in the row is as old as the row, and ends.
  */
 export async function catchUpWithMachine(
   { db, signals, log }: CatchUpDeps & { signals: SessionSignals },
   session: SessionRow,
   machines: readonly MachineStatus[],
+  isLater?: IsLater,
 ): Promise<boolean> {
-  if (session.op !== null) return false;
-  const machine = goingOn(session, machines);
-  if (!machine || !isAhead(session, machine)) return false;
+  // Nobody waits for a run whose row is old: its lease ends it.
+  if (session.origin === "run") return false;
+  const machine = laterMachine(session, machines, isLater);
+  if (!machine) return false;
   const move = decideFound(session, "machine_found", incarnationOf(machine.machine_id));
   if (!move) return false;
   const row = await saveMove(db, session.id, move, {
+    ...operationOf(session),
     guestIp: machine.guest_ip,
     foundGeneration: machine.network_generation ?? 0,
   });
@@ -42,6 +47,16 @@ export async function catchUpWithMachine(
     );
   signals.moved(session.id);
   return true;
+}
+
+/** The machine that the row goes forward to, if it is older than the one that goes on. */
+export function laterMachine(
+  session: SessionRow,
+  machines: readonly MachineStatus[],
+  isLater: IsLater = isAhead,
+): MachineStatus | undefined {
+  const machine = goingOn(session, machines);
+  return machine && isLater(session, machine) ? machine : undefined;
 }
 
 /** The one that runs; where all stand still, the last: it was about to go on, or to be let go. */
@@ -58,7 +73,10 @@ function goingOn(session: SessionRow, machines: readonly MachineStatus[]): Machi
  * An operation of this database can leave a machine of the next number, and raises the generation in the row before it
  * asks for one. Further numbers, and later generations, were given by rows that are lost.
  */
-function isAhead(session: SessionRow, { machine_id: id, network_generation: generation = 0 }: MachineStatus) {
+export function isAhead(
+  session: SessionRow,
+  { machine_id: id, network_generation: generation = 0 }: MachineStatus,
+): boolean {
   const number = incarnationOf(id);
   if (number <= session.incarnation) return false;
   return number > session.incarnation + 1 || generation > session.network_generation;
@@ -70,12 +88,12 @@ export async function catchUpWithSavedState(
   session: SessionRow,
   snapshots: readonly SnapshotStatus[],
 ): Promise<SessionRow | undefined> {
-  if (session.op !== null) return undefined;
   const saved = await lastSaved({ db }, session, snapshots);
   const move = saved && decideFound(session, "saved_state_found", incarnationOf(saved.machine_id));
   if (!move) return undefined;
   const row = await db.transaction().execute(async (tx) => {
     const moved = await saveMove(tx, session.id, move, {
+      ...operationOf(session),
       snapshot: { id: saved.snapshot_id, bytes: saved.bytes },
       // A wake that was asked for before the session was woken is not asked for any more.
       wakeAt: null,
@@ -90,6 +108,8 @@ export async function catchUpWithSavedState(
     );
   return row;
 }
+
+const operationOf = ({ op_id: id }: SessionRow) => (id === null ? {} : { operation: { id } });
 
 /** Every saved state that this database asked for is known to it by name, also one that it gave up. */
 async function lastSaved(

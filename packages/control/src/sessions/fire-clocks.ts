@@ -83,13 +83,20 @@ async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEve
   if (deps.requireDurablePause) return;
   // A preview that was just used is activity that only the node knows of.
   await deps.networkReports.collect().catch(() => undefined);
-  await captureSession(deps, session, { event }, (tx) => isStillDue(tx, session, event));
+  await captureSession(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
 }
 
 /** One that is not due after all is looked at again when it can be. */
-async function isStillDue(tx: Queries, session: DueSession, event: ClockEvent): Promise<boolean> {
+async function isStillDue(
+  { storeWatch }: ClockDeps,
+  tx: Queries,
+  session: DueSession,
+  event: ClockEvent,
+): Promise<boolean> {
   const locked = await lockForClocks(tx, session.id);
   if (locked?.incarnation !== session.incarnation) return false;
+  // A store that stood still over the lock has answered for the time after it. What was taken comes up again by itself.
+  if (restsOnLeases(event) && storeWatch.areLeasesStale()) return false;
   // Activity that the row does not tell was found out before.
   const last_active_at = new Date(
     Math.max(locked.last_active_at.getTime(), session.last_active_at.getTime()),
@@ -105,7 +112,9 @@ async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<vo
   if (deps.activity.isHeld(session)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
     const move = decide(session, event);
-    return move && (await isStillDue(tx, session, event)) ? await saveMove(tx, session.id, move) : undefined;
+    return move && (await isStillDue(deps, tx, session, event))
+      ? await saveMove(tx, session.id, move)
+      : undefined;
   });
   if (ended) await release(deps, ended);
 }

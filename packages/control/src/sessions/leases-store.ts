@@ -100,10 +100,13 @@ export async function renewProvisionClaim(db: Queries, id: string, leaseMs: numb
   return rows.length > 0;
 }
 
-/** Takes over sessions whose provisioning nobody holds: their process died. With how long ago they were asked for. */
+/**
+ * Takes over sessions whose provisioning nobody holds: their process died. With how long ago they were asked for. Those
+ * that are leased until they are handed out are not wanted without it.
+ */
 export async function claimOrphanedProvisions(
   db: Queries,
-  leaseMs: number,
+  { leaseMs, lapsedBefore }: { leaseMs: number; lapsedBefore: Date },
 ): Promise<{ session: SessionRow; ageMs: number }[]> {
   const rows = await db
     .updateTable("sessions")
@@ -113,10 +116,11 @@ export async function claimOrphanedProvisions(
         .selectFrom("sessions")
         .select("id")
         .where("state", "=", "creating")
+        .where((or) => or.or([or("origin", "=", "run"), or("destroy_after", "is", null)]))
         .where((or) =>
           or.or([
             or("provision_claimed_until", "is", null),
-            or("provision_claimed_until", "<", sql<Date>`now()`),
+            or("provision_claimed_until", "<", lapsedBefore),
           ]),
         )
         .limit(50)
@@ -133,11 +137,11 @@ export async function claimOrphanedProvisions(
   return rows.map(({ age_ms: ageMs, ...session }) => ({ session: session as SessionRow, ageMs }));
 }
 
-export async function listDueForDestroy(db: Queries): Promise<SessionRow[]> {
+export async function listDueForDestroy(db: Queries, lapsedBefore: Date): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
     .selectAll()
-    .where("destroy_after", "<", sql<Date>`now()`)
+    .where("destroy_after", "<", lapsedBefore)
     .where("command_left_ms", "is", null)
     .where("state", "<>", "destroyed")
     .limit(100)

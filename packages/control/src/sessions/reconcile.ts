@@ -43,6 +43,7 @@ async function catchUp(deps: ReconcileDeps, machines: MachineStatus[]): Promise<
   const ofSession = Map.groupBy(machines, ({ machine_id: id }) => sessionIdOf(id));
   const caughtUp = new Set<string>();
   for (const session of await findSessionsById(deps.db, [...ofSession.keys()])) {
+    if (session.op !== null) continue;
     if (await catchUpWithMachine(deps, session, ofSession.get(session.id) ?? [])) caughtUp.add(session.id);
   }
   return caughtUp;

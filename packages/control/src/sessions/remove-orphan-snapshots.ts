@@ -64,7 +64,8 @@ const idsOf = (snapshots: readonly SnapshotStatus[]) => snapshots.map(({ snapsho
 async function catchUpPaused(deps: OrphanDeps, strangers: SnapshotStatus[]): Promise<void> {
   const ids = new Set(strangers.flatMap(({ machine_id: id }) => (id === undefined ? [] : [sessionIdOf(id)])));
   for (const session of await findSessionsById(deps.db, [...ids])) {
-    if (session.state === WAKES_FROM) await catchUpWithSavedState(deps, session, strangers);
+    if (session.state === WAKES_FROM && session.op === null)
+      await catchUpWithSavedState(deps, session, strangers);
   }
 }
 

@@ -9,6 +9,7 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { laterMachine } from "./catch-up.ts";
 import { isActive, machineIdOf } from "./state.ts";
 import type { SessionRow } from "./store.ts";
 
@@ -28,8 +29,9 @@ export async function settleSession(deps: SettleDeps, session: SessionRow): Prom
 export async function settleMachines(deps: SettleDeps, op: Operation): Promise<void> {
   const wanted = isActive(op.session.state) ? machineIdOf(op.session) : undefined;
   try {
-    await untilAnswered(op.signal, () => removeOthers(deps, op.session, wanted));
-    if (wanted) await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(wanted, signal));
+    const isInLine = await untilAnswered(op.signal, () => removeOthers(deps, op.session, wanted));
+    if (wanted && isInLine)
+      await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(wanted, signal));
   } catch (error) {
     if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
     // A machine that cannot go on is found by the reconcile, which tells it from one that is away for a moment.
@@ -38,12 +40,17 @@ export async function settleMachines(deps: SettleDeps, op: Operation): Promise<v
   await deps.operations.clear(op);
 }
 
+/** False, and nothing is removed, where the row is older than one of them: it goes forward to that at the next look. */
 async function removeOthers(
   deps: SettleDeps,
   session: SessionRow,
   wanted: string | undefined,
-): Promise<void> {
-  const machines = await deps.nodes.listMachines();
-  const others = machines.filter(({ machine_id: id }) => id.startsWith(`${session.id}-`) && id !== wanted);
+): Promise<boolean> {
+  const machines = (await deps.nodes.listMachines()).filter(({ machine_id: id }) =>
+    id.startsWith(`${session.id}-`),
+  );
+  if (laterMachine(session, machines)) return false;
+  const others = machines.filter(({ machine_id: id }) => id !== wanted);
   await Promise.all(others.map(({ machine_id: id }) => deps.nodes.deleteMachine(id)));
+  return true;
 }

@@ -358,15 +358,17 @@ const ROWS: Row[] = [
     },
   },
   {
-    title: "decided: live or paused | its node has a later machine | | live",
+    title: "decided: creating, live or paused | its node has a later machine | | live",
     moves: [
+      ["creating", "machine_found", "live"],
       ["live", "machine_found", "live"],
       ["paused", "machine_found", "live"],
     ],
   },
   {
-    title: "decided: live or paused | its node has a later saved state | | paused",
+    title: "decided: creating, live or paused | its node has a later saved state | | paused",
     moves: [
+      ["creating", "saved_state_found", "paused"],
       ["live", "saved_state_found", "paused"],
       ["paused", "saved_state_found", "paused"],
     ],

@@ -90,9 +90,14 @@ export function isAwaited(state: SessionState): boolean {
   return state === FIRST_STATE;
 }
 
-/** A live stretch begins. */
-export function entersLife({ from, state }: Move): boolean {
-  return state === "live" && from.state !== "live";
+/** A live stretch begins. When a machine that was found began to run is not known: it counts from then. */
+export function entersLife({ from, state, event }: Move): boolean {
+  return state === "live" && (from.state !== "live" || event === "machine_found");
+}
+
+/** The row is older than what its node has: what it says of deadlines was so at another time. */
+export function isFound({ event }: Pick<Move, "event">): boolean {
+  return event === "machine_found" || event === "saved_state_found";
 }
 
 /** The machine gives way to its saved state. */

@@ -12,6 +12,7 @@ import {
   FIRST_STATE,
   hasClocks,
   isAwaited,
+  isFound,
   type Move,
   type Standing,
 } from "./state.ts";
@@ -246,6 +247,7 @@ function updateOf(db: Queries, id: string, move: Move, extra: Extra) {
  */
 function timeOfCommand(move: Move) {
   const isOnly = sql<boolean>`destroy_on_completion and origin = 'api'`;
+  if (isFound(move)) return timeOfFoundCommand(move, isOnly);
   if (move.event === "restore") {
     return {
       destroy_after: sql<Date | null>`case when ${isOnly} then null else destroy_after end`,
@@ -264,6 +266,30 @@ function timeOfCommand(move: Move) {
     destroy_after: sql<Date | null>`case when command_left_ms is null then destroy_after
       else now() + make_interval(secs => command_left_ms / 1000.0) end`,
     command_goes_on: sql<boolean>`command_left_ms is not null`,
+    command_left_ms: null,
+  };
+}
+
+/** At least as long as a command gets beyond its time. */
+const FOUND_COMMAND_MS = 30_000;
+
+/**
+ * What the command of a backup had left when the session was last used counts from now, or from the wake. The lease of a
+ * session that was still being made has ended since: it was handed out.
+ */
+function timeOfFoundCommand({ from, state }: Move, isOnly: RawBuilder<boolean>) {
+  if (isAwaited(from.state)) return { destroy_after: null, command_left_ms: null };
+  const left = sql<number | null>`case when ${isOnly} and destroy_after is not null then greatest(
+    coalesce(command_left_ms, extract(epoch from destroy_after - last_active_at) * 1000), ${FOUND_COMMAND_MS}
+  )::bigint end`;
+  if (state !== "live") {
+    return {
+      destroy_after: sql<Date | null>`case when ${isOnly} then destroy_after end`,
+      command_left_ms: left,
+    };
+  }
+  return {
+    destroy_after: sql<Date | null>`now() + make_interval(secs => ${left} / 1000.0)`,
     command_left_ms: null,
   };
 }

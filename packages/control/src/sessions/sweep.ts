@@ -13,6 +13,7 @@ import type { PreviewPush } from "../previews/push.ts";
 import { PROVISION_LEASE_MS } from "./admit.ts";
 import { type DestroyDeps, destroySession } from "./destroy.ts";
 import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
+import { takeFirstLook } from "./first-look.ts";
 import { deleteOldIdempotencyKeys } from "./idempotency-store.ts";
 import { claimOrphanedProvisions, listDueForDestroy } from "./leases-store.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
@@ -41,6 +42,9 @@ export const CLOCK_PART = fireClocks;
 
 type Parts = Record<string, (deps: SweepDeps) => Promise<void>>;
 
+/** What is tried until it succeeds before anything else rests on rows: they may be those of a backup. */
+export const FIRST_PART = takeFirstLook;
+
 /** What rows and the node are brought in line by, each in its own way. */
 export const IN_LINE_PARTS: Parts = {
   "reconcile machines": reconcileMachines,
@@ -50,20 +54,22 @@ export const IN_LINE_PARTS: Parts = {
 /** Work of every tick. */
 export const TICK_PARTS: Parts = {
   "adopt provisioning": async (deps) => {
-    if (deps.storeWatch.areLeasesStale()) return;
-    for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, PROVISION_LEASE_MS))
+    const lapsedBefore = deps.storeWatch.lapsedBefore();
+    if (!lapsedBefore) return;
+    const claim = { leaseMs: PROVISION_LEASE_MS, lapsedBefore };
+    for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, claim))
       deps.provisioner.start(session, ageMs);
   },
   "take over operations": async (deps) => {
-    if (!deps.storeWatch.areLeasesStale()) await takeOverOperations(deps, TAKE_OVERS);
+    const lapsedBefore = deps.storeWatch.lapsedBefore();
+    if (lapsedBefore) await takeOverOperations(deps, TAKE_OVERS, lapsedBefore);
   },
   ...IN_LINE_PARTS,
   "end sessions after their only command": endAfterUnheardCommands,
   "destroy due sessions": async (deps) => {
-    if (deps.storeWatch.areLeasesStale()) return;
-    const due = (await listDueForDestroy(deps.db)).filter(({ id }) => !deps.leasesKept.has(id));
-    // A store that stood still meanwhile has answered for the time after it.
-    if (deps.storeWatch.areLeasesStale()) return;
+    const lapsedBefore = deps.storeWatch.lapsedBefore();
+    if (!lapsedBefore) return;
+    const due = (await listDueForDestroy(deps.db, lapsedBefore)).filter(({ id }) => !deps.leasesKept.has(id));
     await Promise.all(
       due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
     );
@@ -93,17 +99,19 @@ export const HOURLY_PARTS: Parts = {
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 
-/** One pass of one part. A failure is not the end of it: the next tick tries again. */
+/** One pass of one part. A failure, which is told by false, is not the end of it: the next tick tries again. */
 export async function runPart(
   deps: SweepDeps,
   name: string,
   part: (deps: SweepDeps) => Promise<void>,
-): Promise<void> {
+): Promise<boolean> {
   try {
     await part(deps);
+    return true;
   } catch (err) {
     // A node that is away is an expected state, told every tick: one line, no stack.
     const detail = err instanceof NodeError ? { reason: err.message } : { err };
     deps.log.warn({ ...detail, part: name }, "a part of the sweep failed; it runs again");
+    return false;
   }
 }

@@ -1,6 +1,6 @@
 /** What a move of a session is told as (wire.md part 2, 12.1). Decides and touches nothing. */
 import type { EventType, SessionState } from "@vivarium/contract/api";
-import type { Move } from "./state.ts";
+import { isAwaited, type Move } from "./state.ts";
 
 interface Told {
   type: EventType;
@@ -40,7 +40,7 @@ export function tell(move: Move, { statusReason, restoredFrom }: Facts = {}): To
 function typeOfStart({ from, state, incarnation, event }: Move): EventType | undefined {
   if (event === "restore") return "session.restored";
   if (event === "recover") return "session.recovered";
-  if (state === "paused") return from.state === "live" ? "session.paused" : undefined;
+  if (state === "paused") return from.state === "paused" ? undefined : "session.paused";
   if (state !== "live" || incarnation === from.incarnation) return undefined;
-  return event === "provisioned" ? "session.live" : "session.resumed";
+  return isAwaited(from.state) ? "session.live" : "session.resumed";
 }
