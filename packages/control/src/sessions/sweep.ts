@@ -6,7 +6,6 @@ import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "../egress/keep-org-caps.ts";
 import { forgetOldEvents } from "../events/forget.ts";
-import { endAfterUnheardCommands } from "../exec/unheard-commands.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
@@ -22,6 +21,7 @@ import { forgetOrphanNames, type OrphanDeps, removeOrphanSnapshots } from "./rem
 import { discard, isUnborn } from "./start-together.ts";
 import { deleteOldHistory, listOldFailures, listUnreleased } from "./store.ts";
 import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
+import { endAfterUnheardCommands } from "./unheard-commands.ts";
 
 export type SweepDeps = DestroyDeps &
   ReconcileDeps &

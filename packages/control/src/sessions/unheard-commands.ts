@@ -7,9 +7,9 @@ import type { Log } from "@vivarium/kit/log";
 import type { Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { endUnheard, listUnheard } from "../sessions/leases-store.ts";
-import { machineIdOf } from "../sessions/state.ts";
-import type { SessionRow } from "../sessions/store.ts";
+import { endUnheard, listUnheard } from "./leases-store.ts";
+import { machineIdOf } from "./state.ts";
+import type { SessionRow } from "./store.ts";
 
 const ASK_MS = 5_000;
 const ANSWER = { schema: GuestCommands, limitBytes: 4 * 1024 };
