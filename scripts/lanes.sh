@@ -17,7 +17,7 @@ names=()
 lane() {
   local name=$1
   shift
-  rm -f "$reports/$name.late"
+  rm -f "$reports/$name.late" "$reports/$name.over"
   # A process group for each lane, so that it ends with all that it runs.
   set -m
   (
@@ -27,6 +27,7 @@ lane() {
     code=0
     # Not to the terminal itself, where each would draw over the other.
     "$@" </dev/null > >(tee "$reports/$name.log") 2>&1 || code=$?
+    : >"$reports/$name.over"
     printf '%s\t%s\t%s\t%s\n' "$name" "$started" "$EPOCHSECONDS" "$code" >>"$reports/lanes.tsv"
     exit "$code"
   ) &
@@ -40,6 +41,8 @@ lane() {
 # limit_lane NAME GROUP: ends the lane's process group, and no other, once its time is over.
 limit_lane() {
   sleep "${LANE_MINUTES}m"
+  # Its number may be another group's by now.
+  [ ! -e "$reports/$1.over" ] || return 0
   : >"$reports/$1.late"
   printf '== The lane %s is %s: it is ended.\n' "$1" "$(lateness "$1")"
   kill -- "-$2" 2>/dev/null || true

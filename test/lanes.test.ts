@@ -54,6 +54,7 @@ test("a lane that hangs at its end is ended with all that it runs, and says whic
   );
   const late = `not over after 0.05 minutes; its log: ${reports}/hangs.log`;
   expect(out).toContain(`== The lane hangs is ${late}: it is ended.\n`);
+  expect(out).not.toContain("The lane ends is");
   expect(out.endsWith(`\nother\nfailed: hangs, ${late}\n`)).toBe(true);
   expect(await log("ends")).toBe("done\n");
   const [over, pid] = (await log("hangs")).split("\n");

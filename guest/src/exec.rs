@@ -79,7 +79,9 @@ async fn run_in(
     frames: mpsc::Sender<Bytes>,
     started: Started,
 ) {
-    let (began, life) = (Instant::now(), machine.generation.get());
+    let began = Instant::now();
+    // Before it runs: a machine that is saved in between has a command that is about to.
+    let _under_way = machine.commands.begin(machine.generation.get());
     match launch::spawn(&launch, leaf) {
         Err(error) => drop(started.send(Err(not_spawned(error)))),
         Ok(mut child) => {
@@ -91,7 +93,6 @@ async fn run_in(
             match failure {
                 None => {
                     let _ = started.send(Ok(()));
-                    let _under_way = machine.commands.begin(life);
                     let last = follow(machine, spec, began, child, ended, leaf, &frames).await;
                     let _ = frames.send(last).await;
                 }

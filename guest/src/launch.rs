@@ -60,9 +60,17 @@ pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
 /// On a thread of its own: those that all blocking work shares may all stand in file systems that do not answer, and whoever
 /// wants to unmount one needs a command.
 pub async fn beside<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    beside_in(&LOOKS, look).await
+}
+
+/// With places of its own: what takes all of them up keeps no command from starting.
+pub async fn beside_in<T: Send + 'static>(
+    places: &'static Semaphore,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     let failed = |error: &dyn Display| Refusal::internal("read the machine's files", error);
     let looked = async {
-        let place = LOOKS.acquire().await.map_err(|error| failed(&error))?;
+        let place = places.acquire().await.map_err(|error| failed(&error))?;
         let (answer, looked) = oneshot::channel();
         thread::Builder::new()
             .stack_size(LOOK_STACK_BYTES)

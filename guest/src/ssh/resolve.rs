@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::UdpSocket;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::launch::beside;
+use crate::launch::beside_in;
 use crate::regular_file;
 
 const HOSTS: &str = "/etc/hosts";
@@ -18,6 +19,7 @@ const TRIES: usize = 2;
 const DNS_PORT: u16 = 53;
 const ANSWER_BYTES: usize = 1500;
 const HEADER_BYTES: usize = 12;
+static LOOKUPS: Semaphore = Semaphore::const_new(8);
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 
@@ -37,11 +39,11 @@ where
     if host.eq_ignore_ascii_case("localhost") {
         return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
     }
-    let known = hosts_in(&beside(move || read(HOSTS)).await?, host);
+    let known = hosts_in(&beside_in(&LOOKUPS, move || read(HOSTS)).await?, host);
     if !known.is_empty() {
         return Ok(known);
     }
-    let servers = servers_in(&beside(move || read(SERVERS)).await?);
+    let servers = servers_in(&beside_in(&LOOKUPS, move || read(SERVERS)).await?);
     ask_servers(host, &servers).await
 }
 

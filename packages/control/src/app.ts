@@ -154,12 +154,12 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       const looked = untilLooked(parts, tickMs, stopping.signal);
       inLine = bringInLine(parts, looked, stopping.signal);
       // Each part keeps its own time: one that waits for the node holds up no other.
-      const work = () => [
+      const onRows = () => [
         ...Object.entries(TICK_PARTS).map(([name, part]) => every(tickMs, () => runPart(parts, name, part))),
         every(Math.min(CLOCK_MS, tickMs), () => runPart(parts, "fire clocks", CLOCK_PART)),
         answerWakes(parts, stopping.signal),
       ];
-      const rest = [
+      const always = [
         ...Object.entries(HOURLY_PARTS).map(([name, part]) =>
           every(HOUR_MS, () => runPart(parts, name, part)),
         ),
@@ -168,8 +168,8 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
         every(FLUSH_MS, () => parts.activity.flush()),
         every(FLUSH_MS, () => parts.commandLog.flush()),
       ];
-      const resting = Promise.all([looked, inLine]).then(() => Promise.all(work()));
-      sweeping = Promise.all([...rest, resting]);
+      const onceInLine = Promise.all([looked, inLine]).then(() => Promise.all(onRows()));
+      sweeping = Promise.all([...always, onceInLine]);
     },
     inLine: () => inLine,
     lookAtClocks: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
@@ -226,9 +226,13 @@ async function untilLooked(parts: Parts, pauseMs: number, stopping: AbortSignal)
 /** What follows the first look, once; a node that does not answer holds up no request for long. */
 async function bringInLine(parts: Parts, looked: Promise<void>, stopping: AbortSignal): Promise<void> {
   const over = new AbortController();
-  const done = looked.then(() =>
-    Promise.all(Object.entries(IN_LINE_PARTS).map(([name, part]) => runPart(parts, name, part))),
+  const bring = Object.entries(IN_LINE_PARTS).map(
+    ([name, part]) =>
+      () =>
+        runPart(parts, name, part),
   );
+  // Without the first look they would take what the rows do not know for nobody's.
+  const done = looked.then(() => (stopping.aborted ? [] : Promise.all(bring.map((one) => one()))));
   await Promise.race([done, sleep(IN_LINE_MS, AbortSignal.any([stopping, over.signal]))]);
   over.abort();
 }

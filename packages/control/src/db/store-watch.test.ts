@@ -36,11 +36,11 @@ async function expectStaleFor(seconds: number, { watch, wait }: Watching): Promi
   expect(watch.lapsedBefore()).toBeInstanceOf(Date);
 }
 
-test("leases count as stale from four seconds without the store until fifteen after it is back", async () => {
+test("leases count as stale from 3.3 seconds without the store until fifteen after it is back", async () => {
   const watched = await watching();
   const { watch, wait } = watched;
   await watch.look();
-  wait(4_000);
+  wait(3_300);
   expect(watch.areLeasesStale()).toBe(false);
   wait(1);
   expect(watch.areLeasesStale()).toBe(true);

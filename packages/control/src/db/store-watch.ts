@@ -3,9 +3,9 @@ import { storeNow } from "./store-now.ts";
 
 /**
  * A store that was away for longer than this let leases lapse whose processes live: the shortest last 5 s, and are
- * renewed every third of that.
+ * renewed every third of that, so that one has 3.33 s left when the next renewal fails.
  */
-const GAP_MS = 4_000;
+const GAP_MS = 3_300;
 /** Time for every process to reach the store again, and to renew: a run's lease is renewed every 10 s. */
 const RENEWED_MS = 15_000;
 

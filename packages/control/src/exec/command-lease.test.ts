@@ -2,12 +2,13 @@
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type Answer, type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 import { openDatabase } from "../db/pool.ts";
-import { giveUpLease } from "../sessions/lease.ts";
+import { extendLease, giveUpLease, type Lease } from "../sessions/lease.ts";
+import { endUnheard } from "../sessions/leases-store.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -23,6 +24,13 @@ afterAll(() => control.close());
 
 const runsOut = async (id: string): Promise<Date | null> =>
   (await control.sql.query("select destroy_after from sessions where id = $1", [id])).rows[0].destroy_after;
+
+/** When it ends by itself, what its command had left at a pause, and whether that goes on without a listener. */
+async function standing(id: string): Promise<unknown[]> {
+  const columns = "destroy_after, command_left_ms, command_goes_on";
+  const { rows } = await control.sql.query(`select ${columns} from sessions where id = $1`, [id]);
+  return Object.values(rows[0]);
+}
 
 test.each(["", "?stream=true"])(
   "a session whose process dies during its only command is destroyed once the command's time is over (%s)",
@@ -159,14 +167,44 @@ describe("a command that a pause broke off", () => {
     expect([rows[0].command_left_ms, await runsOut(id)]).toEqual([null, null]);
   });
 
-  test("whose refusal is known only after the pause counts as none after the wake either", async () => {
+  test.each(["before", "after"])(
+    "whose refusal is known only after the pause counts as none after the wake either (%s the wake)",
+    async (when) => {
+      const id = await control.createLive({ destroy_on_completion: true });
+      const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
+      onTestFinished(() => db.destroy());
+      const lease = await extendLease(db, id, TIME_MS);
+      expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
+      if (when === "before") await giveUpLease(db, id, lease as Lease);
+      expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
+      if (when === "after") await giveUpLease(db, id, lease as Lease);
+      expect(await standing(id)).toEqual([null, null, false]);
+    },
+  );
+
+  test("does not end its session under a command that began after the wake", async () => {
     const id = await pausedUnder("");
-    const lease = await runsOut(id);
-    expect(lease).toBeInstanceOf(Date);
+    await control.ask(`POST /v1/sessions/${id}/resume`);
+    goingOn = 0;
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-    await giveUpLease(db, id, lease as Date).finally(() => db.destroy());
-    expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
-    expect(await runsOut(id)).toBeNull();
+    onTestFinished(() => db.destroy());
+    // As the sweep that has read the row before.
+    const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
+    await extendLease(db, id, TIME_MS);
+    await endUnheard(db, rows[0]);
+    expect((await runsOut(id))?.getTime()).toBeGreaterThan(Date.now() + TIME_MS / 2);
+  });
+
+  test("goes on counting where the next one is refused", async () => {
+    const id = await pausedUnder("");
+    await control.ask(`POST /v1/sessions/${id}/resume`);
+    const before = await standing(id);
+    control.node.onExec = () => {
+      throw new Refusal("cwd_not_found");
+    };
+    expect((await control.exec(id)).status).toBe(400);
+    expect(await standing(id)).toEqual(before);
+    expect(before).toEqual([expect.any(Date), null, true]);
   });
 
   test("is gone with a restore to before it", async () => {

@@ -5,19 +5,19 @@
 import type { Queries } from "../db/pool.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { ApiError } from "../http/api-error.ts";
-import { extendLease, giveUpLease } from "../sessions/lease.ts";
+import { extendLease, giveUpLease, type Lease } from "../sessions/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** For the start of the command, and for its last output, beyond the time that it may run. */
 const COMMAND_GRACE_MS = 30_000;
 const STARTED_NOTHING: ReadonlySet<string | undefined> = new Set(["refused", "unreachable", "garbled"]);
 
-/** The instant that was written; undefined when the session needs none: a run keeps a lease of its own. */
+/** Undefined when the session needs none: a run keeps a lease of its own. */
 export async function leaseCommand(
   db: Queries,
   session: SessionRow,
   timeoutMs: number,
-): Promise<Date | undefined> {
+): Promise<Lease | undefined> {
   if (!session.destroy_on_completion || session.origin === "run") return undefined;
   return await extendLease(db, session.id, timeoutMs + COMMAND_GRACE_MS);
 }
@@ -26,7 +26,7 @@ export async function leaseCommand(
 export async function takeBackLease(
   db: Queries,
   session: SessionRow,
-  lease: Date | undefined,
+  lease: Lease | undefined,
 ): Promise<void> {
   if (lease) await giveUpLease(db, session.id, lease).catch(() => undefined);
 }

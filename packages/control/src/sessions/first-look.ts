@@ -5,6 +5,7 @@
  */
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
+import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { storeNow } from "../db/store-now.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithMachine, catchUpWithSavedState, isAhead } from "./catch-up.ts";
@@ -37,7 +38,13 @@ export async function takeFirstLook(deps: FirstLookDeps): Promise<void> {
     ...live.map(({ id }) => id),
     ...[...machines, ...snapshots].flatMap(({ machine_id: id }) => (id === undefined ? [] : sessionIdOf(id))),
   ]);
-  for (const session of await findSessionsById(deps.db, [...ids])) await catchUp(deps, session, found);
+  for (const session of await findSessionsById(deps.db, [...ids])) {
+    await catchUp(deps, session, found).catch((err: unknown) => {
+      if (isStoreUnavailable(err)) throw err;
+      // One row is not to hold up the work on all others.
+      deps.log.error({ err, session_id: session.id }, "a session could not be brought in line with its node");
+    });
+  }
 }
 
 async function catchUp(deps: FirstLookDeps, session: SessionRow, found: Found): Promise<void> {
@@ -53,8 +60,8 @@ async function catchUp(deps: FirstLookDeps, session: SessionRow, found: Found): 
 }
 
 /**
- * Nobody makes a session for this long: it was handed out, in a row that is lost. A fork that was never committed keeps
- * what its children come from.
+ * Nobody makes a session for this long: it was handed out, in a row that is lost. Children of a fork that was never
+ * committed go before what they come from, so that they are told from others while that is on the node.
  */
 function isHandedOut(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {
   if (!isAwaited(session.state) || id !== machineIdOf(session)) return false;

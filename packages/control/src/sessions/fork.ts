@@ -8,6 +8,7 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { savable } from "../checkpoints/savable.ts";
 import { forgetState, NotOurs, type SaveStateDeps, saveState } from "../checkpoints/save-state.ts";
 import type { Queries } from "../db/pool.ts";
+import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { untilStored } from "../db/retry.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
@@ -80,25 +81,49 @@ async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[
   const startedAt = performance.now();
   const since = (from: number) => Math.round(performance.now() - from);
   return await withLeased(deps, children, () =>
-    saveState(deps, op, async (snapshot) => {
-      crashPoint("fork.captured");
-      const capture = since(startedAt);
-      const ready = await startTogether(deps, children, op.signal);
-      crashPoint("fork.children");
-      const start = since(startedAt) - capture;
-      const live = await untilStored(() => commit(deps, op, ready));
-      crashPoint("fork.commit");
-      // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
-      deps.operations.behind(forgetState(deps, op));
-      for (const { id } of live) deps.signals.moved(id);
-      const stopped = snapshot.timings?.stopped;
-      const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: since(startedAt) };
-      const stages = live.map(({ timings: stage }) => stage);
-      deps.meter.took("fork", timings);
-      deps.log.info({ session_id: op.session.id, children: live.length, timings, stages }, "session forked");
-      return { parentId: op.session.id, children: live, timings };
-    }),
+    saveState(deps, op, (snapshot) =>
+      discardingFirst(deps, children, async () => {
+        crashPoint("fork.captured");
+        const capture = since(startedAt);
+        const ready = await startTogether(deps, children, op.signal);
+        crashPoint("fork.children");
+        const start = since(startedAt) - capture;
+        const live = await untilStored(() => commit(deps, op, ready));
+        crashPoint("fork.commit");
+        // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
+        deps.operations.behind(forgetState(deps, op));
+        for (const { id } of live) deps.signals.moved(id);
+        const stopped = snapshot.timings?.stopped;
+        const timings = {
+          capture,
+          ...(stopped !== undefined && { stopped }),
+          start,
+          total: since(startedAt),
+        };
+        const stages = live.map(({ timings: stage }) => stage);
+        deps.meter.took("fork", timings);
+        deps.log.info(
+          { session_id: op.session.id, children: live.length, timings, stages },
+          "session forked",
+        );
+        return { parentId: op.session.id, children: live, timings };
+      }),
+    ),
   );
+}
+
+/** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
+async function discardingFirst<T>(
+  deps: ForkDeps,
+  children: SessionRow[],
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isStoreUnavailable(error)) await discard(deps, children);
+    throw error;
+  }
 }
 
 async function commit(deps: ForkDeps, op: Operation, ready: readonly Ready[]): Promise<SessionRow[]> {

@@ -1,6 +1,14 @@
 import type { RawBuilder } from "kysely";
 import type { Queries } from "../db/pool.ts";
-import { clearDestroyAfter, extendDestroyAfter, leaseFromNow, setDestroyAfter } from "./leases-store.ts";
+import {
+  type Extended,
+  extendDestroyAfter,
+  leaseFromNow,
+  setDestroyAfter,
+  takeBackExtension,
+} from "./leases-store.ts";
+
+export type Lease = Extended;
 
 /** The lease that a session is made with. */
 export function firstLease(ms: number): RawBuilder<Date> {
@@ -12,12 +20,12 @@ export async function leaseSession(db: Queries, sessionId: string, ms: number): 
   await setDestroyAfter(db, sessionId, ms);
 }
 
-/** The same, for an owner beside others: it brings nothing forward. Tells the instant, by which it is given up. */
-export async function extendLease(db: Queries, sessionId: string, ms: number): Promise<Date | undefined> {
+/** The same, for an owner beside others: it brings nothing forward. Tells what to give it up by. */
+export async function extendLease(db: Queries, sessionId: string, ms: number): Promise<Lease | undefined> {
   return await extendDestroyAfter(db, sessionId, ms);
 }
 
-/** The sweep leaves the session alone, unless somebody wrote another instant since. */
-export async function giveUpLease(db: Queries, sessionId: string, lease: Date): Promise<void> {
-  await clearDestroyAfter(db, sessionId, lease);
+/** The session is as it was before, unless somebody wrote another instant since. */
+export async function giveUpLease(db: Queries, sessionId: string, lease: Lease): Promise<void> {
+  await takeBackExtension(db, sessionId, lease);
 }

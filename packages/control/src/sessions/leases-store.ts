@@ -20,31 +20,48 @@ export async function setDestroyAfter(db: Queries, id: string, delayMs: number):
     .execute();
 }
 
-/** Puts that instant at least `delayMs` off, and tells it. */
+/** An instant that was written, and what stood in the row before. */
+export interface Extended {
+  until: Date;
+  before: { until: Date | null; goesOn: boolean };
+}
+
+/** Puts that instant at least `delayMs` off. A command that begins now has a listener, whose end counts from here. */
 export async function extendDestroyAfter(
   db: Queries,
   id: string,
   delayMs: number,
-): Promise<Date | undefined> {
+): Promise<Extended | undefined> {
   // Whole milliseconds: what is told can be compared with what is stored.
   const least = sql<Date>`date_trunc('milliseconds', ${after(delayMs)})`;
-  const row = await db
-    .updateTable("sessions")
-    .set({ destroy_after: sql<Date>`greatest(destroy_after, ${least})` })
-    .where("id", "=", id)
-    .where("state", "<>", "destroyed")
-    .returning("destroy_after")
-    .executeTakeFirst();
-  return row?.destroy_after ?? undefined;
+  const { rows } = await sql<{ until: Date; was_until: Date | null; went_on: boolean }>`
+    with old as (
+      select id, destroy_after, command_goes_on from sessions
+       where id = ${id} and state <> 'destroyed' for update
+    )
+    update sessions set destroy_after = greatest(sessions.destroy_after, ${least}), command_goes_on = false
+      from old where sessions.id = old.id
+    returning sessions.destroy_after as until, old.destroy_after as was_until, old.command_goes_on as went_on`.execute(
+    db,
+  );
+  const [row] = rows;
+  return row && { until: row.until, before: { until: row.was_until, goesOn: row.went_on } };
 }
 
-/** The sweep leaves the session alone, unless another instant was written since. */
-export async function clearDestroyAfter(db: Queries, id: string, written: Date): Promise<void> {
+/**
+ * The row is as it was before, unless another instant was written since. A wake writes one: a command that goes on after it
+ * can only be the one that this lease was for.
+ */
+export async function takeBackExtension(db: Queries, id: string, { until, before }: Extended): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: null, command_left_ms: null })
+    .set({
+      destroy_after: before.until,
+      command_goes_on: before.goesOn,
+      ...(before.until === null && { command_left_ms: null }),
+    })
     .where("id", "=", id)
-    .where("destroy_after", "=", written)
+    .where((or) => or.or([or("destroy_after", "=", until), or("command_goes_on", "=", true)]))
     .execute();
 }
 
@@ -157,18 +174,21 @@ export async function listUnheard(db: Queries): Promise<SessionRow[]> {
     .where("command_goes_on", "=", true)
     .where("state", "=", "live")
     .where("op", "is", null)
+    // Any of them, where they are many: one whose guest never answers is not to keep another from being asked.
+    .orderBy(sql`random()`)
     .limit(100)
     .execute();
   return rows as SessionRow[];
 }
 
-/** The session is due, if it is still the one that was asked: a copy of its past may have taken its place. */
+/** The session is due, unless a copy of its past has taken its place, or another command has begun in it. */
 export async function endUnheard(db: Queries, { id, incarnation }: SessionRow): Promise<void> {
   await db
     .updateTable("sessions")
     .set({ destroy_after: after(0), command_goes_on: false })
     .where("id", "=", id)
     .where("incarnation", "=", incarnation)
+    .where("command_goes_on", "=", true)
     .where("state", "=", "live")
     .where("op", "is", null)
     .execute();

@@ -274,8 +274,8 @@ function timeOfCommand(move: Move) {
 const FOUND_COMMAND_MS = 30_000;
 
 /**
- * What the command of a backup had left when the session was last used counts from now, or from the wake. The lease of a
- * session that was still being made has ended since: it was handed out.
+ * What the command of a backup had left when the session was last used counts from now, or from the wake. A session that was
+ * still being made was handed out since, and has its lease no more.
  */
 function timeOfFoundCommand({ from, state }: Move, isOnly: RawBuilder<boolean>) {
   if (isAwaited(from.state)) return { destroy_after: null, command_left_ms: null };
@@ -290,6 +290,7 @@ function timeOfFoundCommand({ from, state }: Move, isOnly: RawBuilder<boolean>) 
   }
   return {
     destroy_after: sql<Date | null>`now() + make_interval(secs => ${left} / 1000.0)`,
+    command_goes_on: sql<boolean>`${left} is not null`,
     command_left_ms: null,
   };
 }
