@@ -91,19 +91,35 @@ pub fn go_on(machine: &Machine) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::pin::Pin;
 
     use tokio::time::timeout;
 
     use super::*;
     use crate::testing::{TestMachine, run};
 
+    type Frozen = Result<Response<Body>, Refusal>;
+
+    /// A freeze that waits for its disk, or stands still already, if `until_frozen`; one that was answered at once is tried anew.
+    async fn under_way(machine: &Machine, until_frozen: bool) -> Pin<Box<impl Future<Output = Frozen> + '_>> {
+        loop {
+            let mut freezing = Box::pin(freeze(machine));
+            let mut is_answered = timeout(Duration::ZERO, &mut freezing).await.is_ok();
+            while until_frozen && !machine.is_frozen.get() {
+                is_answered = timeout(Duration::ZERO, &mut freezing).await.is_ok();
+            }
+            if !is_answered {
+                return freezing;
+            }
+            thaw(machine).unwrap();
+        }
+    }
+
     #[test]
     fn a_thaw_holds_against_a_freeze_that_came_before_it() {
         run(async {
             let test = TestMachine::new();
-            let mut freezing = pin!(freeze(&test.machine));
-            assert!(timeout(Duration::ZERO, &mut freezing).await.is_err());
+            let freezing = under_way(&test.machine, false).await;
             thaw(&test.machine).unwrap();
             assert!(format!("{:?}", freezing.await.err()).contains("not_frozen"));
             assert!(!test.machine.is_frozen.get() && !test.machine.cgroups.is_frozen().unwrap());
@@ -114,12 +130,7 @@ mod tests {
     fn a_freeze_whose_caller_leaves_is_taken_back() {
         run(async {
             let test = TestMachine::new();
-            {
-                let mut freezing = pin!(freeze(&test.machine));
-                while !test.machine.is_frozen.get() {
-                    assert!(timeout(Duration::ZERO, &mut freezing).await.is_err());
-                }
-            }
+            drop(under_way(&test.machine, true).await);
             assert!(!test.machine.is_frozen.get() && !test.machine.cgroups.is_frozen().unwrap());
         });
     }
