@@ -185,7 +185,6 @@ describe("a command that a pause broke off", () => {
   test("does not end its session under a command that began after the wake", async () => {
     const id = await pausedUnder("");
     await control.ask(`POST /v1/sessions/${id}/resume`);
-    goingOn = 0;
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     onTestFinished(() => db.destroy());
     // As the sweep that has read the row before.
