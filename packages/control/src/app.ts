@@ -226,13 +226,10 @@ async function untilLooked(parts: Parts, pauseMs: number, stopping: AbortSignal)
 /** What follows the first look, once; a node that does not answer holds up no request for long. */
 async function bringInLine(parts: Parts, looked: Promise<void>, stopping: AbortSignal): Promise<void> {
   const over = new AbortController();
-  const bring = Object.entries(IN_LINE_PARTS).map(
-    ([name, part]) =>
-      () =>
-        runPart(parts, name, part),
-  );
+  const bring = () =>
+    Promise.all(Object.entries(IN_LINE_PARTS).map(([name, part]) => runPart(parts, name, part)));
   // Without the first look they would take what the rows do not know for nobody's.
-  const done = looked.then(() => (stopping.aborted ? [] : Promise.all(bring.map((one) => one()))));
+  const done = looked.then(() => (stopping.aborted ? [] : bring()));
   await Promise.race([done, sleep(IN_LINE_MS, AbortSignal.any([stopping, over.signal]))]);
   over.abort();
 }

@@ -2,6 +2,7 @@
  * More sessions from one instant of a session (wire.md 4.10, security.md C8): the state is captured once, the children
  * start from it at the same time, and become live together or not at all.
  */
+import type { SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import { type Principal, scopeOf } from "../access/principal.ts";
@@ -79,37 +80,35 @@ async function begin(
 
 async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[]): Promise<Forked> {
   const startedAt = performance.now();
-  const since = (from: number) => Math.round(performance.now() - from);
   return await withLeased(deps, children, () =>
     saveState(deps, op, (snapshot) =>
-      discardingFirst(deps, children, async () => {
-        crashPoint("fork.captured");
-        const capture = since(startedAt);
-        const ready = await startTogether(deps, children, op.signal);
-        crashPoint("fork.children");
-        const start = since(startedAt) - capture;
-        const live = await untilStored(() => commit(deps, op, ready));
-        crashPoint("fork.commit");
-        // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
-        deps.operations.behind(forgetState(deps, op));
-        for (const { id } of live) deps.signals.moved(id);
-        const stopped = snapshot.timings?.stopped;
-        const timings = {
-          capture,
-          ...(stopped !== undefined && { stopped }),
-          start,
-          total: since(startedAt),
-        };
-        const stages = live.map(({ timings: stage }) => stage);
-        deps.meter.took("fork", timings);
-        deps.log.info(
-          { session_id: op.session.id, children: live.length, timings, stages },
-          "session forked",
-        );
-        return { parentId: op.session.id, children: live, timings };
-      }),
+      discardingFirst(deps, children, () => startChildren(deps, op, { children, snapshot, startedAt })),
     ),
   );
+}
+
+async function startChildren(
+  deps: ForkDeps,
+  op: Operation,
+  { children, snapshot, startedAt }: { children: SessionRow[]; snapshot: SnapshotStatus; startedAt: number },
+): Promise<Forked> {
+  const since = (from: number) => Math.round(performance.now() - from);
+  crashPoint("fork.captured");
+  const capture = since(startedAt);
+  const ready = await startTogether(deps, children, op.signal);
+  crashPoint("fork.children");
+  const start = since(startedAt) - capture;
+  const live = await untilStored(() => commit(deps, op, ready));
+  crashPoint("fork.commit");
+  // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
+  deps.operations.behind(forgetState(deps, op));
+  for (const { id } of live) deps.signals.moved(id);
+  const stopped = snapshot.timings?.stopped;
+  const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: since(startedAt) };
+  const stages = live.map(({ timings: stage }) => stage);
+  deps.meter.took("fork", timings);
+  deps.log.info({ session_id: op.session.id, children: live.length, timings, stages }, "session forked");
+  return { parentId: op.session.id, children: live, timings };
 }
 
 /** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
