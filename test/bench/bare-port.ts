@@ -58,6 +58,8 @@ while True:
 
 /** Each answers the milliseconds that the agreed number of bytes takes. */
 export interface BarePort {
+  /** The machine's process. */
+  pid: number;
   /** Out of the guest. */
   down(): Promise<number>;
   /** Into it, until the guest has taken the last of them. */
@@ -82,6 +84,7 @@ export async function openBarePort(
     await stealPort(machine, bytes);
     const port = await takePort(join(machine.dir, "agent.sock"));
     return {
+      pid: machine.pid,
       down: () => down(port, bytes, "d"),
       up: () => up(port, bytes, "u"),
       upToFile: () => up(port, bytes, "U"),

@@ -3,9 +3,11 @@ import { join } from "node:path";
 import { Client } from "@vivarium/sdk";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { TapNamespace } from "../support/machine-by-hand.ts";
-import type { ServiceFacts } from "../support/service.ts";
+import { machinePid } from "../support/machine-traces.ts";
+import { type ServiceFacts, servicePid } from "../support/service.ts";
 import { openBarePort } from "./bare-port.ts";
 import { percentile, type Row, row, timed } from "./samples.ts";
+import { StreamCosts } from "./stream-costs.ts";
 
 const MIB = 2 ** 20;
 
@@ -40,43 +42,63 @@ export async function streamRows(
   };
   try {
     await client.sessions.waitUntilLive(id);
+    const costs = costsOf(facts, { id, machine: port.pid, mib: effort.mib });
     // All of them in turn, so that a noisy minute of the host meets them alike. The first round warms up.
     for (let i = 0; i <= effort.n; i++)
       for (const name of Object.keys(rounds) as (keyof typeof rounds)[]) {
-        const ms = await rounds[name]();
+        const ms = await (i > 0 ? costs[name].measured(rounds[name]) : rounds[name]());
         if (i > 0) speeds[name].push((effort.mib * 1000) / ms);
       }
+    return rowsOf(speeds, costs);
   } finally {
     await client.sessions.delete(id);
     await port.end();
     await network.remove();
   }
-  return rowsOf(speeds);
 }
 
 type Speeds = Record<keyof BareRounds | "output" | "up" | "down", number[]>;
+type Costs = Record<keyof Speeds, StreamCosts>;
+
+/** Of the bare port this process is the only one beside the machine. */
+function costsOf(
+  facts: ServiceFacts,
+  { id, machine, mib }: { id: string; machine: number; mib: number },
+): Costs {
+  const bare = () => new StreamCosts({ machine, others: { client: process.pid } }, mib);
+  const ours = () => {
+    const [node, control] = [servicePid(facts, "node"), servicePid(facts, "control")];
+    const others = { node, control, client: process.pid };
+    return new StreamCosts({ machine: machinePid(facts.dataDir, id), others }, mib);
+  };
+  const [portUp, portDown, fileUp, fileDown, pipeDown] = [bare(), bare(), bare(), bare(), bare()];
+  return { portUp, portDown, fileUp, fileDown, pipeDown, output: ours(), up: ours(), down: ours() };
+}
+
 type BareRounds = Record<"portUp" | "portDown" | "fileUp" | "fileDown" | "pipeDown", () => Promise<number>>;
 
 /**
  * F4 moves bytes that nobody keeps. What a stream can reach at most has the file or the pipe in it, still without any of ours:
  * where those rows are below the goal, the guest's processor is.
  */
-function rowsOf(speeds: Speeds): Row[] {
+function rowsOf(speeds: Speeds, costs: Costs): Row[] {
   const ratio = (values: number[], floor: number[]) =>
     (percentile(values, 50) / percentile(floor, 50)).toFixed(2);
   const bare = (values: number[], floor: number[]) => `${ratio(values, floor)} × F4`;
   const over = (values: number[], floor: number[], bareWork: number[]) =>
     `${ratio(values, floor)} × F4 (goal ≥ 0.7), ${ratio(values, bareWork)} × the same by dd`;
   const { portUp, portDown, fileUp, fileDown, pipeDown, output, up, down } = speeds;
+  const each = (what: string, name: keyof Speeds, note?: string) =>
+    row(what, "MiB/s", speeds[name], [note, `64 MiB cost ${costs[name]}`].filter(Boolean).join("; "));
   return [
-    row("F4 bare port, into the guest", "MiB/s", portUp),
-    row("F4 bare port, out of the guest", "MiB/s", portDown),
-    row("bare port into a file, synced, by dd", "MiB/s", fileUp, bare(fileUp, portUp)),
-    row("a file out of the bare port, by dd", "MiB/s", fileDown, bare(fileDown, portDown)),
-    row("a pipe out of the bare port, by dd", "MiB/s", pipeDown, bare(pipeDown, portDown)),
-    row("exec output stream", "MiB/s", output, over(output, portDown, pipeDown)),
-    row("file upload", "MiB/s", up, over(up, portUp, fileUp)),
-    row("file download", "MiB/s", down, over(down, portDown, fileDown)),
+    each("F4 bare port, into the guest", "portUp"),
+    each("F4 bare port, out of the guest", "portDown"),
+    each("bare port into a file, synced, by dd", "fileUp", bare(fileUp, portUp)),
+    each("a file out of the bare port, by dd", "fileDown", bare(fileDown, portDown)),
+    each("a pipe out of the bare port, by dd", "pipeDown", bare(pipeDown, portDown)),
+    each("exec output stream", "output", over(output, portDown, pipeDown)),
+    each("file upload", "up", over(up, portUp, fileUp)),
+    each("file download", "down", over(down, portDown, fileDown)),
   ];
 }
 
