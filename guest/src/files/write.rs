@@ -1,7 +1,8 @@
 //! `PUT /v1/files/write`: a body becomes a file whole or not at all. What the path's last link points to is written, in
 //! its own directory; the old content stays until the new one is on disk.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ use super::work::beside;
 const FILE_MODE: u32 = 0o644;
 /// Written in one go. Twice as much is in memory: what is being written, and what comes meanwhile.
 const PIECE_BYTES: usize = 256 * 1024;
+/// What the kernel keeps of a file at a time. One that is written in two parts costs it twice.
+const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Serialize)]
 pub struct FileWritten {
@@ -69,10 +72,9 @@ impl Draft {
     }
 
     fn add(&mut self, pieces: &[Bytes]) -> Result<(), Fault> {
-        for piece in pieces {
-            self.unfinished.file.write_all(piece)?;
-            self.bytes += piece.len() as u64;
-        }
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        write_all(&mut self.unfinished.file, &mut slices)?;
+        self.bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         Ok(())
     }
 
@@ -82,6 +84,20 @@ impl Draft {
         self.made.keep();
         Ok(self.bytes)
     }
+}
+
+/// In one call where the kernel takes all of it: a frame is sixteen pages at most, and lies across them.
+fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut slices, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Collects while the piece before is being written beside.
@@ -105,13 +121,29 @@ impl Upload {
 
     async fn write_collected(&mut self) -> Result<(), Fault> {
         let mut draft = self.settled().await?;
-        let pieces = std::mem::take(&mut self.pieces);
-        self.collected = 0;
+        let pieces = self.whole_pages();
         self.writing = Some(tokio::task::spawn_local(beside(move || {
             draft.add(&pieces)?;
             Ok(draft)
         })));
         Ok(())
+    }
+
+    /// What is collected, but for the beginning of a page whose end is still to come.
+    fn whole_pages(&mut self) -> Vec<Bytes> {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let mut rest = self.collected % PAGE_BYTES;
+        self.collected = rest;
+        while rest > 0 {
+            let Some(mut last) = pieces.pop() else { break };
+            let over = last.split_off(last.len() - rest.min(last.len()));
+            rest -= over.len();
+            self.pieces.insert(0, over);
+            if !last.is_empty() {
+                pieces.push(last);
+            }
+        }
+        pieces
     }
 
     async fn settled(&mut self) -> Result<Draft, Fault> {
