@@ -139,26 +139,27 @@ pub struct Connection {
 
 impl Connection {
     async fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        std::future::poll_fn(|cx| self.poll_port_read(cx, buffer)).await
+        let mut into = ReadBuf::new(buffer);
+        std::future::poll_fn(|cx| self.poll_port_read(cx, &mut into)).await?;
+        Ok(into.filled().len())
     }
 
     /// The driver hands out at most a page at a time, so it is asked until there is no room or nothing left.
-    fn poll_port_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut filled = 0;
+    fn poll_port_read(&self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut is_empty = true;
         loop {
             let mut ready = match self.fd.poll_read_ready(cx)? {
                 Poll::Ready(ready) => ready,
-                Poll::Pending if filled > 0 => return Poll::Ready(Ok(filled)),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending if is_empty => return Poll::Pending,
+                Poll::Pending => return Poll::Ready(Ok(())),
             };
-            match rustix::io::read(self.fd.get_ref(), &mut into[filled..]) {
-                Err(Errno::AGAIN) if ready.ready().is_read_closed() && filled == 0 => return hung_up(),
-                Err(Errno::AGAIN) if filled > 0 => return Poll::Ready(Ok(filled)),
+            match sys::read_into(self.fd.get_ref(), into) {
+                Err(Errno::AGAIN) if !is_empty => return Poll::Ready(Ok(())),
+                Err(Errno::AGAIN) if ready.ready().is_read_closed() => return hung_up(),
                 Err(Errno::AGAIN) => ready.clear_ready(),
-                Ok(count) if count > 0 && filled + count < into.len() => filled += count,
-                Ok(count) => return Poll::Ready(Ok(filled + count)),
-                Err(error) if filled == 0 => return Poll::Ready(Err(error.into())),
-                Err(_) => return Poll::Ready(Ok(filled)),
+                Ok(count) if count > 0 && into.remaining() > 0 => is_empty = false,
+                Err(error) if is_empty => return Poll::Ready(Err(error.into())),
+                _ => return Poll::Ready(Ok(())),
             }
         }
     }
@@ -204,25 +205,26 @@ impl AsyncRead for Connection {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.unread.is_empty() {
-            let space = into.initialize_unfilled();
-            let count = match self.poll_port_read(cx, space) {
+            let before = into.filled().len();
+            match self.poll_port_read(cx, into) {
                 Poll::Pending if !self.held.is_empty() => {
                     ready!(self.poll_held(cx));
                     return hung_up();
                 }
                 other => ready!(other)?,
-            };
-            let chunk = &space[..count];
+            }
+            let chunk = &into.filled()[before..];
             if self.held.is_empty() && !is_only_greetings(chunk) {
                 self.lengths.pass(chunk);
-                into.advance(count);
                 return Poll::Ready(Ok(()));
             }
-            if count == 0 || self.lengths.payload_left() == 0 {
+            if chunk.is_empty() || self.lengths.payload_left() == 0 {
                 self.early.borrow_mut().extend_from_slice(chunk);
+                into.set_filled(before);
                 return hung_up();
             }
             self.hold(chunk);
+            into.set_filled(before);
         }
         self.take_unread(into);
         Poll::Ready(Ok(()))

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 use rustix::process::Pid;
+use tokio::io::ReadBuf;
 use tokio::io::unix::AsyncFd;
 
 const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
@@ -263,6 +264,18 @@ pub fn keep_one_heap() {
 pub fn trim_heap() {
     // SAFETY: touches free memory alone.
     unsafe { libc::malloc_trim(0) };
+}
+
+/// Reads behind what is filled, into memory that nobody has to make zeros of first.
+pub fn read_into(fd: impl AsFd, into: &mut ReadBuf<'_>) -> Result<usize, Errno> {
+    // SAFETY: what is taken out is only written to.
+    let space = unsafe { into.unfilled_mut() };
+    let (filled, _) = rustix::io::read(fd, space)?;
+    let count = filled.len();
+    // SAFETY: the kernel has filled so many.
+    unsafe { into.assume_init(count) };
+    into.advance(count);
+    Ok(count)
 }
 
 /// Registers a descriptor with the event loop.

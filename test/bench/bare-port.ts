@@ -5,6 +5,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
+import type { Writable } from "node:stream";
 import { sleep } from "@vivarium/kit/clock";
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
@@ -141,8 +142,12 @@ async function up(port: Socket, bytes: number, letter: string): Promise<number> 
   port.write(letter);
   const taken = once(port, "data");
   port.resume();
-  for (let left = bytes; left > 0; left -= BLOCK.length)
-    if (!port.write(BLOCK.subarray(0, left))) await once(port, "drain");
+  await writeBlocks(port, bytes);
   await taken;
   return performance.now() - startedAt;
+}
+
+export async function writeBlocks(sink: Writable, bytes: number): Promise<void> {
+  for (let left = bytes; left > 0; left -= BLOCK.length)
+    if (!sink.write(BLOCK.subarray(0, left))) await once(sink, "drain");
 }

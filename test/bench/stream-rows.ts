@@ -1,11 +1,14 @@
 /** Rows about streams: a command's output, uploads and downloads, beside the bare port that they all go through. */
+import { once } from "node:events";
+import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { Client } from "@vivarium/sdk";
 import type { Loadable } from "../../packages/node/src/snapshots/manifest.ts";
 import { TapNamespace } from "../support/machine-by-hand.ts";
 import { machinePid } from "../support/machine-traces.ts";
 import { type ServiceFacts, servicePid } from "../support/service.ts";
-import { openBarePort } from "./bare-port.ts";
+import { openBarePort, writeBlocks } from "./bare-port.ts";
 import { percentile, type Row, row, timed } from "./samples.ts";
 import { StreamCosts } from "./stream-costs.ts";
 
@@ -102,30 +105,42 @@ function rowsOf(speeds: Speeds, costs: Costs): Row[] {
   ];
 }
 
-/** By plain requests: what an SDK adds is not of the service. */
+/** By plain requests, read and written as the bare port is: what an SDK or `fetch` adds is not of the service. */
 function sessionStreams(facts: ServiceFacts, id: string, bytes: number) {
-  const call = (path: string, init: RequestInit) =>
-    fetch(`${facts.url}/v1/sessions/${id}/${path}`, {
-      ...init,
-      headers: { authorization: `Bearer ${facts.apiKey}`, ...init.headers },
+  const call = (method: string, path: string, headers: Record<string, string | number> = {}) =>
+    request(`${facts.url}/v1/sessions/${id}/${path}`, {
+      method,
+      headers: { authorization: `Bearer ${facts.apiKey}`, ...headers },
     });
   const file = "files/stream?path=bench";
-  const content = new Uint8Array(bytes);
-  const command = { command: ["head", "-c", String(bytes), "/dev/zero"] };
-  const json = { "content-type": "application/json" };
+  const command = JSON.stringify({ command: ["head", "-c", String(bytes), "/dev/zero"] });
   return {
     output: () =>
-      timed(async () =>
-        drain(
-          await call("exec?stream=true", { method: "POST", body: JSON.stringify(command), headers: json }),
-        ),
-      ),
-    up: () => timed(async () => drain(await call(file, { method: "PUT", body: content }))),
-    down: () => timed(async () => drain(await call(file, {}))),
+      timed(async () => {
+        const exec = call("POST", "exec?stream=true", { "content-type": "application/json" });
+        exec.end(command);
+        await drain(exec);
+      }),
+    up: () =>
+      timed(async () => {
+        const upload = call("PUT", file, { "content-length": bytes });
+        const answered = drain(upload);
+        await writeBlocks(upload, bytes);
+        upload.end();
+        await answered;
+      }),
+    down: () =>
+      timed(async () => {
+        const download = call("GET", file);
+        download.end();
+        await drain(download);
+      }),
   };
 }
 
-async function drain(response: Response): Promise<void> {
-  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
-  for await (const _ of response.body ?? []);
+async function drain(asked: ClientRequest): Promise<void> {
+  const [response] = (await once(asked, "response")) as [IncomingMessage];
+  if (response.statusCode !== 200) throw new Error(`${response.statusCode} ${await text(response)}`);
+  response.resume();
+  await once(response, "end");
 }
