@@ -129,19 +129,16 @@ impl Upload {
         Ok(())
     }
 
-    /// What is collected, but for the beginning of a page whose end is still to come.
+    /// What is collected, but for the beginning of a page whose end is still to come. That is in the last piece, which made
+    /// it enough: enough is whole pages.
     fn whole_pages(&mut self) -> Vec<Bytes> {
         let mut pieces = std::mem::take(&mut self.pieces);
-        let mut rest = self.collected % PAGE_BYTES;
-        self.collected = rest;
-        while rest > 0 {
-            let Some(mut last) = pieces.pop() else { break };
-            let over = last.split_off(last.len() - rest.min(last.len()));
-            rest -= over.len();
-            self.pieces.insert(0, over);
-            if !last.is_empty() {
-                pieces.push(last);
-            }
+        let over = self.collected % PAGE_BYTES;
+        self.collected = 0;
+        if let Some(last) = pieces.last_mut().filter(|_| over > 0) {
+            let begun = last.split_off(last.len().saturating_sub(over));
+            self.collected = begun.len();
+            self.pieces.push(begun);
         }
         pieces
     }

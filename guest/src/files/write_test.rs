@@ -65,6 +65,35 @@ fn a_body_becomes_a_file_of_the_user() {
 }
 
 #[test]
+fn a_body_is_the_same_however_it_is_cut() {
+    let place = Place::new();
+    let whole: Vec<u8> = (0..1_400_009_u32).map(|n| (n * 7 % 251) as u8).collect();
+    in_loop(async {
+        let mut sender = served(&place).await;
+        let cuts: [&[usize]; 4] = [&[1], &[4095, 1, 8193], &[16_384, 3], &[262_143, 300_001]];
+        for lengths in cuts {
+            // Of single bytes fewer are enough, still more than one call of the kernel takes.
+            let mut rest = if lengths == [1] { &whole[..9_000] } else { &whole[..] };
+            let sent = rest;
+            let (pieces, body) = body();
+            let answer = sender.send_request(request(Method::PUT, "cut", "", body));
+            let answer = tokio::task::spawn_local(answer);
+            for length in lengths.iter().cycle() {
+                let (piece, left) = rest.split_at(rest.len().min(*length));
+                pieces.send(Ok(piece.to_vec().into())).await.unwrap();
+                rest = left;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            drop(pieces);
+            assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
+            assert!(fs::read(place.path("cut")).unwrap() == sent, "{lengths:?}");
+        }
+    });
+}
+
+#[test]
 fn an_existing_file_keeps_its_mode_and_a_link_its_target() {
     let place = Place::new();
     let script = place.file("bin/run", "old");
