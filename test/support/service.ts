@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
 import type { TestProject } from "vitest/node";
+import { endWithMe } from "./end-with-me.ts";
 import { eventually } from "./eventually.ts";
 import { freePort } from "./free-port.ts";
 import { descendantsOf, readProcess } from "./host-processes.ts";
@@ -101,6 +102,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
       detached: true,
     },
   );
+  endWithMe(child.pid as number, dataDir);
   const url = `http://127.0.0.1:${port}`;
   try {
     await waitUntilHealthy(url, child, { logFile, logged });
