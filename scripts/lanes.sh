@@ -25,20 +25,20 @@ lane() {
     trap : TERM
     started=$EPOCHSECONDS
     code=0
-    # Not to the terminal itself, where each would draw over the other.
-    "$@" </dev/null > >(tee "$reports/$name.log") 2>&1 || code=$?
+    # Not to the terminal itself, where each would draw over the other. A lane that is told to end has last words.
+    "$@" </dev/null > >(trap '' INT TERM && exec tee "$reports/$name.log") 2>&1 || code=$?
     : >"$reports/$name.over"
     printf '%s\t%s\t%s\t%s\n' "$name" "$started" "$EPOCHSECONDS" "$code" >>"$reports/lanes.tsv"
     exit "$code"
   ) &
   lanes+=($!)
-  limit_lane "$name" "$!" &
+  limit_lane "$name" "$!" "$EPOCHSECONDS" &
   limits+=($!)
   set +m
   names+=("$name")
 }
 
-# limit_lane NAME GROUP: ends the lane's process group, and no other, once its time is over.
+# limit_lane NAME GROUP STARTED: ends the lane's process group, and no other, once its time is over.
 limit_lane() {
   sleep "${LANE_MINUTES}m"
   # Its number may be another group's by now.
@@ -48,6 +48,7 @@ limit_lane() {
   kill -- "-$2" 2>/dev/null || true
   sleep "$LANE_ENDS_WITHIN"
   kill -KILL -- "-$2" 2>/dev/null || true
+  [ -e "$reports/$1.over" ] || printf '%s\t%s\t%s\t137\n' "$1" "$3" "$EPOCHSECONDS" >>"$reports/lanes.tsv"
 }
 
 lateness() { printf 'not over after %s minutes; its log: %s' "$LANE_MINUTES" "$reports/$1.log"; }
@@ -67,8 +68,15 @@ wait_for_lanes() {
   names=()
 }
 
+# Those that take no notice of SIGTERM are killed.
 end_lanes() {
   local group
   for group in "${limits[@]}" "${lanes[@]}"; do kill -- "-$group" 2>/dev/null || true; done
-  wait
+  (
+    sleep "$LANE_ENDS_WITHIN"
+    for group in "${lanes[@]}"; do kill -KILL -- "-$group" 2>/dev/null || true; done
+  ) &
+  local killer=$!
+  wait "${lanes[@]}" "${limits[@]}" || true
+  kill "$killer" 2>/dev/null || true
 }

@@ -42,12 +42,12 @@ const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
 const NO_GROUP = "(in no group)";
 
-/** `lane<TAB>start<TAB>end<TAB>exit code`, times in seconds since 1970. */
+/** `lane<TAB>start<TAB>end<TAB>exit code`, times in seconds since 1970. Of a lane that ran again the last line counts. */
 export function readLanes(text: string): Lane[] {
-  return text
+  const lanes = text
     .split("\n")
     .filter((line) => line.trim() !== "")
-    .map((line) => {
+    .map((line): Lane => {
       const [name = "", ...figures] = line.split("\t");
       const [start, end, exitCode] = figures.map(Number);
       if (figures.length !== 3 || start === undefined || end === undefined || !figures.every(isFigure))
@@ -56,6 +56,7 @@ export function readLanes(text: string): Lane[] {
         );
       return { name, startedAt: start * SECOND_MS, endedAt: end * SECOND_MS, exitCode: exitCode ?? 0 };
     });
+  return [...new Map(lanes.map((lane) => [lane.name, lane])).values()];
 }
 
 /** `root` is what paths in reports are relative to; lanes without a report died before they wrote it. */
@@ -82,12 +83,21 @@ export function timesOf(
       const files = results.filter((each) => each.lane === lane.name).length;
       return { ...lane, hasReport: reports.has(lane.name), files };
     }),
-    wallMs:
-      Math.max(0, ...lanes.map(({ endedAt }) => endedAt)) - Math.min(...lanes.map((each) => each.startedAt)),
+    wallMs: timeWithAny(lanes),
     groups: groupsOf(ran, budget),
     files: ran.map(({ file, from, to }) => ({ file, ms: to - from })).toSorted(byTime),
     tests: tests.toSorted(byTime),
   };
+}
+
+/** The rest may have run a day after what it was left by: the time in between is nobody's. */
+function timeWithAny(lanes: readonly Lane[]): number {
+  let [total, until] = [0, 0];
+  for (const { startedAt, endedAt } of lanes.toSorted((a, b) => a.startedAt - b.startedAt)) {
+    total += Math.max(0, endedAt - Math.max(startedAt, until));
+    until = Math.max(until, endedAt);
+  }
+  return total;
 }
 
 /**

@@ -26,13 +26,9 @@ async function printed(script: string, env: object = {}): Promise<string> {
 }
 
 const log = (lane: string) => readFile(join(reports, `${lane}.log`), "utf8");
-const isThere = (pid: number) => {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-};
+/** One that has ended and is only still to be waited for has no arguments. */
+const isThere = async (pid: number) =>
+  (await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")).length > 0;
 
 test("lanes run side by side to their ends, each with a log and a line of what it took", async () => {
   const out = await printed(`lane one echo first; lane two sh -c 'echo second; exit 3'; lane three true`);
@@ -58,5 +54,23 @@ test("a lane that hangs at its end is ended with all that it runs, and says whic
   expect(out.endsWith(`\nother\nfailed: hangs, ${late}\n`)).toBe(true);
   expect(await log("ends")).toBe("done\n");
   const [over, pid] = (await log("hangs")).split("\n");
-  expect([over, isThere(Number(pid))]).toEqual(["over", false]);
+  expect([over, await isThere(Number(pid))]).toEqual(["over", false]);
+});
+
+test("a lane that is told to end has its last words in its log, and one that hears nothing is killed and has its line", async () => {
+  const tidy = `bash -c 'trap "echo cleaned; exit 7" TERM; echo begun; while :; do sleep 0.1; done'`;
+  const deaf = `bash -c 'trap "" TERM; while :; do sleep 0.1; done'`;
+  await printed(`lane tidy ${tidy}; lane deaf ${deaf}`, LIMIT);
+  // Between the two bash may say what it has ended.
+  expect(await log("tidy")).toMatch(/^begun\n[^]*cleaned\n$/);
+  const lines = (await readFile(join(reports, "lanes.tsv"), "utf8")).trimEnd().split("\n");
+  expect(lines.map((line) => line.replace(/\t\d+\t\d+\t/, " ")).toSorted()).toEqual(["deaf 137", "tidy 7"]);
+});
+
+test("whoever interrupts the run ends its lanes, also one that hears nothing", async () => {
+  const deaf = `bash -c 'echo $$; trap "" TERM; while :; do sleep 0.1; done'`;
+  const script = `trap 'end_lanes; exit 130' TERM; lane deaf ${deaf}; sleep 0.5; kill -TERM $$; wait_for_lanes`;
+  const interrupted = printed(script, { ...LIMIT, VIV_TEST_LANE_MINUTES: "10" });
+  await expect(interrupted).rejects.toMatchObject({ code: 130 });
+  expect(await isThere(Number(await log("deaf")))).toBe(false);
 });

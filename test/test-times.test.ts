@@ -79,6 +79,14 @@ test("a lane that failed says so, and so does one that has left no report", () =
   expect(() => readLanes("one 100 160 1")).toThrow("expected lane, start, end and exit code");
 });
 
+test("a lane that ran again counts once, and the time between two runs not at all", () => {
+  const lanes = readLanes("quick\t0\t60\t0\nrest\t7200\t7260\t1\nrest\t9000\t9120\t0\n");
+  const results = [ran("a.ts", 150, 151)];
+  const told = timesOf({ lanes, reports: new Map([["rest", { testResults: results }]]), root: "/repo" }, {});
+  expect(told.wallMs).toBe(3 * MINUTE_MS);
+  expect(told.files).toHaveLength(1);
+});
+
 describe("the command", () => {
   const lastRun = (folder: string) =>
     promisify(execFile)(process.execPath, [join(ROOT, "scripts/last-run.ts"), folder], { encoding: "utf8" });

@@ -41,7 +41,7 @@ export class StreamCosts {
     const { machine, others } = this.#parts;
     const threads = cpuMsByThread(machine);
     const all = [...threads.values()].reduce((sum, ms) => sum + ms, 0);
-    // QEMU does everything but the guest's instructions on its first thread.
+    // QEMU moves the port's bytes on its first thread; the others are the guest's processors and a few that write its disk.
     const emulator = threads.get(machine) ?? 0;
     const ms: Record<string, number> = { guest: all - emulator, emulator };
     for (const [name, pid] of Object.entries(others))

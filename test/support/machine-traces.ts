@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { hostProcesses, namespaceOf } from "./host-processes.ts";
+import { hostProcesses, namespaceOf, readProcess } from "./host-processes.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 const FIRST_UID = 700_000;
@@ -77,5 +77,14 @@ function tryNamespace(pid: number, kind: string): string {
     return namespaceOf(pid, kind);
   } catch {
     return "";
+  }
+}
+
+/** Of sessions that a test left behind: their machines must not outlive the test run. */
+export function killMachines(traces: MachineTraces, dataDir: string): void {
+  for (const folder of traces.folders) {
+    const file = join(dataDir, "pool/m", folder, "machine.json");
+    const pid = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).process?.pid : undefined;
+    if (pid !== undefined && readProcess(pid)?.argv[0]?.includes("qemu")) process.kill(pid, "SIGKILL");
   }
 }

@@ -15,7 +15,7 @@ import { endWithMe } from "./end-with-me.ts";
 import { eventually } from "./eventually.ts";
 import { freePort } from "./free-port.ts";
 import { descendantsOf, readProcess } from "./host-processes.ts";
-import { type MachineTraces, machineTraces } from "./machine-traces.ts";
+import { killMachines, type MachineTraces, machineTraces } from "./machine-traces.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const POOL = join(process.env.VIV_DATA_DIR ?? "/var/lib/vivarium", "pool");
@@ -177,15 +177,6 @@ const isNothing = (traces: MachineTraces) =>
 
 function killRest(pids: number[]): void {
   for (const pid of pids) if (readProcess(pid)) process.kill(pid, "SIGKILL");
-}
-
-/** Only reached when a test left sessions behind: their machines must not outlive the test run. */
-function killMachines(traces: MachineTraces, dataDir: string): void {
-  for (const folder of traces.folders) {
-    const file = join(dataDir, "pool/m", folder, "machine.json");
-    const pid = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).process?.pid : undefined;
-    if (pid !== undefined && readProcess(pid)?.argv[0]?.includes("qemu")) process.kill(pid, "SIGKILL");
-  }
 }
 
 /** With what its processes wrote, which goes with the service. */

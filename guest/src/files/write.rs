@@ -86,7 +86,7 @@ impl Draft {
     }
 }
 
-/// In one call where the kernel takes all of it: a frame is sixteen pages at most, and lies across them.
+/// In one call where the kernel takes all of it: a frame of HTTP/2 is 16 KiB, and seldom begins where a page does.
 fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {

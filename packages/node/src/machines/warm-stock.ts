@@ -1,5 +1,5 @@
 /** What waits for whoever asks, by what it was made of, and which of it is wanted least. */
-import { type Demand, NO_DEMAND, wantedOnceMore } from "./demand.ts";
+import { type Demand, NO_DEMAND, rateOf, wantedOnceMore } from "./demand.ts";
 
 export interface Shelf<M> {
   ready: M[];
@@ -73,7 +73,7 @@ export class WarmStock<M> {
     await done.finally(() => this.#borrowed.delete(done));
   }
 
-  /** Ends the one that is wanted least; false when none is left. Whoever asks meanwhile waits for the same one. */
+  /** Ends the one that is wanted least: the least often, of equals the longest ago; false when none is left. Whoever asks meanwhile waits for the same one. */
   giveUpOne(): Promise<boolean> {
     this.#givingUp ??= this.#giveUpOne().finally(() => {
       this.#givingUp = undefined;
@@ -83,7 +83,10 @@ export class WarmStock<M> {
 
   async #giveUpOne(): Promise<boolean> {
     const filled = [...this.shelves.values()].filter(({ ready }) => ready.length > 0);
-    const [least] = filled.toSorted((a, b) => a.wantedAt - b.wantedAt);
+    const now = Date.now();
+    const [least] = filled.toSorted(
+      (a, b) => rateOf(a.demand, now) - rateOf(b.demand, now) || a.wantedAt - b.wantedAt,
+    );
     const machine = least?.ready.pop();
     if (machine !== undefined) await this.#end(machine);
     else if (this.#borrowed.size > 0) await Promise.allSettled(this.#borrowed);
