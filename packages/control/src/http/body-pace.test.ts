@@ -1,6 +1,7 @@
+import { once } from "node:events";
 import { createServer, type IncomingMessage, request } from "node:http";
-import type { AddressInfo } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { fastify } from "fastify";
 import { afterEach, expect, test } from "vitest";
 import { type BodyFloor, giveUpSlowBodies, PacedBody, TOO_SLOW } from "./body-pace.ts";
@@ -141,4 +142,49 @@ test("a JSON body that trickles is refused, one that keeps to the floor is not",
     write(0);
   });
   expect([await fast.got, fast.refused]).toEqual([200, []]);
+});
+
+/** A connection whose request for a route that reads its body itself was answered before any of it had come. */
+async function answeredEarly(farewell: { ms: number; inAllMs: number }, bodyBytes: number): Promise<Socket> {
+  const server = fastify();
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("*", (_request, _body, done) => done(null));
+  giveUpSlowBodies(server, PATIENT, { ...farewell, bytes: 0 });
+  server.put("/", { config: { takesRawBody: true } }, async () => "early");
+  await server.listen({ host: "127.0.0.1", port: 0 });
+  const client = connect((server.server.address() as AddressInfo).port, "127.0.0.1");
+  client.on("error", () => {});
+  closers.push(() => {
+    client.destroy();
+    void server.close();
+  });
+  client.write(`PUT / HTTP/1.1\r\nhost: x\r\ncontent-type: x/y\r\ncontent-length: ${bodyBytes}\r\n\r\n`);
+  await once(client, "data");
+  return client;
+}
+
+test("a client that was answered early may send the rest, however this process stalls meanwhile", async () => {
+  const client = await answeredEarly({ ms: 400, inAllMs: 60_000 }, 2);
+  for (let stall = 0; stall < 2; stall++) {
+    // It is in the system's hands before the process stalls.
+    client.write("x");
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 450);
+    await nextTurn();
+    await nextTurn();
+  }
+  client.write("PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+  const [answer] = await once(client, "data");
+  expect(String(answer)).toMatch(/^HTTP\/1\.1 200 /);
+});
+
+test("a client that was answered early and sends no more is cut off", async () => {
+  const client = await answeredEarly({ ms: 50, inAllMs: 60_000 }, 3);
+  await once(client, "close");
+});
+
+test("a client that was answered early and sends on for ever is cut off", async () => {
+  const client = await answeredEarly({ ms: 60_000, inAllMs: 200 }, 1_000_000);
+  const drip = setInterval(() => client.write("x"), 10);
+  closers.push(() => clearInterval(drip));
+  await once(client, "close");
 });

@@ -22,11 +22,11 @@ declare module "fastify" {
   }
 }
 
-export function giveUpSlowBodies(server: FastifyInstance, floor = BODY_FLOOR): void {
+export function giveUpSlowBodies(server: FastifyInstance, floor = BODY_FLOOR, farewell = FAREWELL): void {
   server.addHook("onRequest", (request, reply, done) => {
     const { raw, routeOptions } = request;
     if (hasBody(raw)) {
-      if (routeOptions.config.takesRawBody) reply.raw.once("finish", () => dropRest(raw));
+      if (routeOptions.config.takesRawBody) reply.raw.once("finish", () => dropRest(raw, farewell));
       else watch(raw, floor, (socket) => refuseRest(server, socket));
     }
     done();
@@ -38,26 +38,33 @@ function refuseRest(server: FastifyInstance, socket: Socket): void {
   server.server.emit("clientError", error, socket);
 }
 
-/** A client that was answered before its body was read sends on in vain, and comes to read the answer soon. */
-function dropRest(raw: IncomingMessage): void {
+/**
+ * A client that was answered before its body was read may read the answer only once it has sent all: it may go on for a
+ * while, as long as it is not silent.
+ */
+function dropRest(raw: IncomingMessage, farewell: typeof FAREWELL): void {
   if (raw.complete) return;
-  const over = setTimeout(() => raw.socket.destroy(), FAREWELL.ms);
-  raw.once("close", () => clearTimeout(over));
+  const cutOff = () => raw.socket.destroy();
+  watch(raw, { windowMs: farewell.ms, bytes: 1 }, cutOff);
+  const late = setTimeout(cutOff, farewell.inAllMs).unref();
+  raw.once("close", () => clearTimeout(late));
 }
 
-/** For bodies that are read whole at once: what does not arrive has not been sent. */
+/** For bodies that are read as they come: what does not arrive has not been sent. */
 function watch(raw: IncomingMessage, floor: BodyFloor, giveUp: (socket: Socket) => void): void {
   const { socket } = raw;
   let seen = socket.bytesRead;
-  const look = setInterval(() => {
+  const look = () => {
     const arrived = socket.bytesRead - seen;
     seen = socket.bytesRead;
-    if (raw.complete || socket.destroyed) return clearInterval(look);
+    if (raw.complete || socket.destroyed) return stop();
     if (arrived >= floor.bytes) return;
-    clearInterval(look);
+    stop();
     giveUp(socket);
-  }, floor.windowMs).unref();
-  const stop = () => clearInterval(look);
+  };
+  // What arrived during a stall of this process is read before the look: timers run first, then reads, then immediates.
+  const looks = setInterval(() => setImmediate(look), floor.windowMs).unref();
+  const stop = () => clearInterval(looks);
   raw.once("end", stop).once("close", stop);
 }
 

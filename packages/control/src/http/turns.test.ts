@@ -1,7 +1,10 @@
 /** What a client sends ahead on one connection, and how the connection ends: byte by byte, over TCP. */
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { fastify } from "fastify";
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
+import { takeTurns } from "./turns.ts";
 
 let control: Control;
 let port: number;
@@ -42,8 +45,8 @@ interface Client {
   closed: Promise<void>;
 }
 
-function open(): Client {
-  const socket = connect(port, "127.0.0.1");
+function open(at = port): Client {
+  const socket = connect(at, "127.0.0.1");
   let text = "";
   socket.on("data", (chunk) => {
     text += chunk.toString();
@@ -89,6 +92,23 @@ test.each([
   await client.closed;
   expect(client.statuses()).toEqual([400]);
   expect(client.text()).toMatch(/^connection: close\r$/im);
+});
+
+test("a client that writes to its end before it reads gets a refusal that came once its body had stopped the reading", async () => {
+  const server = fastify();
+  onTestFinished(() => server.close());
+  takeTurns(server);
+  server.addHook("onRequest", async ({ raw }, reply) => {
+    await once(raw.socket, "pause");
+    return reply.code(401).header("connection", "close").send();
+  });
+  const client = open(Number(new URL(await server.listen({ host: "127.0.0.1", port: 0 })).port));
+  client.socket.pause();
+  send(client, request("POST / HTTP/1.1", `content-length: ${LONG}`));
+  await new Promise((resolve) => client.socket.write(Buffer.alloc(LONG), resolve));
+  client.socket.resume();
+  await client.closed;
+  expect(client.statuses()).toEqual([401]);
 });
 
 test("what follows the last request of a connection is not carried out", async () => {

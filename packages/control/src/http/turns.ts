@@ -99,6 +99,9 @@ function cutOff(socket: Duplex, line: Line): void {
   // Among them is the parser.
   socket.removeAllListeners("data");
   socket.on("data", () => {}).resume();
+  // While the parser had it, a body that nobody took may have stopped the reading. What starts it again left with the parser,
+  // and the stream takes a read to be under way, which an empty chunk ends: the stream asks for the next one itself.
+  socket.push("");
 }
 
 export function isCutOff(socket: Duplex): boolean {
