@@ -54,3 +54,15 @@ it("who wants it anew after it was dropped gets none of before", async () => {
   await stock.put("a", after, "new");
   expect([after.ready, ended]).toEqual([["new"], ["old"]]);
 });
+
+it("given up first is what is asked for least, however lately it was kept; of equals what was wanted longest ago", async () => {
+  const { stock, ended } = stockOf();
+  const now = Date.now();
+  for (let i = 0; i < 5; i++) stock.want("often", now - 10 * SECOND + i);
+  stock.want("once", now - SECOND);
+  stock.keep("kept before", now - 2 * SECOND);
+  stock.keep("kept now", now);
+  for (const [key, shelf] of stock.shelves) await stock.put(key, shelf, key);
+  while (await stock.giveUpOne());
+  expect(ended).toEqual(["kept before", "kept now", "once", "often"]);
+});
