@@ -37,6 +37,13 @@ impl Room {
         command
     }
 
+    /// One that has the connection of the master at `control`, and none of its own.
+    fn sharer(&self, control: &str, command: &str) -> Command {
+        let mut client = Command::new("ssh");
+        client.args(["-F", "none", "-o", "ProxyCommand=false", "-S", control, "sandbox@guest", command]);
+        client
+    }
+
     fn ssh(&self, arguments: &[&str]) -> Output {
         self.ssh_with(arguments, b"")
     }
@@ -278,19 +285,17 @@ fn channels_of_one_connection_do_not_wait_for_each_other() {
     let control = room.path("control");
     let _master = room.forwarding(&["-M", "-S", &control]);
     eventually(|| Path::new(&control).exists().then_some(()));
-    let mut stalled = room.client("ssh");
-    stalled.args(["-S", &control, "sandbox@guest", "echo begun; cat /dev/zero"]);
+    let mut stalled = room.sharer(&control, "echo begun; cat /dev/zero");
     let mut stalled = Background(stalled.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
     let mut begun = [0; 6];
     stalled.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
     // The other way round: a program that does not read what it is sent.
-    let mut deaf = room.client("ssh");
-    deaf.args(["-S", &control, "sandbox@guest", "sleep 1000"]);
+    let mut deaf = room.sharer(&control, "sleep 1000");
     let zeros = fs::File::open("/dev/zero").unwrap();
     let _deaf = Background(deaf.stdin(zeros).spawn().unwrap());
     let all = noise(1_000_000);
     for _ in 0..3 {
-        let output = room.ssh_with(&["-S", &control, "sandbox@guest", "cat"], &all);
+        let output = finish(&mut room.sharer(&control, "cat"), &all);
         assert!(output.stdout == all);
     }
 }

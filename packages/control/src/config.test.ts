@@ -1,3 +1,4 @@
+import { LIMITS } from "@vivarium/contract/api";
 import { expect, test } from "vitest";
 import { readConfig } from "./config.ts";
 
@@ -17,4 +18,14 @@ test("a value that cannot be used is refused by its name", () => {
 test("others may serve the database as well, unless it is said that none does", () => {
   expect(read({}).isAlone).toBe(false);
   expect(read({ VIV_SOLE_CONTROL: "1" }).isAlone).toBe(true);
+});
+
+test("how many children a fork may have is the operator's word, within the bound of every service", () => {
+  expect(read({}).forkChildren).toBe(LIMITS.forkChildrenDefault);
+  for (const count of [1, LIMITS.forkChildrenHard])
+    expect(read({ VIV_FORK_CHILDREN: String(count) }).forkChildren).toBe(count);
+  for (const wrong of ["0", String(LIMITS.forkChildrenHard + 1), "-1", "1.5", "many", ""])
+    expect(() => read({ VIV_FORK_CHILDREN: wrong })).toThrow(
+      "environment variable VIV_FORK_CHILDREN: must be a whole number from 1 to 16",
+    );
 });

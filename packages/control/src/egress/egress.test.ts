@@ -164,10 +164,22 @@ test("a change during a wake waits for it and is in force on the machine that wo
   expect(starts?.egress).toEqual({ mode: "allow", allow: [] });
 });
 
-test("fork, checkpoint and restore keep the policy", async () => {
+test.each([DENY, { ...DENY, mode: "allow" }])(
+  "a pause and a fork keep $mode with its list",
+  async (egress) => {
+    const id = await control.createLive({ egress });
+    await control.ask(`POST /v1/sessions/${id}/pause`);
+    expect((await get(id)).body).toEqual({ session_id: id, ...egress });
+    await control.ask(`POST /v1/sessions/${id}/resume`);
+    expect(networkOf(id, 2)?.egress).toEqual(egress);
+    const [child] = (await control.ask(`POST /v1/sessions/${id}/fork`)).body.children;
+    expect(networkOf(child)).toEqual({ generation: 1, egress, exposed: [] });
+    expect((await get(child)).body).toEqual({ session_id: child, ...egress });
+  },
+);
+
+test("checkpoint and restore keep the policy", async () => {
   const id = await control.createLive({ egress: DENY });
-  const { body: fork } = await control.ask(`POST /v1/sessions/${id}/fork`);
-  expect(networkOf(fork.children[0])).toEqual({ generation: 1, egress: DENY, exposed: [] });
   const { body: checkpoint } = await control.ask(`POST /v1/sessions/${id}/checkpoints`);
   const { body: started } = await control.ask(`POST /v1/checkpoints/${checkpoint.checkpoint_id}/sessions`);
   expect(networkOf(started.session_id)?.egress).toEqual(DENY);

@@ -51,7 +51,7 @@ function watchNode(): void {
 
 const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
 /** Time in which a policy would have been applied, were it to be. */
-const graceAndMore = () => new Promise((resolve) => setTimeout(resolve, DETACH_GRACE_MS + 700));
+const graceAndMore = () => new Promise((resolve) => setTimeout(resolve, DETACH_GRACE_MS + 2_500));
 /** Its clients have left, the session was looked at after that, and nothing follows: what is due next is its longest life. */
 async function isDoneWithLeave(id: string): Promise<boolean> {
   const { rows } = await control.sql.query(

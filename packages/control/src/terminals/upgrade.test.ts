@@ -46,11 +46,18 @@ describe.each(["pty", "tunnel"])("GET …/%s", (kind) => {
     expect([answer.status, answer.body.code]).toEqual([status, code]);
   });
 
-  test("is not there for another organisation, and not for a session that is gone", async () => {
+  test("is not there for another organisation, and not of a session that nobody has", async () => {
     const foreign = await refused(control, path(), { key: await control.addKey() });
     const unknown = await refused(control, path(UNKNOWN));
     expect([foreign.status, foreign.body]).toEqual([unknown.status, unknown.body]);
     expect([unknown.status, unknown.body.code]).toEqual([404, "not_found"]);
+  });
+
+  test("of a session that was destroyed is as that of one that never was", async () => {
+    const past = await control.createLive();
+    await control.ask(`DELETE /v1/sessions/${past}`);
+    const [ended, unknown] = [await refused(control, path(past)), await refused(control, path(UNKNOWN))];
+    expect([ended.status, ended.body]).toEqual([404, unknown.body]);
   });
 
   test("a refusal is an envelope with its length and its request id, and ends the connection", async () => {
