@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep, timeout};
 
 use super::backlog::BACKLOG_BYTES;
-use super::*;
 use crate::testing::{Answer, Exchange, Host, TestMachine, run, until};
 
 const OPEN: u8 = 0;
