@@ -15,6 +15,7 @@ if (isIt()) {
   process.kill(pid, "SIGTERM");
   for (const until = Date.now() + STOP_LIMIT_MS; isIt() && Date.now() < until; ) await sleep(100);
   killMachines(machineTraces(dataDir), dataDir);
+  // A machine that is killed still writes for a moment.
   await sleep(500);
   await rm(dataDir, { recursive: true, force: true });
 }

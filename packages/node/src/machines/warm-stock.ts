@@ -73,7 +73,10 @@ export class WarmStock<M> {
     await done.finally(() => this.#borrowed.delete(done));
   }
 
-  /** Ends the one that is wanted least: the least often, of equals the longest ago; false when none is left. Whoever asks meanwhile waits for the same one. */
+  /**
+   * Ends the one that is wanted least: the least often, of equals the longest ago. False when none is left. Whoever asks
+   * meanwhile waits for the same one.
+   */
   giveUpOne(): Promise<boolean> {
     this.#givingUp ??= this.#giveUpOne().finally(() => {
       this.#givingUp = undefined;
