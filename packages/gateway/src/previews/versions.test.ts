@@ -152,7 +152,7 @@ describe("a new version of a route (P-05)", () => {
     const preview = expose(gateway, own);
     const streams = await Promise.all(Array.from({ length: 5 }, () => endless(preview)));
     expect(own.sockets.size).toBe(5);
-    const left = Promise.all([...own.sockets].map((socket) => once(socket, "close")));
+    const left = Promise.all([...own.sockets].map(closedOf));
     gateway.tables.change({ routes: [] });
     await gateway.previews.settled();
     await left;
