@@ -170,7 +170,7 @@ export const SOURCE_RULES: SourceRule[] = [
       return mayUse ? [] : forImports(source, ({ from, isTypeOnly }) => !isTypeOnly && DRIVERS.has(from));
     },
     offenders: [
-      { path: "packages/control/src/sessions/create.ts", text: `import { sql } from "kysely";` },
+      { path: "packages/control/src/starts/create.ts", text: `import { sql } from "kysely";` },
       { path: "packages/cli/src/a.ts", text: `import pg from "pg";` },
     ],
   },
@@ -184,7 +184,7 @@ export const SOURCE_RULES: SourceRule[] = [
         ? []
         : forImports(source, ({ from }) => from === "fastify" || from.startsWith("@fastify/"));
     },
-    offenders: [{ path: "packages/control/src/sessions/create.ts", text: `import Fastify from "fastify";` }],
+    offenders: [{ path: "packages/control/src/starts/create.ts", text: `import Fastify from "fastify";` }],
   },
   {
     title: "only config.ts reads the environment; a program hands it over whole",
@@ -214,7 +214,7 @@ export const SOURCE_RULES: SourceRule[] = [
         : forMatches(source, /\bnew (pg\.)?Pool\(|\bnew Kysely\b|\bFastify\(|\bcreateLog\(/gi);
     },
     offenders: [
-      { path: "packages/control/src/sessions/create.ts", text: "const pool = new Pool({});" },
+      { path: "packages/control/src/starts/create.ts", text: "const pool = new Pool({});" },
       { path: "packages/node/src/machines/start.ts", text: `const log = createLog("node");` },
     ],
   },
@@ -241,7 +241,7 @@ export const SOURCE_RULES: SourceRule[] = [
         ? forMatches(source, TARGET_STATE)
         : [],
     offenders: [
-      { path: "packages/control/src/sessions/destroy.ts", text: `await save(db, { state: "destroyed" });` },
+      { path: "packages/control/src/moves/destroy.ts", text: `await save(db, { state: "destroyed" });` },
       { path: "packages/control/src/sessions/store.ts", text: "sql`update sessions set state = 'live'`" },
     ],
   },

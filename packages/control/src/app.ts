@@ -10,12 +10,12 @@ import { loadPepper } from "./access/pepper.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
 import { checkpointSnapshots } from "./checkpoints/kept-snapshots.ts";
-import { addCheckpointRoutes } from "./checkpoints/routes.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
 import { untilStored } from "./db/retry.ts";
 import { StoreWatch } from "./db/store-watch.ts";
+import { Activity } from "./deadlines/activity.ts";
 import type { OwnHosts } from "./egress/entry.ts";
 import type { EgressCaps } from "./egress/org-cap.ts";
 import { addOrgCapRoutes } from "./egress/org-cap-routes.ts";
@@ -30,36 +30,29 @@ import { NodeClient } from "./fleet/node-client.ts";
 import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
-import { addGauges } from "./metrics/gauges.ts";
 import { Meter } from "./metrics/meter.ts";
+import { addLifecycleRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
 import { loadPreviewKey } from "./previews/secrets.ts";
 import { Turns } from "./previews/turns.ts";
-import type { PreviewSite } from "./previews/urls.ts";
 import { answerWakes } from "./previews/wakes.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
+import { addCheckpointRoutes } from "./saved-state/routes.ts";
+import { addTemplateRoutes } from "./saved-state/template-routes.ts";
+import { addGauges } from "./service/gauges.ts";
 import { addServiceRoutes } from "./service/routes.ts";
-import { Activity } from "./sessions/activity.ts";
-import { addLifecycleRoutes } from "./sessions/lifecycle-routes.ts";
-import { Provisioner } from "./sessions/provision.ts";
-import { sessionSnapshots } from "./sessions/remove-orphan-snapshots.ts";
-import { addSessionRoutes } from "./sessions/routes.ts";
+import type { PreviewSite } from "./sessions/preview-urls.ts";
 import { SessionSignals } from "./sessions/signals.ts";
-import {
-  CLOCK_PART,
-  FIRST_PART,
-  HOURLY_PARTS,
-  IN_LINE_PARTS,
-  runPart,
-  TICK_PARTS,
-} from "./sessions/sweep.ts";
+import { Provisioner } from "./starts/provision.ts";
+import { addSessionRoutes } from "./starts/routes.ts";
 import { templateSnapshots } from "./templates/kept-snapshots.ts";
-import { addTemplateRoutes } from "./templates/routes.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
+import { sessionSnapshots } from "./upkeep/remove-orphan-snapshots.ts";
+import { CLOCK_PART, FIRST_PART, HOURLY_PARTS, IN_LINE_PARTS, runPart, TICK_PARTS } from "./upkeep/sweep.ts";
 
 /** The ingress listener of a gateway that is told nothing. */
 const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };

@@ -4,7 +4,7 @@ import { LIMITS } from "@vivarium/contract/api";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
 import type { EgressCaps } from "./egress/org-cap.ts";
-import type { PreviewSite } from "./previews/urls.ts";
+import type { PreviewSite } from "./sessions/preview-urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 

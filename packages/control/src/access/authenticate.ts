@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { API_KEY_PATTERN } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { apiKeyDigest } from "./api-key.ts";
 import type { Principal } from "./principal.ts";
 import { findPrincipal } from "./store.ts";

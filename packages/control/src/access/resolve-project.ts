@@ -1,6 +1,6 @@
 import { ID_PREFIXES } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import type { Principal } from "./principal.ts";
 import { hasProject } from "./store.ts";
 

@@ -4,7 +4,7 @@ import type { z } from "zod";
 import type { Principal } from "../access/principal.ts";
 import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
 import { queryText } from "../http/query.ts";
 import { type AuditRow, listEntries } from "./store.ts";

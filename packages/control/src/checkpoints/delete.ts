@@ -5,7 +5,7 @@ import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
-import { releaseOrigin } from "../sessions/release-origin.ts";
+import { releaseOrigin } from "../moves/release-origin.ts";
 import { checkpointNotFound } from "./get.ts";
 import { removeCheckpoint } from "./store.ts";
 

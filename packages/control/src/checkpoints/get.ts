@@ -1,7 +1,7 @@
 import { CHECKPOINT_ID_PATTERN, CHECKPOINT_NAME_PATTERN } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { type CheckpointRow, findCheckpoint, findCheckpointByName, holdCheckpoint } from "./store.ts";
 
 /** The caller's checkpoint, or the one answer for foreign, deleted and never made. */

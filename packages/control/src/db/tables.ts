@@ -1,6 +1,6 @@
 import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
 import type { ColumnType, Generated, GeneratedAlways } from "kysely";
-import type { OperationInput, OperationKind } from "../operations/operation.ts";
+import type { OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 
 /** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
 export interface Tables {

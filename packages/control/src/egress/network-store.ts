@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
-import { NETWORK_STANDS } from "../operations/operation.ts";
+import { NETWORK_STANDS } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { StoredPolicy } from "./policy.ts";
 

@@ -3,7 +3,7 @@ import type { OrgEgressCap } from "@vivarium/contract/api";
 import { takeOrgTurn } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
 import type { Database, Queries } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { findOrgCap, judgeOrg, orgUsage, saveOrgCap } from "./org-cap-store.ts";
 

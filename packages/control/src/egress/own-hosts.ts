@@ -1,5 +1,5 @@
 import { networkInterfaces } from "node:os";
-import type { PreviewSite } from "../previews/urls.ts";
+import type { PreviewSite } from "../sessions/preview-urls.ts";
 import type { OwnHosts } from "./entry.ts";
 
 /** This host, the names of its previews, and what the operator says is of the deployment. */

@@ -1,7 +1,7 @@
 /** The network of the machine that a paused, or restored, session gets: settled by the claim of the operation. */
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
-import type { NextNetwork } from "../operations/operation.ts";
+import type { NextNetwork } from "../sessions/operation-kinds.ts";
 import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { limitOf } from "./limit.ts";

@@ -2,9 +2,9 @@
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
+import type { Activity } from "../deadlines/activity.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
-import type { Activity } from "../sessions/activity.ts";
 import { addDenials } from "./denials-store.ts";
 import { limitOf } from "./limit.ts";
 import { insertLines, moveCursor, readCursor } from "./log-store.ts";

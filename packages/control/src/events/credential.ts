@@ -1,5 +1,5 @@
 /** A stream lasts longer than the look at its key: it ends when the key does. */
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 
 /** Together with what the authenticator remembers, within the five seconds in which a revoked key stops working. */
 const LOOK_MS = 2_000;

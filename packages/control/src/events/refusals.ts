@@ -2,7 +2,7 @@
 import { type ErrorCode, type EventType, errorRow } from "@vivarium/contract/api";
 import type { Principal } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import { newEventId } from "./append.ts";
 import { insertUnlessRecent } from "./store.ts";

@@ -7,8 +7,8 @@ import { type Answer, type Control, eventually, startControl } from "../../test-
 import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 import { openDatabase } from "../db/pool.ts";
-import { extendLease, giveUpLease, type Lease } from "../sessions/lease.ts";
-import { endUnheard } from "../sessions/leases-store.ts";
+import { extendLease, giveUpLease, type Lease } from "../leases/lease.ts";
+import { endUnheard } from "../leases/store.ts";
 
 let control: Control;
 beforeAll(async () => {

@@ -3,9 +3,9 @@
  * sweep ends the session: the process that started it may not live to see its end.
  */
 import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { ApiError } from "../http/api-error.ts";
-import { extendLease, giveUpLease, type Lease } from "../sessions/lease.ts";
+import { extendLease, giveUpLease, type Lease } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** For the start of the command, and for its last output, beyond the time that it may run. */

@@ -2,7 +2,7 @@ import { type ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import { goesOn } from "../guest/broken-off.ts";
-import { leaseSession } from "../sessions/lease.ts";
+import { leaseSession } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
 import {

@@ -6,6 +6,8 @@ import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
 import type { Database } from "../db/pool.ts";
+import type { Activity } from "../deadlines/activity.ts";
+import type { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -18,8 +20,6 @@ import {
 import { environmentOf } from "../guest/environment.ts";
 import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
 import type { LiveSession } from "../guest/wait-for-live.ts";
-import type { ApiError } from "../http/api-error.ts";
-import type { Activity } from "../sessions/activity.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";

@@ -1,8 +1,8 @@
 import { errorRow, type FileBatchResult, type FileEncoding, FilePath, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
+import { ApiError } from "../errors/api-error.ts";
 import type { GuestDeps } from "../guest/use-machine.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
-import { ApiError } from "../http/api-error.ts";
 import { errorBody } from "../http/render-error.ts";
 import { validationError } from "../http/validation.ts";
 import { decodeContent } from "./content.ts";

@@ -1,6 +1,6 @@
 /** What a caller sends as the content of a file. */
 import { type FileEncoding, LIMITS } from "@vivarium/contract/api";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;

@@ -1,9 +1,9 @@
 import type { FileUploaded } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { brokenOff, endedMeanwhile } from "../guest/broken-off.ts";
 import { type GuestDeps, isMove, useMachine } from "../guest/use-machine.ts";
-import { ApiError } from "../http/api-error.ts";
 import type { PacedBody } from "../http/body-pace.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";

@@ -1,6 +1,6 @@
 import type { ErrorCode } from "@vivarium/contract/api";
 import { GUEST_ERRORS, type GuestErrorCode, isGuestErrorCode } from "@vivarium/contract/guest";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import { invalidField } from "../http/validation.ts";
 import type { NodeError } from "./node-error.ts";

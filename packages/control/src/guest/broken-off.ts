@@ -1,10 +1,10 @@
 /** Explains why something that had begun in a session's machine did not come to its end. */
 import type { Database } from "../db/pool.ts";
-import { ApiError } from "../http/api-error.ts";
-import { type OperationKind, stopsGuest } from "../operations/operation.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { rereadSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
+import { type OperationKind, stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 

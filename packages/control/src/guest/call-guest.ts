@@ -1,7 +1,7 @@
 /** Calls to a session's machine whose answer tells how they ended. */
 import type { Scope } from "../access/principal.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { ApiError } from "../http/api-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type BrokenOffWords, brokenOff, pausedMeanwhile } from "./broken-off.ts";
 import { type GuestDeps, type InUse, useMachine } from "./use-machine.ts";

@@ -1,13 +1,13 @@
 /** What every guest operation has in common (wire.md 4.6): it waits, it wakes, it keeps the session from being idle. */
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
+import type { Activity } from "../deadlines/activity.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { stopsGuest } from "../operations/operation.ts";
-import type { Activity } from "../sessions/activity.ts";
+import type { WakeDeps } from "../moves/wake.ts";
 import { rereadSession } from "../sessions/get.ts";
+import { stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { WakeDeps } from "../sessions/wake.ts";
 import { endedMeanwhile, isSameStretch } from "./broken-off.ts";
 import { type LiveSession, waitForLive } from "./wait-for-live.ts";
 

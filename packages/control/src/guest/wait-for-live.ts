@@ -1,12 +1,12 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
-import { ApiError } from "../http/api-error.ts";
-import { stopsGuest } from "../operations/operation.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { type WakeDeps, wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
+import { stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type WakeDeps, wakeSession } from "../sessions/wake.ts";
 
 export interface LiveSession {
   session: SessionRow;

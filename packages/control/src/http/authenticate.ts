@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Authenticator } from "../access/authenticate.ts";
 import type { Principal } from "../access/principal.ts";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { timesSent } from "./times-sent.ts";
 
 declare module "fastify" {

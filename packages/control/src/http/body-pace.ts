@@ -6,7 +6,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { Readable } from "node:stream";
 import type { FastifyInstance } from "fastify";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { FAREWELL } from "./farewell.ts";
 
 /** 1 KiB a second, looked at every 30 s. */

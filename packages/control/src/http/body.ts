@@ -1,6 +1,6 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { FastifyInstance } from "fastify";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import type { Server } from "./server.ts";
 
 const decoder = new TextDecoder("utf-8", { fatal: true });

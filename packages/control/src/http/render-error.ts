@@ -1,7 +1,7 @@
 import { type ErrorBody, type ErrorCode, errorRow, LIMITS } from "@vivarium/contract/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 
 const INTERNAL_MESSAGE =
   "internal error: the request failed unexpectedly; the server log has it under its X-Request-Id";

@@ -1,6 +1,6 @@
 /** 404 for unknown paths, 405 with Allow for known ones, also where a parameter would swallow a fixed word. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 
 interface KnownPath {
   pattern: RegExp;

@@ -12,7 +12,7 @@ import type { Duplex } from "node:stream";
 import { LIMITS } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { TOO_SLOW } from "./body-pace.ts";
 import { endGently } from "./farewell.ts";
 import { renderedError } from "./render-error.ts";

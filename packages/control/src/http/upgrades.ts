@@ -9,7 +9,7 @@ import { LIMITS, WS_CLOSE } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { endGently, FAREWELL } from "./farewell.ts";
 import { isAnswering } from "./turns.ts";
 

@@ -1,7 +1,7 @@
 /** Turns what zod finds into one sentence: field path, expectation, value. */
 import type { FastifySchemaCompiler } from "fastify";
 import type { z } from "zod";
-import { ApiError } from "./api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { oneLine } from "./render-error.ts";
 
 type Issue = z.core.$ZodIssue;

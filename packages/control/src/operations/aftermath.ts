@@ -1,6 +1,6 @@
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { rereadSession } from "../sessions/get.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { Operation } from "./operations.ts";

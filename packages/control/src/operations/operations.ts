@@ -4,11 +4,11 @@ import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import { rereadSession } from "../sessions/get.ts";
+import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endedMeanwhile } from "./aftermath.ts";
-import type { NextNetwork, OperationInput, OperationKind } from "./operation.ts";
 import {
   claimLapsedOperations,
   claimOperation,

@@ -1,8 +1,8 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { NextNetwork, OperationInput, OperationKind } from "./operation.ts";
 
 /**
  * Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it; and for

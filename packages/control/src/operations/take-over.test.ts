@@ -10,13 +10,13 @@ import { checkpointSnapshots } from "../checkpoints/kept-snapshots.ts";
 import { migrate } from "../db/migrate.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
-import { forgetUnborn } from "../sessions/leases-store.ts";
+import { forgetUnborn } from "../leases/store.ts";
 import {
   forgetOrphanNames,
   removeOrphanSnapshots,
   type SnapshotOwners,
   sessionSnapshots,
-} from "../sessions/remove-orphan-snapshots.ts";
+} from "../upkeep/remove-orphan-snapshots.ts";
 
 let control: Control;
 beforeAll(async () => {

@@ -1,8 +1,8 @@
 /** Operations whose process died are carried on, or taken back, by whoever finds them. */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
-import { ApiError } from "../http/api-error.ts";
-import type { OperationKind } from "./operation.ts";
+import { ApiError } from "../errors/api-error.ts";
+import type { OperationKind } from "../sessions/operation-kinds.ts";
 import type { Operation, Operations } from "./operations.ts";
 
 /** What each kind of operation does when it is taken over. */

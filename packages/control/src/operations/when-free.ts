@@ -1,4 +1,4 @@
-import { ApiError, SessionNotFound } from "../http/api-error.ts";
+import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { endedMeanwhile } from "./aftermath.ts";
 

@@ -2,19 +2,20 @@
 import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
+import type { Activity } from "../deadlines/activity.ts";
 import { applyForCaller } from "../egress/apply.ts";
 import { wishExposed } from "../egress/prepare.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { ApiError } from "../http/api-error.ts";
-import { isNetworkStanding } from "../operations/operation.ts";
+import { type WakeDeps, wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
-import type { Activity } from "../sessions/activity.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
+import { isNetworkStanding } from "../sessions/operation-kinds.ts";
+import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type WakeDeps, wakeSession } from "../sessions/wake.ts";
 import { type Decision, decideExpose, type RouteSettings } from "./decide.ts";
 import { toExposed } from "./exposed.ts";
 import { checkLoginUrl } from "./login-url.ts";
@@ -32,7 +33,6 @@ import {
   shownOf,
 } from "./store.ts";
 import type { Turns } from "./turns.ts";
-import type { PreviewUrls } from "./urls.ts";
 
 export type ExposeDeps = WakeDeps &
   PreviewUrls & { previewKey: Buffer; previewPush: PreviewPush; exposeTurns: Turns; activity: Activity };

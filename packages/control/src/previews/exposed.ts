@@ -1,8 +1,8 @@
 /** A route as its caller is told (wire.md part 2, 4.1), and as the session's record shows it. */
 import type { Exposed, ExposedPreview } from "@vivarium/contract/api";
+import { type PreviewUrls, previewUrl, withToken } from "../sessions/preview-urls.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { Route } from "./expose.ts";
-import { type PreviewUrls, previewUrl, withToken } from "./urls.ts";
 
 export function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
   const { session, row, result, ingressToken, authToken } = route;

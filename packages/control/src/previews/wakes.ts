@@ -2,11 +2,11 @@
 import { errorRow, LIMITS } from "@vivarium/contract/api";
 import type { Wake, WakeOutcome } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
-import { ApiError } from "../http/api-error.ts";
-import { stopsGuest } from "../operations/operation.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { rereadSession } from "../sessions/get.ts";
-import { wakeSession } from "../sessions/wake.ts";
+import { stopsGuest } from "../sessions/operation-kinds.ts";
 import { type ExposeDeps, ensurePushed } from "./expose.ts";
 
 /** The node asks again, and holds its visitors for 30 s. */

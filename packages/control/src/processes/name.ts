@@ -2,8 +2,8 @@ import { PROCESS_NAME_PATTERN } from "@vivarium/contract/api";
 import { GUEST_ERRORS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { ApiError } from "../http/api-error.ts";
 import { getSession } from "../sessions/get.ts";
 
 export interface NamedProcess {

@@ -3,11 +3,11 @@ import { GuestProcess, ITEM_BYTES, type ProcessSpec } from "@vivarium/contract/g
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandLog } from "../audit/command-log.ts";
+import { noteKeepAlive } from "../deadlines/keep-alive.ts";
 import type { BrokenOffWords } from "../guest/broken-off.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import { environmentOf } from "../guest/environment.ts";
 import type { GuestDeps } from "../guest/use-machine.ts";
-import { noteKeepAlive } from "../sessions/keep-alive.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { toProcessInfo } from "./record.ts";
 

@@ -1,8 +1,8 @@
 import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { callerOf } from "../audit/caller.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { leaveOnceAnswered, type OutputRooms } from "../exec/output-rooms.ts";
-import { ApiError } from "../http/api-error.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";

@@ -2,10 +2,10 @@ import { type CheckResult, DEFAULT_SIZE, type Health } from "@vivarium/contract/
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { Database } from "../db/pool.ts";
 import { storeNow } from "../db/store-now.ts";
+import { ApiError } from "../errors/api-error.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { ApiError } from "../http/api-error.ts";
-import { BASE_TEMPLATE } from "../sessions/admit.ts";
+import { BASE_TEMPLATE } from "../starts/admit.ts";
 
 /** The whole answer is due within a second. */
 const CHECK_MS = 800;

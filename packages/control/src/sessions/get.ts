@@ -1,7 +1,7 @@
 import { SESSION_ID_PATTERN, type SessionState } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { sessionNotFound } from "../http/api-error.ts";
+import { sessionNotFound } from "../errors/api-error.ts";
 import { notUsable } from "./not-usable.ts";
 import { findAnySession, findSessionById, type SessionRow } from "./store.ts";
 

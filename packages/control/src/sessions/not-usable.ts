@@ -1,4 +1,4 @@
-import { ApiError, sessionNotFound } from "../http/api-error.ts";
+import { ApiError, sessionNotFound } from "../errors/api-error.ts";
 import type { SessionRow } from "./store.ts";
 
 /** Why a session in this state takes no guest operation and no verb but DELETE. */

@@ -9,7 +9,7 @@ import {
   type WireState,
 } from "@vivarium/contract/api";
 import { exposedPreviews } from "../previews/exposed.ts";
-import type { PreviewUrls } from "../previews/urls.ts";
+import type { PreviewUrls } from "./preview-urls.ts";
 import type { SessionRow } from "./store.ts";
 
 export function toRecord(urls: PreviewUrls, row: SessionRow, { withTiming = false } = {}): SessionRecord {

@@ -5,6 +5,7 @@ import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
 import type { SessionTable } from "../db/tables.ts";
 import { appendEvents, eventOf, newEventId } from "../events/append.ts";
+import { tell } from "../moves/event-of-move.ts";
 import {
   ACTIVE_STATES,
   entersLife,
@@ -16,7 +17,6 @@ import {
   type Move,
   type Standing,
 } from "./state.ts";
-import { tell } from "./tell.ts";
 
 export type SessionRow = Omit<Selectable<SessionTable>, "state"> & { state: SessionState };
 /** Leases of a new session are on the clock that ends them: the database's. */

@@ -1,8 +1,8 @@
 import type { Template } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { ApiError } from "../http/api-error.ts";
 import { isOfficial, officialTemplate, officialVersions } from "./official.ts";
 import { toTemplate } from "./record.ts";
 import { readReference } from "./reference.ts";

@@ -2,10 +2,10 @@
 import type { Duplex } from "node:stream";
 import type { TerminalSpec, TunnelSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
+import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
-import { ApiError } from "../http/api-error.ts";
 import { rereadSession } from "../sessions/get.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";

@@ -8,7 +8,7 @@ import { withMortal } from "../../test-support/mortal-control.ts";
 import { Client, connect, openPty, streamOf } from "../../test-support/terminal-client.ts";
 import { TestClock } from "../../test-support/test-clock.ts";
 import { type App, createApp } from "../app.ts";
-import { DETACH_GRACE_MS } from "../sessions/clocks.ts";
+import { DETACH_GRACE_MS } from "../deadlines/clocks.ts";
 
 // Those that run together do nothing but wait.
 vi.setConfig({ maxConcurrency: 5 });

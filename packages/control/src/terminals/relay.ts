@@ -1,9 +1,9 @@
 /** Passes bytes between a client's WebSocket and its session's machine, each only as fast as the other takes them. */
 import { WS_CLOSE } from "@vivarium/contract/api";
 import type { WebSocket } from "ws";
+import type { Activity } from "../deadlines/activity.ts";
 import { type BrokenOffDeps, type BrokenOffWords, brokenOff } from "../guest/broken-off.ts";
 import { oneLine } from "../http/render-error.ts";
-import type { Activity } from "../sessions/activity.ts";
 import type { Attached } from "./attach.ts";
 import type { Protocol } from "./messages.ts";
 

@@ -1,0 +1,68 @@
+import type { EndReason, SessionEvent } from "@vivarium/contract/api";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import { ApiError, sessionNotFound } from "../errors/api-error.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import type { Operations } from "../operations/operations.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import { decide, isActive } from "../sessions/state.ts";
+import { findSessionById, type SessionRow, saveMove } from "../sessions/store.ts";
+import type { Provisioner } from "../starts/provision.ts";
+import { releaseSession } from "./release-session.ts";
+
+export interface DestroyDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  provisioner: Provisioner;
+  operations: Operations;
+  log: Log;
+}
+
+type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "failed_expired">;
+interface DestroyOptions {
+  event?: DestroyEvent;
+  endReason?: EndReason;
+  /** Where a machine may run, a node that is away for a moment is waited for. The session has ended in any case. */
+  isNodeAwaited?: boolean;
+}
+const ATTEMPTS = 10;
+
+/** Ends a session for good: the row first, so that it is unreachable at once, then the machine. */
+export async function destroySession(
+  deps: DestroyDeps,
+  session: SessionRow,
+  { event = "destroy", endReason, isNodeAwaited }: DestroyOptions = {},
+): Promise<void> {
+  const { ended, before } = await moveToEnd(deps, session, event, endReason);
+  crashPoint("destroy.commit");
+  deps.provisioner.cancel(session.id);
+  deps.operations.cancel(session.id);
+  deps.signals.moved(session.id);
+  deps.log.info({ session_id: session.id, end_reason: ended.end_reason }, "session destroyed");
+  const mayHaveMachine = isActive(before.state) || before.op !== null;
+  await releaseSession(deps, ended, { isNodeAwaited: isNodeAwaited && mayHaveMachine });
+}
+
+/**
+ * An operation that holds the session is overtaken: it finds the session gone and cleans up after itself. The session
+ * may move under the write (a create that completes): then decide again on what it is now.
+ */
+async function moveToEnd(
+  { db }: DestroyDeps,
+  session: SessionRow,
+  event: DestroyEvent,
+  endReason: EndReason | undefined,
+): Promise<{ ended: SessionRow; before: SessionRow }> {
+  let current: SessionRow | undefined = session;
+  for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
+    const move = decide(current, event, endReason);
+    if (!move) throw sessionNotFound();
+    const saved = await saveMove(db, session.id, move, { overtakes: true });
+    if (saved) return { ended: saved, before: current };
+    current = await findSessionById(db, session.id);
+  }
+  if (!current) throw sessionNotFound();
+  throw new ApiError("session_not_live", "the session keeps moving; try again");
+}

@@ -1,0 +1,47 @@
+import { EVENT_TYPES, type SessionEvent, TRANSITIONS } from "@vivarium/contract/api";
+import { expect, test } from "vitest";
+import { decide } from "../sessions/state.ts";
+import { tell } from "./event-of-move.ts";
+
+function told(from: Parameters<typeof decide>[0]["state"], event: SessionEvent, facts = {}) {
+  const move = decide({ state: from, incarnation: 1 }, event);
+  if (!move) throw new Error(`the table refuses ${event} of ${from}`);
+  return tell(move, facts);
+}
+
+test.each([
+  ["creating", "provisioned", "session.live", { state: "live" }],
+  ["creating", "provision_failed", "session.failed", {}],
+  ["live", "pause", "session.paused", { state: "paused", reason: "pause" }],
+  ["live", "idle_timeout", "session.paused", { state: "paused", reason: "idle_timeout" }],
+  ["paused", "resume", "session.resumed", { state: "live", reason: "resume" }],
+  ["paused", "wake_at_reached", "session.resumed", { state: "live", reason: "wake_at_reached" }],
+  ["live", "restore", "session.restored", { state: "live", reason: "restore" }],
+  ["paused", "restore", "session.restored", { state: "live", reason: "restore" }],
+  ["node_lost", "recover", "session.recovered", { state: "live", reason: "recover" }],
+  ["live", "max_lifetime", "session.lifetime_expired", {}],
+  ["paused", "max_lifetime", "session.lifetime_expired", {}],
+  ["live", "node_declared_lost", "session.node_lost", {}],
+  ["live", "machine_lost", "session.failed", {}],
+  ["failed", "failed_expired", "session.destroyed", { end_reason: "error" }],
+  ["paused", "paused_ttl_exceeded", "session.destroyed", { end_reason: "paused_ttl" }],
+  ["creating", "destroy", "session.destroyed", { end_reason: "client_destroy" }],
+] as const)("%s, %s: %s", (from, event, type, data) => {
+  expect(told(from, event)).toEqual({ type, data });
+});
+
+test("why a session failed and what it went back to are told, where they are meant", () => {
+  const facts = { statusReason: "the machine ended", restoredFrom: "chk_x" };
+  expect(told("live", "machine_lost", facts)?.data).toEqual({ status_reason: "the machine ended" });
+  expect(told("live", "restore", facts)?.data).toMatchObject({ checkpoint_id: "chk_x" });
+  expect(told("paused", "resume", facts)?.data).not.toHaveProperty("checkpoint_id");
+});
+
+test("every move that changes the state or the machine is told, and no other is", () => {
+  for (const { from, event, to, newMachine } of TRANSITIONS) {
+    if (from === null) continue;
+    const isChange = from !== to || newMachine === true;
+    expect(told(from, event) !== undefined, `${from} ${event}`).toBe(isChange);
+    if (isChange) expect(EVENT_TYPES).toContain(told(from, event)?.type);
+  }
+});

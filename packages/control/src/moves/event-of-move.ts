@@ -1,0 +1,46 @@
+/** What a move of a session is told as (wire.md part 2, 12.1). Decides and touches nothing. */
+import type { EventType, SessionState } from "@vivarium/contract/api";
+import { isAwaited, type Move } from "../sessions/state.ts";
+
+interface Told {
+  type: EventType;
+  data: Record<string, unknown>;
+}
+
+interface Facts {
+  statusReason?: string;
+  /** Checkpoint that the session went back to. */
+  restoredFrom?: string;
+}
+
+const ENDS: Partial<Record<SessionState, EventType>> = {
+  lifetime_expired: "session.lifetime_expired",
+  node_lost: "session.node_lost",
+  failed: "session.failed",
+  destroyed: "session.destroyed",
+};
+
+/** Undefined where nothing changed for who looks at the session. */
+export function tell(move: Move, { statusReason, restoredFrom }: Facts = {}): Told | undefined {
+  const { from, state, event, endReason } = move;
+  const end = ENDS[state];
+  if (end !== undefined) {
+    const data = {
+      ...(statusReason !== undefined && { status_reason: statusReason }),
+      ...(endReason !== undefined && { end_reason: endReason }),
+    };
+    return state === from.state ? undefined : { type: end, data };
+  }
+  const type = typeOfStart(move);
+  if (type === undefined) return undefined;
+  const restored = event === "restore" && restoredFrom !== undefined && { checkpoint_id: restoredFrom };
+  return { type, data: { state, ...(type !== "session.live" && { reason: event }), ...restored } };
+}
+
+function typeOfStart({ from, state, incarnation, event }: Move): EventType | undefined {
+  if (event === "restore") return "session.restored";
+  if (event === "recover") return "session.recovered";
+  if (state === "paused") return from.state === "paused" ? undefined : "session.paused";
+  if (state !== "live" || incarnation === from.incarnation) return undefined;
+  return isAwaited(from.state) ? "session.live" : "session.resumed";
+}

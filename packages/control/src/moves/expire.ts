@@ -1,0 +1,40 @@
+import type { Log } from "@vivarium/kit/log";
+import type { Scope } from "../access/principal.ts";
+import type { Database } from "../db/pool.ts";
+import { dueEvent } from "../deadlines/clocks.ts";
+import { serviceNow } from "../deadlines/store.ts";
+import { getSession } from "../sessions/get.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import { decide } from "../sessions/state.ts";
+import { type SessionRow, saveMove } from "../sessions/store.ts";
+import { lifetimeReason } from "./pause-machine.ts";
+
+export interface ExpireDeps {
+  db: Database;
+  signals: SessionSignals;
+  log: Log;
+}
+
+/** True when the paused session's lifetime is over by now: then it is put down as expired, should it still stand. */
+export async function expireIfOver(deps: ExpireDeps, session: SessionRow): Promise<boolean> {
+  if (session.max_lifetime_ms === null) return false;
+  if (dueEvent(session, await serviceNow(deps.db)) !== "max_lifetime") return false;
+  await expirePaused(deps, session);
+  return true;
+}
+
+/** The session as a reader sees it: one whose lifetime is over is told as that, as every verb says it. */
+export async function readSession(deps: ExpireDeps, scope: Scope, id: string): Promise<SessionRow> {
+  const session = await getSession(deps.db, scope, id);
+  const isOver = session.state === "paused" && session.op === null && (await expireIfOver(deps, session));
+  return isOver ? await getSession(deps.db, scope, id) : session;
+}
+
+/** A paused session stays as it is saved, for good. */
+export async function expirePaused(deps: ExpireDeps, session: SessionRow): Promise<void> {
+  const move = decide(session, "max_lifetime");
+  const row = move && (await saveMove(deps.db, session.id, move, { statusReason: lifetimeReason(session) }));
+  if (!row) return;
+  deps.log.info({ session_id: session.id }, "session expired");
+  deps.signals.moved(session.id);
+}

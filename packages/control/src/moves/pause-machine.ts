@@ -1,0 +1,176 @@
+/** Captures a live session and lets its machine go (security.md C8 "Pause"). */
+
+import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import { randomId } from "@vivarium/kit/id";
+import type { Log } from "@vivarium/kit/log";
+import type { Database, Queries } from "../db/pool.ts";
+import { untilStored } from "../db/retry.ts";
+import type { Activity } from "../deadlines/activity.ts";
+import { collectLast, type NetworkReports } from "../egress/reports.ts";
+import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import type { Meter } from "../metrics/meter.ts";
+import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
+import type { Operation, Operations } from "../operations/operations.ts";
+import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { BUSY } from "../operations/when-free.ts";
+import type { OperationInput } from "../sessions/operation-kinds.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import { decide, machineIdOf } from "../sessions/state.ts";
+import { type SessionRow, saveMove } from "../sessions/store.ts";
+import { releaseSession } from "./release-session.ts";
+
+export interface PauseDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  operations: Operations;
+  activity: Activity;
+  networkReports: NetworkReports;
+  log: Log;
+  meter: Meter;
+}
+
+/** A guest may have been stopped for a pause that was refused: no clock does that again at its very next look. */
+const TRY_AGAIN_MS = 10_000;
+
+export type PauseTimings = CaptureTimings & { total: number };
+export interface Paused {
+  session: SessionRow;
+  timings: PauseTimings;
+}
+
+/** BUSY: the session moved under the decision, something else holds it, or the reason is gone by the time of the claim. */
+export async function captureSession(
+  deps: PauseDeps,
+  session: SessionRow,
+  why: Pick<OperationInput, "event" | "wake_at">,
+  isStillDue?: (tx: Queries) => Promise<boolean>,
+): Promise<Paused | typeof BUSY> {
+  const input = { snapshot_id: `pau_${randomId()}`, ...why };
+  const claim = (db: Queries) => deps.operations.claim(session, "pause", input, db);
+  const claimed = isStillDue
+    ? await deps.db
+        .transaction()
+        .execute(async (tx) => ((await isStillDue(tx)) ? await claim(tx) : undefined))
+    : await claim(deps.db);
+  if (!claimed) return BUSY;
+  crashPoint("pause.intent");
+  return await deps.operations.run(claimed, (op) => pauseMachine(deps, op));
+}
+
+/** The whole sequence; made again by whoever takes the operation over, since each step bears repetition. */
+export async function pauseMachine(deps: PauseDeps, op: Operation): Promise<Paused | typeof BUSY> {
+  const startedAt = performance.now();
+  const snapshot = await saveState(deps, op);
+  if (snapshot === BUSY) return BUSY;
+  const session = await commit(deps, op, snapshot);
+  if (session === BUSY) return BUSY;
+  crashPoint("pause.commit");
+  deps.signals.moved(session.id);
+  deps.operations.behind(letMachineGo(deps, op.session));
+  const total = Math.round(performance.now() - startedAt);
+  const timings = { ...(snapshot.timings ?? NO_TIMINGS), total };
+  deps.meter.took("pause", timings);
+  deps.log.info(
+    { session_id: session.id, event: eventOf(op), timings, bytes: snapshot.bytes },
+    "session paused",
+  );
+  return { session, timings };
+}
+
+async function saveState(deps: PauseDeps, op: Operation): Promise<SnapshotStatus | typeof BUSY> {
+  if (wasUsedMeanwhile(deps, op)) {
+    await deps.operations.clear(op);
+    return BUSY;
+  }
+  const spec = { machine_id: machineIdOf(op.session), after: "hold" } as const;
+  try {
+    return await untilAnswered(op.signal, (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal));
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    if (op.signal.aborted) return await calledOff(deps, op, error);
+    if (isRefusal(error)) await takeBack(deps, op);
+    else if (error.failure === "unreachable" && !op.isTakenOver) await deps.operations.clear(op);
+    throw apiErrorOfOperation(error);
+  }
+}
+
+/** A session that nobody uses is not paused under a guest operation that began after the decision. */
+function wasUsedMeanwhile({ activity }: PauseDeps, op: Operation): boolean {
+  if (op.isTakenOver) return false;
+  if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session);
+  return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session);
+}
+
+async function commit(
+  deps: PauseDeps,
+  op: Operation,
+  snapshot: SnapshotStatus,
+): Promise<SessionRow | typeof BUSY> {
+  const move = decide(op.session, eventOf(op));
+  if (!move) throw new Error(`a session that is ${op.session.state} cannot be paused by ${eventOf(op)}`);
+  const saved = await untilStored(() =>
+    saveMove(deps.db, op.session.id, move, {
+      operation: { id: op.id },
+      snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
+      wakeAt: op.input.wake_at === undefined ? null : new Date(op.input.wake_at),
+      ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
+    }),
+  );
+  return saved ?? (await calledOff(deps, op));
+}
+
+/** The row is not ours to commit any more: BUSY tells the caller to read what it says by now. */
+async function calledOff(deps: PauseDeps, op: Operation, cause?: NodeError): Promise<typeof BUSY> {
+  const now = await aftermathOf(deps, op);
+  if (now.is === "ours") throw cause ? apiErrorOfOperation(cause) : new Error("a pause lost its own row");
+  if (now.is === "another") return BUSY;
+  // Its end removes the machine as well; the snapshot may have come after that.
+  await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
+  throw endedMeanwhile();
+}
+
+/** The node refuses: the machine goes on, should it stand still, and the row is as it was. */
+async function takeBack(deps: PauseDeps, op: Operation): Promise<void> {
+  await deps.nodes.continueMachine(machineIdOf(op.session)).catch((error: unknown) => {
+    if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+  });
+  await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
+  if (eventOf(op) === "max_lifetime") await endInstead(deps, op);
+  else await deps.operations.clear(op, deps.db, { lookAfterMs: isOfClock(op) ? TRY_AGAIN_MS : 0 });
+}
+
+/** Interface: "if the pause itself fails, the session is destroyed instead". */
+async function endInstead(deps: PauseDeps, op: Operation): Promise<void> {
+  const move = decide(op.session, "max_lifetime_pause_failed");
+  const row =
+    move && (await untilStored(() => saveMove(deps.db, op.session.id, move, { operation: { id: op.id } })));
+  if (!row) return;
+  deps.log.warn({ session_id: row.id }, "session destroyed: its lifetime is over and it could not be paused");
+  await releaseSession(deps, row);
+}
+
+/** The held machine and the generation before; what fails here is found by the reconcile. */
+async function letMachineGo(deps: PauseDeps, before: SessionRow): Promise<void> {
+  await collectLast(deps);
+  await deps.nodes.deleteMachine(machineIdOf(before));
+  if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);
+  crashPoint("pause.release");
+}
+
+export function lifetimeReason(session: SessionRow): string {
+  return `the session has reached its max_lifetime_ms of ${session.max_lifetime_ms}`;
+}
+
+const eventOf = (op: Operation) => op.input.event ?? "pause";
+const isOfClock = (op: Operation) => eventOf(op) !== "pause";
+
+function snapshotIdOf(op: Operation): string {
+  if (op.input.snapshot_id === undefined) throw new Error("the pause in the row names no snapshot");
+  return op.input.snapshot_id;
+}
+
+const NO_TIMINGS: CaptureTimings = { freeze: 0, state: 0, memory: 0, disk: 0, publish: 0, stopped: 0 };

@@ -1,0 +1,55 @@
+import { LIMITS } from "@vivarium/contract/api";
+import type { Scope } from "../access/principal.ts";
+import { saveWakeAt, serviceNow } from "../deadlines/store.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { invalidField } from "../http/validation.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
+import { getSession } from "../sessions/get.ts";
+import { notUsable } from "../sessions/not-usable.ts";
+import { captureSession, type PauseDeps, type Paused } from "./pause-machine.ts";
+
+export type PauseVerbDeps = PauseDeps & {
+  /** Pauses must be durable beyond their node; there is no tier that could do it yet. */
+  requireDurablePause: boolean;
+};
+
+/** Pauses a session; of one that is paused already only the wake is set anew (wire.md 4.8). */
+export async function pauseSession(
+  deps: PauseVerbDeps,
+  scope: Scope,
+  { id, wakeAt: asked }: { id: string; wakeAt?: string | null },
+): Promise<Partial<Paused> & Pick<Paused, "session">> {
+  const wakeAt = asked == null ? null : new Date(asked);
+  if (wakeAt) await checkWakeAt(deps, wakeAt);
+  // Only who may see the same session, and asks for the same, shares an outcome.
+  const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
+  return await deps.operations.share(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
+}
+
+async function attempt(deps: PauseVerbDeps, scope: Scope, id: string, wakeAt: Date | null) {
+  const session = await getSession(deps.db, scope, id);
+  if (session.state === "paused") {
+    const saved = session.op === null ? await saveWakeAt(deps.db, id, { wakeAt }) : undefined;
+    return saved ? { session: saved } : BUSY;
+  }
+  if (session.state !== "live") throw notUsable(session);
+  if (session.op !== null) return BUSY;
+  if (deps.requireDurablePause) throw notDurable();
+  const why = { event: "pause" as const, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
+  return await captureSession(deps, session, why);
+}
+
+async function checkWakeAt({ db }: PauseVerbDeps, wakeAt: Date): Promise<void> {
+  const inMs = wakeAt.getTime() - (await serviceNow(db)).getTime();
+  if (inMs <= 0) throw invalidField("wake_at", "must be in the future", wakeAt.toISOString());
+  if (inMs > LIMITS.wakeAtMaxMs) {
+    throw invalidField("wake_at", "must be at most 90 days in the future", wakeAt.toISOString());
+  }
+}
+
+export function notDurable(): ApiError {
+  return new ApiError(
+    "archive_unavailable",
+    "this server is set to pause durably only and has no archive to pause to; the session goes on running",
+  );
+}

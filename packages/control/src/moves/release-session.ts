@@ -1,0 +1,47 @@
+import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { untilAnswered } from "../operations/until-answered.ts";
+import { machineIdOf, nextMachineIdOf, previousMachineIdOf } from "../sessions/state.ts";
+import { markReleased, type SessionRow } from "../sessions/store.ts";
+
+const NEVER = new AbortController().signal;
+
+/**
+ * Removes what a session that ended, or failed, has on its node: its machine, its saved state, and what an operation
+ * that was overtaken may have made. A failure is not the caller's: the row says that something may be left, and the
+ * sweep tries again. Who answers that the machine is stopped waits for a node that is away for a moment.
+ */
+export async function releaseSession(
+  { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },
+  session: SessionRow,
+  { isNodeAwaited = false } = {},
+): Promise<void> {
+  const deleteMachine = (id: string) => nodes.deleteMachine(id);
+  const deleteForAnswer = (id: string) => untilAnswered(NEVER, () => deleteMachine(id));
+  try {
+    await Promise.all(machinesOf(session).map(isNodeAwaited ? deleteForAnswer : deleteMachine));
+    crashPoint("release.machines");
+    await Promise.all(snapshotsOf(session).map((id) => nodes.deleteSnapshot(id)));
+    crashPoint("release.snapshots");
+    await markReleased(db, session.id);
+  } catch (err) {
+    log.warn(
+      { err, session_id: session.id },
+      "a session could not be cleared away yet; the sweep tries again",
+    );
+  }
+}
+
+/** An operation may have made the next one, and one that settles may not have removed the one that was exchanged. */
+function machinesOf(session: SessionRow): string[] {
+  const own = machineIdOf(session);
+  if (session.op === null) return [own];
+  const previous = session.op === "settle" ? previousMachineIdOf(session) : undefined;
+  return [previous, own, nextMachineIdOf(session)].filter((id) => id !== undefined);
+}
+
+function snapshotsOf({ snapshot_id: saved, op_input: input }: SessionRow): string[] {
+  return [saved, input?.snapshot_id].filter((id) => id != null);
+}

@@ -1,0 +1,56 @@
+/**
+ * Brings the machines of a session in line with its row: its own goes on should it stand still, others of its name go.
+ * Done as an operation, so that no other one brings up or holds a machine meanwhile.
+ */
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import type { Operation, Operations } from "../operations/operations.ts";
+import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { isActive, machineIdOf } from "../sessions/state.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { laterMachine } from "./catch-up.ts";
+
+export interface SettleDeps {
+  db: Database;
+  nodes: NodeClient;
+  operations: Operations;
+  log: Log;
+}
+
+/** Does nothing when something else holds the session: that knows better. */
+export async function settleSession(deps: SettleDeps, session: SessionRow): Promise<void> {
+  const claimed = await deps.operations.claim(session, "settle");
+  if (claimed) await deps.operations.run(claimed, (op) => settleMachines(deps, op));
+}
+
+export async function settleMachines(deps: SettleDeps, op: Operation): Promise<void> {
+  const wanted = isActive(op.session.state) ? machineIdOf(op.session) : undefined;
+  try {
+    const isInLine = await untilAnswered(op.signal, () => removeOthers(deps, op.session, wanted));
+    if (wanted && isInLine)
+      await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(wanted, signal));
+  } catch (error) {
+    if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+    // A machine that cannot go on is found by the reconcile, which tells it from one that is away for a moment.
+    deps.log.warn({ err: apiErrorOfOperation(error), session_id: op.session.id }, "a machine does not go on");
+  }
+  await deps.operations.clear(op);
+}
+
+/** False, and nothing is removed, where the row is older than one of them: it goes forward to that at the next look. */
+async function removeOthers(
+  deps: SettleDeps,
+  session: SessionRow,
+  wanted: string | undefined,
+): Promise<boolean> {
+  const machines = (await deps.nodes.listMachines()).filter(({ machine_id: id }) =>
+    id.startsWith(`${session.id}-`),
+  );
+  if (laterMachine(session, machines)) return false;
+  const others = machines.filter(({ machine_id: id }) => id !== wanted);
+  await Promise.all(others.map(({ machine_id: id }) => deps.nodes.deleteMachine(id)));
+  return true;
+}

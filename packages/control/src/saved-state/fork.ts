@@ -1,0 +1,180 @@
+/**
+ * More sessions from one instant of a session (wire.md 4.10, security.md C8): the state is captured once, the children
+ * start from it at the same time, and become live together or not at all.
+ */
+import type { SnapshotStatus } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import { randomId } from "@vivarium/kit/id";
+import { type Principal, scopeOf } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { isStoreUnavailable } from "../db/postgres-errors.ts";
+import { untilStored } from "../db/retry.ts";
+import { appendEvent, eventOf } from "../events/append.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import type { DestroyDeps } from "../moves/destroy.ts";
+import type { Operation } from "../operations/operations.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
+import { getSession } from "../sessions/get.ts";
+import { FIRST_STATE } from "../sessions/state.ts";
+import { insertNameless, listUnborn, type SessionRow } from "../sessions/store.ts";
+import { takeSlots } from "../starts/admit.ts";
+import {
+  discard,
+  handOutTogether,
+  leasedColumns,
+  type Ready,
+  startTogether,
+  withLeased,
+} from "../starts/start-together.ts";
+import { savable } from "./savable.ts";
+import { forgetState, NotOurs, type SaveStateDeps, saveState } from "./save-state.ts";
+
+export type ForkDeps = SaveStateDeps & DestroyDeps;
+
+export interface Forked {
+  parentId: string;
+  children: SessionRow[];
+  timings: { capture: number; stopped?: number; start: number; total: number };
+}
+
+export async function forkSession(
+  deps: ForkDeps,
+  principal: Principal,
+  { sessionId, count }: { sessionId: string; count: number },
+): Promise<Forked> {
+  return await whenFree(deps, sessionId, async () => {
+    const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
+    if (session === BUSY) return BUSY;
+    const wanted = wantedBy(principal, session.project_id, "fork");
+    return await tellingRefusal(deps.db, wanted, () => tryFork(deps, principal, session, count));
+  });
+}
+
+async function tryFork(
+  deps: ForkDeps,
+  principal: Principal,
+  session: SessionRow,
+  count: number,
+): Promise<Forked | typeof BUSY> {
+  const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
+  if (!begun) return BUSY;
+  crashPoint("fork.intent");
+  return await deps.operations.run(begun.parent, (op) => makeChildren(deps, op, begun.children));
+}
+
+/** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */
+async function begin(
+  deps: ForkDeps,
+  tx: Queries,
+  principal: Principal,
+  session: SessionRow,
+  count: number,
+): Promise<{ parent: SessionRow; children: SessionRow[] } | undefined> {
+  await takeSlots(tx, principal, count);
+  const snapshotId = `frk_${randomId()}`;
+  const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
+  if (!parent) return undefined;
+  const settings = Array.from({ length: count }, () => childOf(parent, principal, snapshotId));
+  return { parent, children: await insertNameless(tx, settings) };
+}
+
+async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[]): Promise<Forked> {
+  const startedAt = performance.now();
+  return await withLeased(deps, children, () =>
+    saveState(deps, op, (snapshot) =>
+      discardingFirst(deps, children, () => startChildren(deps, op, { children, snapshot, startedAt })),
+    ),
+  );
+}
+
+async function startChildren(
+  deps: ForkDeps,
+  op: Operation,
+  { children, snapshot, startedAt }: { children: SessionRow[]; snapshot: SnapshotStatus; startedAt: number },
+): Promise<Forked> {
+  const since = (from: number) => Math.round(performance.now() - from);
+  crashPoint("fork.captured");
+  const capture = since(startedAt);
+  const ready = await startTogether(deps, children, op.signal);
+  crashPoint("fork.children");
+  const start = since(startedAt) - capture;
+  const live = await untilStored(() => commit(deps, op, ready));
+  crashPoint("fork.commit");
+  // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
+  deps.operations.behind(forgetState(deps, op));
+  for (const { id } of live) deps.signals.moved(id);
+  const stopped = snapshot.timings?.stopped;
+  const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: since(startedAt) };
+  const stages = live.map(({ timings: stage }) => stage);
+  deps.meter.took("fork", timings);
+  deps.log.info({ session_id: op.session.id, children: live.length, timings, stages }, "session forked");
+  return { parentId: op.session.id, children: live, timings };
+}
+
+/** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
+async function discardingFirst<T>(
+  deps: ForkDeps,
+  children: SessionRow[],
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isStoreUnavailable(error)) await discard(deps, children);
+    throw error;
+  }
+}
+
+async function commit(deps: ForkDeps, op: Operation, ready: readonly Ready[]): Promise<SessionRow[]> {
+  return await deps.db.transaction().execute(async (tx) => {
+    if (!(await deps.operations.isOurs(op, tx))) throw new NotOurs();
+    const live = await handOutTogether(tx, ready);
+    const { state } = op.session;
+    await appendEvent(
+      tx,
+      eventOf(op.session, "session.forked", { state, children: live.map(({ id }) => id) }),
+    );
+    return live;
+  });
+}
+
+/**
+ * A fork whose process died. Children that are not live yet go, since nobody was told of them, and so does what they
+ * come from; those that are live stay.
+ */
+export async function takeBackFork(deps: ForkDeps, op: Operation): Promise<void> {
+  await discard(deps, await listUnborn(deps.db, op.input.snapshot_id ?? ""));
+  await forgetState(deps, op);
+}
+
+function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
+  return {
+    id: randomId(),
+    org_id: parent.org_id,
+    project_id: parent.project_id,
+    key_id: principal.keyId,
+    origin: "api" as const,
+    state: FIRST_STATE,
+    parent_session_id: parent.id,
+    origin_snapshot_id: snapshotId,
+    size: parent.size,
+    template: parent.template,
+    template_version: parent.template_version,
+    baseline: parent.baseline,
+    labels: parent.labels && JSON.stringify(parent.labels),
+    env: parent.env && JSON.stringify(parent.env),
+    egress: JSON.stringify(parent.egress),
+    egress_cap_bytes: parent.egress_cap_bytes,
+    egress_limit_bytes: parent.egress_cap_bytes,
+    no_sudo: parent.no_sudo,
+    on_pty_detach: parent.on_pty_detach,
+    paused_ttl_ms: parent.paused_ttl_ms,
+    idle_timeout_ms: parent.idle_timeout_ms,
+    max_lifetime_ms: parent.max_lifetime_ms,
+    destroy_on_completion: false,
+    command_capture: parent.command_capture,
+    wake_on_http: parent.wake_on_http,
+    may_keep_alive: parent.may_keep_alive,
+    ...leasedColumns(),
+  };
+}

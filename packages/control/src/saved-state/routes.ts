@@ -1,0 +1,202 @@
+import {
+  Checkpoint,
+  CheckpointCreate,
+  CheckpointList,
+  CheckpointStart,
+  ForkResult,
+  forkWithin,
+  Restore,
+  SessionRecord,
+} from "@vivarium/contract/api";
+import { z } from "zod";
+import { scopeOf } from "../access/principal.ts";
+import { checkScopeOfBody } from "../access/resolve-project.ts";
+import { deleteCheckpoint } from "../checkpoints/delete.ts";
+import { getCheckpoint } from "../checkpoints/get.ts";
+import { CheckpointQuery, listCheckpoints, listCheckpointsOf } from "../checkpoints/list.ts";
+import { toCheckpoint } from "../checkpoints/record.ts";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import { queryFlag } from "../http/query.ts";
+import type { Server } from "../http/server.ts";
+import { getReadable } from "../sessions/get.ts";
+import type { PreviewUrls } from "../sessions/preview-urls.ts";
+import { toRecord } from "../sessions/record.ts";
+import type { CreateDeps } from "../starts/create.ts";
+import { createCheckpoint } from "./create-checkpoint.ts";
+import { type ForkDeps, forkSession } from "./fork.ts";
+import { type RestoreDeps, restoreSession } from "./restore.ts";
+import { startCheckpoint } from "./start-checkpoint.ts";
+
+const SessionParams = z.object({ id: z.string() });
+const CheckpointParams = z.object({ cid: z.string() });
+const TimingQuery = z.object({
+  timing: queryFlag.optional().meta({ description: "tell where the time went" }),
+});
+const tags = ["Checkpoints"];
+const OF_OPERATIONS = ["not_found", "conflict", "session_ended"] as const;
+
+export interface CheckpointRouteDeps extends ForkDeps, CreateDeps, RestoreDeps, PreviewUrls {
+  /** The operator's cap on the children of one fork. */
+  forkChildren: number;
+}
+
+export function addCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): void {
+  addSessionCheckpointRoutes(server, deps);
+  addCloneRoutes(server, deps);
+  server.get(
+    "/v1/checkpoints",
+    {
+      schema: {
+        operationId: "listCheckpoints",
+        summary: "List the organisation's checkpoints, newest first, also those of sessions that have ended",
+        tags,
+        querystring: CheckpointQuery,
+        response: { 200: CheckpointList, ...errorAnswers() },
+      },
+    },
+    async (request) => {
+      const page = await listCheckpoints(deps.db, scopeOf(principalOf(request)), request.query);
+      return {
+        checkpoints: page.checkpoints.map(toCheckpoint),
+        ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
+      };
+    },
+  );
+  server.get(
+    "/v1/checkpoints/:cid",
+    {
+      schema: {
+        operationId: "getCheckpoint",
+        summary: "Read a checkpoint",
+        tags,
+        params: CheckpointParams,
+        response: { 200: Checkpoint, ...errorAnswers("not_found") },
+      },
+    },
+    async (request) =>
+      toCheckpoint(await getCheckpoint(deps.db, scopeOf(principalOf(request)), request.params.cid)),
+  );
+  server.delete(
+    "/v1/checkpoints/:cid",
+    {
+      schema: {
+        operationId: "deleteCheckpoint",
+        summary: "Delete a checkpoint; sessions that were started from it go on",
+        tags,
+        params: CheckpointParams,
+        response: { 204: z.void().meta({ description: "Deleted" }), ...errorAnswers("not_found") },
+      },
+    },
+    async (request, reply) => {
+      await deleteCheckpoint(deps, scopeOf(principalOf(request)), request.params.cid);
+      return await reply.status(204).send();
+    },
+  );
+}
+
+function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): void {
+  server.post(
+    "/v1/sessions/:id/checkpoints",
+    {
+      schema: {
+        operationId: "createCheckpoint",
+        summary: "Keep a session's state; a live session runs on, a paused one stays paused",
+        tags,
+        params: SessionParams,
+        querystring: TimingQuery,
+        body: CheckpointCreate.optional(),
+        response: { 200: Checkpoint, ...errorAnswers(...OF_OPERATIONS) },
+      },
+    },
+    async (request) => {
+      const input = { sessionId: request.params.id, body: request.body ?? {} };
+      const { checkpoint, timings } = await createCheckpoint(deps, principalOf(request), input);
+      return { ...toCheckpoint(checkpoint), ...(request.query.timing && { timing: timings }) };
+    },
+  );
+  server.get(
+    "/v1/sessions/:id/checkpoints",
+    {
+      schema: {
+        operationId: "listSessionCheckpoints",
+        summary: "List a session's checkpoints, newest first",
+        tags,
+        params: SessionParams,
+        response: { 200: CheckpointList, ...errorAnswers("not_found", "conflict") },
+      },
+    },
+    async (request) => {
+      const scope = scopeOf(principalOf(request));
+      const session = await getReadable(deps.db, scope, request.params.id);
+      return { checkpoints: (await listCheckpointsOf(deps.db, scope, session.id)).map(toCheckpoint) };
+    },
+  );
+  server.post(
+    "/v1/sessions/:id/restore",
+    {
+      schema: {
+        operationId: "restoreSession",
+        summary: "Take a session back to one of its checkpoints, in place",
+        tags,
+        params: SessionParams,
+        querystring: TimingQuery,
+        body: Restore,
+        response: { 200: SessionRecord, ...errorAnswers(...OF_OPERATIONS, "rate_limited") },
+      },
+    },
+    async (request) => {
+      const input = { sessionId: request.params.id, idOrName: request.body.checkpoint_id };
+      const session = await restoreSession(deps, principalOf(request), input);
+      return toRecord(deps, session, { withTiming: request.query.timing });
+    },
+  );
+}
+
+/** Sessions that are made from the state of others. */
+function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
+  server.post(
+    "/v1/sessions/:id/fork",
+    {
+      schema: {
+        operationId: "forkSession",
+        summary: "Make more sessions from this instant of a session; they are live when it answers",
+        tags: ["Sessions"],
+        params: SessionParams,
+        querystring: TimingQuery,
+        body: forkWithin(deps.forkChildren).optional(),
+        response: { 200: ForkResult, ...errorAnswers(...OF_OPERATIONS, "rate_limited") },
+      },
+    },
+    async (request) => {
+      const input = { sessionId: request.params.id, count: request.body?.count ?? 1 };
+      const { parentId, children, timings } = await forkSession(deps, principalOf(request), input);
+      return {
+        parent_session_id: parentId,
+        children: children.map(({ id }) => id),
+        ...(request.query.timing && { timing: timings }),
+      };
+    },
+  );
+  server.post(
+    "/v1/checkpoints/:cid/sessions",
+    {
+      schema: {
+        operationId: "startCheckpoint",
+        summary: "Start a session of its own from a checkpoint; it is live when it answers",
+        tags,
+        params: CheckpointParams,
+        querystring: TimingQuery,
+        body: CheckpointStart.optional(),
+        response: { 200: SessionRecord, ...errorAnswers("forbidden", ...OF_OPERATIONS, "rate_limited") },
+      },
+      preValidation: async (request) => checkScopeOfBody(principalOf(request), request.body),
+    },
+    async (request) => {
+      const body = request.body ?? CheckpointStart.parse({});
+      const input = { checkpointId: request.params.cid, body };
+      const session = await startCheckpoint(deps, principalOf(request), input);
+      return toRecord(deps, session, { withTiming: request.query.timing });
+    },
+  );
+}

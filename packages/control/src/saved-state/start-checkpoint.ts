@@ -1,0 +1,59 @@
+/** A session of its own from a checkpoint, live when the call answers (part 2, 7). */
+
+import type { ParsedCheckpointStart } from "@vivarium/contract/api";
+import { type Principal, scopeOf } from "../access/principal.ts";
+import { resolveProject } from "../access/resolve-project.ts";
+import { getCheckpoint } from "../checkpoints/get.ts";
+import { untilStored } from "../db/retry.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import type { Meter } from "../metrics/meter.ts";
+import type { DestroyDeps } from "../moves/destroy.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { admitSession } from "../starts/admit.ts";
+import { type CreateDeps, settingsOf } from "../starts/create.ts";
+import { checkCreate, refuseSecretsWithoutKey } from "../starts/create-rules.ts";
+import { startFrom } from "../starts/start-from.ts";
+import { handOutTogether, leasedColumns, startTogether, withLeased } from "../starts/start-together.ts";
+
+type StartDeps = CreateDeps & DestroyDeps & { meter: Meter };
+
+export async function startCheckpoint(
+  deps: StartDeps,
+  principal: Principal,
+  { checkpointId, body }: { checkpointId: string; body: ParsedCheckpointStart },
+): Promise<SessionRow> {
+  const request = { ...body, from_checkpoint: checkpointId };
+  checkCreate(deps, request);
+  await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
+  const wanted = wantedBy(principal, body.project_id, "checkpoint_start");
+  return await tellingRefusal(deps.db, wanted, () => startSession(deps, principal, request));
+}
+
+async function startSession(
+  deps: StartDeps,
+  principal: Principal,
+  request: ParsedCheckpointStart & { from_checkpoint: string },
+): Promise<SessionRow> {
+  const session = await deps.db.transaction().execute(async (tx) => {
+    const projectId = await resolveProject(tx, principal, request.project_id);
+    const { start } = await startFrom(deps, tx, scopeOf(principal), request);
+    const settings = { ...settingsOf(request, projectId, start), ...leasedColumns() };
+    const admitted = await admitSession(deps, tx, principal, settings);
+    refuseSecretsWithoutKey(request);
+    return admitted;
+  });
+  const over = new AbortController();
+  return await withLeased(deps, [session], async () => {
+    const ready = await startTogether(deps, [session], over.signal).catch(explain);
+    const [live] = await untilStored(() => deps.db.transaction().execute((tx) => handOutTogether(tx, ready)));
+    for (const { timings } of ready) deps.meter.took("create", timings);
+    deps.signals.moved(session.id);
+    return live ?? session;
+  });
+}
+
+function explain(error: unknown): never {
+  throw error instanceof NodeError ? apiErrorOfPreparation(error) : error;
+}

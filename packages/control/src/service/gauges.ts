@@ -1,0 +1,87 @@
+/** What there is at the moment, asked for when somebody looks. */
+import { SESSION_STATES } from "@vivarium/contract/api";
+import { Counter, Gauge } from "prom-client";
+import type { Database } from "../db/pool.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import type { Meter } from "../metrics/meter.ts";
+import { countByState } from "../sessions/count-by-state.ts";
+
+/** Destroyed ones are history. */
+const THERE = SESSION_STATES.filter((state) => state !== "destroyed");
+
+interface GaugeDeps {
+  db: Database;
+  node: NodeState;
+  meter: Meter;
+}
+
+export function addGauges({ db, node, meter }: GaugeDeps): void {
+  const registers = [meter.registry];
+  new Gauge({
+    name: "vivarium_sessions",
+    help: "Sessions of all organisations, by state",
+    labelNames: ["state"],
+    registers,
+    async collect() {
+      const counts = await countByState(db).catch(() => undefined);
+      this.reset();
+      for (const state of counts ? THERE : []) this.set({ state }, counts?.get(state) ?? 0);
+    },
+  });
+  new Gauge({
+    name: "vivarium_node_up",
+    help: "1 while the node answers; without it, what the node says is left out",
+    registers,
+    async collect() {
+      this.set((await node.present()) ? 1 : 0);
+    },
+  });
+  new Gauge({
+    name: "vivarium_warm_machines",
+    help: "Machines that wait for the next create; kind: baseline, or saved for templates and checkpoints of users",
+    labelNames: ["kind", "template", "size"],
+    registers,
+    async collect() {
+      const { warm = [] } = (await node.present()) ?? {};
+      this.reset();
+      for (const { template, size, snapshot_id: id, ready } of warm)
+        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, ready);
+    },
+  });
+  new Gauge({
+    name: "vivarium_warm_machines_wanted",
+    help: "How many are to wait, by how often one was wanted lately; labels as of vivarium_warm_machines",
+    labelNames: ["kind", "template", "size"],
+    registers,
+    async collect() {
+      const { warm = [] } = (await node.present()) ?? {};
+      this.reset();
+      for (const { template, size, snapshot_id: id, wanted = 0 } of warm)
+        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, wanted);
+    },
+  });
+  new Counter({
+    name: "vivarium_new_machines_total",
+    help: "Starts of new machines since the node started; from: pool where one waited, load where none did",
+    labelNames: ["from"],
+    registers,
+    async collect() {
+      const { new_machines: counted } = (await node.present()) ?? {};
+      this.reset();
+      if (counted) this.inc({ from: "pool" }, counted.from_pool);
+      if (counted) this.inc({ from: "load" }, counted.loaded);
+    },
+  });
+  new Gauge({
+    name: "vivarium_node_disk_bytes",
+    help: "The node's storage pool",
+    labelNames: ["of"],
+    registers,
+    async collect() {
+      const disk = (await node.present())?.disk;
+      this.reset();
+      if (disk) this.set({ of: "free" }, disk.free_bytes);
+      if (disk) this.set({ of: "total" }, disk.total_bytes);
+    },
+  });
+}

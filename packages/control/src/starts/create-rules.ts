@@ -1,0 +1,66 @@
+/** What a create body must fulfil beyond its schema. Pure. */
+import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { variablesBytes } from "@vivarium/contract/api/wire-types";
+import type { OwnHosts } from "../egress/entry.ts";
+import { normalPolicy } from "../egress/policy.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { invalidField } from "../http/validation.ts";
+
+export function checkCreate({ ownHosts }: { ownHosts: OwnHosts }, body: ParsedSessionCreate): void {
+  checkCombinations(body);
+  checkVariables(body);
+  if (body.egress) normalPolicy(body.egress, ownHosts, "egress.allow");
+  refuseWhatComesLater(body);
+}
+
+function checkCombinations(body: ParsedSessionCreate): void {
+  if (body.max_lifetime_ms && (body.paused_ttl_ms ?? 0) < 0) {
+    throw invalidField(
+      "paused_ttl_ms",
+      "must not be negative together with max_lifetime_ms",
+      body.paused_ttl_ms,
+    );
+  }
+  const { on_pty_detach: policy, on_detach: alias } = body;
+  if (policy && alias && policy !== alias) {
+    throw invalidField("on_detach", `must equal on_pty_detach (${policy}), whose alias it is`, alias);
+  }
+  if (body.from_checkpoint != null && body.template) {
+    throw invalidField("from_checkpoint", "must not be combined with template");
+  }
+}
+
+function checkVariables({ env, secrets }: ParsedSessionCreate): void {
+  if (!env || !secrets) return;
+  const twice = Object.keys(secrets).find((key) => Object.hasOwn(env, key));
+  if (twice !== undefined) throw invalidField(`secrets.${twice}`, "must not be in env as well");
+  if (variablesBytes(env) + variablesBytes(secrets) > LIMITS.envTotalBytes) {
+    throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with secrets`);
+  }
+}
+
+/** Fields whose machinery this release lacks are refused: ignoring them would promise what nobody keeps. */
+function refuseWhatComesLater(body: ParsedSessionCreate): void {
+  const isSet: Record<string, boolean> = {
+    connections: (body.connections?.length ?? 0) > 0,
+    artifacts: body.artifacts !== undefined,
+  };
+  const field = Object.keys(isSet).find((name) => isSet[name]);
+  if (field === undefined) return;
+  throw new ApiError("validation", `${field}: is not supported by this version yet; leave the field out`);
+}
+
+/**
+ * Interface "Condition-to-error ties" 4. No encryption key can be configured yet, so none ever is. What the server lacks
+ * is told after what is wrong with the request (wire.md 1.5).
+ */
+export function refuseSecretsWithoutKey(body: Pick<ParsedSessionCreate, "secrets">): void {
+  if (Object.keys(body.secrets ?? {}).length === 0) return;
+  throw new ApiError(
+    "unavailable",
+    "secrets: this server has no encryption key configured, so it keeps none",
+    {
+      retryAfterS: null,
+    },
+  );
+}

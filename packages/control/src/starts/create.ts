@@ -1,0 +1,102 @@
+import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import { type Principal, scopeOf } from "../access/principal.ts";
+import { resolveProject } from "../access/resolve-project.ts";
+import type { Database } from "../db/pool.ts";
+import type { OwnHosts } from "../egress/entry.ts";
+import type { EgressCaps } from "../egress/org-cap.ts";
+import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { findAnySession, type SessionRow } from "../sessions/store.ts";
+import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
+import { checkCreate, refuseSecretsWithoutKey } from "./create-rules.ts";
+import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
+import { insertIdempotencyKey } from "./idempotency-store.ts";
+import type { Provisioner } from "./provision.ts";
+import { mapOrNull, type StartSettings, startFrom } from "./start-from.ts";
+
+export interface CreateDeps {
+  db: Database;
+  pepper: Buffer;
+  node: NodeState;
+  nodes: NodeClient;
+  provisioner: Provisioner;
+  ownHosts: OwnHosts;
+  egressCaps: EgressCaps;
+}
+
+/** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
+export async function createSession(
+  deps: CreateDeps,
+  principal: Principal,
+  { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
+): Promise<{ session: SessionRow; isReplay: boolean }> {
+  const askedAt = performance.now();
+  checkCreate(deps, body);
+  const wanted = wantedBy(principal, body.project_id, "create");
+  const created = await tellingRefusal(deps.db, wanted, () => admit(deps, principal, body, idempotencyKey));
+  crashPoint("create.commit");
+  if (!created.isReplay) deps.provisioner.start(created.session, performance.now() - askedAt);
+  return created;
+}
+
+async function admit(
+  deps: CreateDeps,
+  principal: Principal,
+  body: ParsedSessionCreate,
+  idempotencyKey: string | undefined,
+): Promise<{ session: SessionRow; isReplay: boolean }> {
+  return await deps.db.transaction().execute(async (tx) => {
+    const project = body.project_id ?? principal.scopedProjectId ?? principal.defaultProjectId;
+    const { on_detach: alias, ...rest } = body;
+    const idempotent = idempotencyKey && {
+      orgId: principal.orgId,
+      key: idempotencyKey,
+      // The same body in another project is another request.
+      bodyDigest: bodyDigest(deps.pepper, {
+        body: { ...rest, on_pty_detach: body.on_pty_detach ?? alias },
+        project,
+      }),
+    };
+    if (idempotent) {
+      const knownId = await claimIdempotencyKey(tx, idempotent);
+      const known =
+        knownId && (await findAnySession(tx, { orgId: principal.orgId, projectId: null }, knownId));
+      if (known) return { session: known, isReplay: true };
+    }
+    checkReferences(body);
+    const projectId = await resolveProject(tx, principal, body.project_id);
+    const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), body);
+    const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
+    refuseSecretsWithoutKey(body);
+    if (refusal) throw refusal;
+    if (idempotent) await insertIdempotencyKey(tx, { ...idempotent, sessionId: session.id });
+    return { session, isReplay: false };
+  });
+}
+
+export function settingsOf(
+  body: ParsedSessionCreate,
+  projectId: string | null,
+  start: StartSettings,
+): SessionSettings {
+  return { ...start, origin: "api", project_id: projectId, ...chosenOf(body) };
+}
+
+/** The settings in which the body alone has a say, with their defaults. */
+function chosenOf(body: ParsedSessionCreate) {
+  return {
+    name: body.name ?? null,
+    labels: mapOrNull(body.labels),
+    external_id: body.external_id || null,
+    on_pty_detach: body.on_pty_detach ?? body.on_detach ?? "pause",
+    paused_ttl_ms: body.paused_ttl_ms || LIMITS.pausedTtlDefaultMs,
+    idle_timeout_ms: body.idle_timeout_ms ?? null,
+    max_lifetime_ms: body.max_lifetime_ms ?? null,
+    destroy_on_completion: body.destroy_on_completion ?? false,
+    command_capture: body.command_capture ?? "executable",
+    wake_on_http: body.wake_on_http ?? true,
+    egress_cap_bytes: body.egress_cap_bytes ?? null,
+  };
+}

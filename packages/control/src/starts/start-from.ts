@@ -1,0 +1,129 @@
+/** What the first machine of a new session is loaded from, and what the session takes over from there (part 2, 5.5). */
+import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
+import { variablesBytes } from "@vivarium/contract/api/wire-types";
+import type { Scope } from "../access/principal.ts";
+import { getCheckpointForUse } from "../checkpoints/get.ts";
+import type { Queries } from "../db/pool.ts";
+import type { OwnHosts } from "../egress/entry.ts";
+import { normalPolicy } from "../egress/policy.ts";
+import type { ApiError } from "../errors/api-error.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import type { NodeState } from "../fleet/node-state.ts";
+import { invalidField } from "../http/validation.ts";
+import { resolveTemplate } from "../templates/resolve.ts";
+import { BASE_TEMPLATE, type SessionSettings } from "./admit.ts";
+
+type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env" | "egress"> & {
+  no_sudo?: boolean;
+};
+
+/** The columns of a new session that its origin has a say in. */
+export type StartSettings = Pick<
+  SessionSettings,
+  | "size"
+  | "template"
+  | "template_version"
+  | "baseline"
+  | "origin_snapshot_id"
+  | "origin_checkpoint_id"
+  | "env"
+  | "egress"
+  | "no_sudo"
+  | "may_keep_alive"
+>;
+
+interface StartDeps {
+  node: NodeState;
+  nodes: NodeClient;
+  ownHosts: OwnHosts;
+}
+
+/** `refusal`: what the node has to say against it, told after what is wrong with the request (wire.md 1.5). */
+interface Start {
+  start: StartSettings;
+  refusal?: ApiError;
+}
+
+export async function startFrom(
+  deps: StartDeps,
+  tx: Queries,
+  scope: Scope,
+  request: StartRequest,
+): Promise<Start> {
+  return request.from_checkpoint == null
+    ? await startFromTemplate(deps, tx, scope, request)
+    : { start: await startFromCheckpoint(deps, tx, scope, request, request.from_checkpoint) };
+}
+
+async function startFromTemplate(
+  deps: StartDeps,
+  tx: Queries,
+  scope: Scope,
+  request: StartRequest,
+): Promise<Start> {
+  const template = request.template || BASE_TEMPLATE;
+  const { version, saved, refusal } = await resolveTemplate(deps, tx, scope, template);
+  const start = {
+    size: saved ? sizeOf("template", saved.size, request.size) : ((request.size ?? DEFAULT_SIZE) as Size),
+    template,
+    template_version: version,
+    baseline: saved?.baseline ?? null,
+    origin_snapshot_id: saved?.snapshotId ?? null,
+    origin_checkpoint_id: null,
+    env: mapOrNull(request.env),
+    egress: egressOf(deps, request.egress ?? { mode: "allow" }),
+    no_sudo: request.no_sudo || saved?.noSudo || false,
+    may_keep_alive: Boolean(saved),
+  };
+  return { start, refusal };
+}
+
+async function startFromCheckpoint(
+  deps: StartDeps,
+  tx: Queries,
+  scope: Scope,
+  request: StartRequest,
+  checkpointId: string,
+): Promise<StartSettings> {
+  const checkpoint = await getCheckpointForUse(tx, scope, { id: checkpointId, field: "from_checkpoint" });
+  return {
+    size: sizeOf("checkpoint", checkpoint.size as Size, request.size),
+    template: checkpoint.template,
+    template_version: checkpoint.template_version,
+    baseline: checkpoint.baseline,
+    origin_snapshot_id: checkpoint.id,
+    origin_checkpoint_id: checkpoint.id,
+    env: mapOrNull(joinEnv(checkpoint.env, request.env)),
+    egress: request.egress ? egressOf(deps, request.egress) : JSON.stringify(checkpoint.egress),
+    // What was hardened stays so: the way back is not in the guest any more.
+    no_sudo: request.no_sudo || checkpoint.no_sudo,
+    may_keep_alive: true,
+  };
+}
+
+/** A saved state has the memory and the devices of one size. */
+function sizeOf(what: string, size: Size, asked: string | null | undefined): Size {
+  if (asked == null || asked === size) return size;
+  throw invalidField(
+    "size",
+    `must be ${JSON.stringify(size)}, the size of the ${what}, or be left out`,
+    asked,
+  );
+}
+
+function joinEnv(
+  saved: Record<string, string> | null,
+  asked: Record<string, string> | null | undefined,
+): Record<string, string> {
+  const env = { ...saved, ...asked };
+  if (variablesBytes(env) <= LIMITS.envTotalBytes) return env;
+  throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with the checkpoint's`);
+}
+
+function egressOf({ ownHosts }: StartDeps, policy: NonNullable<StartRequest["egress"]>): string {
+  return JSON.stringify(normalPolicy(policy, ownHosts, "egress.allow"));
+}
+
+export function mapOrNull(map: Record<string, string> | null | undefined): string | null {
+  return map && Object.keys(map).length > 0 ? JSON.stringify(map) : null;
+}

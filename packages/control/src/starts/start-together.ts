@@ -1,0 +1,150 @@
+/**
+ * Sessions that somebody waits for: all of them become live at once, or none is left. Until then they are leased to
+ * the process that makes them, and the sweep destroys what it leaves behind.
+ */
+import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
+import { sleep } from "@vivarium/kit/clock";
+import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { endLeases, forgetUnborn, leaseFromNow, renewLeases } from "../leases/store.ts";
+import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import { untilAnswered } from "../operations/until-answered.ts";
+import { decide, isAwaited, machineIdOf } from "../sessions/state.ts";
+import { findSessionsById, type SessionRow, saveMove } from "../sessions/store.ts";
+import { startSpec } from "./provision.ts";
+
+const LEASE_MS = 5_000;
+const RENEW_MS = LEASE_MS / 3;
+
+/** Columns of a new session that is leased. The claim keeps the sweep from provisioning what nobody may want. */
+export function leasedColumns() {
+  return {
+    destroy_after: leaseFromNow(LEASE_MS),
+    provision_claimed_until: leaseFromNow(LIMITS.provisionMs),
+  };
+}
+
+/** Leased, and not handed out: when the lease runs out, nobody waits for it any more. */
+export function isUnborn(session: SessionRow): boolean {
+  return session.origin === "api" && isAwaited(session.state);
+}
+
+export interface Ready {
+  session: SessionRow;
+  timings: CreateTiming;
+  guestIp?: string;
+}
+
+/** Works with leased sessions; when that fails, nothing of them stays. */
+export async function withLeased<T>(
+  deps: DestroyDeps,
+  sessions: readonly SessionRow[],
+  work: () => Promise<T>,
+): Promise<T> {
+  const over = new AbortController();
+  const kept = keepLeases(deps, sessions, over.signal);
+  try {
+    return await work();
+  } catch (error) {
+    await discard(deps, sessions);
+    throw error;
+  } finally {
+    over.abort();
+    await kept;
+  }
+}
+
+/** Starts all machines at the same time. The first that cannot be had calls the others off. */
+export async function startTogether(
+  { nodes }: Pick<DestroyDeps, "nodes">,
+  sessions: readonly SessionRow[],
+  over: AbortSignal,
+): Promise<Ready[]> {
+  const failed = new AbortController();
+  const signal = AbortSignal.any([over, failed.signal, AbortSignal.timeout(LIMITS.provisionMs)]);
+  const startedAt = performance.now();
+  const starts = sessions.map(async (session) => {
+    const machine = await untilAnswered(signal, (one) =>
+      nodes.startMachine(machineIdOf(session), startSpec(session), one),
+    );
+    if (machine.state !== "running") {
+      throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });
+    }
+    const total = Math.round(performance.now() - startedAt);
+    return { session, timings: { place: 0, ...machine.timings, total }, guestIp: machine.guest_ip };
+  });
+  const first = Promise.all(starts).catch((error: unknown) => {
+    failed.abort();
+    throw error;
+  });
+  await Promise.allSettled(starts);
+  return await first;
+}
+
+/** Moves all of them to live in the caller's transaction. */
+export async function handOutTogether(tx: Queries, ready: readonly Ready[]): Promise<SessionRow[]> {
+  const ids = ready.map(({ session }) => session.id);
+  const known = await findSessionsById(tx, ids);
+  // An earlier attempt was stored, and its confirmation lost.
+  if (known.length === ids.length && known.every(({ incarnation }) => incarnation > 0)) return known;
+  if (!(await endLeases(tx, ids))) {
+    const areLeft = known.length === ids.length && known.every(({ state }) => isAwaited(state));
+    throw areLeft ? leasesRanOut() : destroyedMeanwhile();
+  }
+  const rows: SessionRow[] = [];
+  for (const { session, timings, guestIp } of ready) {
+    const move = decide(session, "provisioned");
+    const row = move && (await saveMove(tx, session.id, move, { timings, guestIp }));
+    if (!row) throw destroyedMeanwhile();
+    rows.push(row);
+  }
+  return rows;
+}
+
+function destroyedMeanwhile(): ApiError {
+  return new ApiError(
+    "session_ended",
+    "a session was destroyed while it was being made; nothing of it is left",
+  );
+}
+
+/** Nobody destroyed them: the store was away for so long that they could not be leased on. */
+function leasesRanOut(): ApiError {
+  return new ApiError(
+    "unavailable",
+    "the sessions could not be handed out in time and are given up; try again",
+  );
+}
+
+/** Bears repetition, by any process. Nobody was told of these sessions, so that no history of them is kept either. */
+export async function discard(deps: DestroyDeps, sessions: readonly SessionRow[]): Promise<void> {
+  await Promise.all(
+    sessions.map(async (session) => {
+      try {
+        await destroySession(deps, session, { endReason: "error" });
+      } catch (err) {
+        const isGone = err instanceof ApiError && err.code === "not_found";
+        if (!isGone)
+          deps.log.warn({ err, session_id: session.id }, "left to the sweep: a session nobody waits for");
+      }
+    }),
+  );
+  const ids = sessions.map(({ id }) => id);
+  await forgetUnborn(deps.db, ids).catch((err: unknown) =>
+    deps.log.warn({ err }, "history of nothing is kept"),
+  );
+}
+
+async function keepLeases(
+  { db }: Pick<DestroyDeps, "db">,
+  sessions: readonly SessionRow[],
+  over: AbortSignal,
+): Promise<void> {
+  const ids = sessions.map(({ id }) => id);
+  while (!over.aborted) {
+    await sleep(RENEW_MS, over);
+    if (over.aborted) return;
+    await renewLeases(db, ids, LEASE_MS).catch(() => undefined);
+  }
+}

@@ -1,0 +1,55 @@
+/** A process with `keep_alive` suppresses the idle timer while it runs (interface "States and transitions"). */
+import type { GuestProcess } from "@vivarium/contract/guest";
+import type { Log } from "@vivarium/kit/log";
+import { dueEvent } from "../deadlines/clocks.ts";
+import type { DueSession } from "../deadlines/store.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { processesOf } from "../processes/read.ts";
+
+const ASK_MS = 5_000;
+/** A machine that cannot be asked for longer than this is paused like any that nobody uses. */
+const PATIENCE_MS = 600_000;
+
+interface KeptAliveDeps {
+  nodes: NodeClient;
+  log: Log;
+}
+
+/**
+ * The session as its clocks are to see it, with its processes for activity. Undefined when it would be idle but for what
+ * its machine cannot be asked at the moment.
+ */
+export async function withProcesses(
+  deps: KeptAliveDeps,
+  session: DueSession,
+): Promise<DueSession | undefined> {
+  if (!session.may_keep_alive || dueEvent(session, session.now) !== "idle_timeout") return session;
+  try {
+    const processes = await processesOf(deps.nodes, session, AbortSignal.timeout(ASK_MS));
+    return usedAt(session, keptAliveUntil(processes, session.now));
+  } catch (error) {
+    if (!(error instanceof NodeError)) throw error;
+    const isOver = idleForMs(session) > (session.idle_timeout_ms ?? 0) + PATIENCE_MS;
+    const log = { session_id: session.id, reason: error.message };
+    if (isOver) deps.log.warn(log, "an idle session could not be asked for its processes, and is paused");
+    else deps.log.info(log, "an idle session cannot be asked for its processes; it is tried again");
+    return isOver ? session : undefined;
+  }
+}
+
+/** Now while one runs, else when the last one ended; the machine's own clock is not believed beyond now. */
+export function keptAliveUntil(processes: readonly GuestProcess[], now: Date): Date | undefined {
+  const ends = processes
+    .filter(({ keep_alive }) => keep_alive)
+    .map(({ state, ended_at_ms }) => (state === "running" ? now.getTime() : (ended_at_ms ?? 0)));
+  return ends.length === 0 ? undefined : new Date(Math.min(now.getTime(), Math.max(...ends)));
+}
+
+function usedAt(session: DueSession, at: Date | undefined): DueSession {
+  return at && at > session.last_active_at ? { ...session, last_active_at: at } : session;
+}
+
+function idleForMs({ now, last_active_at }: DueSession): number {
+  return now.getTime() - last_active_at.getTime();
+}

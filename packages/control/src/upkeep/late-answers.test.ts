@@ -1,0 +1,117 @@
+/** A store that answers late: what lapsed while nobody could renew it is left alone by what was asked before. */
+
+import { randomId } from "@vivarium/kit/id";
+import type { Log } from "@vivarium/kit/log";
+import { sql } from "kysely";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { createDatabase, silentLog } from "../../test-support/database.ts";
+import { type Database, openDatabase } from "../db/pool.ts";
+import { StoreWatch } from "../db/store-watch.ts";
+import { Operations } from "../operations/operations.ts";
+import { SessionSignals } from "../sessions/signals.ts";
+import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
+import { type SweepDeps, TICK_PARTS } from "./sweep.ts";
+
+let db: Database;
+let storeWatch: StoreWatch;
+beforeAll(async () => {
+  db = openDatabase({ url: await createDatabase(), log: silentLog });
+  storeWatch = new StoreWatch({ db, isAlone: true });
+  await sql`insert into orgs (id, name, concurrent_sessions) values ('o', 'o', 10)`.execute(db);
+});
+afterAll(() => db.destroy());
+
+let id: string;
+beforeEach(async () => {
+  await sql`delete from sessions`.execute(db);
+  id = randomId();
+});
+
+async function insertSession(state: string, origin = "api"): Promise<void> {
+  await sql`
+    insert into sessions (id, org_id, origin, state, incarnation, size, template, egress, no_sudo, on_pty_detach,
+      paused_ttl_ms, destroy_on_completion, wake_on_http, command_capture)
+    values (${id}, 'o', ${origin}, ${state}, 1, 'small', 'base', '{"mode":"allow","allow":[]}', false, 'destroy',
+      1000, false, true, 'full')`.execute(db);
+}
+
+/** One pass of a part, with what it did to which session. */
+async function pass(part: string): Promise<string[]> {
+  const done: string[] = [];
+  const log = { ...silentLog, info: () => {}, warn: () => {} } as unknown as Log;
+  const signals = new SessionSignals();
+  const operations = new Operations({ db, signals, log });
+  const deps = {
+    db,
+    storeWatch,
+    signals,
+    log,
+    leasesKept: new Set(),
+    provisioner: { start: () => done.push("adopted"), cancel: () => done.push("destroyed") },
+    nodes: { deleteMachine: async () => {}, deleteSnapshot: async () => {}, listMachines: async () => [] },
+    operations,
+  };
+  await TICK_PARTS[part]?.(deps as unknown as SweepDeps);
+  await operations.stop();
+  const { rows } = await sql<{ op_id: string | null }>`select op_id from sessions`.execute(db);
+  if (rows[0]?.op_id !== "theirs" && part === "take over operations") done.push("taken over");
+  return done;
+}
+
+/** Leases that ended after the store's last sign of life. */
+test.each([
+  ["adopt provisioning", "creating", sql`provision_claimed_until = clock_timestamp()`, "adopted"],
+  [
+    "take over operations",
+    "live",
+    sql`op = 'settle', op_id = 'theirs', op_input = '{}', op_claimed_until = clock_timestamp()`,
+    "taken over",
+  ],
+  ["destroy due sessions", "live", sql`destroy_after = clock_timestamp()`, "destroyed"],
+])("%s looks at leases as of when the store last answered", async (part, state, lapse, done) => {
+  await insertSession(state);
+  await storeWatch.look();
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  await sql`update sessions set ${lapse}`.execute(db);
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  expect(await pass(part)).toEqual([]);
+  await storeWatch.look();
+  expect(await pass(part)).toEqual([done]);
+});
+
+test("a session that is leased until it is handed out is not provisioned without its process", async () => {
+  await insertSession("creating");
+  const lapsed = sql`provision_claimed_until = now() - interval '1 s'`;
+  await sql`update sessions set ${lapsed}, destroy_after = now() - interval '1 s'`.execute(db);
+  await storeWatch.look();
+  expect(await pass("adopt provisioning")).toEqual([]);
+  await sql`update sessions set destroy_after = null`.execute(db);
+  expect(await pass("adopt provisioning")).toEqual(["adopted"]);
+});
+
+test("a client whose lease lapsed while the store stood still over the decision is not gone", async () => {
+  await insertSession("live");
+  await sql`insert into attachments (id, session_id, incarnation, kind, lease_until)
+    values (${randomId()}, ${id}, 1, 'pty', now() - interval '1 minute')`.execute(db);
+  const fire = async (...stale: boolean[]) => {
+    await sql`update sessions set due_at = service_now() - interval '1 s'`.execute(db);
+    const behind: Promise<unknown>[] = [];
+    const deps = {
+      db,
+      log: silentLog,
+      signals: new SessionSignals(),
+      storeWatch: { areLeasesStale: () => stale.shift() ?? false },
+      activity: { flush: async () => {}, isHeld: () => false },
+      attachments: { renew: async () => {} },
+      operations: { behindCount: 0, behind: (work: Promise<unknown>) => behind.push(work) },
+      nodes: { deleteMachine: async () => {} },
+    };
+    await fireClocks(deps as unknown as ClockDeps);
+    await Promise.all(behind);
+    const { rows } = await sql<{ state: string }>`select state from sessions`.execute(db);
+    return rows[0]?.state;
+  };
+  // Fresh when the session was taken, stale once its row is locked.
+  expect(await fire(false, true)).toBe("live");
+  expect(await fire(false, false)).toBe("destroyed");
+});

@@ -1,0 +1,111 @@
+/**
+ * Compares rows with machines. Rows win over machines nobody asked for; machines win over rows that claim a machine
+ * which is gone. A node that does not answer proves nothing.
+ */
+import type { MachineStatus } from "@vivarium/contract/node";
+import { crashPoint } from "@vivarium/kit/crash-point";
+import { oneLine } from "../http/render-error.ts";
+import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
+import { releaseSession } from "../moves/release-session.ts";
+import { type SettleDeps, settleSession } from "../moves/settle.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import { decide, hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
+import { findSessionsById, listLiveMachines, type SessionRow, saveMove } from "../sessions/store.ts";
+
+const UNKNOWN_GRACE_MS = 60_000;
+
+export interface ReconcileDeps extends SettleDeps {
+  signals: SessionSignals;
+  /** Machines that no row knows, and since when. */
+  unknownSince: Map<string, number>;
+}
+
+export async function reconcileMachines(deps: ReconcileDeps): Promise<void> {
+  // Rows first: a session that is live now had its machine before the list is taken, unless the machine is lost.
+  const live = await listLiveMachines(deps.db);
+  const machines = await deps.nodes.listMachines();
+  const byId = new Map(machines.map((machine) => [machine.machine_id, machine]));
+  const isCaughtUp = await catchUp(deps, machines);
+  // An operation knows better what becomes of the machines of its session, and refuses these moves.
+  for (const session of live.filter(({ id, op }) => op === null && !isCaughtUp.has(id))) {
+    const machine = byId.get(machineIdOf(session));
+    if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
+    else if (machine.state === "held") await settleSession(deps, session);
+  }
+  await removeUnwanted(
+    deps,
+    machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id))),
+  );
+}
+
+/** Sessions whose rows were older than their machines: the next look finds the two in line. */
+async function catchUp(deps: ReconcileDeps, machines: MachineStatus[]): Promise<Set<string>> {
+  const ofSession = Map.groupBy(machines, ({ machine_id: id }) => sessionIdOf(id));
+  const caughtUp = new Set<string>();
+  for (const session of await findSessionsById(deps.db, [...ofSession.keys()])) {
+    if (session.op !== null) continue;
+    if (await catchUpWithMachine(deps, session, ofSession.get(session.id) ?? [])) caughtUp.add(session.id);
+  }
+  return caughtUp;
+}
+
+async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
+  const saved = await catchUpWithSavedState(deps, session, await deps.nodes.listSnapshots());
+  if (saved) return deps.signals.moved(session.id);
+  const move = decide(session, "machine_lost");
+  const why = machine?.reason ? `: ${machine.reason}` : "";
+  const statusReason = oneLine(
+    machine ? `the machine ended${why}` : "the machine is gone from its node",
+    200,
+  );
+  const row = move && (await saveMove(deps.db, session.id, move, { statusReason }));
+  if (!row) return;
+  deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
+  deps.signals.moved(session.id);
+  await releaseSession(deps, row);
+}
+
+async function removeUnwanted(deps: ReconcileDeps, machines: MachineStatus[]): Promise<void> {
+  const sessions = await findSessionsById(
+    deps.db,
+    machines.map(({ machine_id: id }) => sessionIdOf(id)),
+  );
+  const byId = new Map(sessions.map((session) => [session.id, session]));
+  const unknown = machines.filter((machine) => !byId.has(sessionIdOf(machine.machine_id)));
+  for (const machine of pastGrace(deps.unknownSince, unknown)) await remove(deps, machine);
+  for (const machine of machines) {
+    const session = byId.get(sessionIdOf(machine.machine_id));
+    if (!session || isWanted(machine, session)) continue;
+    if (isBygone(machine, session)) await remove(deps, machine);
+    // The next machine's name may be given again at any moment, so only who holds the session may say that it goes.
+    else if (session.op === null) await settleSession(deps, session);
+  }
+}
+
+async function remove({ nodes, log }: ReconcileDeps, machine: MachineStatus): Promise<void> {
+  log.info({ machine_id: machine.machine_id }, "removing a machine that no session wants");
+  await nodes.deleteMachine(machine.machine_id);
+  crashPoint("reconcile.removed");
+}
+
+/** The session's machine, or the one that an operation makes or gives up. */
+function isWanted(machine: MachineStatus, session: SessionRow): boolean {
+  if (isActive(session.state) && machine.machine_id === machineIdOf(session)) return true;
+  return session.op !== null && !hasEnded(session.state) && !isBygone(machine, session);
+}
+
+/** No machine of this name is ever started again. */
+function isBygone(machine: MachineStatus, session: SessionRow): boolean {
+  if (hasEnded(session.state)) return true;
+  const number = incarnationOf(machine.machine_id);
+  return number < session.incarnation || (number === session.incarnation && !isActive(session.state));
+}
+
+/** A machine without any row may belong to a database that was restored or mixed up: it gets a minute. */
+function pastGrace(unknownSince: Map<string, number>, unknown: MachineStatus[]): MachineStatus[] {
+  const ids = new Set(unknown.map((machine) => machine.machine_id));
+  for (const id of unknownSince.keys()) if (!ids.has(id)) unknownSince.delete(id);
+  const now = Date.now();
+  for (const id of ids) if (!unknownSince.has(id)) unknownSince.set(id, now);
+  return unknown.filter((machine) => now - (unknownSince.get(machine.machine_id) ?? now) > UNKNOWN_GRACE_MS);
+}

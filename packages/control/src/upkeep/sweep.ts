@@ -1,0 +1,117 @@
+/** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
+import type { CommandLog } from "../audit/command-log.ts";
+import type { StoreWatch } from "../db/store-watch.ts";
+import type { ApplyDeps } from "../egress/apply.ts";
+import { tellDenials } from "../egress/denials.ts";
+import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
+import { forgetOldEvents } from "../events/forget.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import { claimOrphanedProvisions, listDueForDestroy } from "../leases/store.ts";
+import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import { releaseSession } from "../moves/release-session.ts";
+import { takeOverOperations } from "../operations/take-over.ts";
+import type { PreviewPush } from "../previews/push.ts";
+import { deleteOldHistory, listOldFailures, listUnreleased } from "../sessions/store.ts";
+import { PROVISION_LEASE_MS } from "../starts/admit.ts";
+import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
+import { discard, isUnborn } from "../starts/start-together.ts";
+import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
+import { takeFirstLook } from "./first-look.ts";
+import { type KeepOrgCapsDeps, keepOrgCaps } from "./keep-org-caps.ts";
+import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
+import { forgetOrphanNames, type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
+import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
+import { endAfterUnheardCommands } from "./unheard-commands.ts";
+
+export type SweepDeps = DestroyDeps &
+  ReconcileDeps &
+  OrphanDeps &
+  ClockDeps &
+  TakeOverDeps &
+  ApplyDeps &
+  KeepOrgCapsDeps & {
+    commandLog: CommandLog;
+    previewPush: PreviewPush;
+    storeWatch: StoreWatch;
+    /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
+    leasesKept: ReadonlySet<string>;
+  };
+
+/** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
+export const CLOCK_PART = fireClocks;
+
+type Parts = Record<string, (deps: SweepDeps) => Promise<void>>;
+
+/** What is tried until it succeeds before anything else rests on rows: they may be those of a backup. */
+export const FIRST_PART = takeFirstLook;
+
+/** What rows and the node are brought in line by, each in its own way. */
+export const IN_LINE_PARTS: Parts = {
+  "reconcile machines": reconcileMachines,
+  "remove orphan snapshots": removeOrphanSnapshots,
+};
+
+/** Work of every tick. */
+export const TICK_PARTS: Parts = {
+  "adopt provisioning": async (deps) => {
+    const lapsedBefore = deps.storeWatch.lapsedBefore();
+    if (!lapsedBefore) return;
+    const claim = { leaseMs: PROVISION_LEASE_MS, lapsedBefore };
+    for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, claim))
+      deps.provisioner.start(session, ageMs);
+  },
+  "take over operations": async (deps) => {
+    const lapsedBefore = deps.storeWatch.lapsedBefore();
+    if (lapsedBefore) await takeOverOperations(deps, TAKE_OVERS, lapsedBefore);
+  },
+  ...IN_LINE_PARTS,
+  "end sessions after their only command": endAfterUnheardCommands,
+  "destroy due sessions": async (deps) => {
+    const lapsedBefore = deps.storeWatch.lapsedBefore();
+    if (!lapsedBefore) return;
+    const due = (await listDueForDestroy(deps.db, lapsedBefore)).filter(({ id }) => !deps.leasesKept.has(id));
+    await Promise.all(
+      due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
+    );
+  },
+  "keep networks": keepNetworks,
+  "keep caps of organisations": keepOrgCaps,
+  "tell denials": tellDenials,
+  "tell routes": (deps) => deps.previewPush.check(),
+  "release machines": async (deps) => {
+    await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
+  },
+  "destroy old failures": async (deps) => {
+    for (const session of await listOldFailures(deps.db)) {
+      await destroySession(deps, session, { event: "failed_expired" });
+    }
+  },
+};
+
+/** Work of now and then. */
+export const HOURLY_PARTS: Parts = {
+  "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
+  "forget past clients": (deps) => deps.attachments.forgetPast(),
+  "forget old egress lines": forgetOldLines,
+  "forget old events": forgetOldEvents,
+  "forget old history": (deps) => deleteOldHistory(deps.db),
+  "forget names of snapshots": forgetOrphanNames,
+  "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
+};
+
+/** One pass of one part. A failure, which is told by false, is not the end of it: the next tick tries again. */
+export async function runPart(
+  deps: SweepDeps,
+  name: string,
+  part: (deps: SweepDeps) => Promise<void>,
+): Promise<boolean> {
+  try {
+    await part(deps);
+    return true;
+  } catch (err) {
+    // A node that is away is an expected state, told every tick: one line, no stack.
+    const detail = err instanceof NodeError ? { reason: err.message } : { err };
+    deps.log.warn({ ...detail, part: name }, "a part of the sweep failed; it runs again");
+    return false;
+  }
+}
