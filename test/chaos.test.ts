@@ -10,7 +10,8 @@ test("chaos knows every crash point of the sources, and no other", async () => {
   for await (const path of glob("packages/{node,control}/src/**/*.ts", { cwd: ROOT })) {
     if (/\.test(-support)?\.ts$/.test(path)) continue;
     const text = await readFile(join(ROOT, path), "utf8");
-    for (const [, name] of text.matchAll(/crashPoint\("([a-z_.]+)"\)/g)) named.add(name as string);
+    for (const [, name] of text.matchAll(/(?:crashPoint\(|\b(?:intent|commit): )"([a-z_.]+)"/g))
+      named.add(name as string);
   }
   expect([...named].toSorted()).toEqual([...CRASH_POINTS].toSorted());
 });

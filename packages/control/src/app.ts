@@ -9,7 +9,7 @@ import { bootstrap } from "./access/bootstrap.ts";
 import { loadPepper } from "./access/pepper.ts";
 import { CommandLog } from "./audit/command-log.ts";
 import { addAuditRoutes } from "./audit/routes.ts";
-import { checkpointSnapshots } from "./checkpoints/kept-snapshots.ts";
+import { keepOnlyCheckpoints } from "./checkpoints/store.ts";
 import { migrate } from "./db/migrate.ts";
 import { type Database, openDatabase } from "./db/pool.ts";
 import { isStoreUnavailable } from "./db/postgres-errors.ts";
@@ -31,7 +31,7 @@ import { NodeState } from "./fleet/node-state.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Upgrades } from "./http/upgrades.ts";
 import { Meter } from "./metrics/meter.ts";
-import { addLifecycleRoutes } from "./moves/routes.ts";
+import { addMoveRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
@@ -45,13 +45,14 @@ import { addTemplateRoutes } from "./saved-state/template-routes.ts";
 import { addGauges } from "./service/gauges.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
+import { addSessionRoutes } from "./sessions/routes.ts";
 import { SessionSignals } from "./sessions/signals.ts";
+import { findSnapshotsInUse } from "./sessions/store.ts";
 import { Provisioner } from "./starts/provision.ts";
-import { addSessionRoutes } from "./starts/routes.ts";
-import { templateSnapshots } from "./templates/kept-snapshots.ts";
+import { addStartRoutes } from "./starts/routes.ts";
+import { keepOnlyVersions } from "./templates/store.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
-import { sessionSnapshots } from "./upkeep/remove-orphan-snapshots.ts";
 import { CLOCK_PART, FIRST_PART, HOURLY_PARTS, IN_LINE_PARTS, runPart, TICK_PARTS } from "./upkeep/sweep.ts";
 
 /** The ingress listener of a gateway that is told nothing. */
@@ -269,14 +270,15 @@ function assemble(settled: Base) {
     orphansSince: new Map<string, number>(),
     strangers: new Set<string>(),
     leasesKept: new Set<string>(),
-    snapshotOwners: [sessionSnapshots, checkpointSnapshots, templateSnapshots],
+    snapshotOwners: [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions],
   };
 }
 
 function addRoutes(server: Server, parts: Parts): void {
   addServiceRoutes(server, parts);
+  addStartRoutes(server, parts);
   addSessionRoutes(server, parts);
-  addLifecycleRoutes(server, parts);
+  addMoveRoutes(server, parts);
   addRunRoutes(server, parts);
   addExecRoutes(server, parts);
   addFileRoutes(server, parts);

@@ -2,11 +2,10 @@ import { AUDIT_ID_PATTERN, type AuditEntry, LIMITS, SESSION_ID_PATTERN } from "@
 import { instant } from "@vivarium/contract/api/wire-types";
 import type { z } from "zod";
 import type { Principal } from "../access/principal.ts";
-import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
-import { queryText } from "../http/query.ts";
+import { PageQuery, queryText } from "../http/query.ts";
 import { type AuditRow, listEntries } from "./store.ts";
 
 const time = instant("must be an RFC 3339 timestamp, given once")
@@ -14,7 +13,7 @@ const time = instant("must be an RFC 3339 timestamp, given once")
   .optional();
 
 /** Query of `GET /v1/audit` (part 2, 13). */
-export const AuditQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
+export const AuditQuery = PageQuery.extend({
   since: time,
   until: time,
   action: queryText().optional(),

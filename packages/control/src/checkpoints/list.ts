@@ -1,23 +1,13 @@
 import { CHECKPOINT_ID_PATTERN, LIMITS, SESSION_ID_PATTERN } from "@vivarium/contract/api";
-import { z } from "zod";
+import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
-import { queryText } from "../http/query.ts";
+import { PageQuery, queryText } from "../http/query.ts";
 import { type CheckpointRow, listCheckpointRows } from "./store.ts";
 
-const WHOLE = "must be a whole number of at least 1";
-
-/** Query of `GET /v1/checkpoints` (part 2, 7). */
-export const CheckpointQuery = z.object({
-  limit: queryText()
-    .regex(/^[0-9]{1,15}$/, WHOLE)
-    .transform(Number)
-    .refine((limit) => limit >= 1, WHOLE)
-    .optional(),
-  cursor: queryText().optional(),
-  session_id: queryText().optional(),
-});
+/** Query of `GET /v1/checkpoints`. */
+export const CheckpointQuery = PageQuery.extend({ session_id: queryText().optional() });
 
 export interface CheckpointPage {
   checkpoints: CheckpointRow[];

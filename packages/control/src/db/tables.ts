@@ -1,6 +1,5 @@
 import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
 import type { ColumnType, Generated, GeneratedAlways } from "kysely";
-import type { OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 
 /** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
 export interface Tables {
@@ -108,9 +107,9 @@ export interface SessionTable {
   wake_drop_at: Date | null;
   due_at: Date | null;
   due_claim: string | null;
-  op: OperationKind | null;
+  op: string | null;
   op_id: string | null;
-  op_input: Json<OperationInput | null> | null;
+  op_input: Json<Record<string, unknown> | null> | null;
   op_claimed_until: Date | null;
   snapshot_id: string | null;
   snapshot_bytes: number | null;

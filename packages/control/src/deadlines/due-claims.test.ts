@@ -5,7 +5,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createDatabase, silentLog } from "../../test-support/database.ts";
 import { type Database, openDatabase } from "../db/pool.ts";
 import { insertAttachment } from "../terminals/attachments-store.ts";
-import { claimDueSessions, type DueSession, saveDueAt, saveWakeAt } from "./store.ts";
+import { claimDueSessions, type DueSession, saveDueAt } from "./due.ts";
+import { saveWakeAt } from "./wake-at.ts";
 
 const LEASE_MS = 10_000;
 const LATER = new Date(Date.UTC(2100, 0, 1));

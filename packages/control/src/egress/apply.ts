@@ -4,9 +4,9 @@ import type { Database } from "../db/pool.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { networkSpec } from "./network-spec.ts";
 import { saveApplied, saveWish } from "./network-store.ts";
 
@@ -49,7 +49,7 @@ export async function applyForCaller(deps: ApplyDeps, session: SessionRow): Prom
  * be. With none the row is older than the machine, after a restore of the database: it moves on.
  */
 async function catchUp(deps: ApplyDeps, session: SessionRow, conflict: NodeError): Promise<void> {
-  const now = await rereadSession(deps.db, session.id);
+  const now = await findSessionById(deps.db, session.id);
   if (now?.state !== "live" || now.incarnation !== session.incarnation) throw conflict;
   if (now.network_generation > session.network_generation) return await applyNetwork(deps, now);
   await saveWish(deps.db, now, {});

@@ -3,7 +3,6 @@ import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
-import type { PreviewPush } from "../previews/push.ts";
 import { getReadable, getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
@@ -14,7 +13,8 @@ import { todayUsage } from "./usage-store.ts";
 export interface CapDeps {
   db: Database;
   signals: SessionSignals;
-  previewPush: PreviewPush;
+  /** Sends the gate of visitors what changed. */
+  previewPush: { ensure(): Promise<unknown> };
   log: Log;
 }
 

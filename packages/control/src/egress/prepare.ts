@@ -4,6 +4,7 @@ import type { ExposedPort } from "../db/tables.ts";
 import type { NextNetwork } from "../sessions/operation-kinds.ts";
 import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { nextNetworkColumns } from "./columns.ts";
 import { limitOf } from "./limit.ts";
 import { saveWish } from "./network-store.ts";
 import { dayUsageOf } from "./usage-store.ts";
@@ -11,7 +12,7 @@ import { dayUsageOf } from "./usage-store.ts";
 /** Whoever takes the start over asks the node for the same: the wish stands until the machine is handed out. */
 export async function nextNetwork(db: Queries, session: SessionRow): Promise<NextNetwork> {
   const usage = await dayUsageOf(db, session.id, nextMachineIdOf(session));
-  return { limitBytes: limitOf(session.egress_cap_bytes, usage) };
+  return nextNetworkColumns(limitOf(session.egress_cap_bytes, usage));
 }
 
 /** The limit of the machine that the session has. */

@@ -3,14 +3,13 @@ import { EGRESS_DECISIONS, type EgressLogEntry, LIMITS } from "@vivarium/contrac
 import { instant } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
-import { CheckpointQuery } from "../checkpoints/list.ts";
 import type { Queries } from "../db/pool.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
-import { queryText } from "../http/query.ts";
+import { PageQuery, queryText } from "../http/query.ts";
 import { getAnySession } from "../sessions/get.ts";
 import { type EgressLogRow, listLines } from "./log-store.ts";
 
-export const EgressLogQuery = CheckpointQuery.pick({ limit: true, cursor: true }).extend({
+export const EgressLogQuery = PageQuery.extend({
   decision: z.enum(EGRESS_DECISIONS).optional(),
   host: queryText().max(255).optional(),
   since: instant("must be an RFC 3339 timestamp, given once")

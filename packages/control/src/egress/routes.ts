@@ -4,7 +4,7 @@ import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { getReadable } from "../sessions/get.ts";
-import { SessionParams } from "../starts/routes.ts";
+import { SessionParams } from "../sessions/params.ts";
 import { type CapDeps, getCap, setCap } from "./cap.ts";
 import { EgressLogQuery, readLog } from "./read-log.ts";
 import { type SetPolicyDeps, setPolicy } from "./set-policy.ts";

@@ -2,15 +2,15 @@
 import { EVENT_TYPE_FILTER_PATTERN } from "@vivarium/contract/api";
 import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
-import { CheckpointQuery } from "../checkpoints/list.ts";
-import { queryText } from "../http/query.ts";
+import { PageQuery, queryText } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
 import type { EventFilter } from "./store.ts";
 
 const TYPE_CHARS = 64;
 const TYPES = 64;
 
-export const EventQuery = CheckpointQuery.extend({
+export const EventQuery = PageQuery.extend({
+  session_id: queryText().optional(),
   types: queryText().optional(),
   after: queryText().optional(),
 });

@@ -8,7 +8,7 @@ import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 import { openDatabase } from "../db/pool.ts";
 import { extendLease, giveUpLease, type Lease } from "../leases/lease.ts";
-import { endUnheard } from "../leases/store.ts";
+import { endUnheard } from "../leases/unheard.ts";
 
 let control: Control;
 beforeAll(async () => {

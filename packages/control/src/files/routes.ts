@@ -21,7 +21,7 @@ import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
-import { SessionParams } from "../starts/routes.ts";
+import { SessionParams } from "../sessions/params.ts";
 import { writeBatch } from "./batch.ts";
 import { deleteFile, makeDirectory, renameFile } from "./change.ts";
 import { callByOp } from "./op-call.ts";

@@ -10,7 +10,7 @@ import { PacedBody } from "../http/body-pace.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
-import { SessionParams } from "../starts/routes.ts";
+import { SessionParams } from "../sessions/params.ts";
 import { type Download, downloadFile } from "./download.ts";
 import { PathQuery } from "./query.ts";
 import { uploadFile } from "./upload.ts";

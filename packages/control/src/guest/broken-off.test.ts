@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { openDatabase } from "../db/pool.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { brokenOff } from "./broken-off.ts";
 
 const WORDS = { paused: "paused", exchanged: "exchanged", unknown: "unknown" };
@@ -26,7 +26,7 @@ test.each(["pause", "restore"])(
   "a %s that does not end is the reason, and asks nobody to begin again what had begun",
   async (op) => {
     const id = await control.createLive();
-    const then = (await rereadSession(db, id)) as SessionRow;
+    const then = (await findSessionById(db, id)) as SessionRow;
     await control.sql.query(
       "update sessions set op = $2, op_id = 'x', op_input = '{}', op_claimed_until = now() + interval '1 hour' where id = $1",
       [id, op],

@@ -2,11 +2,11 @@
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { type OperationKind, stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 
 export interface BrokenOffDeps {
   db: Database;
@@ -62,7 +62,7 @@ export async function pausedMeanwhile(
 ): Promise<ApiError | undefined> {
   let op: OperationKind | null = null;
   const look = async () => {
-    const row = await rereadSession(deps.db, session.id);
+    const row = await findSessionById(deps.db, session.id);
     op = row?.op ?? null;
     return row && row.state !== "destroyed" && stopsGuest(row.op) ? BUSY : row;
   };
@@ -74,7 +74,7 @@ export async function pausedMeanwhile(
 
 /** A session that was destroyed, or failed, under a request explains the request's failure. */
 export async function endedMeanwhile(db: Database, session: SessionRow): Promise<ApiError | undefined> {
-  const now = await rereadSession(db, session.id);
+  const now = await findSessionById(db, session.id);
   if (!now || now.state === "destroyed") {
     return new ApiError("session_ended", "the session was destroyed while the request was in flight");
   }

@@ -5,9 +5,9 @@ import type { Activity } from "../deadlines/activity.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { WakeDeps } from "../moves/wake.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { endedMeanwhile, isSameStretch } from "./broken-off.ts";
 import { type LiveSession, waitForLive } from "./wait-for-live.ts";
 
@@ -71,7 +71,7 @@ async function begin<T>(
  */
 async function hasMoved(db: Database, session: SessionRow, error: NodeError): Promise<boolean> {
   if (!isMove(error) && error.code !== "agent_unavailable") return false;
-  const now = await rereadSession(db, session.id);
+  const now = await findSessionById(db, session.id);
   // One that has ended has no other machine.
   if (now?.state !== "live" && now?.state !== "paused") return false;
   return stopsGuest(now.op) || !isSameStretch(now, session);

@@ -14,6 +14,18 @@ export function queryText() {
   return text("must be given once");
 }
 
+const WHOLE = "must be a whole number of at least 1";
+
+/** Query of a list in pages: how many entries at most, and where the page before ended. */
+export const PageQuery = z.object({
+  limit: queryText()
+    .regex(/^[0-9]{1,15}$/, WHOLE)
+    .transform(Number)
+    .refine((limit) => limit >= 1, WHOLE)
+    .optional(),
+  cursor: queryText().optional(),
+});
+
 /** Name of the first parameter that could not be read. A symbol, so that no caller can send it. */
 const UNREADABLE = Symbol("unreadable");
 type Query = Record<string, string | string[]> & { [UNREADABLE]?: string };

@@ -10,7 +10,8 @@ import type { Database } from "../db/pool.ts";
 import { nameSnapshot, ownSnapshots } from "../operations/snapshot-names.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decideFound, incarnationOf } from "../sessions/state.ts";
-import { type SessionRow, saveMove } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { saveMove } from "./save-move.ts";
 
 type IsLater = (session: SessionRow, machine: MachineStatus) => boolean;
 

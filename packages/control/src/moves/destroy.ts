@@ -7,15 +7,16 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import type { Operations } from "../operations/operations.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, isActive } from "../sessions/state.ts";
-import { findSessionById, type SessionRow, saveMove } from "../sessions/store.ts";
-import type { Provisioner } from "../starts/provision.ts";
+import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import { releaseSession } from "./release-session.ts";
+import { saveMove } from "./save-move.ts";
 
 export interface DestroyDeps {
   db: Database;
   nodes: NodeClient;
   signals: SessionSignals;
-  provisioner: Provisioner;
+  /** Provisions sessions in this process; a destroyed one needs no machine any more. */
+  provisioner: { cancel(sessionId: string): void };
   operations: Operations;
   log: Log;
 }

@@ -1,12 +1,12 @@
 import { EVENT_TYPES, type SessionEvent, TRANSITIONS } from "@vivarium/contract/api";
 import { expect, test } from "vitest";
 import { decide } from "../sessions/state.ts";
-import { tell } from "./event-of-move.ts";
+import { eventOfMove } from "./event-of-move.ts";
 
 function told(from: Parameters<typeof decide>[0]["state"], event: SessionEvent, facts = {}) {
   const move = decide({ state: from, incarnation: 1 }, event);
   if (!move) throw new Error(`the table refuses ${event} of ${from}`);
-  return tell(move, facts);
+  return eventOfMove(move, facts);
 }
 
 test.each([

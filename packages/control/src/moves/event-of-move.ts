@@ -1,8 +1,8 @@
-/** What a move of a session is told as (wire.md part 2, 12.1). Decides and touches nothing. */
+/** The event that a move of a session emits. Pure. */
 import type { EventType, SessionState } from "@vivarium/contract/api";
 import { isAwaited, type Move } from "../sessions/state.ts";
 
-interface Told {
+interface MoveEvent {
   type: EventType;
   data: Record<string, unknown>;
 }
@@ -21,7 +21,7 @@ const ENDS: Partial<Record<SessionState, EventType>> = {
 };
 
 /** Undefined where nothing changed for who looks at the session. */
-export function tell(move: Move, { statusReason, restoredFrom }: Facts = {}): Told | undefined {
+export function eventOfMove(move: Move, { statusReason, restoredFrom }: Facts = {}): MoveEvent | undefined {
   const { from, state, event, endReason } = move;
   const end = ENDS[state];
   if (end !== undefined) {

@@ -1,13 +1,14 @@
 import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
+import { deadlineNow } from "../db/store-now.ts";
 import { dueEvent } from "../deadlines/clocks.ts";
-import { serviceNow } from "../deadlines/store.ts";
 import { getSession } from "../sessions/get.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decide } from "../sessions/state.ts";
-import { type SessionRow, saveMove } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { lifetimeReason } from "./pause-machine.ts";
+import { saveMove } from "./save-move.ts";
 
 export interface ExpireDeps {
   db: Database;
@@ -18,7 +19,7 @@ export interface ExpireDeps {
 /** True when the paused session's lifetime is over by now: then it is put down as expired, should it still stand. */
 export async function expireIfOver(deps: ExpireDeps, session: SessionRow): Promise<boolean> {
   if (session.max_lifetime_ms === null) return false;
-  if (dueEvent(session, await serviceNow(deps.db)) !== "max_lifetime") return false;
+  if (dueEvent(session, await deadlineNow(deps.db)) !== "max_lifetime") return false;
   await expirePaused(deps, session);
   return true;
 }

@@ -8,19 +8,19 @@ import type { Database, Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import type { Activity } from "../deadlines/activity.ts";
 import { collectLast, type NetworkReports } from "../egress/reports.ts";
-import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { Meter } from "../metrics/meter.ts";
-import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
+import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
-import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
+import { isRefusal } from "../operations/until-answered.ts";
 import { BUSY } from "../operations/when-free.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, machineIdOf } from "../sessions/state.ts";
-import { type SessionRow, saveMove } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { releaseSession } from "./release-session.ts";
+import { saveMove } from "./save-move.ts";
 
 export interface PauseDeps {
   db: Database;
@@ -52,50 +52,31 @@ export async function captureSession(
   const input = { snapshot_id: `pau_${randomId()}`, ...why };
   const claim = (db: Queries) => deps.operations.claim(session, "pause", input, db);
   const claimed = isStillDue
-    ? await deps.db
-        .transaction()
-        .execute(async (tx) => ((await isStillDue(tx)) ? await claim(tx) : undefined))
-    : await claim(deps.db);
-  if (!claimed) return BUSY;
-  crashPoint("pause.intent");
-  return await deps.operations.run(claimed, (op) => pauseMachine(deps, op));
+    ? deps.db.transaction().execute(async (tx) => ((await isStillDue(tx)) ? await claim(tx) : undefined))
+    : claim(deps.db);
+  return await operate(deps, claimed, (op) => pauseMachine(deps, op));
 }
 
-/** The whole sequence; made again by whoever takes the operation over, since each step bears repetition. */
+/** Made again by the process that takes the operation over: each step bears repetition. */
 export async function pauseMachine(deps: PauseDeps, op: Operation): Promise<Paused | typeof BUSY> {
-  const startedAt = performance.now();
-  const snapshot = await saveState(deps, op);
-  if (snapshot === BUSY) return BUSY;
-  const session = await commit(deps, op, snapshot);
-  if (session === BUSY) return BUSY;
-  crashPoint("pause.commit");
-  deps.signals.moved(session.id);
-  deps.operations.behind(letMachineGo(deps, op.session));
-  const total = Math.round(performance.now() - startedAt);
-  const timings = { ...(snapshot.timings ?? NO_TIMINGS), total };
-  deps.meter.took("pause", timings);
-  deps.log.info(
-    { session_id: session.id, event: eventOf(op), timings, bytes: snapshot.bytes },
-    "session paused",
-  );
-  return { session, timings };
-}
-
-async function saveState(deps: PauseDeps, op: Operation): Promise<SnapshotStatus | typeof BUSY> {
   if (wasUsedMeanwhile(deps, op)) {
     await deps.operations.clear(op);
     return BUSY;
   }
   const spec = { machine_id: machineIdOf(op.session), after: "hold" } as const;
-  try {
-    return await untilAnswered(op.signal, (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal));
-  } catch (error) {
-    if (!(error instanceof NodeError)) throw error;
-    if (op.signal.aborted) return await calledOff(deps, op, error);
-    if (isRefusal(error)) await takeBack(deps, op);
-    else if (error.failure === "unreachable" && !op.isTakenOver) await deps.operations.clear(op);
-    throw apiErrorOfOperation(error);
-  }
+  return await carryOut(deps, op, {
+    make: (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal),
+    commit: (snapshot) => commit(deps, op, snapshot),
+    finish: (session, snapshot, elapsedMs) => {
+      deps.operations.behind(letMachineGo(deps, op.session));
+      const timings = { ...(snapshot.timings ?? NO_TIMINGS), total: elapsedMs() };
+      const facts = { event: eventOf(op), bytes: snapshot.bytes };
+      return { outcome: { session, timings }, timings, facts };
+    },
+    remove: () => deps.nodes.deleteSnapshot(snapshotIdOf(op)),
+    rollBack: () => takeBack(deps, op),
+    whenUnsure: "leave",
+  });
 }
 
 /** A session that nobody uses is not paused under a guest operation that began after the decision. */
@@ -109,10 +90,10 @@ async function commit(
   deps: PauseDeps,
   op: Operation,
   snapshot: SnapshotStatus,
-): Promise<SessionRow | typeof BUSY> {
+): Promise<SessionRow | undefined> {
   const move = decide(op.session, eventOf(op));
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be paused by ${eventOf(op)}`);
-  const saved = await untilStored(() =>
+  return await untilStored(() =>
     saveMove(deps.db, op.session.id, move, {
       operation: { id: op.id },
       snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
@@ -120,17 +101,6 @@ async function commit(
       ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
     }),
   );
-  return saved ?? (await calledOff(deps, op));
-}
-
-/** The row is not ours to commit any more: BUSY tells the caller to read what it says by now. */
-async function calledOff(deps: PauseDeps, op: Operation, cause?: NodeError): Promise<typeof BUSY> {
-  const now = await aftermathOf(deps, op);
-  if (now.is === "ours") throw cause ? apiErrorOfOperation(cause) : new Error("a pause lost its own row");
-  if (now.is === "another") return BUSY;
-  // Its end removes the machine as well; the snapshot may have come after that.
-  await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
-  throw endedMeanwhile();
 }
 
 /** The node refuses: the machine goes on, should it stand still, and the row is as it was. */

@@ -1,6 +1,7 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
-import { saveWakeAt, serviceNow } from "../deadlines/store.ts";
+import { deadlineNow } from "../db/store-now.ts";
+import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
@@ -40,7 +41,7 @@ async function attempt(deps: PauseVerbDeps, scope: Scope, id: string, wakeAt: Da
 }
 
 async function checkWakeAt({ db }: PauseVerbDeps, wakeAt: Date): Promise<void> {
-  const inMs = wakeAt.getTime() - (await serviceNow(db)).getTime();
+  const inMs = wakeAt.getTime() - (await deadlineNow(db)).getTime();
   if (inMs <= 0) throw invalidField("wake_at", "must be in the future", wakeAt.toISOString());
   if (inMs > LIMITS.wakeAtMaxMs) {
     throw invalidField("wake_at", "must be at most 90 days in the future", wakeAt.toISOString());

@@ -4,7 +4,8 @@ import type { Database } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { machineIdOf, nextMachineIdOf, previousMachineIdOf } from "../sessions/state.ts";
-import { markReleased, type SessionRow } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { markReleased } from "./store.ts";
 
 const NEVER = new AbortController().signal;
 

@@ -1,18 +1,73 @@
-import { PausedSession, PauseRequest, SessionRecord } from "@vivarium/contract/api";
+import { END_REASONS, PausedSession, PauseRequest, SessionRecord } from "@vivarium/contract/api";
+import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
+import { getSession } from "../sessions/get.ts";
+import { RecordQuery, SessionParams } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
-import { toRecord } from "../sessions/record.ts";
-import { RecordQuery, SessionParams } from "../starts/routes.ts";
+import { type PendingActivity, toRecord, withActivity } from "../sessions/record.ts";
+import { type DestroyDeps, destroySession } from "./destroy.ts";
+import { type ExpireDeps, readSession } from "./expire.ts";
 import { type PauseVerbDeps, pauseSession } from "./pause.ts";
 import { resumeSession } from "./resume.ts";
 import type { WakeDeps } from "./wake.ts";
 
 const tags = ["Sessions"];
 
-export function addLifecycleRoutes(server: Server, deps: PauseVerbDeps & WakeDeps & PreviewUrls): void {
+/** What a DELETE may give as its reason: the first two of the end reasons. */
+const DeleteQuery = z.object({ reason: z.enum([END_REASONS[0], END_REASONS[1]]).optional() });
+type MoveRouteDeps = PauseVerbDeps &
+  WakeDeps &
+  DestroyDeps &
+  ExpireDeps &
+  PreviewUrls & { activity: PendingActivity };
+
+export function addMoveRoutes(server: Server, deps: MoveRouteDeps): void {
+  server.get(
+    "/v1/sessions/:id",
+    {
+      schema: {
+        operationId: "getSession",
+        summary: "Read a session",
+        tags,
+        params: SessionParams,
+        querystring: RecordQuery,
+        response: { 200: SessionRecord, ...errorAnswers("not_found") },
+      },
+    },
+    async (request) => {
+      const pending = deps.activity.pending();
+      const row = await readSession(deps, scopeOf(principalOf(request)), request.params.id);
+      return toRecord(deps, withActivity(pending, row), { withTiming: request.query.timing });
+    },
+  );
+  server.delete(
+    "/v1/sessions/:id",
+    {
+      schema: {
+        operationId: "deleteSession",
+        summary: "Destroy a session, whatever its state",
+        tags,
+        params: SessionParams,
+        querystring: DeleteQuery,
+        response: {
+          204: z.void().meta({ description: "Destroyed" }),
+          ...errorAnswers("forbidden", "not_found"),
+        },
+      },
+    },
+    async (request, reply) => {
+      const row = await getSession(deps.db, scopeOf(principalOf(request)), request.params.id);
+      await destroySession(deps, row, { endReason: request.query.reason, isNodeAwaited: true });
+      return await reply.status(204).send();
+    },
+  );
+  addPauseRoutes(server, deps);
+}
+
+function addPauseRoutes(server: Server, deps: MoveRouteDeps): void {
   server.post(
     "/v1/sessions/:id/pause",
     {

@@ -1,8 +1,8 @@
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { rereadSession } from "../sessions/get.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import type { Operation } from "./operations.ts";
 
 /**
@@ -14,7 +14,7 @@ import type { Operation } from "./operations.ts";
 export type Aftermath = { is: "ours" | "another"; session: SessionRow } | { is: "ended" };
 
 export async function aftermathOf({ db }: { db: Database }, op: Operation): Promise<Aftermath> {
-  const session = await untilStored(() => rereadSession(db, op.session.id));
+  const session = await untilStored(() => findSessionById(db, op.session.id));
   if (!session || session.state === "destroyed" || session.state === "failed") return { is: "ended" };
   return { is: session.op_id === op.id ? "ours" : "another", session };
 }

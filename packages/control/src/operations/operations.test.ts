@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
 import { openDatabase } from "../db/pool.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { type Operation, Operations } from "./operations.ts";
 
 let control: Control;
@@ -18,7 +18,7 @@ test("an operation is called off by its session's end although the one before it
   const operations = new Operations({ db, signals: new SessionSignals(), log: silentLog });
   const id = await control.createLive();
   const claim = async () =>
-    (await operations.claim((await rereadSession(db, id)) as SessionRow, "checkpoint")) as SessionRow;
+    (await operations.claim((await findSessionById(db, id)) as SessionRow, "checkpoint")) as SessionRow;
   const second = Promise.withResolvers<Operation>();
   const first = operations.run(await claim(), async (op) => {
     await operations.clear(op);

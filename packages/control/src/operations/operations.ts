@@ -3,11 +3,11 @@ import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
-import { rereadSession } from "../sessions/get.ts";
 import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { endedMeanwhile } from "./aftermath.ts";
 import {
   claimLapsedOperations,
@@ -58,9 +58,9 @@ export class Operations {
     kind: OperationKind,
     input: OperationInput = {},
     db: Queries = this.#deps.db,
-    network?: NextNetwork,
+    besides?: NextNetwork,
   ): Promise<SessionRow | undefined> {
-    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS, network });
+    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS, besides });
   }
 
   /**
@@ -157,7 +157,7 @@ export class Operations {
 
   /** A destroy that came first explains whatever the node said to the operation. */
   async #wasOvertaken(op: Operation): Promise<boolean> {
-    const now = await rereadSession(this.#deps.db, op.session.id).catch(() => op.session);
+    const now = await findSessionById(this.#deps.db, op.session.id).catch(() => op.session);
     return now === undefined || now.state === "destroyed";
   }
 

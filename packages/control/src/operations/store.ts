@@ -1,8 +1,10 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { dueIn } from "../deadlines/columns.ts";
 import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { NO_OPERATION } from "./columns.ts";
 
 /**
  * Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it; and for
@@ -16,8 +18,8 @@ export async function claimOperation(
     kind: OperationKind;
     input: OperationInput;
     leaseMs: number;
-    /** Settles the network of the machine that the operation starts. */
-    network?: NextNetwork;
+    /** Columns of another room that are written with the claim: the network of the machine that it starts. */
+    besides?: NextNetwork;
   },
 ): Promise<SessionRow | undefined> {
   const { snapshot_id: snapshotId } = op.input;
@@ -29,10 +31,7 @@ export async function claimOperation(
       op_input: JSON.stringify(op.input),
       op_claimed_until: after(op.leaseMs),
       // In the same statement: a row that its transaction writes twice has its references locked anew.
-      ...(op.network && {
-        network_generation: sql<number>`network_generation + 1`,
-        egress_limit_bytes: op.network.limitBytes,
-      }),
+      ...op.besides,
     })
     .where("id", "=", session.id)
     .where("state", "=", session.state)
@@ -86,7 +85,7 @@ export async function clearOperation(
     .updateTable("sessions")
     .set({
       ...NO_OPERATION,
-      due_at: sql<Date>`service_now() + make_interval(secs => ${lookAfterMs / 1000})`,
+      ...dueIn(lookAfterMs),
     })
     .where("id", "=", sessionId)
     .where("op_id", "=", opId)
@@ -161,8 +160,6 @@ export async function listOldNames(
 export async function deleteNames(db: Queries, ids: string[]): Promise<void> {
   if (ids.length > 0) await db.deleteFrom("snapshot_names").where("id", "in", ids).execute();
 }
-
-const NO_OPERATION = { op: null, op_id: null, op_input: null, op_claimed_until: null };
 
 function after(ms: number) {
   return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;

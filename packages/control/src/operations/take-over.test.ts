@@ -6,16 +6,16 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { createDatabase, silentLog } from "../../test-support/database.ts";
 import { createApp } from "../app.ts";
-import { checkpointSnapshots } from "../checkpoints/kept-snapshots.ts";
+import { keepOnlyCheckpoints } from "../checkpoints/store.ts";
 import { migrate } from "../db/migrate.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
-import { forgetUnborn } from "../leases/store.ts";
+import { forgetUnborn } from "../leases/unborn.ts";
+import { findSnapshotsInUse } from "../sessions/store.ts";
 import {
   forgetOrphanNames,
   removeOrphanSnapshots,
   type SnapshotOwners,
-  sessionSnapshots,
 } from "../upkeep/remove-orphan-snapshots.ts";
 
 let control: Control;
@@ -281,7 +281,7 @@ describe("the reconcile", () => {
     await control.sql.query("insert into snapshot_names values ($1)", [orphan]);
     const orphansSince = new Map<string, number>([["pau_gone", 0]]);
     const strangers = new Set<string>();
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots], orphansSince, strangers };
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse], orphansSince, strangers };
     await removeOrphanSnapshots(deps);
     expect([...orphansSince.keys()]).toEqual([orphan]);
     expect(control.node.snapshots.has(orphan)).toBe(true);
@@ -325,7 +325,7 @@ describe("the reconcile", () => {
     await control.sql.query("delete from snapshot_names where id = $1", [later]);
     const nodes = new NodeClient(control.node.socketPath);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-    const snapshotOwners = [sessionSnapshots, checkpointSnapshots];
+    const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints];
     const orphansSince = longAgo(before, later, orphan);
     await removeOrphanSnapshots({
       db,
@@ -359,7 +359,7 @@ describe("the reconcile", () => {
     await control.sql.query("update snapshot_names set named_at = now() - interval '2 days' where id <> $1", [
       fresh,
     ]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [sessionSnapshots] };
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
     await forgetOrphanNames({ ...deps, orphansSince: new Map(), strangers: new Set() });
     const { rows } = await control.sql.query("select id from snapshot_names where id = any($1)", [
       [kept, planned, gone, fresh, orphan],

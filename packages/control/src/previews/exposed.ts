@@ -1,5 +1,5 @@
-/** A route as its caller is told (wire.md part 2, 4.1), and as the session's record shows it. */
-import type { Exposed, ExposedPreview } from "@vivarium/contract/api";
+/** The answer to an expose. */
+import type { Exposed } from "@vivarium/contract/api";
 import { type PreviewUrls, previewUrl, withToken } from "../sessions/preview-urls.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { Route } from "./expose.ts";
@@ -26,13 +26,4 @@ export function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
 /** A route lives as long as its session may. */
 function leaseEnd({ created_at, max_lifetime_ms }: SessionRow): Date | undefined {
   return max_lifetime_ms === null ? undefined : new Date(created_at.getTime() + max_lifetime_ms);
-}
-
-export function exposedPreviews({ previewSite }: PreviewUrls, { id, exposed }: SessionRow): ExposedPreview[] {
-  return (exposed ?? []).map(({ port, visibility, auth }) => ({
-    port,
-    preview_url: previewUrl(previewSite, id, port),
-    visibility,
-    auth,
-  }));
 }

@@ -3,7 +3,7 @@ import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
-import { SessionParams } from "../starts/routes.ts";
+import { SessionParams } from "../sessions/params.ts";
 import { type ExposeDeps, exposePort } from "./expose.ts";
 import { unexposePort } from "./unexpose.ts";
 

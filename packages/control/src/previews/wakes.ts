@@ -5,8 +5,8 @@ import { sleep } from "@vivarium/kit/clock";
 import { ApiError } from "../errors/api-error.ts";
 import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { type ExposeDeps, ensurePushed } from "./expose.ts";
 
 /** The node asks again, and holds its visitors for 30 s. */
@@ -52,7 +52,7 @@ async function wakeForVisitor(deps: ExposeDeps, sessionId: string): Promise<Wake
     deps,
     sessionId,
     async () => {
-      const session = await rereadSession(deps.db, sessionId);
+      const session = await findSessionById(deps.db, sessionId);
       if (!session || session.state === "destroyed" || !session.exposed) return refused(404);
       switch (session.state) {
         case "live":

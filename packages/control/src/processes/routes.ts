@@ -9,7 +9,7 @@ import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
-import { SessionParams } from "../starts/routes.ts";
+import { SessionParams } from "../sessions/params.ts";
 import { openFollow, relayFollow } from "./follow.ts";
 import { readLogs } from "./logs.ts";
 import { endProcess, getProcess, listProcesses } from "./read.ts";

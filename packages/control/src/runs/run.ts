@@ -26,13 +26,14 @@ import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
-import { firstLease, leaseSession } from "../leases/lease.ts";
+import { leaseFromNow, leaseSession } from "../leases/lease.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "../starts/admit.ts";
+import type { Provisioner } from "../starts/provision.ts";
 import { failureCode } from "../starts/provision-failures.ts";
 import { type StartSettings, startFrom } from "../starts/start-from.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
@@ -40,6 +41,7 @@ import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 export type RunDeps = DestroyDeps &
   ExecDeps & {
     node: NodeState;
+    provisioner: Provisioner;
     ownHosts: OwnHosts;
     egressCaps: EgressCaps;
     meter: Meter;
@@ -107,7 +109,7 @@ async function waitForRun(
     return (await Promise.race([ready, gone])).session;
   } catch (cause) {
     if (!(cause instanceof ApiError)) throw cause;
-    const now = await rereadSession(deps.db, session.id);
+    const now = await findSessionById(deps.db, session.id);
     if (now?.state === "destroyed")
       throw new ApiError("session_ended", "the run's session was destroyed", { cause });
     const reason = now?.status_reason;
@@ -214,6 +216,6 @@ function settingsOf(body: ParsedRun, projectId: string | null, start: StartSetti
     destroy_on_completion: true,
     command_capture: body.command_capture ?? "executable",
     wake_on_http: true,
-    destroy_after: firstLease(RUN_LEASE_MS),
+    destroy_after: leaseFromNow(RUN_LEASE_MS),
   };
 }

@@ -1,7 +1,6 @@
 /** A named instant of a session, which outlives it (security.md C8 "Checkpoint of a live session"). */
 import { type CheckpointCreate, LIMITS } from "@vivarium/contract/api";
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
-import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import { takeOrgTurn } from "../access/orgs.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
@@ -16,17 +15,13 @@ import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
+import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { savable } from "./savable.ts";
-import { NotOurs, type SaveStateDeps, saveState } from "./save-state.ts";
-
-export interface CheckpointDeps extends SaveStateDeps {
-  signals: SessionSignals;
-}
+import { type SaveStateDeps, savingSteps } from "./save-state.ts";
 
 export interface CheckpointInput {
   sessionId: string;
@@ -40,7 +35,7 @@ export interface Created {
 type CheckpointTimings = Partial<CaptureTimings> & { total: number };
 
 export async function createCheckpoint(
-  deps: CheckpointDeps,
+  deps: SaveStateDeps,
   principal: Principal,
   { sessionId, body }: CheckpointInput,
 ): Promise<Created> {
@@ -48,40 +43,36 @@ export async function createCheckpoint(
     const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
     await checkRoom(deps.db, session, body.name);
-    const claimed = await deps.operations.claim(session, "checkpoint", { snapshot_id: `chk_${randomId()}` });
-    if (!claimed) return BUSY;
-    crashPoint("checkpoint.intent");
-    return await deps.operations.run(claimed, (op) => takeCheckpoint(deps, op, body));
+    const claimed = deps.operations.claim(session, "checkpoint", { snapshot_id: `chk_${randomId()}` });
+    return await operate(deps, claimed, (op) => takeCheckpoint(deps, op, body));
   });
 }
 
-async function takeCheckpoint(deps: CheckpointDeps, op: Operation, body: CheckpointCreate): Promise<Created> {
-  const startedAt = performance.now();
-  const { checkpoint, captured } = await saveState(deps, op, async (snapshot) => ({
-    checkpoint: await untilStored(() => commit(deps, op, body, snapshot)),
-    captured: snapshot.timings,
-  }));
-  crashPoint("checkpoint.commit");
-  const timings = { ...captured, total: Math.round(performance.now() - startedAt) };
-  deps.meter.took("checkpoint", timings);
-  deps.log.info({ session_id: op.session.id, checkpoint_id: checkpoint.id, timings }, "checkpoint made");
-  return { checkpoint, timings };
+async function takeCheckpoint(deps: SaveStateDeps, op: Operation, body: CheckpointCreate) {
+  return await carryOut(deps, op, {
+    ...savingSteps(deps, op),
+    commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
+    finish: (checkpoint, snapshot, elapsedMs): Finished<Created> => {
+      const timings = { ...snapshot.timings, total: elapsedMs() };
+      return { outcome: { checkpoint, timings }, timings, facts: { checkpoint_id: checkpoint.id } };
+    },
+  });
 }
 
 /** The row of the checkpoint and the end of the operation are one: the snapshot is never both kept and nobody's. */
 async function commit(
-  deps: CheckpointDeps,
+  deps: SaveStateDeps,
   op: Operation,
   body: CheckpointCreate,
   snapshot: SnapshotStatus,
-): Promise<CheckpointRow> {
+): Promise<CheckpointRow | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
     // Counted under the organisation's turn, so that checkpoints of other sessions do not slip in.
     await takeOrgTurn(tx, op.session.org_id);
     const known = await findCheckpointById(tx, snapshot.snapshot_id);
     // An earlier attempt was stored, and its confirmation lost.
     if (known) return known;
-    if (!(await deps.operations.clear(op, tx))) throw new NotOurs();
+    if (!(await deps.operations.clear(op, tx))) return undefined;
     await checkRoom(tx, op.session, body.name);
     const row = await insertCheckpoint(tx, rowOf(op.session, body, snapshot));
     if (row === "name_taken") throw nameTaken(body.name ?? "");

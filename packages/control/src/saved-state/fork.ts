@@ -1,8 +1,3 @@
-/**
- * More sessions from one instant of a session (wire.md 4.10, security.md C8): the state is captured once, the children
- * start from it at the same time, and become live together or not at all.
- */
-import type { SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import { type Principal, scopeOf } from "../access/principal.ts";
@@ -12,22 +7,23 @@ import { untilStored } from "../db/retry.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import type { DestroyDeps } from "../moves/destroy.ts";
+import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
+import { takeSlots } from "../sessions/slots.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
-import { insertNameless, listUnborn, type SessionRow } from "../sessions/store.ts";
-import { takeSlots } from "../starts/admit.ts";
+import { listUnborn, type SessionRow } from "../sessions/store.ts";
 import {
   discard,
   handOutTogether,
-  leasedColumns,
+  insertLeased,
   type Ready,
   startTogether,
   withLeased,
 } from "../starts/start-together.ts";
 import { savable } from "./savable.ts";
-import { forgetState, NotOurs, type SaveStateDeps, saveState } from "./save-state.ts";
+import { forgetState, type SaveStateDeps, savingSteps } from "./save-state.ts";
 
 export type ForkDeps = SaveStateDeps & DestroyDeps;
 
@@ -58,8 +54,7 @@ async function tryFork(
 ): Promise<Forked | typeof BUSY> {
   const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
   if (!begun) return BUSY;
-  crashPoint("fork.intent");
-  return await deps.operations.run(begun.parent, (op) => makeChildren(deps, op, begun.children));
+  return await operate(deps, Promise.resolve(begun.parent), (op) => makeChildren(deps, op, begun.children));
 }
 
 /** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */
@@ -75,59 +70,64 @@ async function begin(
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
   if (!parent) return undefined;
   const settings = Array.from({ length: count }, () => childOf(parent, principal, snapshotId));
-  return { parent, children: await insertNameless(tx, settings) };
+  return { parent, children: await insertLeased(tx, settings) };
 }
 
-async function makeChildren(deps: ForkDeps, op: Operation, children: SessionRow[]): Promise<Forked> {
-  const startedAt = performance.now();
-  return await withLeased(deps, children, () =>
-    saveState(deps, op, (snapshot) =>
-      discardingFirst(deps, children, () => startChildren(deps, op, { children, snapshot, startedAt })),
-    ),
-  );
-}
-
-async function startChildren(
+async function makeChildren(
   deps: ForkDeps,
   op: Operation,
-  { children, snapshot, startedAt }: { children: SessionRow[]; snapshot: SnapshotStatus; startedAt: number },
-): Promise<Forked> {
-  const since = (from: number) => Math.round(performance.now() - from);
-  crashPoint("fork.captured");
-  const capture = since(startedAt);
-  const ready = await startTogether(deps, children, op.signal);
-  crashPoint("fork.children");
-  const start = since(startedAt) - capture;
-  const live = await untilStored(() => commit(deps, op, ready));
-  crashPoint("fork.commit");
-  // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
-  deps.operations.behind(forgetState(deps, op));
-  for (const { id } of live) deps.signals.moved(id);
-  const stopped = snapshot.timings?.stopped;
-  const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: since(startedAt) };
-  const stages = live.map(({ timings: stage }) => stage);
-  deps.meter.took("fork", timings);
-  deps.log.info({ session_id: op.session.id, children: live.length, timings, stages }, "session forked");
-  return { parentId: op.session.id, children: live, timings };
+  children: SessionRow[],
+): Promise<Forked | typeof BUSY> {
+  let capture = 0;
+  let start = 0;
+  return await withLeased(deps, children, () =>
+    carryOut(deps, op, {
+      ...savingSteps(deps, op),
+      commit: (_snapshot, elapsedMs) =>
+        discardingFirst(deps, children, async () => {
+          crashPoint("fork.captured");
+          capture = elapsedMs();
+          const ready = await startTogether(deps, children, op.signal);
+          crashPoint("fork.children");
+          start = elapsedMs() - capture;
+          return await untilStored(() => commit(deps, op, ready));
+        }),
+      finish: (live, snapshot, elapsedMs): Finished<Forked> => {
+        // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
+        deps.operations.behind(forgetState(deps, op));
+        for (const { id } of live) deps.signals.moved(id);
+        const stopped = snapshot.timings?.stopped;
+        const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: elapsedMs() };
+        const facts = { children: live.length, stages: live.map(({ timings: stage }) => stage) };
+        return { outcome: { parentId: op.session.id, children: live, timings }, timings, facts };
+      },
+    }),
+  );
 }
 
 /** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
 async function discardingFirst<T>(
   deps: ForkDeps,
   children: SessionRow[],
-  work: () => Promise<T>,
-): Promise<T> {
+  work: () => Promise<T | undefined>,
+): Promise<T | undefined> {
   try {
-    return await work();
+    const live = await work();
+    if (live === undefined) await discard(deps, children);
+    return live;
   } catch (error) {
     if (!isStoreUnavailable(error)) await discard(deps, children);
     throw error;
   }
 }
 
-async function commit(deps: ForkDeps, op: Operation, ready: readonly Ready[]): Promise<SessionRow[]> {
+async function commit(
+  deps: ForkDeps,
+  op: Operation,
+  ready: readonly Ready[],
+): Promise<SessionRow[] | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
-    if (!(await deps.operations.isOurs(op, tx))) throw new NotOurs();
+    if (!(await deps.operations.isOurs(op, tx))) return undefined;
     const live = await handOutTogether(tx, ready);
     const { state } = op.session;
     await appendEvent(
@@ -175,6 +175,5 @@ function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {
     command_capture: parent.command_capture,
     wake_on_http: parent.wake_on_http,
     may_keep_alive: parent.may_keep_alive,
-    ...leasedColumns(),
   };
 }

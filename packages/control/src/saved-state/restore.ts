@@ -23,16 +23,18 @@ import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { Meter } from "../metrics/meter.ts";
+import { saveMove, saveTimings } from "../moves/save-move.ts";
+import { requireState, startSpec } from "../moves/start-spec.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
+import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
+import { takeSlots } from "../sessions/slots.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
-import { type SessionRow, saveMove, saveTimings } from "../sessions/store.ts";
-import { takeSlots } from "../starts/admit.ts";
-import { startSpec } from "../starts/provision.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { savable } from "./savable.ts";
 
 const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
@@ -60,23 +62,15 @@ export async function restoreSession(
     checkLineage(session, found.checkpoint);
     // Its processes run again, whatever ran before.
     await noteKeepAlive(deps.db, session);
-    const restore = () => tryRestore(deps, session, { checkpoint: found.checkpoint, startedAt });
+    const restore = () =>
+      operate(deps, claimRestore(deps, session, found.checkpoint), (op) =>
+        exchangeMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
+      );
     if (session.state !== "paused") return await restore();
     const { org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: "restore" } as const;
     return await tellingRefusal(deps.db, wanted, restore);
   });
-}
-
-async function tryRestore(
-  deps: RestoreDeps,
-  session: SessionRow,
-  to: { checkpoint: CheckpointRow; startedAt: number },
-): Promise<SessionRow | typeof BUSY> {
-  const claimed = await claimRestore(deps, session, to.checkpoint);
-  if (!claimed) return BUSY;
-  crashPoint("restore.intent");
-  return await deps.operations.run(claimed, (op) => exchangeMachine(deps, op, to));
 }
 
 /** A session that nothing can take back any more says so, whatever checkpoint is named. */
@@ -116,54 +110,41 @@ async function exchangeMachine(
   op: Operation,
   { checkpoint, startedAt }: { checkpoint: CheckpointRow; startedAt: number },
 ): Promise<SessionRow | typeof BUSY> {
-  const spec = { ...startSpec(op.session), template: checkpoint.baseline ?? checkpoint.template };
-  const loaded = await load(deps, op, { ...spec, snapshot_id: checkpoint.id });
-  if (loaded === BUSY) return BUSY;
-  const timingsNow = () => ({
+  const spec = {
+    ...startSpec(op.session),
+    template: checkpoint.baseline ?? checkpoint.template,
+    snapshot_id: checkpoint.id,
+  };
+  const machineId = nextMachineIdOf(op.session);
+  const timingsOf = (loaded: MachineStatus) => ({
     place: 0,
     ...loaded.timings,
     total: Math.round(performance.now() - startedAt),
   });
-  const session = await swap(deps, op, timingsNow(), {
-    guestIp: loaded.guest_ip,
-    checkpointId: checkpoint.id,
+  return await carryOut(deps, op, {
+    make: async (signal) =>
+      requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal)),
+    commit: (loaded) =>
+      swap(deps, op, timingsOf(loaded), { guestIp: loaded.guest_ip, restoredFrom: checkpoint.id }),
+    finish: async (session, loaded) => {
+      await goOn(deps, op, { session, spec });
+      const timings = timingsOf(loaded);
+      deps.operations.behind(saveTimings(deps.db, session, timings));
+      return { outcome: { ...session, timings }, timings, facts: { checkpoint_id: checkpoint.id } };
+    },
+    remove: () => deps.nodes.deleteMachine(machineId),
+    rollBack: () =>
+      takeBackRestore(deps, op).catch((err: unknown) =>
+        deps.log.warn({ err, session_id: op.session.id }, "a restore is taken back once the node answers"),
+      ),
+    explain,
+    whenUnsure: "leave",
   });
-  if (session === BUSY) return BUSY;
-  crashPoint("restore.swap");
-  await goOn(deps, op, { session, spec: { ...spec, snapshot_id: checkpoint.id } });
-  deps.signals.moved(session.id);
-  const timings = timingsNow();
-  deps.operations.behind(saveTimings(deps.db, session, timings));
-  deps.meter.took("restore", timings);
-  deps.log.info({ session_id: session.id, checkpoint_id: checkpoint.id, timings }, "session restored");
-  return { ...session, timings };
 }
 
-/** Before the switch: whatever fails leaves the session as it was. */
-async function load(deps: RestoreDeps, op: Operation, spec: StartSpec): Promise<MachineStatus | typeof BUSY> {
-  try {
-    const machine = await untilAnswered(op.signal, (signal) =>
-      deps.nodes.startMachine(nextMachineIdOf(op.session), { ...spec, hold: true }, signal),
-    );
-    if (machine.state === "held") return machine;
-    throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });
-  } catch (error) {
-    if (!(error instanceof NodeError)) throw error;
-    if (op.signal.aborted) return await calledOff(deps, op, error);
-    await giveUp(deps, op, error);
-    if (error.code === "snapshot_not_found") throw checkpointGone(error);
-    throw error.code === "guest_unfit" ? checkpointUnfit(error) : apiErrorOfOperation(error);
-  }
-}
-
-/** What may have reached the node and is not answered is taken back by whoever takes the operation over. */
-async function giveUp(deps: RestoreDeps, op: Operation, error: NodeError): Promise<void> {
-  if (error.failure === "unreachable") await deps.operations.clear(op);
-  else if (isRefusal(error)) {
-    await takeBackRestore(deps, op).catch((err: unknown) =>
-      deps.log.warn({ err, session_id: op.session.id }, "a restore is taken back once the node answers"),
-    );
-  }
+function explain(error: NodeError): ApiError | undefined {
+  if (error.code === "snapshot_not_found") return checkpointGone(error);
+  return error.code === "guest_unfit" ? checkpointUnfit(error) : undefined;
 }
 
 /** Also for an operation whose process died before the switch. Nothing of the new machine may stay: its name is used again. */
@@ -172,18 +153,17 @@ export async function takeBackRestore(deps: RestoreDeps, op: Operation): Promise
   await deps.operations.clear(op);
 }
 
-/** From here on the session is the new machine; whoever finds the operation now settles the machines by the row. */
+/** From here on the session is the new machine. The process that takes over settles the machines by the row. */
 async function swap(
-  deps: RestoreDeps,
+  { db }: RestoreDeps,
   op: Operation,
   timings: CreateTiming,
-  { guestIp, checkpointId }: { guestIp?: string; checkpointId: string },
-): Promise<SessionRow | typeof BUSY> {
+  facts: { guestIp?: string; restoredFrom: string },
+): Promise<SessionRow | undefined> {
   const move = decide(op.session, "restore");
   if (!move) throw new Error(`a session that is ${op.session.state} cannot be restored`);
-  const extra = { operation: { id: op.id, thenSettle: true }, timings, guestIp, restoredFrom: checkpointId };
-  const saved = await untilStored(() => saveMove(deps.db, op.session.id, move, extra));
-  return saved ?? (await calledOff(deps, op));
+  const details = { operation: { id: op.id, thenSettle: true }, timings, ...facts };
+  return await untilStored(() => saveMove(db, op.session.id, move, details));
 }
 
 async function goOn(
@@ -214,15 +194,6 @@ async function goOn(
     throw apiErrorOfOperation(error);
   }
   await deps.operations.clear(op);
-}
-
-/** The row is not ours to commit any more: whatever it says by now is the outcome. */
-async function calledOff(deps: RestoreDeps, op: Operation, cause?: NodeError): Promise<typeof BUSY> {
-  const now = await aftermathOf(deps, op);
-  if (now.is === "ours") throw cause ? apiErrorOfOperation(cause) : new Error("a restore lost its own row");
-  if (now.is === "another") return BUSY;
-  await deps.nodes.deleteMachine(nextMachineIdOf(op.session)).catch(() => undefined);
-  throw endedMeanwhile();
 }
 
 async function isEnded(deps: RestoreDeps, op: Operation): Promise<boolean> {

@@ -36,10 +36,13 @@ const TimingQuery = z.object({
 const tags = ["Checkpoints"];
 const OF_OPERATIONS = ["not_found", "conflict", "session_ended"] as const;
 
-export interface CheckpointRouteDeps extends ForkDeps, CreateDeps, RestoreDeps, PreviewUrls {
-  /** The operator's cap on the children of one fork. */
-  forkChildren: number;
-}
+export type CheckpointRouteDeps = ForkDeps &
+  CreateDeps &
+  RestoreDeps &
+  PreviewUrls & {
+    /** The operator's cap on the children of one fork. */
+    forkChildren: number;
+  };
 
 export function addCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): void {
   addSessionCheckpointRoutes(server, deps);

@@ -1,17 +1,16 @@
 /** A session's state as a template that its organisation starts sessions from (part 2, 8). */
 import type { Template, TemplateSave } from "@vivarium/contract/api";
 import type { SnapshotStatus } from "@vivarium/contract/node";
-import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { untilStored } from "../db/retry.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
 import {
@@ -22,11 +21,13 @@ import {
   takeNextVersion,
 } from "../templates/store.ts";
 import { savable } from "./savable.ts";
-import { NotOurs, type SaveStateDeps, saveState } from "./save-state.ts";
+import { type SaveStateDeps, savingSteps } from "./save-state.ts";
 
-export interface SaveTemplateDeps extends SaveStateDeps {
-  node: NodeState;
-  signals: SessionSignals;
+export type SaveTemplateDeps = SaveStateDeps & { node: NodeState };
+
+interface Saved {
+  row: TemplateRow;
+  timings: Record<string, number>;
 }
 
 export async function saveTemplate(
@@ -39,29 +40,22 @@ export async function saveTemplate(
   const { row, timings } = await whenFree(deps, sessionId, async () => {
     const session = await savable(deps, await getSession(deps.db, scope, sessionId));
     if (session === BUSY) return BUSY;
-    const claimed = await deps.operations.claim(session, "save_template", {
-      snapshot_id: `tpl_${randomId()}`,
-    });
-    if (!claimed) return BUSY;
-    crashPoint("save_template.intent");
-    return await deps.operations.run(claimed, (op) => takeTemplate(deps, op, body));
+    const claimed = deps.operations.claim(session, "save_template", { snapshot_id: `tpl_${randomId()}` });
+    return await operate(deps, claimed, (op) => takeTemplate(deps, op, body));
   });
   const versions = await listVersions(deps.db, scope, row.name);
   return { template: toTemplate(row, versions, deps.node.lastKnown), timings };
 }
 
 async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: TemplateSave) {
-  const startedAt = performance.now();
-  const { row, captured } = await saveState(deps, op, async (snapshot) => ({
-    row: await untilStored(() => commit(deps, op, body, snapshot)),
-    captured: snapshot.timings,
-  }));
-  crashPoint("save_template.commit");
-  const timings = { ...captured, total: Math.round(performance.now() - startedAt) };
-  const { name, version } = row;
-  deps.meter.took("template", timings);
-  deps.log.info({ session_id: op.session.id, template: name, version, timings }, "template saved");
-  return { row, timings };
+  return await carryOut(deps, op, {
+    ...savingSteps(deps, op),
+    commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
+    finish: (row, snapshot, elapsedMs): Finished<Saved> => {
+      const timings = { ...snapshot.timings, total: elapsedMs() };
+      return { outcome: { row, timings }, timings, facts: { template: row.name, version: row.version } };
+    },
+  });
 }
 
 /** The row of the version and the end of the operation are one: the snapshot is never both kept and nobody's. */
@@ -70,13 +64,13 @@ async function commit(
   op: Operation,
   { name, description }: TemplateSave,
   { snapshot_id: id }: SnapshotStatus,
-): Promise<TemplateRow> {
+): Promise<TemplateRow | undefined> {
   const { session } = op;
   return await deps.db.transaction().execute(async (tx) => {
     const known = await findVersionById(tx, id);
     // An earlier attempt was stored, and its confirmation lost.
     if (known) return known;
-    if (!(await deps.operations.clear(op, tx))) throw new NotOurs();
+    if (!(await deps.operations.clear(op, tx))) return undefined;
     const row = await insertTemplate(tx, {
       id,
       org_id: session.org_id,

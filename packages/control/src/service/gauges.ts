@@ -4,7 +4,7 @@ import { Counter, Gauge } from "prom-client";
 import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { Meter } from "../metrics/meter.ts";
-import { countByState } from "../sessions/count-by-state.ts";
+import { countByState } from "../sessions/store.ts";
 
 /** Destroyed ones are history. */
 const THERE = SESSION_STATES.filter((state) => state !== "destroyed");

@@ -5,7 +5,7 @@ import { storeNow } from "../db/store-now.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { BASE_TEMPLATE } from "../starts/admit.ts";
+import { BASE_TEMPLATE } from "../templates/official.ts";
 
 /** The whole answer is due within a second. */
 const CHECK_MS = 800;

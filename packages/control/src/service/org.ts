@@ -5,9 +5,9 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { countActiveSessions, countPausedSessions } from "../sessions/count-active.ts";
-import { BASE_TEMPLATE } from "../starts/admit.ts";
+import { countActiveSessions, countPausedSessions } from "../sessions/store.ts";
 import { templateNames } from "../templates/names.ts";
+import { BASE_TEMPLATE } from "../templates/official.ts";
 
 /** Capacity and limits of the caller's organisation; what the node says is left out while it is away. */
 export async function readOrg(

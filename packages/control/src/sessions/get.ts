@@ -3,7 +3,7 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { sessionNotFound } from "../errors/api-error.ts";
 import { notUsable } from "./not-usable.ts";
-import { findAnySession, findSessionById, type SessionRow } from "./store.ts";
+import { findAnySession, type SessionRow } from "./store.ts";
 
 /** The caller's session, or the one answer for foreign, destroyed and never made. */
 export async function getSession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
@@ -29,9 +29,4 @@ export async function getAnySession(db: Queries, scope: Scope, id: string): Prom
   const row = SESSION_ID_PATTERN.test(id) ? await findAnySession(db, scope, id) : undefined;
   if (!row) throw sessionNotFound();
   return row;
-}
-
-/** What became of a session that is known to have existed, for work that is in the middle of it. */
-export async function rereadSession(db: Queries, id: string): Promise<SessionRow | undefined> {
-  return await findSessionById(db, id);
 }

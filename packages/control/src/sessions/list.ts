@@ -4,20 +4,14 @@ import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
-import { queryText } from "../http/query.ts";
+import { PageQuery } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
 import { listCurrent, listEnded } from "./list-store.ts";
 import type { SessionRow } from "./store.ts";
 
 /** Query of `GET /v1/sessions` (wire.md 4.7). */
-export const ListQuery = z.object({
+export const ListQuery = PageQuery.extend({
   state: z.enum(LIST_STATES).optional(),
-  limit: queryText()
-    .regex(/^[0-9]{1,15}$/, "must be a whole number of at least 1")
-    .transform(Number)
-    .refine((limit) => limit >= 1, "must be a whole number of at least 1")
-    .optional(),
-  cursor: queryText().optional(),
   external_id: plainText(0, LIMITS.externalIdChars).optional(),
 });
 export type ListQuery = z.output<typeof ListQuery>;

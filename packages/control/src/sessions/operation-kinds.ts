@@ -4,6 +4,7 @@
  * or take it back.
  */
 import type { SessionEvent } from "@vivarium/contract/api";
+import type { RawBuilder } from "kysely";
 
 /** `settle` brings the machines of a session in line with its row: one goes on, others go. */
 export const OPERATION_KINDS = [
@@ -28,9 +29,10 @@ export interface OperationInput {
   [field: string]: unknown;
 }
 
-/** What the next machine of a session may do, besides what its row says: a generation of its own. */
+/** Columns of the network that the session's next machine gets: a generation of its own, and its limit. */
 export interface NextNetwork {
-  limitBytes: number | null;
+  network_generation: RawBuilder<number>;
+  egress_limit_bytes: number | null;
 }
 
 /** During these the machine stands still or is exchanged: guest operations wait for their end. */

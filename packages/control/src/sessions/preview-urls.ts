@@ -1,4 +1,7 @@
-/** Where previews are reached (wire.md part 2, 4.1). */
+import type { ExposedPreview } from "@vivarium/contract/api";
+import type { SessionRow } from "./store.ts";
+
+/** Where previews are reached. */
 export interface PreviewSite {
   isSecure: boolean;
   /** `localhost` on a local installation. */
@@ -23,4 +26,13 @@ export function previewUrl(
 
 export function withToken(url: string, token: string): string {
   return `${url}/?t=${token}`;
+}
+
+export function exposedPreviews({ previewSite }: PreviewUrls, { id, exposed }: SessionRow): ExposedPreview[] {
+  return (exposed ?? []).map(({ port, visibility, auth }) => ({
+    port,
+    preview_url: previewUrl(previewSite, id, port),
+    visibility,
+    auth,
+  }));
 }

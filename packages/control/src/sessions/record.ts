@@ -8,8 +8,8 @@ import {
   type Size,
   type WireState,
 } from "@vivarium/contract/api";
-import { exposedPreviews } from "../previews/exposed.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
+import { exposedPreviews } from "./preview-urls.ts";
 import type { SessionRow } from "./store.ts";
 
 export function toRecord(urls: PreviewUrls, row: SessionRow, { withTiming = false } = {}): SessionRecord {
@@ -93,4 +93,16 @@ function common(row: SessionRow, state: WireState): SessionRecord {
     ...(row.project_id !== null && { project_id: row.project_id }),
     ...(row.template !== "base" && { template: row.template }),
   };
+}
+
+/** Activity of this process that is not written yet; `pending()` is called before the rows are read. */
+export interface PendingActivity {
+  pending(): (sessionId: string) => Date | undefined;
+}
+
+/** The row with the activity that is not written yet. A session that has ended has none. */
+export function withActivity(pending: ReturnType<PendingActivity["pending"]>, row: SessionRow): SessionRow {
+  if (row.ended_at !== null) return row;
+  const seen = pending(row.id);
+  return seen && seen > row.last_active_at ? { ...row, last_active_at: seen } : row;
 }

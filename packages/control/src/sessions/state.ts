@@ -85,6 +85,9 @@ export function hasEnded(state: SessionState): boolean {
   return state === "failed" || state === "destroyed";
 }
 
+/** The state that a session wakes from. */
+export const WAKES_FROM: SessionState = "paused";
+
 /** A machine is still to come. */
 export function isAwaited(state: SessionState): boolean {
   return state === FIRST_STATE;

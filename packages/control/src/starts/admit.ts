@@ -9,14 +9,12 @@ import type { EgressCaps } from "../egress/org-cap.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { leaseFromNow } from "../leases/store.ts";
-import { countActiveSessions } from "../sessions/count-active.ts";
+import { leaseFromNow } from "../leases/lease.ts";
+import { PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
+import { checkCeilings, orgCapped } from "../sessions/slots.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
-import { insertSession, isNameTaken, type NewSession, type SessionRow } from "../sessions/store.ts";
-
-export const BASE_TEMPLATE = "base";
-/** How long a claim on provisioning lasts without renewal. */
-export const PROVISION_LEASE_MS = 5_000;
+import { isNameTaken, type SessionRow } from "../sessions/store.ts";
+import { insertSession, type NewSession } from "./store.ts";
 
 export type SessionSettings = Omit<NewSession, "id" | "org_id" | "key_id" | "state" | "size"> & {
   size: Size;
@@ -61,44 +59,6 @@ export function checkReferences({ volume_id: volumeId }: { volume_id?: string | 
 }
 
 /**
- * Room under the ceilings and the day's cap for `count` more sessions. Until the transaction ends nobody else counts or
- * adds sessions of the organisation.
- */
-export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
-  const { concurrentSessions, isEgressCapped } = await takeOrgTurn(tx, owner.orgId);
-  if (isEgressCapped) throw orgCapped();
-  await checkCeilings(tx, owner, concurrentSessions, count);
-}
-
-type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions"> & {
-  /** Set where the caller may know of this project alone. */
-  scopedProjectId?: string | null;
-};
-
-async function checkCeilings(tx: Queries, owner: SlotOwner, orgCeiling: number, count = 1): Promise<void> {
-  const active = await countActiveSessions(tx, owner);
-  if (active.org + count > orgCeiling) {
-    const has = owner.scopedProjectId ? "has no room for it" : `has ${active.org}`;
-    throw new ApiError(
-      "account_concurrency_exceeded",
-      `your organisation may have ${orgCeiling} sessions creating or live at once and ${has}${wayOut(count)}`,
-    );
-  }
-  const keyCeiling = owner.concurrentSessions;
-  if (keyCeiling !== null && active.key + count > keyCeiling) {
-    throw new ApiError(
-      "key_concurrency_exceeded",
-      `a session counts under the API key that made it, whoever wakes it: that key may have ${keyCeiling} sessions creating or live at once and has ${active.key}${wayOut(count)}`,
-    );
-  }
-}
-
-function wayOut(count: number): string {
-  const asked = count === 1 ? "" : `, and this asks for ${count} more`;
-  return `${asked}; pause or destroy one first`;
-}
-
-/**
  * A node that was never reached is not held against a size: provisioning waits for it. What is loaded from a snapshot
  * needs no baseline.
  */
@@ -117,13 +77,6 @@ function checkSize(info: NodeInfo | undefined, settings: SessionSettings): void 
 function checkDisk(info: NodeInfo | undefined): void {
   if (info?.has_disk_room === false)
     throw new ApiError("node_disk_pressure", "the node has too little free disk for another session");
-}
-
-function orgCapped(): ApiError {
-  return new ApiError(
-    "egress_capped",
-    "the sessions of your organisation have sent as much as they may today; they run again from 00:00 UTC, or once its cap is raised",
-  );
 }
 
 function nameTaken(name: string): ApiError {

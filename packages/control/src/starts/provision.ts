@@ -5,24 +5,25 @@
  */
 
 import { LIMITS } from "@vivarium/contract/api";
-import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
+import type { MachineStatus } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import { networkSpec } from "../egress/network-spec.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { oneLine } from "../http/render-error.ts";
-import { renewProvisionClaim } from "../leases/store.ts";
+import { PROVISION_LEASE_MS, renewProvisionClaim } from "../leases/provision-claim.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { releaseSession } from "../moves/release-session.ts";
+import { saveMove } from "../moves/save-move.ts";
+import { startSpec } from "../moves/start-spec.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, machineIdOf } from "../sessions/state.ts";
-import { type SessionRow, saveMove, setStatusDetail } from "../sessions/store.ts";
-import { PROVISION_LEASE_MS } from "./admit.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import { failureReason } from "./provision-failures.ts";
+import { setStatusDetail } from "./store.ts";
 
 const RENEW_MS = PROVISION_LEASE_MS / 3;
 const RETRY_MS = 500;
@@ -161,18 +162,6 @@ export async function failProvisioning(
   if (!row) return;
   deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
   await releaseSession(deps, row);
-}
-
-/** What the node is asked for as the first machine of a session. */
-export function startSpec(session: SessionRow): StartSpec {
-  return {
-    template: session.baseline ?? session.template,
-    size: session.size,
-    hostname: session.id,
-    no_sudo: session.no_sudo,
-    network: networkSpec(session),
-    ...(session.origin_snapshot_id !== null && { snapshot_id: session.origin_snapshot_id }),
-  };
 }
 
 function isWorthWaiting(error: NodeError): boolean {

@@ -10,8 +10,9 @@ import type { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { invalidField } from "../http/validation.ts";
+import { BASE_TEMPLATE } from "../templates/official.ts";
 import { resolveTemplate } from "../templates/resolve.ts";
-import { BASE_TEMPLATE, type SessionSettings } from "./admit.ts";
+import type { SessionSettings } from "./admit.ts";
 
 type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env" | "egress"> & {
   no_sudo?: boolean;

@@ -6,13 +6,15 @@ import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { NodeError } from "../fleet/node-error.ts";
-import { endLeases, forgetUnborn, leaseFromNow, renewLeases } from "../leases/store.ts";
+import { leaseFromNow } from "../leases/lease.ts";
+import { endLeases, forgetUnborn, renewLeases } from "../leases/unborn.ts";
 import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import { saveMove } from "../moves/save-move.ts";
+import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { decide, isAwaited, machineIdOf } from "../sessions/state.ts";
-import { findSessionsById, type SessionRow, saveMove } from "../sessions/store.ts";
-import { startSpec } from "./provision.ts";
+import { findSessionsById, type SessionRow } from "../sessions/store.ts";
+import { insertSessions, type NewSession } from "./store.ts";
 
 const LEASE_MS = 5_000;
 const RENEW_MS = LEASE_MS / 3;
@@ -23,6 +25,17 @@ export function leasedColumns() {
     destroy_after: leaseFromNow(LEASE_MS),
     provision_claimed_until: leaseFromNow(LIMITS.provisionMs),
   };
+}
+
+/** New sessions without names, so that none can be taken. Leased from the start. */
+export async function insertLeased(
+  tx: Queries,
+  sessions: readonly Omit<NewSession, "name">[],
+): Promise<SessionRow[]> {
+  return await insertSessions(
+    tx,
+    sessions.map((session) => ({ ...session, ...leasedColumns() })),
+  );
 }
 
 /** Leased, and not handed out: when the lease runs out, nobody waits for it any more. */
@@ -65,12 +78,8 @@ export async function startTogether(
   const signal = AbortSignal.any([over, failed.signal, AbortSignal.timeout(LIMITS.provisionMs)]);
   const startedAt = performance.now();
   const starts = sessions.map(async (session) => {
-    const machine = await untilAnswered(signal, (one) =>
-      nodes.startMachine(machineIdOf(session), startSpec(session), one),
-    );
-    if (machine.state !== "running") {
-      throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });
-    }
+    const start = (one: AbortSignal) => nodes.startMachine(machineIdOf(session), startSpec(session), one);
+    const machine = requireState("running", await untilAnswered(signal, start));
     const total = Math.round(performance.now() - startedAt);
     return { session, timings: { place: 0, ...machine.timings, total }, guestIp: machine.guest_ip };
   });

@@ -2,7 +2,8 @@
 import { SIZE_NAMES, type Template } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { type Baseline, baselinesFor } from "../fleet/baselines.ts";
-import { BASE_TEMPLATE } from "../starts/admit.ts";
+
+export const BASE_TEMPLATE = "base";
 
 export function isOfficial(info: NodeInfo | undefined, name: string): boolean {
   return name === BASE_TEMPLATE || allOf(info, name).length > 0;

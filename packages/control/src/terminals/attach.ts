@@ -6,9 +6,9 @@ import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
-import { rereadSession } from "../sessions/get.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import type { Attachment, Attachments } from "./attachments.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
 
@@ -112,7 +112,7 @@ async function inTermsOfUpgrade(
 }
 
 async function notInTime(db: AttachDeps["db"], sessionId: string, waitMs: number): Promise<ApiError> {
-  const now = await rereadSession(db, sessionId);
+  const now = await findSessionById(db, sessionId);
   const after = `after ${waitMs / 1000} s; try again`;
   return now?.state === "creating"
     ? new ApiError("session_not_live", `the session is still being created ${after}`)

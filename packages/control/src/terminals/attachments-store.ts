@@ -1,6 +1,7 @@
 /** SQL of attachments: which clients of terminals and tunnels a session has, as leases on now(). */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { DUE_NOW, dueWithin } from "../deadlines/columns.ts";
 
 export type AttachmentKind = "pty" | "tunnel";
 
@@ -24,8 +25,7 @@ export async function insertAttachment(
 ): Promise<boolean> {
   const { rows } = await sql<{ id: string }>`
     with held as (
-      update sessions set due_at = least(due_at, service_now() + make_interval(secs => ${leaseMs / 1000})),
-        due_claim = null
+      update sessions set ${dueWithin(leaseMs)}
       where id = ${sessionId} and state = 'live' and incarnation = ${incarnation}
         and (op is null or op not in ('pause', 'restore', 'settle'))
       returning id
@@ -64,7 +64,7 @@ export async function renewAttachments(
 export async function endAttachment(db: Queries, { id, sessionId }: AttachmentRow): Promise<void> {
   await sql`
     with left_now as (update attachments set lease_until = now() where id = ${id})
-    update sessions set due_at = service_now() where id = ${sessionId} and state = 'live'`.execute(db);
+    update sessions set ${DUE_NOW} where id = ${sessionId} and state = 'live'`.execute(db);
 }
 
 /** Clients that left, once nothing follows from it any more. */

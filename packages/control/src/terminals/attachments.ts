@@ -4,9 +4,9 @@ import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { isSameStretch } from "../guest/broken-off.ts";
-import { rereadSession } from "../sessions/get.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { findSessionById } from "../sessions/store.ts";
 import {
   type AttachmentKind,
   type AttachmentRow,
@@ -101,7 +101,7 @@ export class Attachments {
 
   async #look({ session, moved }: Kept): Promise<void> {
     try {
-      const now = await rereadSession(this.#deps.db, session.id);
+      const now = await findSessionById(this.#deps.db, session.id);
       if (!now || !isSameStretch(now, session)) moved.abort();
     } catch {
       // The renewal finds it out as well.

@@ -3,20 +3,16 @@ import type { SessionEvent } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
 import type { StoreWatch } from "../db/store-watch.ts";
 import { type ClockEvent, dueEvent, nextDueAt } from "../deadlines/clocks.ts";
-import {
-  claimDueSessions,
-  type DueSession,
-  lockForClocks,
-  saveDueAt,
-  saveWakeAt,
-} from "../deadlines/store.ts";
+import { claimDueSessions, type DueSession, lockForClocks, saveDueAt } from "../deadlines/due.ts";
+import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { expirePaused } from "../moves/expire.ts";
 import { captureSession, type PauseDeps } from "../moves/pause-machine.ts";
 import { releaseSession } from "../moves/release-session.ts";
+import { saveMove } from "../moves/save-move.ts";
 import { WAKE_RETRY_MS, type WakeDeps, wakeSession } from "../moves/wake.ts";
 import { decide } from "../sessions/state.ts";
-import { type SessionRow, saveMove } from "../sessions/store.ts";
+import type { SessionRow } from "../sessions/store.ts";
 import type { Attachments } from "../terminals/attachments.ts";
 import { withProcesses } from "./kept-alive.ts";
 

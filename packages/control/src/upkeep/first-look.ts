@@ -6,12 +6,11 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
-import { storeNow } from "../db/store-now.ts";
-import { serviceNow } from "../deadlines/store.ts";
+import { deadlineNow, storeNow } from "../db/store-now.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithMachine, catchUpWithSavedState, isAhead } from "../moves/catch-up.ts";
-import { incarnationOf, isAwaited, machineIdOf, sessionIdOf } from "../sessions/state.ts";
-import { findSessionsById, listLiveMachines, type SessionRow, WAKES_FROM } from "../sessions/store.ts";
+import { incarnationOf, isAwaited, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
+import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 import type { ReconcileDeps } from "./reconcile.ts";
 
 export type FirstLookDeps = Pick<ReconcileDeps, "db" | "signals" | "log"> & { nodes: NodeClient };
@@ -21,7 +20,7 @@ interface Found {
   snapshots: readonly SnapshotStatus[];
   /** By the clocks of leases, and of deadlines. */
   now: Date;
-  serviceNow: Date;
+  deadlineTime: Date;
 }
 
 /** Fails when the node or the store does: nothing is known of the rows then. */
@@ -31,7 +30,7 @@ export async function takeFirstLook(deps: FirstLookDeps): Promise<void> {
     machines,
     snapshots,
     now: await storeNow(deps.db),
-    serviceNow: await serviceNow(deps.db),
+    deadlineTime: await deadlineNow(deps.db),
   };
   const live = await listLiveMachines(deps.db);
   const ids = new Set([
@@ -65,7 +64,7 @@ async function catchUp(deps: FirstLookDeps, session: SessionRow, found: Found): 
  */
 function isHandedOut(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {
   if (!isAwaited(session.state) || id !== machineIdOf(session)) return false;
-  if (found.serviceNow.getTime() - session.created_at.getTime() < LIMITS.provisionMs) return false;
+  if (found.deadlineTime.getTime() - session.created_at.getTime() < LIMITS.provisionMs) return false;
   const isOfFork = session.parent_session_id !== null;
   return !isOfFork || !found.snapshots.some((one) => one.snapshot_id === session.origin_snapshot_id);
 }

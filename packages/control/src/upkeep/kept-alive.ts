@@ -2,7 +2,7 @@
 import type { GuestProcess } from "@vivarium/contract/guest";
 import type { Log } from "@vivarium/kit/log";
 import { dueEvent } from "../deadlines/clocks.ts";
-import type { DueSession } from "../deadlines/store.ts";
+import type { DueSession } from "../deadlines/due.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { processesOf } from "../processes/read.ts";

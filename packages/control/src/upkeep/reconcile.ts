@@ -7,10 +7,11 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { oneLine } from "../http/render-error.ts";
 import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
 import { releaseSession } from "../moves/release-session.ts";
+import { saveMove } from "../moves/save-move.ts";
 import { type SettleDeps, settleSession } from "../moves/settle.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
-import { findSessionsById, listLiveMachines, type SessionRow, saveMove } from "../sessions/store.ts";
+import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 
 const UNKNOWN_GRACE_MS = 60_000;
 

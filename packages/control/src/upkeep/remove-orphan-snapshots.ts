@@ -9,8 +9,8 @@ import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithSavedState } from "../moves/catch-up.ts";
 import { forgetGoneSnapshots, ownSnapshots } from "../operations/snapshot-names.ts";
-import { sessionIdOf } from "../sessions/state.ts";
-import { findSessionsById, findSnapshotsInUse, WAKES_FROM } from "../sessions/store.ts";
+import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
+import { findSessionsById } from "../sessions/store.ts";
 
 /** Which of these snapshots a room's rows need. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
@@ -31,8 +31,6 @@ export interface OrphanDeps {
   /** Snapshots that are not this database's, as told to the log. */
   strangers: Set<string>;
 }
-
-export const sessionSnapshots: SnapshotOwners = (db, ids) => findSnapshotsInUse(db, ids);
 
 export async function removeOrphanSnapshots(deps: OrphanDeps): Promise<void> {
   // The node is asked before the database: a row names a snapshot before the node is asked to make it, so that one

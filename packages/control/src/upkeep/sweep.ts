@@ -6,20 +6,22 @@ import { tellDenials } from "../egress/denials.ts";
 import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
 import { forgetOldEvents } from "../events/forget.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { claimOrphanedProvisions, listDueForDestroy } from "../leases/store.ts";
+import { listDueForDestroy } from "../leases/lease.ts";
+import { claimOrphanedProvisions, PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
 import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import type { PreviewPush } from "../previews/push.ts";
-import { deleteOldHistory, listOldFailures, listUnreleased } from "../sessions/store.ts";
-import { PROVISION_LEASE_MS } from "../starts/admit.ts";
+import { listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
+import type { Provisioner } from "../starts/provision.ts";
 import { discard, isUnborn } from "../starts/start-together.ts";
 import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
 import { takeFirstLook } from "./first-look.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "./keep-org-caps.ts";
 import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
 import { forgetOrphanNames, type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
+import { deleteOldHistory } from "./store.ts";
 import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
 import { endAfterUnheardCommands } from "./unheard-commands.ts";
 
@@ -30,6 +32,7 @@ export type SweepDeps = DestroyDeps &
   TakeOverDeps &
   ApplyDeps &
   KeepOrgCapsDeps & {
+    provisioner: Provisioner;
     commandLog: CommandLog;
     previewPush: PreviewPush;
     storeWatch: StoreWatch;

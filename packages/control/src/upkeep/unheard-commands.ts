@@ -7,7 +7,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { endUnheard, listUnheard } from "../leases/store.ts";
+import { endUnheard, listUnheard } from "../leases/unheard.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 

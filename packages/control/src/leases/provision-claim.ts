@@ -1,0 +1,60 @@
+/** The claim of a process on the provisioning of a session. */
+import { sql } from "kysely";
+import type { Queries } from "../db/pool.ts";
+import type { SessionRow } from "../sessions/store.ts";
+
+/** How long a claim on provisioning lasts without renewal. */
+export const PROVISION_LEASE_MS = 5_000;
+
+/** Renews the lease on a session that this process provisions; false when the session is no longer creating. */
+export async function renewProvisionClaim(db: Queries, id: string, leaseMs: number): Promise<boolean> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ provision_claimed_until: after(leaseMs) })
+    .where("id", "=", id)
+    .where("state", "=", "creating")
+    .returning("id")
+    .execute();
+  return rows.length > 0;
+}
+
+/**
+ * Takes over sessions whose provisioning nobody holds: their process died. With how long ago they were asked for. Those
+ * that are leased until they are handed out are not wanted without it.
+ */
+export async function claimOrphanedProvisions(
+  db: Queries,
+  { leaseMs, lapsedBefore }: { leaseMs: number; lapsedBefore: Date },
+): Promise<{ session: SessionRow; ageMs: number }[]> {
+  const rows = await db
+    .updateTable("sessions")
+    .set({ provision_claimed_until: after(leaseMs) })
+    .where("id", "in", (eb) =>
+      eb
+        .selectFrom("sessions")
+        .select("id")
+        .where("state", "=", "creating")
+        .where((or) => or.or([or("origin", "=", "run"), or("destroy_after", "is", null)]))
+        .where((or) =>
+          or.or([
+            or("provision_claimed_until", "is", null),
+            or("provision_claimed_until", "<", lapsedBefore),
+          ]),
+        )
+        .limit(50)
+        .forUpdate()
+        .skipLocked(),
+    )
+    .returningAll()
+    .returning(
+      sql<number>`greatest(0, extract(epoch from clock_timestamp() - created_at))::float8 * 1000`.as(
+        "age_ms",
+      ),
+    )
+    .execute();
+  return rows.map(({ age_ms: ageMs, ...session }) => ({ session: session as SessionRow, ageMs }));
+}
+
+function after(ms: number) {
+  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
+}

@@ -1,0 +1,184 @@
+/**
+ * The frame of an operation: claim, node call, commit, roll-back, report. Pause, wake, restore, checkpoint, fork and
+ * template bring their own steps. Each step bears repetition, because any process may have to repeat it
+ * (docs/design/operations.md).
+ */
+import { crashPoint } from "@vivarium/kit/crash-point";
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import { isStoreUnavailable } from "../db/postgres-errors.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
+import { NodeError } from "../fleet/node-error.ts";
+import type { Meter, TimedOperation } from "../metrics/meter.ts";
+import type { OperationKind } from "../sessions/operation-kinds.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import { aftermathOf, endedMeanwhile } from "./aftermath.ts";
+import type { Operation, Operations } from "./operations.ts";
+import { isRefusal, untilAnswered } from "./until-answered.ts";
+import { BUSY } from "./when-free.ts";
+
+export interface FrameDeps {
+  db: Database;
+  operations: Operations;
+  signals: SessionSignals;
+  meter: Meter;
+  log: Log;
+}
+
+type Framed = Exclude<OperationKind, "settle">;
+
+/** Crash points, and how a success is reported. */
+const REPORTS: Record<Framed, { intent: string; commit: string; metric: TimedOperation; message: string }> = {
+  pause: { intent: "pause.intent", commit: "pause.commit", metric: "pause", message: "session paused" },
+  wake: { intent: "wake.intent", commit: "wake.commit", metric: "wake", message: "session awake" },
+  restore: {
+    intent: "restore.intent",
+    commit: "restore.swap",
+    metric: "restore",
+    message: "session restored",
+  },
+  checkpoint: {
+    intent: "checkpoint.intent",
+    commit: "checkpoint.commit",
+    metric: "checkpoint",
+    message: "checkpoint made",
+  },
+  fork: { intent: "fork.intent", commit: "fork.commit", metric: "fork", message: "session forked" },
+  save_template: {
+    intent: "save_template.intent",
+    commit: "save_template.commit",
+    metric: "template",
+    message: "template saved",
+  },
+};
+
+/** The steps that differ. `made` is what the node gave, `row` what the commit wrote. */
+export interface Steps<Made, Row, Outcome> {
+  /** The node's part; repeated while the node is away. */
+  make(signal: AbortSignal): Promise<Made>;
+  /** Writes the outcome under the name of the operation; undefined when the row holds another operation, or none. */
+  commit(made: Made, elapsedMs: () => number): Promise<Row | undefined>;
+  /** What follows the commit. Milliseconds by stage are reported in metrics and log, with the facts. */
+  finish(row: Row, made: Made, elapsedMs: () => number): Promise<Finished<Outcome>> | Finished<Outcome>;
+  /** Removes from the node whatever `make` may have made. */
+  remove(): Promise<unknown>;
+  /** After a refusal of the node, unless it is enough to remove what was made and to clear the operation. */
+  rollBack?(): Promise<void>;
+  /** Ends an operation that has changed nothing. */
+  clear?(): Promise<unknown>;
+  /** The error for the caller, where it is not the usual one for this answer of the node. */
+  explain?(error: NodeError): ApiError | undefined;
+  /**
+   * How far a failure that leaves the node's state unknown goes: `leave` keeps the operation for the process that takes
+   * it over; `roll back` ends it at once, since the session itself is as it was.
+   */
+  whenUnsure: "leave" | "roll back";
+}
+
+type Ending = Pick<Steps<never, never, never>, "remove" | "rollBack" | "clear" | "whenUnsure">;
+
+export interface Finished<Outcome> {
+  outcome: Outcome;
+  timings: Record<string, number>;
+  facts?: Record<string, unknown>;
+}
+
+/** BUSY when the session moved under the decision, or something else holds it: decide again. */
+export async function operate<T>(
+  { operations }: Pick<FrameDeps, "operations">,
+  claim: Promise<SessionRow | undefined>,
+  work: (op: Operation) => Promise<T>,
+): Promise<T | typeof BUSY> {
+  const claimed = await claim;
+  if (!claimed) return BUSY;
+  crashPoint(REPORTS[claimed.op as Framed].intent);
+  return await operations.run(claimed, work);
+}
+
+/** The whole sequence. BUSY: another process has taken the operation over, and the row has the outcome. */
+export async function carryOut<Made, Row, Outcome>(
+  deps: FrameDeps,
+  op: Operation,
+  steps: Steps<Made, Row, Outcome>,
+): Promise<Outcome | typeof BUSY> {
+  const startedAt = performance.now();
+  const elapsedMs = () => Math.round(performance.now() - startedAt);
+  const committed = await makeAndCommit(deps, op, steps, elapsedMs);
+  if (committed === BUSY) return BUSY;
+  const { commit, metric, message } = REPORTS[op.kind as Framed];
+  crashPoint(commit);
+  const { outcome, timings, facts } = await steps.finish(committed.row, committed.made, elapsedMs);
+  deps.signals.moved(op.session.id);
+  deps.meter.took(metric, timings);
+  deps.log.info({ session_id: op.session.id, ...facts, timings }, message);
+  return outcome;
+}
+
+async function makeAndCommit<Made, Row, Outcome>(
+  deps: FrameDeps,
+  op: Operation,
+  steps: Steps<Made, Row, Outcome>,
+  elapsedMs: () => number,
+): Promise<{ made: Made; row: Row } | typeof BUSY> {
+  let made: Made;
+  let row: Row | undefined;
+  try {
+    made = await untilAnswered(op.signal, (signal) => steps.make(signal));
+    row = await steps.commit(made, elapsedMs);
+  } catch (error) {
+    // The commit may have been stored. The process that takes the operation over reads it from the row.
+    if (isStoreUnavailable(error)) throw error;
+    if (op.signal.aborted) return await calledOff(deps, op, steps, error);
+    await endAfter(deps, op, steps, error);
+    if (!(error instanceof NodeError)) throw error;
+    throw steps.explain?.(error) ?? apiErrorOfOperation(error);
+  }
+  return row === undefined ? await calledOff(deps, op, steps) : { made, row };
+}
+
+/** A failure before the commit: the session stays as it was. */
+async function endAfter(deps: FrameDeps, op: Operation, steps: Ending, error: unknown): Promise<void> {
+  const isRefused = error instanceof NodeError && isRefusal(error);
+  if (isRefused || steps.whenUnsure === "roll back") return await rollBack(deps, op, steps);
+  const isUnheard = error instanceof NodeError && error.failure === "unreachable";
+  if (isUnheard && !op.isTakenOver) await clear(deps, op, steps);
+}
+
+/** The operation was cancelled, or the row does not hold it any more. */
+async function calledOff(
+  deps: FrameDeps,
+  op: Operation,
+  steps: Ending,
+  cause?: unknown,
+): Promise<typeof BUSY> {
+  if (steps.whenUnsure === "roll back") await rollBack(deps, op, steps);
+  const now = await aftermathOf(deps, op);
+  if (now.is === "ended") {
+    // The end of the session removes what it had; what was made for it may have come after that.
+    await steps.remove().catch(() => undefined);
+    throw endedMeanwhile();
+  }
+  if (steps.whenUnsure === "roll back") throw brokenOff(cause);
+  if (now.is === "another") return BUSY;
+  throw cause instanceof NodeError
+    ? apiErrorOfOperation(cause)
+    : (cause ?? new Error(`a ${op.kind} lost its row`));
+}
+
+async function rollBack(deps: FrameDeps, op: Operation, steps: Ending): Promise<void> {
+  if (steps.rollBack) return await steps.rollBack();
+  await steps.remove();
+  await clear(deps, op, steps);
+}
+
+async function clear({ operations }: FrameDeps, op: Operation, steps: Ending): Promise<void> {
+  await (steps.clear ? steps.clear() : operations.clear(op));
+}
+
+function brokenOff(cause: unknown): ApiError {
+  return new ApiError("session_not_live", "the operation was broken off and has changed nothing; try again", {
+    cause,
+  });
+}

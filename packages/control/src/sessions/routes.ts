@@ -1,0 +1,36 @@
+import { SessionList } from "@vivarium/contract/api";
+import { scopeOf } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { principalOf } from "../http/authenticate.ts";
+import { errorAnswers } from "../http/error-answers.ts";
+import type { Server } from "../http/server.ts";
+import { ListQuery, listSessions } from "./list.ts";
+import type { PreviewUrls } from "./preview-urls.ts";
+import { type PendingActivity, toRecord, withActivity } from "./record.ts";
+
+type ListDeps = PreviewUrls & { db: Queries; activity: PendingActivity };
+
+export function addSessionRoutes(server: Server, deps: ListDeps): void {
+  server.get(
+    "/v1/sessions",
+    {
+      schema: {
+        operationId: "listSessions",
+        summary: "List sessions, newest first; state=ended pages through the history",
+        tags: ["Sessions"],
+        querystring: ListQuery,
+        response: { 200: SessionList, ...errorAnswers() },
+      },
+    },
+    async (request) => {
+      const pending = deps.activity.pending();
+      const { sessions, nextCursor } = await listSessions(
+        deps.db,
+        scopeOf(principalOf(request)),
+        request.query,
+      );
+      const records = sessions.map((row) => toRecord(deps, withActivity(pending, row)));
+      return { sessions: records, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
+    },
+  );
+}

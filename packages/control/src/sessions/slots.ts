@@ -1,0 +1,56 @@
+/** Slots under the ceilings on sessions that are being created or live. */
+import { takeOrgTurn } from "../access/orgs.ts";
+import type { Principal } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { ApiError } from "../errors/api-error.ts";
+import { countActiveSessions } from "./store.ts";
+
+/**
+ * Room under the ceilings and the day's cap for `count` more sessions. Until the transaction ends nobody else counts or
+ * adds sessions of the organisation.
+ */
+export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
+  const { concurrentSessions, isEgressCapped } = await takeOrgTurn(tx, owner.orgId);
+  if (isEgressCapped) throw orgCapped();
+  await checkCeilings(tx, owner, concurrentSessions, count);
+}
+
+type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions"> & {
+  /** Set where the caller may know of this project alone. */
+  scopedProjectId?: string | null;
+};
+
+export async function checkCeilings(
+  tx: Queries,
+  owner: SlotOwner,
+  orgCeiling: number,
+  count = 1,
+): Promise<void> {
+  const active = await countActiveSessions(tx, owner);
+  if (active.org + count > orgCeiling) {
+    const has = owner.scopedProjectId ? "has no room for it" : `has ${active.org}`;
+    throw new ApiError(
+      "account_concurrency_exceeded",
+      `your organisation may have ${orgCeiling} sessions creating or live at once and ${has}${wayOut(count)}`,
+    );
+  }
+  const keyCeiling = owner.concurrentSessions;
+  if (keyCeiling !== null && active.key + count > keyCeiling) {
+    throw new ApiError(
+      "key_concurrency_exceeded",
+      `a session counts under the API key that made it, whoever wakes it: that key may have ${keyCeiling} sessions creating or live at once and has ${active.key}${wayOut(count)}`,
+    );
+  }
+}
+
+function wayOut(count: number): string {
+  const asked = count === 1 ? "" : `, and this asks for ${count} more`;
+  return `${asked}; pause or destroy one first`;
+}
+
+export function orgCapped(): ApiError {
+  return new ApiError(
+    "egress_capped",
+    "the sessions of your organisation have sent as much as they may today; they run again from 00:00 UTC, or once its cap is raised",
+  );
+}
