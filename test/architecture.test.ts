@@ -1,6 +1,7 @@
 import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
+import { columnOwners, cyclesAmong, FLOOR_RULES, secondWriters } from "./support/floor-rules.ts";
 import { importsOf, SOURCE_RULES, type Source } from "./support/source-rules.ts";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -31,7 +32,7 @@ beforeAll(async () => {
   );
 });
 
-describe.each(SOURCE_RULES)("$title", (rule) => {
+describe.each([...SOURCE_RULES, ...FLOOR_RULES])("$title", (rule) => {
   test("holds in every source file", () => {
     expect(sources.length).toBeGreaterThan(20);
     expect(sources.flatMap((source) => rule.check(source))).toEqual([]);
@@ -39,6 +40,44 @@ describe.each(SOURCE_RULES)("$title", (rule) => {
 
   test("would be noticed if it were broken", () => {
     for (const offender of rule.offenders) expect(rule.check(offender)).not.toEqual([]);
+  });
+});
+
+describe("columns of sessions", () => {
+  const owners = () =>
+    columnOwners(sources.find(({ path }) => path.endsWith("control/src/db/tables.ts"))?.text ?? "");
+
+  test("are written by the room that owns them alone", () => {
+    expect(owners().size).toBeGreaterThan(50);
+    expect(sources.flatMap((source) => secondWriters(source, owners()))).toEqual([]);
+  });
+
+  test.each([
+    `db.updateTable("sessions").set({ op: null }).execute();`,
+    `db.updateTable("sessions").set({ ...(isDue && { due_at: now }) }).execute();`,
+    "sql`update sessions set exposed = null, state = ${state} where id = ${id}`",
+    "export function ownColumns() {\n  return { destroy_after: null };\n}",
+    "export const DUE = sql`due_at = now()`;",
+  ])("are seen to be written by another one: %s", (text) => {
+    expect(secondWriters({ path: "packages/control/src/terminals/store.ts", text }, owners())).not.toEqual(
+      [],
+    );
+  });
+});
+
+describe("files", () => {
+  test("do not import each other in a circle", () => {
+    expect(cyclesAmong(sources.filter(({ path }) => !path.includes("/test-support/")))).toEqual([]);
+  });
+
+  test("are seen to, should they do so", () => {
+    const circle = [
+      { path: "packages/node/src/a.ts", text: `import { b } from "./b.ts";` },
+      { path: "packages/node/src/b.ts", text: `export { c } from "./room/c.ts";` },
+      { path: "packages/node/src/room/c.ts", text: `import { a } from "../a.ts";` },
+    ];
+    expect(cyclesAmong(circle)).toHaveLength(1);
+    expect(cyclesAmong(circle.slice(1))).toEqual([]);
   });
 });
 

@@ -46,6 +46,8 @@ import { addGauges } from "./service/gauges.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
+import { OrphanSnapshots } from "./upkeep/orphan-snapshots.ts";
+import { Reconciler } from "./upkeep/reconcile.ts";
 import { SessionSignals } from "./sessions/signals.ts";
 import { findSnapshotsInUse } from "./sessions/store.ts";
 import { Provisioner } from "./starts/provision.ts";
@@ -249,6 +251,8 @@ function assemble(settled: Base) {
   const base = { ...settled, meter: new Meter() };
   const signals = new SessionSignals();
   const activity = new Activity(base);
+  const operations = new Operations({ ...base, signals });
+  const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions];
   return {
     ...base,
     version: packageJson.version,
@@ -264,13 +268,11 @@ function assemble(settled: Base) {
     outputRooms: new OutputRooms(),
     attachments: new Attachments({ ...base, signals }),
     upgrades: new Upgrades(base),
-    operations: new Operations({ ...base, signals }),
+    operations,
+    reconciler: new Reconciler({ ...base, signals, operations }),
+    orphanSnapshots: new OrphanSnapshots({ ...base, snapshotOwners }),
     provisioner: new Provisioner({ ...base, signals }),
-    unknownSince: new Map<string, number>(),
-    orphansSince: new Map<string, number>(),
-    strangers: new Set<string>(),
     leasesKept: new Set<string>(),
-    snapshotOwners: [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions],
   };
 }
 

@@ -63,23 +63,29 @@ interface ApiKeyTable {
   revoked_at: Date | null;
 }
 
-export interface SessionTable {
+export interface SessionTable
+  extends StartColumns,
+    MoveColumns,
+    OperationColumns,
+    DeadlineColumns,
+    LeaseColumns,
+    NetworkColumns {}
+
+/** Written by starts/ alone. Given when the session is made. */
+interface StartColumns {
   id: string;
   org_id: string;
   project_id: string | null;
   key_id: string | null;
   origin: "api" | "run";
-  state: string;
-  incarnation: Generated<number>;
-  status_detail: string | null;
-  status_reason: string | null;
   size: string;
   template: string;
+  template_version: string | null;
+  baseline: string | null;
   name: string | null;
   labels: Json<Record<string, string> | null> | null;
   external_id: string | null;
   env: Json<Record<string, string> | null> | null;
-  egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
   no_sudo: boolean;
   on_pty_detach: string;
   paused_ttl_ms: number;
@@ -87,43 +93,66 @@ export interface SessionTable {
   max_lifetime_ms: number | null;
   destroy_on_completion: boolean;
   command_capture: string;
-  wake_on_http: boolean;
   created_at: Generated<Date>;
-  last_active_at: Generated<Date>;
+  origin_snapshot_id: string | null;
+  origin_checkpoint_id: string | null;
+  parent_session_id: string | null;
+  status_detail: string | null;
+}
+
+/** Written by moves/ alone. Where the session stands in its life, and what it rests on. */
+interface MoveColumns {
+  state: string;
+  incarnation: Generated<number>;
+  status_reason: string | null;
   state_changed_at: Generated<Date>;
   live_since: Date | null;
+  paused_at: Date | null;
+  resumed_at: Date | null;
   ended_at: Date | null;
   end_reason: string | null;
   timings: Json<CreateTiming | null> | null;
-  provision_claimed_until: Date | null;
-  destroy_after: Date | null;
-  command_left_ms: number | null;
-  command_goes_on: Generated<boolean>;
+  snapshot_id: string | null;
+  snapshot_bytes: number | null;
+  guest_ip: string | null;
   machine_released_at: Date | null;
-  paused_at: Date | null;
-  resumed_at: Date | null;
+}
+
+/** Written by operations/ alone. The operation that holds the session. */
+interface OperationColumns {
+  op: string | null;
+  op_id: string | null;
+  op_input: Json<Record<string, unknown> | null> | null;
+  op_claimed_until: Date | null;
+}
+
+/** Written by deadlines/ alone. When the session was used, and when to look at its clocks. */
+interface DeadlineColumns {
+  last_active_at: Generated<Date>;
+  busy_until: Date | null;
+  may_keep_alive: Generated<boolean>;
   wake_at: Date | null;
   wake_retry_at: Date | null;
   wake_drop_at: Date | null;
   due_at: Date | null;
   due_claim: string | null;
-  op: string | null;
-  op_id: string | null;
-  op_input: Json<Record<string, unknown> | null> | null;
-  op_claimed_until: Date | null;
-  snapshot_id: string | null;
-  snapshot_bytes: number | null;
-  origin_snapshot_id: string | null;
-  origin_checkpoint_id: string | null;
-  parent_session_id: string | null;
-  template_version: string | null;
-  baseline: string | null;
-  busy_until: Date | null;
-  may_keep_alive: Generated<boolean>;
+}
+
+/** Written by leases/ alone. What ends by itself when its owner dies. */
+interface LeaseColumns {
+  provision_claimed_until: Date | null;
+  destroy_after: Date | null;
+  command_left_ms: number | null;
+  command_goes_on: Generated<boolean>;
+}
+
+/** Written by egress/ alone. The network that the session is to have, and has. */
+interface NetworkColumns {
+  egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
+  exposed: Json<ExposedPort[] | null> | null;
+  wake_on_http: boolean;
   network_generation: Generated<number>;
   network_applied: Generated<number>;
-  exposed: Json<ExposedPort[] | null> | null;
-  guest_ip: string | null;
   egress_cap_bytes: number | null;
   egress_limit_bytes: number | null;
   egress_capped_on: string | null;

@@ -2,7 +2,6 @@
 
 import type { SessionRow } from "../sessions/store.ts";
 import { type ApplyDeps, applyNetwork } from "./apply.ts";
-import { deleteOldLines } from "./log-store.ts";
 import { listToKeep, saveWish } from "./network-store.ts";
 import { limitNow } from "./prepare.ts";
 import type { NetworkReports } from "./reports.ts";
@@ -32,8 +31,4 @@ async function keep(deps: ApplyDeps, session: SessionRow): Promise<void> {
   const wish = isOther ? await saveWish(deps.db, session, { limitBytes }) : session;
   // Undefined: somebody else changed the wish, and the next look finds it.
   if (wish && wish.network_applied < wish.network_generation) await applyNetwork(deps, wish);
-}
-
-export async function forgetOldLines({ db }: Pick<ApplyDeps, "db">): Promise<void> {
-  await deleteOldLines(db);
 }

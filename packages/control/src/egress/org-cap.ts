@@ -1,7 +1,8 @@
-/** How much all sessions of an organisation may send in a day (part 2, 2.4). */
+/** How much all sessions of an organisation may send in a day. */
 import type { OrgEgressCap } from "@vivarium/contract/api";
-import { takeOrgTurn } from "../access/orgs.ts";
+import type { Log } from "@vivarium/kit/log";
 import type { Principal } from "../access/principal.ts";
+import { lockOrg } from "../access/store.ts";
 import type { Database, Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
@@ -43,12 +44,25 @@ export async function setOrgCap(
   }
   checkBound(egressCaps, capBytes);
   return await db.transaction().execute(async (tx) => {
-    await takeOrgTurn(tx, principal.orgId);
+    await lockOrg(tx, principal.orgId);
     await saveOrgCap(tx, principal.orgId, capBytes);
     // What it refuses, or lets start again, is decided before the call answers.
     await judgeOrg(tx, egressCaps, principal.orgId);
     return await readCap(tx, egressCaps, principal.orgId);
   });
+}
+
+/** Marks an organisation that sent its day's bytes, or takes the mark away. */
+export async function markOrg(
+  { db, egressCaps, log }: OrgCapDeps & { log: Log },
+  orgId: string,
+): Promise<void> {
+  const isMarked = await db.transaction().execute(async (tx) => {
+    await lockOrg(tx, orgId);
+    return await judgeOrg(tx, egressCaps, orgId);
+  });
+  if (isMarked)
+    log.info({ event: "egress.org_capped", org_id: orgId }, "an organisation reached its egress cap");
 }
 
 function checkBound({ orgMaxBytes }: EgressCaps, capBytes: number | null): void {

@@ -1,14 +1,26 @@
 /** Leases of sessions that are being made for a caller who waits for them. */
-import type { EndReason } from "@vivarium/contract/api";
+import { type EndReason, LIMITS } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
+import { leaseFromNow } from "./lease.ts";
+
+/** How long such a lease lasts without renewal. */
+export const UNBORN_LEASE_MS = 5_000;
+
+/** For the insert. The claim keeps the sweep from provisioning a session that nobody may want any more. */
+export function leasedColumns() {
+  return {
+    destroy_after: leaseFromNow(UNBORN_LEASE_MS),
+    provision_claimed_until: leaseFromNow(LIMITS.provisionMs),
+  };
+}
 
 /** Renews leases of sessions that are being made. One that ran out stays so: the sweep may be at work already. */
-export async function renewLeases(db: Queries, ids: readonly string[], leaseMs: number): Promise<void> {
+export async function renewLeases(db: Queries, ids: readonly string[]): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: after(leaseMs) })
+    .set({ destroy_after: after(UNBORN_LEASE_MS) })
     .where("id", "in", ids)
     .where("state", "=", FIRST_STATE)
     .where("destroy_after", ">", sql<Date>`clock_timestamp()`)

@@ -4,7 +4,7 @@ import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
-import { keyCeiling } from "../access/orgs.ts";
+import { findKeyCeiling } from "../access/store.ts";
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
@@ -17,6 +17,7 @@ import type { Meter } from "../metrics/meter.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
 import { BUSY } from "../operations/when-free.ts";
+import type { OperationInput } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { takeSlots } from "../sessions/slots.ts";
 import { decide, nextMachineIdOf } from "../sessions/state.ts";
@@ -49,29 +50,24 @@ export async function wakeSession(
     if (await expireIfOver(deps, session)) return BUSY;
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
-    return await tellingRefusal(deps.db, wanted, () => tryWake(deps, session, event));
+    return await tellingRefusal(deps.db, wanted, () =>
+      operate(deps, claimWithSlot(deps, session, "wake", { event }), (op) => wakeMachine(deps, op)),
+    );
   });
 }
 
-async function tryWake(
-  deps: WakeDeps,
+/** A session that becomes live takes a slot under the ceilings, like a create, and a network of its own. */
+export async function claimWithSlot(
+  { db, operations }: Pick<WakeDeps, "db" | "operations">,
   session: SessionRow,
-  event: WakeEvent,
-): Promise<SessionRow | typeof BUSY> {
-  return await operate(deps, claimWake(deps, session, event), (op) => wakeMachine(deps, op));
-}
-
-/** A wake takes a slot under the ceilings like a create. */
-async function claimWake(
-  deps: WakeDeps,
-  session: SessionRow,
-  event: WakeEvent,
+  kind: "wake" | "restore",
+  input: OperationInput,
 ): Promise<SessionRow | undefined> {
-  return await deps.db.transaction().execute(async (tx) => {
+  return await db.transaction().execute(async (tx) => {
     const keyId = session.key_id ?? "";
-    const concurrentSessions = await keyCeiling(tx, keyId);
+    const concurrentSessions = await findKeyCeiling(tx, keyId);
     await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    return await deps.operations.claim(session, "wake", { event }, tx, await nextNetwork(tx, session));
+    return await operations.claim(session, kind, input, tx, await nextNetwork(tx, session));
   });
 }
 

@@ -12,11 +12,7 @@ import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
 import { forgetUnborn } from "../leases/unborn.ts";
 import { findSnapshotsInUse } from "../sessions/store.ts";
-import {
-  forgetOrphanNames,
-  removeOrphanSnapshots,
-  type SnapshotOwners,
-} from "../upkeep/remove-orphan-snapshots.ts";
+import { OrphanSnapshots, type SnapshotOwners } from "../upkeep/orphan-snapshots.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -279,14 +275,14 @@ describe("the reconcile", () => {
     const { snapshot_id: saved } = await rowOf(kept);
     await nodes.putSnapshot(orphan, { snapshot_id: saved }, new AbortController().signal);
     await control.sql.query("insert into snapshot_names values ($1)", [orphan]);
-    const orphansSince = new Map<string, number>([["pau_gone", 0]]);
-    const strangers = new Set<string>();
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse], orphansSince, strangers };
-    await removeOrphanSnapshots(deps);
-    expect([...orphansSince.keys()]).toEqual([orphan]);
+    const since = new Map<string, number>([["pau_gone", 0]]);
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
+    const orphans = new OrphanSnapshots(deps, since);
+    await orphans.remove();
+    expect([...since.keys()]).toEqual([orphan]);
     expect(control.node.snapshots.has(orphan)).toBe(true);
-    for (const id of [orphan, saved, captured.snapshotId]) orphansSince.set(id, performance.now() - 5_001);
-    await removeOrphanSnapshots(deps);
+    for (const id of [orphan, saved, captured.snapshotId]) since.set(id, performance.now() - 5_001);
+    await orphans.remove();
     expect([...control.node.snapshots.keys()].sort()).toEqual([saved, captured.snapshotId].sort());
     nodes.close();
     await db.destroy();
@@ -303,11 +299,10 @@ describe("the reconcile", () => {
       nodes,
       log: silentLog,
       snapshotOwners: [async () => []],
-      orphansSince: longAgo(saved),
     };
-    const strangers = new Set<string>();
-    await removeOrphanSnapshots({ ...deps, strangers });
-    expect([control.node.snapshots.has(saved), strangers.has(saved)]).toEqual([true, true]);
+    const orphans = new OrphanSnapshots(deps, longAgo(saved));
+    await orphans.remove();
+    expect([control.node.snapshots.has(saved), orphans.unknown.has(saved)]).toEqual([true, true]);
     nodes.close();
     await db.destroy();
   });
@@ -326,15 +321,8 @@ describe("the reconcile", () => {
     const nodes = new NodeClient(control.node.socketPath);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints];
-    const orphansSince = longAgo(before, later, orphan);
-    await removeOrphanSnapshots({
-      db,
-      nodes,
-      log: silentLog,
-      snapshotOwners,
-      orphansSince,
-      strangers: new Set(),
-    });
+    const deps = { db, nodes, log: silentLog, snapshotOwners };
+    await new OrphanSnapshots(deps, longAgo(before, later, orphan)).remove();
     expect([before, later, orphan].map((name) => control.node.snapshots.has(name))).toEqual([
       true,
       true,
@@ -360,7 +348,7 @@ describe("the reconcile", () => {
       fresh,
     ]);
     const deps = { db, nodes, log: silentLog, snapshotOwners: [findSnapshotsInUse] };
-    await forgetOrphanNames({ ...deps, orphansSince: new Map(), strangers: new Set() });
+    await new OrphanSnapshots(deps).forgetNames();
     const { rows } = await control.sql.query("select id from snapshot_names where id = any($1)", [
       [kept, planned, gone, fresh, orphan],
     ]);
@@ -384,7 +372,7 @@ describe("the reconcile", () => {
       log: silentLog,
       snapshotOwners: [async (_db: unknown, ids: string[]) => kept(ids)],
     };
-    await forgetOrphanNames({ ...deps, orphansSince: new Map(), strangers: new Set() });
+    await new OrphanSnapshots(deps).forgetNames();
     const { rows } = await control.sql.query(
       "select left(id, 5) as part, count(*)::integer from snapshot_names where id ~ '^pau_[ab][0-9]+$' group by 1",
     );
@@ -406,8 +394,8 @@ describe("the reconcile", () => {
       return [];
     };
     await control.sql.query("insert into snapshot_names values ($1)", [made]);
-    const deps = { db, nodes, log: silentLog, snapshotOwners: [owners], orphansSince: longAgo(made) };
-    await removeOrphanSnapshots({ ...deps, strangers: new Set() });
+    const deps = { db, nodes, log: silentLog, snapshotOwners: [owners] };
+    await new OrphanSnapshots(deps, longAgo(made)).remove();
     expect([asked.includes(made), control.node.snapshots.has(made)]).toEqual([false, true]);
     nodes.close();
     await db.destroy();

@@ -8,7 +8,6 @@ import type { CreateTiming } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
-import { keyCeiling } from "../access/orgs.ts";
 import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
@@ -25,6 +24,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { saveMove, saveTimings } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
+import { claimWithSlot } from "../moves/wake.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation, Operations } from "../operations/operations.ts";
@@ -32,7 +32,6 @@ import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import { takeSlots } from "../sessions/slots.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { savable } from "./savable.ts";
@@ -88,21 +87,16 @@ function checkLineage(session: SessionRow, checkpoint: CheckpointRow): void {
   );
 }
 
-/** A paused session becomes live by this, and takes a slot like one that wakes. */
+/** A paused session becomes live by this. */
 async function claimRestore(
-  { db, operations }: RestoreDeps,
+  deps: RestoreDeps,
   session: SessionRow,
   checkpoint: CheckpointRow,
 ): Promise<SessionRow | undefined> {
   const input = { checkpoint_id: checkpoint.id };
-  if (session.state === "live")
-    return await operations.claim(session, "restore", input, db, await nextNetwork(db, session));
-  return await db.transaction().execute(async (tx) => {
-    const keyId = session.key_id ?? "";
-    const concurrentSessions = await keyCeiling(tx, keyId);
-    await takeSlots(tx, { orgId: session.org_id, keyId, concurrentSessions });
-    return await operations.claim(session, "restore", input, tx, await nextNetwork(tx, session));
-  });
+  if (session.state === "paused") return await claimWithSlot(deps, session, "restore", input);
+  const { db, operations } = deps;
+  return await operations.claim(session, "restore", input, db, await nextNetwork(db, session));
 }
 
 async function exchangeMachine(

@@ -5,21 +5,15 @@ import { randomId } from "@vivarium/kit/id";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { untilStored } from "../db/retry.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { appendEvent, eventOf } from "../events/append.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import { keepVersion } from "../templates/keep.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
-import {
-  findVersionById,
-  insertTemplate,
-  listVersions,
-  type TemplateRow,
-  takeNextVersion,
-} from "../templates/store.ts";
+import { findVersionById, listVersions, type TemplateRow } from "../templates/store.ts";
 import { savable } from "./savable.ts";
 import { type SaveStateDeps, savingSteps } from "./save-state.ts";
 
@@ -71,22 +65,7 @@ async function commit(
     // An earlier attempt was stored, and its confirmation lost.
     if (known) return known;
     if (!(await deps.operations.clear(op, tx))) return undefined;
-    const row = await insertTemplate(tx, {
-      id,
-      org_id: session.org_id,
-      project_id: session.project_id,
-      name,
-      version: await takeNextVersion(tx, session.org_id, name),
-      description: description ?? null,
-      session_id: session.id,
-      // No session can hold secrets or Connections that its memory must not hand on.
-      has_memory: true,
-      size: session.size,
-      baseline: session.baseline ?? session.template,
-      no_sudo: session.no_sudo,
-    });
-    await appendEvent(tx, eventOf(session, "template.ready", { name, version: String(row.version) }));
-    return row;
+    return await keepVersion(tx, session, { id, name, description });
   });
 }
 

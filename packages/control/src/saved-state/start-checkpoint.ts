@@ -8,6 +8,7 @@ import { untilStored } from "../db/retry.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import { leasedColumns } from "../leases/unborn.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { DestroyDeps } from "../moves/destroy.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -15,7 +16,7 @@ import { admitSession } from "../starts/admit.ts";
 import { type CreateDeps, settingsOf } from "../starts/create.ts";
 import { checkCreate, refuseSecretsWithoutKey } from "../starts/create-rules.ts";
 import { startFrom } from "../starts/start-from.ts";
-import { handOutTogether, leasedColumns, startTogether, withLeased } from "../starts/start-together.ts";
+import { handOutTogether, startTogether, withLeased } from "../starts/start-together.ts";
 
 type StartDeps = CreateDeps & DestroyDeps & { meter: Meter };
 

@@ -1,7 +1,7 @@
 import { DEFAULT_SIZE, LIMITS, type OrgRecord, SIZE_NAMES, SIZES } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { getOrg } from "../access/orgs.ts";
 import { type Principal, scopeOf } from "../access/principal.ts";
+import { findOrg } from "../access/store.ts";
 import type { Database } from "../db/pool.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
@@ -14,23 +14,23 @@ export async function readOrg(
   { db, node, forkChildren }: { db: Database; node: NodeState; forkChildren: number },
   principal: Principal,
 ): Promise<OrgRecord> {
-  const org = await getOrg(db, principal.orgId);
+  const org = await findOrg(db, principal.orgId);
   const active = await countActiveSessions(db, principal);
   const info = await node.current();
   const baselines = baselinesFor(info, BASE_TEMPLATE);
   return {
     org_id: org.id,
     name: org.name,
-    created_at: org.createdAt.toISOString(),
-    suspended: org.isSuspended,
+    created_at: org.created_at.toISOString(),
+    suspended: org.suspended,
     capacity: {
       running: active.org,
       warm: await countPausedSessions(db, principal.orgId),
-      limits: { running: org.concurrentSessions },
+      limits: { running: org.concurrent_sessions },
       ...(info?.warm && { pool: await poolOf(db, principal, info.warm) }),
     },
     limits: {
-      concurrent_sessions: org.concurrentSessions,
+      concurrent_sessions: org.concurrent_sessions,
       fork_children: forkChildren,
       idle_timeout_ms: LIMITS.idleTimeoutMs,
       max_lifetime_ms: LIMITS.maxLifetimeMs,

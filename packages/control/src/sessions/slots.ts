@@ -1,6 +1,7 @@
 /** Slots under the ceilings on sessions that are being created or live. */
-import { takeOrgTurn } from "../access/orgs.ts";
+
 import type { Principal } from "../access/principal.ts";
+import { lockOrg } from "../access/store.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { countActiveSessions } from "./store.ts";
@@ -10,7 +11,7 @@ import { countActiveSessions } from "./store.ts";
  * adds sessions of the organisation.
  */
 export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
-  const { concurrentSessions, isEgressCapped } = await takeOrgTurn(tx, owner.orgId);
+  const { concurrentSessions, isEgressCapped } = await lockOrg(tx, owner.orgId);
   if (isEgressCapped) throw orgCapped();
   await checkCeilings(tx, owner, concurrentSessions, count);
 }

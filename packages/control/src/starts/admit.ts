@@ -2,8 +2,8 @@
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
-import { takeOrgTurn } from "../access/orgs.ts";
 import type { Principal } from "../access/principal.ts";
+import { lockOrg } from "../access/store.ts";
 import type { Queries } from "../db/pool.ts";
 import type { EgressCaps } from "../egress/org-cap.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -28,7 +28,7 @@ export async function admitSession(
 ): Promise<SessionRow> {
   // Asked before the organisation's row is taken: a node that does not answer holds up nobody else's create.
   const info = await node.current();
-  const org = await takeOrgTurn(tx, principal.orgId);
+  const org = await lockOrg(tx, principal.orgId);
   const { name, project_id: projectId = null } = settings;
   if (name && (await isNameTaken(tx, principal.orgId, projectId, name))) throw nameTaken(name);
   if (org.isEgressCapped) throw orgCapped();

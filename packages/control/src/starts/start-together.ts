@@ -6,8 +6,7 @@ import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { leaseFromNow } from "../leases/lease.ts";
-import { endLeases, forgetUnborn, renewLeases } from "../leases/unborn.ts";
+import { endLeases, forgetUnborn, leasedColumns, renewLeases, UNBORN_LEASE_MS } from "../leases/unborn.ts";
 import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
 import { saveMove } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
@@ -16,16 +15,7 @@ import { decide, isAwaited, machineIdOf } from "../sessions/state.ts";
 import { findSessionsById, type SessionRow } from "../sessions/store.ts";
 import { insertSessions, type NewSession } from "./store.ts";
 
-const LEASE_MS = 5_000;
-const RENEW_MS = LEASE_MS / 3;
-
-/** Columns of a new session that is leased. The claim keeps the sweep from provisioning what nobody may want. */
-export function leasedColumns() {
-  return {
-    destroy_after: leaseFromNow(LEASE_MS),
-    provision_claimed_until: leaseFromNow(LIMITS.provisionMs),
-  };
-}
+const RENEW_MS = UNBORN_LEASE_MS / 3;
 
 /** New sessions without names, so that none can be taken. Leased from the start. */
 export async function insertLeased(
@@ -154,6 +144,6 @@ async function keepLeases(
   while (!over.aborted) {
     await sleep(RENEW_MS, over);
     if (over.aborted) return;
-    await renewLeases(db, ids, LEASE_MS).catch(() => undefined);
+    await renewLeases(db, ids).catch(() => undefined);
   }
 }

@@ -7,13 +7,12 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { deadlineNow, storeNow } from "../db/store-now.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithMachine, catchUpWithSavedState, isAhead } from "../moves/catch-up.ts";
 import { incarnationOf, isAwaited, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 import type { ReconcileDeps } from "./reconcile.ts";
 
-export type FirstLookDeps = Pick<ReconcileDeps, "db" | "signals" | "log"> & { nodes: NodeClient };
+export type FirstLookDeps = Pick<ReconcileDeps, "db" | "signals" | "log" | "nodes">;
 
 interface Found {
   machines: readonly MachineStatus[];

@@ -1,7 +1,6 @@
 /** Every tick: organisations that sent their day's bytes are marked, and what of theirs is live is paused. */
-import { takeOrgTurn } from "../access/orgs.ts";
-import type { OrgCapDeps } from "../egress/org-cap.ts";
-import { isOrgCapped, judgeOrg, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
+import { markOrg, type OrgCapDeps } from "../egress/org-cap.ts";
+import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
 import { captureSession, type PauseDeps } from "../moves/pause-machine.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
@@ -11,19 +10,10 @@ export type KeepOrgCapsDeps = PauseDeps & OrgCapDeps;
 const AT_ONCE = 32;
 
 export async function keepOrgCaps(deps: KeepOrgCapsDeps): Promise<void> {
-  for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await judge(deps, orgId);
+  for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
   const room = AT_ONCE - deps.operations.behindCount;
   if (room <= 0) return;
   for (const session of await listLiveOverCap(deps.db, room)) deps.operations.behind(pause(deps, session));
-}
-
-async function judge({ db, egressCaps, log }: KeepOrgCapsDeps, orgId: string): Promise<void> {
-  const isMarked = await db.transaction().execute(async (tx) => {
-    await takeOrgTurn(tx, orgId);
-    return await judgeOrg(tx, egressCaps, orgId);
-  });
-  if (isMarked)
-    log.info({ event: "egress.org_capped", org_id: orgId }, "an organisation reached its egress cap");
 }
 
 /** Decided anew at the claim: the cap may have been raised, or the day be over. */

@@ -15,13 +15,24 @@ import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions
 
 const UNKNOWN_GRACE_MS = 60_000;
 
-export interface ReconcileDeps extends SettleDeps {
-  signals: SessionSignals;
+export type ReconcileDeps = SettleDeps & { signals: SessionSignals };
+
+export class Reconciler {
+  readonly #deps: ReconcileDeps;
   /** Machines that no row knows, and since when. */
-  unknownSince: Map<string, number>;
+  readonly #unknownSince = new Map<string, number>();
+
+  constructor(deps: ReconcileDeps) {
+    this.#deps = deps;
+  }
+
+  /** One comparison of all rows with all machines. */
+  async reconcile(): Promise<void> {
+    await reconcileMachines(this.#deps, this.#unknownSince);
+  }
 }
 
-export async function reconcileMachines(deps: ReconcileDeps): Promise<void> {
+async function reconcileMachines(deps: ReconcileDeps, unknownSince: Map<string, number>): Promise<void> {
   // Rows first: a session that is live now had its machine before the list is taken, unless the machine is lost.
   const live = await listLiveMachines(deps.db);
   const machines = await deps.nodes.listMachines();
@@ -33,10 +44,8 @@ export async function reconcileMachines(deps: ReconcileDeps): Promise<void> {
     if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
     else if (machine.state === "held") await settleSession(deps, session);
   }
-  await removeUnwanted(
-    deps,
-    machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id))),
-  );
+  const others = machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id)));
+  await removeUnwanted(deps, others, unknownSince);
 }
 
 /** Sessions whose rows were older than their machines: the next look finds the two in line. */
@@ -66,14 +75,18 @@ async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: M
   await releaseSession(deps, row);
 }
 
-async function removeUnwanted(deps: ReconcileDeps, machines: MachineStatus[]): Promise<void> {
+async function removeUnwanted(
+  deps: ReconcileDeps,
+  machines: MachineStatus[],
+  unknownSince: Map<string, number>,
+): Promise<void> {
   const sessions = await findSessionsById(
     deps.db,
     machines.map(({ machine_id: id }) => sessionIdOf(id)),
   );
   const byId = new Map(sessions.map((session) => [session.id, session]));
   const unknown = machines.filter((machine) => !byId.has(sessionIdOf(machine.machine_id)));
-  for (const machine of pastGrace(deps.unknownSince, unknown)) await remove(deps, machine);
+  for (const machine of pastGrace(unknownSince, unknown)) await remove(deps, machine);
   for (const machine of machines) {
     const session = byId.get(sessionIdOf(machine.machine_id));
     if (!session || isWanted(machine, session)) continue;

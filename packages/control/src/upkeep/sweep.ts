@@ -3,8 +3,9 @@ import type { CommandLog } from "../audit/command-log.ts";
 import type { StoreWatch } from "../db/store-watch.ts";
 import type { ApplyDeps } from "../egress/apply.ts";
 import { tellDenials } from "../egress/denials.ts";
-import { forgetOldLines, keepNetworks } from "../egress/keep-networks.ts";
-import { forgetOldEvents } from "../events/forget.ts";
+import { keepNetworks } from "../egress/keep-networks.ts";
+import { deleteOldLines } from "../egress/log-store.ts";
+import { deleteOldEvents } from "../events/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { listDueForDestroy } from "../leases/lease.ts";
 import { claimOrphanedProvisions, PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
@@ -17,17 +18,16 @@ import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
 import type { Provisioner } from "../starts/provision.ts";
 import { discard, isUnborn } from "../starts/start-together.ts";
 import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
-import { takeFirstLook } from "./first-look.ts";
+import { type FirstLookDeps, takeFirstLook } from "./first-look.ts";
 import { type KeepOrgCapsDeps, keepOrgCaps } from "./keep-org-caps.ts";
-import { type ReconcileDeps, reconcileMachines } from "./reconcile.ts";
-import { forgetOrphanNames, type OrphanDeps, removeOrphanSnapshots } from "./remove-orphan-snapshots.ts";
+import type { OrphanSnapshots } from "./orphan-snapshots.ts";
+import type { Reconciler } from "./reconcile.ts";
 import { deleteOldHistory } from "./store.ts";
 import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
 import { endAfterUnheardCommands } from "./unheard-commands.ts";
 
 export type SweepDeps = DestroyDeps &
-  ReconcileDeps &
-  OrphanDeps &
+  FirstLookDeps &
   ClockDeps &
   TakeOverDeps &
   ApplyDeps &
@@ -36,6 +36,8 @@ export type SweepDeps = DestroyDeps &
     commandLog: CommandLog;
     previewPush: PreviewPush;
     storeWatch: StoreWatch;
+    reconciler: Reconciler;
+    orphanSnapshots: OrphanSnapshots;
     /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
     leasesKept: ReadonlySet<string>;
   };
@@ -50,8 +52,8 @@ export const FIRST_PART = takeFirstLook;
 
 /** What rows and the node are brought in line by, each in its own way. */
 export const IN_LINE_PARTS: Parts = {
-  "reconcile machines": reconcileMachines,
-  "remove orphan snapshots": removeOrphanSnapshots,
+  "reconcile machines": (deps) => deps.reconciler.reconcile(),
+  "remove orphan snapshots": (deps) => deps.orphanSnapshots.remove(),
 };
 
 /** Work of every tick. */
@@ -95,10 +97,10 @@ export const TICK_PARTS: Parts = {
 export const HOURLY_PARTS: Parts = {
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
-  "forget old egress lines": forgetOldLines,
-  "forget old events": forgetOldEvents,
+  "forget old egress lines": (deps) => deleteOldLines(deps.db),
+  "forget old events": (deps) => deleteOldEvents(deps.db),
   "forget old history": (deps) => deleteOldHistory(deps.db),
-  "forget names of snapshots": forgetOrphanNames,
+  "forget names of snapshots": (deps) => deps.orphanSnapshots.forgetNames(),
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 

@@ -1,0 +1,102 @@
+/**
+ * Snapshots that no row keeps: a process died between making one and keeping it. Only snapshots that this database
+ * asked for are deleted. After a database was exchanged, or brought back from a backup, the node has others.
+ */
+import type { SnapshotStatus } from "@vivarium/contract/node";
+import type { Log } from "@vivarium/kit/log";
+import type { Database, Queries } from "../db/pool.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import { catchUpWithSavedState } from "../moves/catch-up.ts";
+import { forgetGoneSnapshots, ownSnapshots } from "../operations/snapshot-names.ts";
+import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
+import { findSessionsById } from "../sessions/store.ts";
+
+/** Which of these snapshots a room's rows need. */
+export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
+
+/**
+ * Race: a snapshot changes its owner in one transaction, but rooms are asked one after the other, so that one look can
+ * miss it. Two looks this far apart cannot.
+ */
+const BETWEEN_LOOKS_MS = 5_000;
+
+export interface OrphanDeps {
+  db: Database;
+  nodes: NodeClient;
+  log: Log;
+  snapshotOwners: readonly SnapshotOwners[];
+}
+
+export class OrphanSnapshots {
+  /** Snapshots that no row named at the last look, and since when. */
+  readonly since: Map<string, number>;
+  /** Snapshots on the node that this database does not know. */
+  readonly unknown = new Set<string>();
+  readonly #deps: OrphanDeps;
+
+  constructor(deps: OrphanDeps, since = new Map<string, number>()) {
+    this.#deps = deps;
+    this.since = since;
+  }
+
+  /** One look; deletes what was an orphan at the look before as well. */
+  async remove(): Promise<void> {
+    // Race: the node is asked before the database. A row names a snapshot before the node makes it, so a snapshot that
+    // exists by now, and that no row names after this, was given up.
+    const snapshots = await this.#deps.nodes.listSnapshots();
+    const ids = snapshots.map(idOf);
+    const owned = await this.#ownersOf(ids);
+    const unowned = ids.filter((id) => !owned.has(id));
+    const orphans = new Set(await ownSnapshots(this.#deps.db, unowned));
+    const unknown = snapshots.filter(({ snapshot_id: id }) => !owned.has(id) && !orphans.has(id));
+    await catchUpPaused(this.#deps, unknown);
+    this.#logUnknown(unknown.map(idOf));
+    for (const id of this.since.keys()) if (!orphans.has(id)) this.since.delete(id);
+    for (const id of orphans) await this.#removeAtSecondLook(id);
+  }
+
+  /** Forgets names of snapshots that are gone from the node and that no row keeps. */
+  async forgetNames(): Promise<void> {
+    const listed = (await this.#deps.nodes.listSnapshots()).map(idOf);
+    await forgetGoneSnapshots(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
+  }
+
+  async #ownersOf(ids: string[]): Promise<Set<string>> {
+    const owned = new Set<string>();
+    for (const owners of this.#deps.snapshotOwners)
+      for (const id of await owners(this.#deps.db, ids)) owned.add(id);
+    return owned;
+  }
+
+  /** They take disk space, so the operator reads of them; only the operator can know where they come from. */
+  #logUnknown(ids: string[]): void {
+    const isNews = ids.some((id) => !this.unknown.has(id));
+    this.unknown.clear();
+    for (const id of ids) this.unknown.add(id);
+    if (isNews)
+      this.#deps.log.warn(
+        { snapshots: ids },
+        "saved states that this database does not know are left as they are",
+      );
+  }
+
+  async #removeAtSecondLook(id: string): Promise<void> {
+    const now = performance.now();
+    const since = this.since.get(id) ?? now;
+    this.since.set(id, since);
+    if (now - since < BETWEEN_LOOKS_MS) return;
+    this.#deps.log.info({ snapshot_id: id }, "removing a snapshot that nobody keeps");
+    await this.#deps.nodes.deleteSnapshot(id);
+  }
+}
+
+const idOf = ({ snapshot_id: id }: SnapshotStatus) => id;
+
+/** Paused sessions that were woken and paused again since the backup that the database was brought back from. */
+async function catchUpPaused(deps: OrphanDeps, unknown: SnapshotStatus[]): Promise<void> {
+  const ids = new Set(unknown.flatMap(({ machine_id: id }) => (id === undefined ? [] : [sessionIdOf(id)])));
+  for (const session of await findSessionsById(deps.db, [...ids])) {
+    if (session.state === WAKES_FROM && session.op === null)
+      await catchUpWithSavedState(deps, session, unknown);
+  }
+}
