@@ -46,8 +46,6 @@ import { addGauges } from "./service/gauges.ts";
 import { addServiceRoutes } from "./service/routes.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
 import { addSessionRoutes } from "./sessions/routes.ts";
-import { OrphanSnapshots } from "./upkeep/orphan-snapshots.ts";
-import { Reconciler } from "./upkeep/reconcile.ts";
 import { SessionSignals } from "./sessions/signals.ts";
 import { findSnapshotsInUse } from "./sessions/store.ts";
 import { Provisioner } from "./starts/provision.ts";
@@ -55,6 +53,8 @@ import { addStartRoutes } from "./starts/routes.ts";
 import { keepOnlyVersions } from "./templates/store.ts";
 import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
+import { OrphanSnapshots } from "./upkeep/orphan-snapshots.ts";
+import { Reconciler } from "./upkeep/reconcile.ts";
 import { CLOCK_PART, FIRST_PART, HOURLY_PARTS, IN_LINE_PARTS, runPart, TICK_PARTS } from "./upkeep/sweep.ts";
 
 /** The ingress listener of a gateway that is told nothing. */
@@ -251,27 +251,29 @@ function assemble(settled: Base) {
   const base = { ...settled, meter: new Meter() };
   const signals = new SessionSignals();
   const activity = new Activity(base);
-  const operations = new Operations({ ...base, signals });
+  const moves = {
+    ...base,
+    signals,
+    activity,
+    operations: new Operations({ ...base, signals }),
+    networkReports: new NetworkReports({ ...base, activity }),
+    provisioner: new Provisioner({ ...base, signals }),
+  };
   const snapshotOwners = [findSnapshotsInUse, keepOnlyCheckpoints, keepOnlyVersions];
   return {
-    ...base,
+    ...moves,
     version: packageJson.version,
-    signals,
     authenticator: new Authenticator(base),
     node: new NodeState(base.nodes),
-    activity,
-    eventFeed: new EventFeed({ ...base, signals }),
-    networkReports: new NetworkReports({ ...base, activity }),
-    previewPush: new PreviewPush({ ...base, signals }),
+    eventFeed: new EventFeed(moves),
+    previewPush: new PreviewPush(moves),
     exposeTurns: new Turns(),
     commandLog: new CommandLog(base),
     outputRooms: new OutputRooms(),
-    attachments: new Attachments({ ...base, signals }),
+    attachments: new Attachments(moves),
     upgrades: new Upgrades(base),
-    operations,
-    reconciler: new Reconciler({ ...base, signals, operations }),
+    reconciler: new Reconciler(moves),
     orphanSnapshots: new OrphanSnapshots({ ...base, snapshotOwners }),
-    provisioner: new Provisioner({ ...base, signals }),
     leasesKept: new Set<string>(),
   };
 }

@@ -4,14 +4,14 @@ import type { Caller } from "../audit/caller.ts";
 import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBuffered } from "./exec.ts";
-import type { CommandInput, StartExecDeps } from "./open-exec.ts";
+import type { CommandInput, ExecDeps } from "./open-exec.ts";
 import type { OutputRoom } from "./output-rooms.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
 /** One command in several sessions, in parallel. An item that fails says so; the others are not affected. */
 export async function execBatch(
-  deps: StartExecDeps,
+  deps: ExecDeps,
   scope: Scope,
   {
     sessionIds,

@@ -5,14 +5,7 @@ import { goesOn } from "../guest/broken-off.ts";
 import { leaseSession } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
-import {
-  brokenOff,
-  type CommandInput,
-  type ExecDeps,
-  execCall,
-  type StartExecDeps,
-  startExec,
-} from "./open-exec.ts";
+import { brokenOff, type CommandInput, type ExecDeps, execCall, startExec } from "./open-exec.ts";
 import type { OutputRoom } from "./output-rooms.ts";
 
 /** How long after a completed destroy_on_completion the sweep steps in for a process that died before destroying. */
@@ -21,7 +14,7 @@ const neverAborted = new AbortController().signal;
 
 /** Runs a command to its end and answers with its output. A client that goes away does not cancel it. */
 export async function execBuffered(
-  deps: StartExecDeps,
+  deps: ExecDeps,
   scope: Scope,
   {
     sessionId,

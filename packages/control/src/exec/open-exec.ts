@@ -1,15 +1,13 @@
 /** Starts a command in a session's machine and explains why one could not start, or broke off. */
+
 import { LIMITS } from "@vivarium/contract/api";
 import { type ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
-import type { Database } from "../db/pool.ts";
-import type { Activity } from "../deadlines/activity.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import {
   type BrokenOffDeps,
@@ -18,21 +16,15 @@ import {
   brokenOff as explainBreak,
 } from "../guest/broken-off.ts";
 import { environmentOf } from "../guest/environment.ts";
-import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
+import { useMachine } from "../guest/use-machine.ts";
 import type { LiveSession } from "../guest/wait-for-live.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
 import { hasStartedNothing, leaseCommand, takeBackLease } from "./command-lease.ts";
 
-export interface ExecDeps {
-  db: Database;
-  nodes: NodeClient;
-  activity: Activity;
-  commandLog: CommandLog;
-}
-
-export type StartExecDeps = ExecDeps & GuestDeps;
+export type ExecDeps = MoveDeps & { commandLog: CommandLog };
 
 interface OpenedExec {
   frames: AsyncIterable<Frame>;
@@ -61,7 +53,7 @@ export function execCall(session: SessionRow, input: CommandInput, outputLimitBy
  * the start. What it throws is certain to have started nothing, or says that it is not.
  */
 export async function startExec(
-  deps: StartExecDeps,
+  deps: ExecDeps,
   scope: Scope,
   {
     sessionId,
@@ -80,7 +72,7 @@ export async function startExec(
 
 /** A command that could not be started leaves the session as it was. */
 async function openLeased(
-  deps: StartExecDeps,
+  deps: ExecDeps,
   session: SessionRow,
   call: ExecCall,
   signal: AbortSignal,

@@ -8,13 +8,13 @@ import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
-import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import { destroySession } from "../moves/destroy.ts";
 import { getSession } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/params.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
-import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
+import { type CommandInput, type ExecDeps, execCall, startExec } from "./open-exec.ts";
 import { leaveOnceAnswered, type OutputRooms } from "./output-rooms.ts";
 import { streamFrames } from "./stream.ts";
 
@@ -24,7 +24,7 @@ const ExecQuery = z.object({
 });
 const tags = ["Exec"];
 
-type ExecRouteDeps = StartExecDeps & DestroyDeps & { outputRooms: OutputRooms };
+type ExecRouteDeps = ExecDeps & { outputRooms: OutputRooms };
 
 export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
   server.post(

@@ -1,10 +1,10 @@
 import { errorRow, type FileBatchResult, type FileEncoding, FilePath, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
 import { errorBody } from "../http/render-error.ts";
 import { validationError } from "../http/validation.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { decodeContent } from "./content.ts";
 import { writeBytes } from "./write.ts";
 
@@ -19,7 +19,7 @@ type Prepared = Buffer | ApiError;
 
 /** Several files, one after the other; each has an outcome of its own. */
 export async function writeBatch(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, files, signal }: { sessionId: string; files: FileOfBatch[]; signal: AbortSignal },
 ): Promise<FileBatchResult> {
@@ -82,7 +82,7 @@ function isTooLarge(prepared: Prepared): boolean {
 }
 
 async function writeOne(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { bytes, ...file }: { sessionId: string; path: string; bytes: Prepared; signal: AbortSignal },
 ): Promise<void> {

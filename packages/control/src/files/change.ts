@@ -1,11 +1,12 @@
 /** Changes to files that carry no content. */
+
 import type { FileDeleted } from "@vivarium/contract/api";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { GuestCall } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { changeGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { CHANGE_WORDS } from "./paths.ts";
 
@@ -16,7 +17,7 @@ interface Place {
 }
 
 export async function deleteFile(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { recursive, ...place }: Place & { recursive: boolean },
 ): Promise<FileDeleted> {
@@ -26,7 +27,7 @@ export async function deleteFile(
 }
 
 /** Parents are made as well; a directory that exists is fine. */
-export async function makeDirectory(deps: GuestDeps, scope: Scope, place: Place): Promise<{ path: string }> {
+export async function makeDirectory(deps: MoveDeps, scope: Scope, place: Place): Promise<{ path: string }> {
   const { path } = place;
   await change(deps, scope, place, { method: "POST", path: "files/mkdir", body: { path } });
   return { path };
@@ -34,7 +35,7 @@ export async function makeDirectory(deps: GuestDeps, scope: Scope, place: Place)
 
 /** Replaces a file at the destination, whose parents are made. */
 export async function renameFile(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { destPath, ...place }: Place & { destPath: string },
 ): Promise<{ path: string; dest_path: string }> {
@@ -54,7 +55,7 @@ function isAbout(message: string, path: string): boolean {
 const DONE = { schema: z.object({}), limitBytes: 4096 };
 
 async function change(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, signal: gone }: Place,
   call: Omit<GuestCall, "signal">,

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Scope } from "../access/principal.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { openGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 
 export interface Download {
@@ -15,7 +15,7 @@ export interface Download {
 
 /** A file of any size, only as fast as it is taken. Everything wrong with it is told before its first byte. */
 export async function downloadFile(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, path, signal }: { sessionId: string; path: string; signal: AbortSignal },
 ): Promise<Download> {

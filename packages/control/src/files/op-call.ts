@@ -1,6 +1,6 @@
 import type { FileContent, FileEntries, FileWriteResult, LegacyFileCall } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { FILES_ROOT } from "./paths.ts";
 import { required } from "./query.ts";
 import { listFiles, readFile } from "./read.ts";
@@ -8,7 +8,7 @@ import { writeFile } from "./write.ts";
 
 /** The older form of read, write and list (wire.md 6.3 "legacy"). */
 export async function callByOp(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { body, ...call }: { sessionId: string; body: LegacyFileCall; signal: AbortSignal },
 ): Promise<FileContent | FileWriteResult | FileEntries> {

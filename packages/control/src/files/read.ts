@@ -2,7 +2,7 @@ import { type FileContent, type FileEncoding, type FileEntries, LIMITS } from "@
 import { LISTS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { readGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 
 interface Place {
@@ -13,7 +13,7 @@ interface Place {
 
 /** A whole file. As text, bytes that are no UTF-8 become U+FFFD. */
 export async function readFile(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { encoding, ...place }: Place & { encoding: FileEncoding },
 ): Promise<FileContent> {
@@ -30,7 +30,7 @@ export async function readFile(
     : { content: bytes.toString("utf8") };
 }
 
-export async function listFiles(deps: GuestDeps, scope: Scope, place: Place): Promise<FileEntries> {
+export async function listFiles(deps: MoveDeps, scope: Scope, place: Place): Promise<FileEntries> {
   const { items, end } = await readGuest(deps, scope, place, (session, signal) =>
     deps.nodes.guestList(
       machineIdOf(session),

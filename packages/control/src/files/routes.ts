@@ -16,11 +16,11 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { writeBatch } from "./batch.ts";
 import { deleteFile, makeDirectory, renameFile } from "./change.ts";
@@ -43,7 +43,7 @@ const refusals = errorAnswers(
   "bad_gateway",
 );
 
-export function addFileRoutes(server: Server, deps: GuestDeps): void {
+export function addFileRoutes(server: Server, deps: MoveDeps): void {
   addReads(server, deps);
   addWrites(server, deps);
   addChanges(server, deps);
@@ -56,7 +56,7 @@ function asked(request: FastifyRequest<{ Params: { id: string } }>, reply: Fasti
   return { scope: scopeOf(principalOf(request)), call };
 }
 
-function addReads(server: Server, deps: GuestDeps): void {
+function addReads(server: Server, deps: MoveDeps): void {
   const schema = {
     ...common,
     operationId: "readFiles",
@@ -80,7 +80,7 @@ function addReads(server: Server, deps: GuestDeps): void {
   });
 }
 
-function addWrites(server: Server, deps: GuestDeps): void {
+function addWrites(server: Server, deps: MoveDeps): void {
   const write = {
     ...common,
     operationId: "writeFile",
@@ -116,7 +116,7 @@ function addWrites(server: Server, deps: GuestDeps): void {
   });
 }
 
-function addChanges(server: Server, deps: GuestDeps): void {
+function addChanges(server: Server, deps: MoveDeps): void {
   const remove = {
     ...common,
     operationId: "deleteFile",

@@ -3,7 +3,7 @@ import { LISTS, type ListShape } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { GuestCall } from "../fleet/node-client.ts";
 import { readGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 
 interface Search {
@@ -23,7 +23,7 @@ export interface LineSearch extends Search {
 }
 
 /** Files and links whose path matches a glob. */
-export async function findFiles(deps: GuestDeps, scope: Scope, search: Search): Promise<FoundPaths> {
+export async function findFiles(deps: MoveDeps, scope: Scope, search: Search): Promise<FoundPaths> {
   const query = queryOf(search);
   const found = await ask(deps, scope, search, { path: "files/find", query, shape: LISTS.paths });
   const { truncated, duration_us } = found.end;
@@ -31,7 +31,7 @@ export async function findFiles(deps: GuestDeps, scope: Scope, search: Search): 
 }
 
 /** Lines that match a regular expression. */
-export async function grepFiles(deps: GuestDeps, scope: Scope, search: LineSearch): Promise<FoundLines> {
+export async function grepFiles(deps: MoveDeps, scope: Scope, search: LineSearch): Promise<FoundLines> {
   const query = {
     ...queryOf(search),
     file_pattern: search.filePattern,
@@ -56,7 +56,7 @@ export async function grepFiles(deps: GuestDeps, scope: Scope, search: LineSearc
 }
 
 async function ask<Item, End>(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   search: Search,
   { path, query, shape }: Pick<GuestCall, "path" | "query"> & { shape: ListShape<Item, End> },

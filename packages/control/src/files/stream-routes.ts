@@ -3,13 +3,13 @@ import { FileUploaded } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { takeRawBodies } from "../http/body.ts";
 import { PacedBody } from "../http/body-pace.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { type Download, downloadFile } from "./download.ts";
 import { PathQuery } from "./query.ts";
@@ -27,7 +27,7 @@ const refusals = errorAnswers(
 );
 const bytes = z.string().meta({ format: "binary", description: "The bytes of the file" });
 
-export function addFileStreamRoutes(server: Server, deps: GuestDeps): void {
+export function addFileStreamRoutes(server: Server, deps: MoveDeps): void {
   takeRawBodies(server, (raw) => addUpload(raw, deps));
   const download = {
     ...common,
@@ -44,7 +44,7 @@ export function addFileStreamRoutes(server: Server, deps: GuestDeps): void {
   });
 }
 
-function addUpload(server: Server, deps: GuestDeps): void {
+function addUpload(server: Server, deps: MoveDeps): void {
   const upload = {
     ...common,
     operationId: "uploadFile",

@@ -3,8 +3,9 @@ import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { brokenOff, endedMeanwhile } from "../guest/broken-off.ts";
-import { type GuestDeps, isMove, useMachine } from "../guest/use-machine.ts";
+import { isMove, useMachine } from "../guest/use-machine.ts";
 import type { PacedBody } from "../http/body-pace.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { CHANGE_WORDS } from "./paths.ts";
@@ -19,7 +20,7 @@ interface Upload {
 
 /** A file of any size: only as fast as the guest takes it. What breaks off leaves nothing behind. */
 export async function uploadFile(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, path, body, signal }: Upload,
 ): Promise<FileUploaded> {
@@ -43,7 +44,7 @@ export async function uploadFile(
 }
 
 /** What was read of the body cannot be sent a second time, so nothing begins anew here. */
-async function failure(deps: GuestDeps, session: SessionRow, error: unknown): Promise<unknown> {
+async function failure(deps: MoveDeps, session: SessionRow, error: unknown): Promise<unknown> {
   if (!(error instanceof NodeError)) return error;
   switch (error.failure) {
     case "unreachable":

@@ -2,7 +2,7 @@ import type { FileEncoding, FileWriteResult } from "@vivarium/contract/api";
 import { UploadWritten } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
 import { changeGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { decodeContent } from "./content.ts";
 import { CHANGE_WORDS } from "./paths.ts";
@@ -17,7 +17,7 @@ interface FileToWrite {
 
 /** A whole file, in place of the old one or not at all. */
 export async function writeFile(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, file, signal }: { sessionId: string; file: FileToWrite; signal: AbortSignal },
 ): Promise<FileWriteResult> {
@@ -27,7 +27,7 @@ export async function writeFile(
 }
 
 export async function writeBytes(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { path, bytes, ...call }: { sessionId: string; path: string; bytes: Buffer; signal: AbortSignal },
 ): Promise<void> {

@@ -1,17 +1,19 @@
 /** Calls to a session's machine whose answer tells how they ended. */
+
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type BrokenOffWords, brokenOff, pausedMeanwhile } from "./broken-off.ts";
-import { type GuestDeps, type InUse, useMachine } from "./use-machine.ts";
+import { type InUse, useMachine } from "./use-machine.ts";
 
 /** The largest tree that is deleted in one call, on a slow disk. */
 const CALL_MS = 300_000;
 
 /** Something that may have been done when its answer breaks off: it is not called retryable, nor done again. */
 export async function changeGuest<T>(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, words, signal }: { sessionId: string; words: BrokenOffWords; signal?: AbortSignal },
   change: (session: SessionRow, signal: AbortSignal) => Promise<T>,
@@ -30,7 +32,7 @@ export async function changeGuest<T>(
 }
 
 export async function readGuest<T>(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, signal }: { sessionId: string; signal?: AbortSignal },
   read: (session: SessionRow, signal: AbortSignal) => Promise<T>,
@@ -43,7 +45,7 @@ export async function readGuest<T>(
 
 /** The beginning of something that only reads: it may be asked for again, whatever became of it. */
 export async function openGuest<T>(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   sessionId: string,
   open: (session: SessionRow) => Promise<T>,
@@ -72,14 +74,14 @@ const READ_AGAIN: BrokenOffWords = {
   unknown: "the session's machine broke its answer off; try again",
 };
 
-async function pausedUnderRead(deps: GuestDeps, session: SessionRow): Promise<ApiError | undefined> {
+async function pausedUnderRead(deps: MoveDeps, session: SessionRow): Promise<ApiError | undefined> {
   const error = await pausedMeanwhile(deps, session, READ_AGAIN);
   return error && new ApiError("session_not_live", error.message);
 }
 
 const RETRYABLE = { conflict: "session_not_live", internal: "session_unavailable" } as const;
 
-async function brokenRead(deps: GuestDeps, session: SessionRow, cause: NodeError): Promise<ApiError> {
+async function brokenRead(deps: MoveDeps, session: SessionRow, cause: NodeError): Promise<ApiError> {
   const error = await brokenOff(deps, session, READ_AGAIN, cause);
   const code = error.code === "conflict" || error.code === "internal" ? RETRYABLE[error.code] : undefined;
   return code ? new ApiError(code, error.message, { cause }) : error;

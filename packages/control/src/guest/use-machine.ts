@@ -1,17 +1,15 @@
 /** What every guest operation has in common (wire.md 4.6): it waits, it wakes, it keeps the session from being idle. */
+
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
-import type { Activity } from "../deadlines/activity.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { WakeDeps } from "../moves/wake.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
 import { endedMeanwhile, isSameStretch } from "./broken-off.ts";
 import { type LiveSession, waitForLive } from "./wait-for-live.ts";
-
-export type GuestDeps = WakeDeps & { activity: Activity };
 
 export interface InUse<T> extends LiveSession {
   result: T;
@@ -29,7 +27,7 @@ const MOVES = 5;
  * throws otherwise is passed on.
  */
 export async function useMachine<T>(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { sessionId, waitMs }: { sessionId: string; waitMs?: number },
   use: (session: SessionRow) => Promise<T>,
@@ -51,7 +49,7 @@ export async function useMachine<T>(
 
 /** Undefined when the machine moved away under it, and another beginning is worth it. */
 async function begin<T>(
-  deps: GuestDeps,
+  deps: MoveDeps,
   session: SessionRow,
   use: (session: SessionRow) => Promise<T>,
   mayMove: boolean,

@@ -1,7 +1,8 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { type WakeDeps, wakeSession } from "../moves/wake.ts";
+import type { MoveDeps } from "../moves/deps.ts";
+import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
@@ -19,7 +20,7 @@ export interface LiveSession {
  * exchanged, and wakes it when it is paused.
  */
 export async function waitForLive(
-  deps: WakeDeps,
+  deps: MoveDeps,
   scope: Scope,
   id: string,
   waitMs: number = LIMITS.creatingWaitMs,

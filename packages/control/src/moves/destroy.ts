@@ -1,25 +1,11 @@
 import type { EndReason, SessionEvent } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
 import { ApiError, sessionNotFound } from "../errors/api-error.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
-import type { Operations } from "../operations/operations.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, isActive } from "../sessions/state.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
+import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { saveMove } from "./save-move.ts";
-
-export interface DestroyDeps {
-  db: Database;
-  nodes: NodeClient;
-  signals: SessionSignals;
-  /** Provisions sessions in this process; a destroyed one needs no machine any more. */
-  provisioner: { cancel(sessionId: string): void };
-  operations: Operations;
-  log: Log;
-}
 
 type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "failed_expired">;
 interface DestroyOptions {
@@ -32,7 +18,7 @@ const ATTEMPTS = 10;
 
 /** Ends a session for good: the row first, so that it is unreachable at once, then the machine. */
 export async function destroySession(
-  deps: DestroyDeps,
+  deps: MoveDeps,
   session: SessionRow,
   { event = "destroy", endReason, isNodeAwaited }: DestroyOptions = {},
 ): Promise<void> {
@@ -51,7 +37,7 @@ export async function destroySession(
  * may move under the write (a create that completes): then decide again on what it is now.
  */
 async function moveToEnd(
-  { db }: DestroyDeps,
+  { db }: MoveDeps,
   session: SessionRow,
   event: DestroyEvent,
   endReason: EndReason | undefined,

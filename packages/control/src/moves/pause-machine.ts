@@ -3,35 +3,20 @@
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
-import type { Log } from "@vivarium/kit/log";
-import type { Database, Queries } from "../db/pool.ts";
+import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import type { Activity } from "../deadlines/activity.ts";
-import { collectLast, type NetworkReports } from "../egress/reports.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
+import { collectLast } from "../egress/reports.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { Meter } from "../metrics/meter.ts";
 import { carryOut, operate } from "../operations/frame.ts";
-import type { Operation, Operations } from "../operations/operations.ts";
+import type { Operation } from "../operations/operations.ts";
 import { isRefusal } from "../operations/until-answered.ts";
 import { BUSY } from "../operations/when-free.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { saveMove } from "./save-move.ts";
-
-export interface PauseDeps {
-  db: Database;
-  nodes: NodeClient;
-  signals: SessionSignals;
-  operations: Operations;
-  activity: Activity;
-  networkReports: NetworkReports;
-  log: Log;
-  meter: Meter;
-}
 
 /** A guest may have been stopped for a pause that was refused: no clock does that again at its very next look. */
 const TRY_AGAIN_MS = 10_000;
@@ -44,7 +29,7 @@ export interface Paused {
 
 /** BUSY: the session moved under the decision, something else holds it, or the reason is gone by the time of the claim. */
 export async function captureSession(
-  deps: PauseDeps,
+  deps: MoveDeps,
   session: SessionRow,
   why: Pick<OperationInput, "event" | "wake_at">,
   isStillDue?: (tx: Queries) => Promise<boolean>,
@@ -58,7 +43,7 @@ export async function captureSession(
 }
 
 /** Made again by the process that takes the operation over: each step bears repetition. */
-export async function pauseMachine(deps: PauseDeps, op: Operation): Promise<Paused | typeof BUSY> {
+export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Paused | typeof BUSY> {
   if (wasUsedMeanwhile(deps, op)) {
     await deps.operations.clear(op);
     return BUSY;
@@ -80,14 +65,14 @@ export async function pauseMachine(deps: PauseDeps, op: Operation): Promise<Paus
 }
 
 /** A session that nobody uses is not paused under a guest operation that began after the decision. */
-function wasUsedMeanwhile({ activity }: PauseDeps, op: Operation): boolean {
+function wasUsedMeanwhile({ activity }: MoveDeps, op: Operation): boolean {
   if (op.isTakenOver) return false;
   if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session);
   return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session);
 }
 
 async function commit(
-  deps: PauseDeps,
+  deps: MoveDeps,
   op: Operation,
   snapshot: SnapshotStatus,
 ): Promise<SessionRow | undefined> {
@@ -104,7 +89,7 @@ async function commit(
 }
 
 /** The node refuses: the machine goes on, should it stand still, and the row is as it was. */
-async function takeBack(deps: PauseDeps, op: Operation): Promise<void> {
+async function takeBack(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.continueMachine(machineIdOf(op.session)).catch((error: unknown) => {
     if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
   });
@@ -114,7 +99,7 @@ async function takeBack(deps: PauseDeps, op: Operation): Promise<void> {
 }
 
 /** Interface: "if the pause itself fails, the session is destroyed instead". */
-async function endInstead(deps: PauseDeps, op: Operation): Promise<void> {
+async function endInstead(deps: MoveDeps, op: Operation): Promise<void> {
   const move = decide(op.session, "max_lifetime_pause_failed");
   const row =
     move && (await untilStored(() => saveMove(deps.db, op.session.id, move, { operation: { id: op.id } })));
@@ -124,7 +109,7 @@ async function endInstead(deps: PauseDeps, op: Operation): Promise<void> {
 }
 
 /** The held machine and the generation before; what fails here is found by the reconcile. */
-async function letMachineGo(deps: PauseDeps, before: SessionRow): Promise<void> {
+async function letMachineGo(deps: MoveDeps, before: SessionRow): Promise<void> {
   await collectLast(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);

@@ -7,16 +7,12 @@ import { invalidField } from "../http/validation.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
-import { captureSession, type PauseDeps, type Paused } from "./pause-machine.ts";
-
-export type PauseVerbDeps = PauseDeps & {
-  /** Pauses must be durable beyond their node; there is no tier that could do it yet. */
-  requireDurablePause: boolean;
-};
+import type { MoveDeps } from "./deps.ts";
+import { captureSession, type Paused } from "./pause-machine.ts";
 
 /** Pauses a session; of one that is paused already only the wake is set anew (wire.md 4.8). */
 export async function pauseSession(
-  deps: PauseVerbDeps,
+  deps: MoveDeps,
   scope: Scope,
   { id, wakeAt: asked }: { id: string; wakeAt?: string | null },
 ): Promise<Partial<Paused> & Pick<Paused, "session">> {
@@ -27,7 +23,7 @@ export async function pauseSession(
   return await deps.operations.share(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
 }
 
-async function attempt(deps: PauseVerbDeps, scope: Scope, id: string, wakeAt: Date | null) {
+async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | null) {
   const session = await getSession(deps.db, scope, id);
   if (session.state === "paused") {
     const saved = session.op === null ? await saveWakeAt(deps.db, id, { wakeAt }) : undefined;
@@ -40,7 +36,7 @@ async function attempt(deps: PauseVerbDeps, scope: Scope, id: string, wakeAt: Da
   return await captureSession(deps, session, why);
 }
 
-async function checkWakeAt({ db }: PauseVerbDeps, wakeAt: Date): Promise<void> {
+async function checkWakeAt({ db }: MoveDeps, wakeAt: Date): Promise<void> {
   const inMs = wakeAt.getTime() - (await deadlineNow(db)).getTime();
   if (inMs <= 0) throw invalidField("wake_at", "must be in the future", wakeAt.toISOString());
   if (inMs > LIMITS.wakeAtMaxMs) {

@@ -6,10 +6,11 @@ import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type WakeDeps, wakeSession } from "./wake.ts";
+import type { MoveDeps } from "./deps.ts";
+import { wakeSession } from "./wake.ts";
 
 /** Wakes a paused session; one that is being created is waited for, one that is live stays as it is (wire.md 4.8). */
-export async function resumeSession(deps: WakeDeps, scope: Scope, id: string): Promise<SessionRow> {
+export async function resumeSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const attempt = async () => {
     const session = await getSession(deps.db, scope, id);
     if (session.state === "creating") return BUSY;

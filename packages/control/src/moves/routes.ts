@@ -7,24 +7,18 @@ import type { Server } from "../http/server.ts";
 import { getSession } from "../sessions/get.ts";
 import { RecordQuery, SessionParams } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
-import { type PendingActivity, toRecord, withActivity } from "../sessions/record.ts";
-import { type DestroyDeps, destroySession } from "./destroy.ts";
-import { type ExpireDeps, readSession } from "./expire.ts";
-import { type PauseVerbDeps, pauseSession } from "./pause.ts";
+import { toRecord, withActivity } from "../sessions/record.ts";
+import type { MoveDeps } from "./deps.ts";
+import { destroySession } from "./destroy.ts";
+import { readSession } from "./expire.ts";
+import { pauseSession } from "./pause.ts";
 import { resumeSession } from "./resume.ts";
-import type { WakeDeps } from "./wake.ts";
 
 const tags = ["Sessions"];
 
 /** What a DELETE may give as its reason: the first two of the end reasons. */
 const DeleteQuery = z.object({ reason: z.enum([END_REASONS[0], END_REASONS[1]]).optional() });
-type MoveRouteDeps = PauseVerbDeps &
-  WakeDeps &
-  DestroyDeps &
-  ExpireDeps &
-  PreviewUrls & { activity: PendingActivity };
-
-export function addMoveRoutes(server: Server, deps: MoveRouteDeps): void {
+export function addMoveRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
   server.get(
     "/v1/sessions/:id",
     {
@@ -67,7 +61,7 @@ export function addMoveRoutes(server: Server, deps: MoveRouteDeps): void {
   addPauseRoutes(server, deps);
 }
 
-function addPauseRoutes(server: Server, deps: MoveRouteDeps): void {
+function addPauseRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
   server.post(
     "/v1/sessions/:id/pause",
     {

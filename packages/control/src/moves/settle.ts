@@ -2,31 +2,23 @@
  * Brings the machines of a session in line with its row: its own goes on should it stand still, others of its name go.
  * Done as an operation, so that no other one brings up or holds a machine meanwhile.
  */
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
+
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { Operation, Operations } from "../operations/operations.ts";
+import type { Operation } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { laterMachine } from "./catch-up.ts";
-
-export interface SettleDeps {
-  db: Database;
-  nodes: NodeClient;
-  operations: Operations;
-  log: Log;
-}
+import type { MoveDeps } from "./deps.ts";
 
 /** Does nothing when something else holds the session: that knows better. */
-export async function settleSession(deps: SettleDeps, session: SessionRow): Promise<void> {
+export async function settleSession(deps: MoveDeps, session: SessionRow): Promise<void> {
   const claimed = await deps.operations.claim(session, "settle");
   if (claimed) await deps.operations.run(claimed, (op) => settleMachines(deps, op));
 }
 
-export async function settleMachines(deps: SettleDeps, op: Operation): Promise<void> {
+export async function settleMachines(deps: MoveDeps, op: Operation): Promise<void> {
   const wanted = isActive(op.session.state) ? machineIdOf(op.session) : undefined;
   try {
     const isInLine = await untilAnswered(op.signal, () => removeOthers(deps, op.session, wanted));
@@ -42,7 +34,7 @@ export async function settleMachines(deps: SettleDeps, op: Operation): Promise<v
 
 /** False, and nothing is removed, where the row is older than one of them: it goes forward to that at the next look. */
 async function removeOthers(
-  deps: SettleDeps,
+  deps: MoveDeps,
   session: SessionRow,
   wanted: string | undefined,
 ): Promise<boolean> {

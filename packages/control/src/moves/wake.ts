@@ -3,25 +3,21 @@
 import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import { findKeyCeiling } from "../access/store.ts";
-import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { tellingRefusal } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeError } from "../fleet/node-error.ts";
-import type { Meter } from "../metrics/meter.ts";
 import { carryOut, operate } from "../operations/frame.ts";
-import type { Operation, Operations } from "../operations/operations.ts";
+import type { Operation } from "../operations/operations.ts";
 import { BUSY } from "../operations/when-free.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import { takeSlots } from "../sessions/slots.ts";
 import { decide, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { MoveDeps } from "./deps.ts";
 import { expireIfOver } from "./expire.ts";
 import { saveMove } from "./save-move.ts";
 import { requireState, startSpec } from "./start-spec.ts";
@@ -29,20 +25,11 @@ import { requireState, startSpec } from "./start-spec.ts";
 /** Between a wake by schedule that was refused and the next: whoever tries says so next, and nobody looks before that. */
 export const WAKE_RETRY_MS = 5_000;
 
-export interface WakeDeps {
-  db: Database;
-  nodes: NodeClient;
-  signals: SessionSignals;
-  operations: Operations;
-  log: Log;
-  meter: Meter;
-}
-
 type WakeEvent = Extract<SessionEvent, "resume" | "operation_wake" | "tunnel_attach" | "wake_at_reached">;
 
 /** Everybody who needs the session awake shares one wake. BUSY: decide anew on the row. */
 export async function wakeSession(
-  deps: WakeDeps,
+  deps: MoveDeps,
   session: SessionRow,
   event: WakeEvent,
 ): Promise<SessionRow | typeof BUSY> {
@@ -58,7 +45,7 @@ export async function wakeSession(
 
 /** A session that becomes live takes a slot under the ceilings, like a create, and a network of its own. */
 export async function claimWithSlot(
-  { db, operations }: Pick<WakeDeps, "db" | "operations">,
+  { db, operations }: Pick<MoveDeps, "db" | "operations">,
   session: SessionRow,
   kind: "wake" | "restore",
   input: OperationInput,
@@ -72,7 +59,7 @@ export async function claimWithSlot(
 }
 
 /** Made again by the process that takes the operation over: the same start gives the same machine. */
-export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<SessionRow | typeof BUSY> {
+export async function wakeMachine(deps: MoveDeps, op: Operation): Promise<SessionRow | typeof BUSY> {
   const machineId = nextMachineIdOf(op.session);
   let timings: CreateTiming;
   return await carryOut(deps, op, {
@@ -93,7 +80,7 @@ export async function wakeMachine(deps: WakeDeps, op: Operation): Promise<Sessio
 }
 
 async function commit(
-  { db }: WakeDeps,
+  { db }: MoveDeps,
   op: Operation,
   timings: CreateTiming,
   guestIp: string | undefined,
@@ -105,7 +92,7 @@ async function commit(
   );
 }
 
-async function clear({ operations, db }: WakeDeps, op: Operation): Promise<void> {
+async function clear({ operations, db }: MoveDeps, op: Operation): Promise<void> {
   await operations.clear(op, db, {
     lookAfterMs: op.input.event === "wake_at_reached" ? WAKE_RETRY_MS : 0,
   });

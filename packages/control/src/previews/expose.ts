@@ -1,4 +1,5 @@
 /** Makes, or changes, the way from outside to a port of the guest (interface "Expose rules"). */
+
 import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -9,7 +10,8 @@ import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { type WakeDeps, wakeSession } from "../moves/wake.ts";
+import type { MoveDeps } from "../moves/deps.ts";
+import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
@@ -34,7 +36,7 @@ import {
 } from "./store.ts";
 import type { Turns } from "./turns.ts";
 
-export type ExposeDeps = WakeDeps &
+export type ExposeDeps = MoveDeps &
   PreviewUrls & { previewKey: Buffer; previewPush: PreviewPush; exposeTurns: Turns; activity: Activity };
 
 /** A route as it is after the call, with the tokens that the answer tells. */

@@ -2,9 +2,9 @@ import { FRAME, type Frame } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { type BrokenOffWords, brokenOff } from "../guest/broken-off.ts";
 import { openGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
 import { errorBody, oneLine } from "../http/render-error.ts";
 import type { EventStream } from "../http/sse.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { logEndOf } from "./logs.ts";
@@ -19,7 +19,7 @@ export interface Follow {
 
 /** What survives of a log, then what is written to it. Reading along does not keep the session from being idle. */
 export async function openFollow(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   { signal, ...asked }: NamedProcess & { signal: AbortSignal },
 ): Promise<Follow> {
@@ -35,7 +35,7 @@ export async function openFollow(
 
 /** Ends with exactly one `eof` or `error`. */
 export async function relayFollow(
-  deps: GuestDeps,
+  deps: MoveDeps,
   { session, frames }: Follow,
   events: EventStream,
 ): Promise<void> {

@@ -4,7 +4,7 @@ import type { Scope } from "../access/principal.ts";
 import { streamFields } from "../exec/collect.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { readGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { LogTail } from "./log-tail.ts";
 import { checkName, type NamedProcess, namingProcess } from "./name.ts";
@@ -17,7 +17,7 @@ interface Tails {
 
 /** The end of what a process wrote so far. */
 export async function readLogs(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   asked: NamedProcess & { signal: AbortSignal },
 ): Promise<ProcessLogs> {

@@ -3,7 +3,7 @@ import { type GuestProcess, LISTS } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { readGuest } from "../guest/call-guest.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { checkName, type NamedProcess, namingProcess } from "./name.ts";
@@ -14,7 +14,7 @@ type Asked<T> = T & { signal: AbortSignal };
 
 /** Those that run and those that have exited, oldest first. */
 export async function listProcesses(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   asked: Asked<{ sessionId: string }>,
 ): Promise<ProcessList> {
@@ -38,7 +38,7 @@ export async function processesOf(
 }
 
 export async function getProcess(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   asked: Asked<NamedProcess>,
 ): Promise<ProcessInfo> {
@@ -46,13 +46,13 @@ export async function getProcess(
 }
 
 /** Ends a process and answers with what became of it. A caller who leaves changes nothing: it ends. */
-export async function endProcess(deps: GuestDeps, scope: Scope, named: NamedProcess): Promise<ProcessInfo> {
+export async function endProcess(deps: MoveDeps, scope: Scope, named: NamedProcess): Promise<ProcessInfo> {
   return await callOne(deps, scope, "DELETE", named);
 }
 
 /** Both may be asked for again: a process that has ended stays as it ended. */
 async function callOne(
-  deps: GuestDeps,
+  deps: MoveDeps,
   scope: Scope,
   method: "GET" | "DELETE",
   asked: NamedProcess & { signal?: AbortSignal },

@@ -3,17 +3,17 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { openFollow, relayFollow } from "./follow.ts";
 import { readLogs } from "./logs.ts";
 import { endProcess, getProcess, listProcesses } from "./read.ts";
-import { type StartDeps, startProcess } from "./start.ts";
+import { type ProcessDeps, startProcess } from "./start.ts";
 
 const PATH = "/v1/sessions/:id/processes";
 const LogsQuery = z.object({ follow: queryFlag.optional() });
@@ -34,13 +34,13 @@ function asked(request: FastifyRequest<{ Params: { id: string; name: string } }>
   return { scope: scopeOf(principalOf(request)), call: { sessionId, name, signal: clientGone(reply) } };
 }
 
-export function addProcessRoutes(server: Server, deps: StartDeps): void {
+export function addProcessRoutes(server: Server, deps: ProcessDeps): void {
   addProcesses(server, deps);
   addOneProcess(server, deps);
   addLogs(server, deps);
 }
 
-function addProcesses(server: Server, deps: StartDeps): void {
+function addProcesses(server: Server, deps: ProcessDeps): void {
   const start = {
     operationId: "startProcess",
     summary: "Start a named process, which outlives the request",
@@ -69,7 +69,7 @@ function addProcesses(server: Server, deps: StartDeps): void {
   });
 }
 
-function addOneProcess(server: Server, deps: GuestDeps): void {
+function addOneProcess(server: Server, deps: MoveDeps): void {
   const read = {
     operationId: "getProcess",
     summary: "Read a named process",
@@ -94,7 +94,7 @@ function addOneProcess(server: Server, deps: GuestDeps): void {
   });
 }
 
-function addLogs(server: Server, deps: GuestDeps): void {
+function addLogs(server: Server, deps: MoveDeps): void {
   const logs = {
     operationId: "readProcessLogs",
     summary:

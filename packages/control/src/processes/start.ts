@@ -7,7 +7,7 @@ import { noteKeepAlive } from "../deadlines/keep-alive.ts";
 import type { BrokenOffWords } from "../guest/broken-off.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import { environmentOf } from "../guest/environment.ts";
-import type { GuestDeps } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { toProcessInfo } from "./record.ts";
 
@@ -20,11 +20,11 @@ interface ProcessInput {
 
 export const ONE_PROCESS = { schema: GuestProcess, limitBytes: ITEM_BYTES };
 
-export type StartDeps = GuestDeps & { commandLog: CommandLog };
+export type ProcessDeps = MoveDeps & { commandLog: CommandLog };
 
 /** Starts a process that outlives the request. A caller who leaves leaves it running. */
 export async function startProcess(
-  deps: StartDeps,
+  deps: ProcessDeps,
   scope: Scope,
   { sessionId, input, by }: { sessionId: string; input: ProcessInput; by: Caller },
 ): Promise<ProcessInfo> {

@@ -15,8 +15,6 @@ import { sleep } from "@vivarium/kit/clock";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
-import type { OwnHosts } from "../egress/entry.ts";
-import type { EgressCaps } from "../egress/org-cap.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
@@ -24,29 +22,19 @@ import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.
 import type { OutputRoom } from "../exec/output-rooms.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { NodeState } from "../fleet/node-state.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
 import { leaseFromNow, leaseSession } from "../leases/lease.ts";
-import type { Meter } from "../metrics/meter.ts";
-import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import { destroySession } from "../moves/destroy.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "../starts/admit.ts";
-import type { Provisioner } from "../starts/provision.ts";
+import type { StartDeps } from "../starts/deps.ts";
 import { failureCode } from "../starts/provision-failures.ts";
 import { type StartSettings, startFrom } from "../starts/start-from.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
 
-export type RunDeps = DestroyDeps &
-  ExecDeps & {
-    node: NodeState;
-    provisioner: Provisioner;
-    ownHosts: OwnHosts;
-    egressCaps: EgressCaps;
-    meter: Meter;
-    leasesKept: Set<string>;
-  };
+export type RunDeps = StartDeps & ExecDeps & { leasesKept: Set<string> };
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;

@@ -1,18 +1,20 @@
 /** A named instant of a session, which outlives it (security.md C8 "Checkpoint of a live session"). */
+
 import type { CheckpointCreate } from "@vivarium/contract/api";
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
+import { checkQuota, keepCheckpoint } from "../checkpoints/keep.ts";
 import { type CheckpointRow, findCheckpointById } from "../checkpoints/store.ts";
 import { untilStored } from "../db/retry.ts";
-import { checkQuota, keepCheckpoint } from "../checkpoints/keep.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { savable } from "./savable.ts";
-import { type SaveStateDeps, savingSteps } from "./save-state.ts";
+import { savingSteps } from "./save-state.ts";
 
 export interface CheckpointInput {
   sessionId: string;
@@ -26,7 +28,7 @@ export interface Created {
 type CheckpointTimings = Partial<CaptureTimings> & { total: number };
 
 export async function createCheckpoint(
-  deps: SaveStateDeps,
+  deps: MoveDeps,
   principal: Principal,
   { sessionId, body }: CheckpointInput,
 ): Promise<Created> {
@@ -39,7 +41,7 @@ export async function createCheckpoint(
   });
 }
 
-async function takeCheckpoint(deps: SaveStateDeps, op: Operation, body: CheckpointCreate) {
+async function takeCheckpoint(deps: MoveDeps, op: Operation, body: CheckpointCreate) {
   return await carryOut(deps, op, {
     ...savingSteps(deps, op),
     commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
@@ -52,7 +54,7 @@ async function takeCheckpoint(deps: SaveStateDeps, op: Operation, body: Checkpoi
 
 /** The row of the checkpoint and the end of the operation are one: the snapshot is never both kept and nobody's. */
 async function commit(
-  deps: SaveStateDeps,
+  deps: MoveDeps,
   op: Operation,
   body: CheckpointCreate,
   snapshot: SnapshotStatus,

@@ -6,7 +6,7 @@ import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { untilStored } from "../db/retry.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
-import type { DestroyDeps } from "../moves/destroy.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
@@ -23,9 +23,7 @@ import {
   withLeased,
 } from "../starts/start-together.ts";
 import { savable } from "./savable.ts";
-import { forgetState, type SaveStateDeps, savingSteps } from "./save-state.ts";
-
-export type ForkDeps = SaveStateDeps & DestroyDeps;
+import { forgetState, savingSteps } from "./save-state.ts";
 
 export interface Forked {
   parentId: string;
@@ -34,7 +32,7 @@ export interface Forked {
 }
 
 export async function forkSession(
-  deps: ForkDeps,
+  deps: MoveDeps,
   principal: Principal,
   { sessionId, count }: { sessionId: string; count: number },
 ): Promise<Forked> {
@@ -47,7 +45,7 @@ export async function forkSession(
 }
 
 async function tryFork(
-  deps: ForkDeps,
+  deps: MoveDeps,
   principal: Principal,
   session: SessionRow,
   count: number,
@@ -59,7 +57,7 @@ async function tryFork(
 
 /** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */
 async function begin(
-  deps: ForkDeps,
+  deps: MoveDeps,
   tx: Queries,
   principal: Principal,
   session: SessionRow,
@@ -74,7 +72,7 @@ async function begin(
 }
 
 async function makeChildren(
-  deps: ForkDeps,
+  deps: MoveDeps,
   op: Operation,
   children: SessionRow[],
 ): Promise<Forked | typeof BUSY> {
@@ -107,7 +105,7 @@ async function makeChildren(
 
 /** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
 async function discardingFirst<T>(
-  deps: ForkDeps,
+  deps: MoveDeps,
   children: SessionRow[],
   work: () => Promise<T | undefined>,
 ): Promise<T | undefined> {
@@ -122,7 +120,7 @@ async function discardingFirst<T>(
 }
 
 async function commit(
-  deps: ForkDeps,
+  deps: MoveDeps,
   op: Operation,
   ready: readonly Ready[],
 ): Promise<SessionRow[] | undefined> {
@@ -142,7 +140,7 @@ async function commit(
  * A fork whose process died. Children that are not live yet go, since nobody was told of them, and so does what they
  * come from; those that are live stay.
  */
-export async function takeBackFork(deps: ForkDeps, op: Operation): Promise<void> {
+export async function takeBackFork(deps: MoveDeps, op: Operation): Promise<void> {
   await discard(deps, await listUnborn(deps.db, op.input.snapshot_id ?? ""));
   await forgetState(deps, op);
 }

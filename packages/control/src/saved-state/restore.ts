@@ -7,49 +7,35 @@
 import type { CreateTiming } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
-import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { noteKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
-import { collectLast, type NetworkReports } from "../egress/reports.ts";
+import { collectLast } from "../egress/reports.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { tellingRefusal } from "../events/refusals.ts";
 import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { Meter } from "../metrics/meter.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { saveMove, saveTimings } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { claimWithSlot } from "../moves/wake.ts";
 import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import { carryOut, operate } from "../operations/frame.ts";
-import type { Operation, Operations } from "../operations/operations.ts";
+import type { Operation } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { savable } from "./savable.ts";
 
 const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
 
-export interface RestoreDeps {
-  db: Database;
-  nodes: NodeClient;
-  signals: SessionSignals;
-  operations: Operations;
-  networkReports: NetworkReports;
-  log: Log;
-  meter: Meter;
-}
-
 export async function restoreSession(
-  deps: RestoreDeps,
+  deps: MoveDeps,
   principal: Principal,
   { sessionId, idOrName }: { sessionId: string; idOrName: string },
 ): Promise<SessionRow> {
@@ -73,7 +59,7 @@ export async function restoreSession(
 }
 
 /** A session that nothing can take back any more says so, whatever checkpoint is named. */
-async function findBoth(deps: RestoreDeps, scope: Scope, sessionId: string, idOrName: string) {
+async function findBoth(deps: MoveDeps, scope: Scope, sessionId: string, idOrName: string) {
   const session = await getReadable(deps.db, scope, sessionId, CLOSED_IN);
   const checkpoint = await resolveCheckpoint(deps.db, { scope, sessionId: session.id, idOrName });
   return { session, checkpoint };
@@ -89,7 +75,7 @@ function checkLineage(session: SessionRow, checkpoint: CheckpointRow): void {
 
 /** A paused session becomes live by this. */
 async function claimRestore(
-  deps: RestoreDeps,
+  deps: MoveDeps,
   session: SessionRow,
   checkpoint: CheckpointRow,
 ): Promise<SessionRow | undefined> {
@@ -100,7 +86,7 @@ async function claimRestore(
 }
 
 async function exchangeMachine(
-  deps: RestoreDeps,
+  deps: MoveDeps,
   op: Operation,
   { checkpoint, startedAt }: { checkpoint: CheckpointRow; startedAt: number },
 ): Promise<SessionRow | typeof BUSY> {
@@ -142,14 +128,14 @@ function explain(error: NodeError): ApiError | undefined {
 }
 
 /** Also for an operation whose process died before the switch. Nothing of the new machine may stay: its name is used again. */
-export async function takeBackRestore(deps: RestoreDeps, op: Operation): Promise<void> {
+export async function takeBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
   await deps.operations.clear(op);
 }
 
 /** From here on the session is the new machine. The process that takes over settles the machines by the row. */
 async function swap(
-  { db }: RestoreDeps,
+  { db }: MoveDeps,
   op: Operation,
   timings: CreateTiming,
   facts: { guestIp?: string; restoredFrom: string },
@@ -161,7 +147,7 @@ async function swap(
 }
 
 async function goOn(
-  deps: RestoreDeps,
+  deps: MoveDeps,
   op: Operation,
   { session, spec }: { session: SessionRow; spec: StartSpec },
 ): Promise<void> {
@@ -190,7 +176,7 @@ async function goOn(
   await deps.operations.clear(op);
 }
 
-async function isEnded(deps: RestoreDeps, op: Operation): Promise<boolean> {
+async function isEnded(deps: MoveDeps, op: Operation): Promise<boolean> {
   return (await aftermathOf(deps, op)).is === "ended";
 }
 

@@ -22,10 +22,10 @@ import type { Server } from "../http/server.ts";
 import { getReadable } from "../sessions/get.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import { toRecord } from "../sessions/record.ts";
-import type { CreateDeps } from "../starts/create.ts";
+import type { StartDeps } from "../starts/deps.ts";
 import { createCheckpoint } from "./create-checkpoint.ts";
-import { type ForkDeps, forkSession } from "./fork.ts";
-import { type RestoreDeps, restoreSession } from "./restore.ts";
+import { forkSession } from "./fork.ts";
+import { restoreSession } from "./restore.ts";
 import { startCheckpoint } from "./start-checkpoint.ts";
 
 const SessionParams = z.object({ id: z.string() });
@@ -36,9 +36,7 @@ const TimingQuery = z.object({
 const tags = ["Checkpoints"];
 const OF_OPERATIONS = ["not_found", "conflict", "session_ended"] as const;
 
-export type CheckpointRouteDeps = ForkDeps &
-  CreateDeps &
-  RestoreDeps &
+type CheckpointRouteDeps = StartDeps &
   PreviewUrls & {
     /** The operator's cap on the children of one fork. */
     forkChildren: number;

@@ -4,16 +4,13 @@
  */
 
 import type { SnapshotSpec } from "@vivarium/contract/node";
-import type { NodeClient } from "../fleet/node-client.ts";
-import type { FrameDeps } from "../operations/frame.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import type { Operation } from "../operations/operations.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-export type SaveStateDeps = FrameDeps & { nodes: NodeClient };
-
 /** Steps of the operation that saves the state under the name that it chose; `commit` and `finish` are the caller's. */
-export function savingSteps(deps: SaveStateDeps, op: Operation) {
+export function savingSteps(deps: MoveDeps, op: Operation) {
   return {
     make: (signal: AbortSignal) => deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal),
     remove: async () => undefined,
@@ -23,7 +20,7 @@ export function savingSteps(deps: SaveStateDeps, op: Operation) {
 }
 
 /** Takes an operation back that commits nothing: its snapshot is nobody's. Bears repetition, by any process. */
-export async function forgetState(deps: SaveStateDeps, op: Operation): Promise<void> {
+export async function forgetState(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes
     .deleteSnapshot(snapshotIdOf(op))
     .catch((err: unknown) =>

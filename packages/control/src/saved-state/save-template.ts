@@ -1,4 +1,5 @@
 /** A session's state as a template that its organisation starts sessions from (part 2, 8). */
+
 import type { Template, TemplateSave } from "@vivarium/contract/api";
 import type { SnapshotStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
@@ -6,18 +7,19 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { untilStored } from "../db/retry.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
-import { keepVersion } from "../templates/keep.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
+import { keepVersion } from "../templates/keep.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
 import { findVersionById, listVersions, type TemplateRow } from "../templates/store.ts";
 import { savable } from "./savable.ts";
-import { type SaveStateDeps, savingSteps } from "./save-state.ts";
+import { savingSteps } from "./save-state.ts";
 
-export type SaveTemplateDeps = SaveStateDeps & { node: NodeState };
+export type SaveTemplateDeps = MoveDeps & { node: NodeState };
 
 interface Saved {
   row: TemplateRow;

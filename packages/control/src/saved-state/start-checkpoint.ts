@@ -1,4 +1,4 @@
-/** A session of its own from a checkpoint, live when the call answers (part 2, 7). */
+/** A session of its own from a checkpoint, live when the call answers. */
 
 import type { ParsedCheckpointStart } from "@vivarium/contract/api";
 import { type Principal, scopeOf } from "../access/principal.ts";
@@ -9,24 +9,20 @@ import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { leasedColumns } from "../leases/unborn.ts";
-import type { Meter } from "../metrics/meter.ts";
-import type { DestroyDeps } from "../moves/destroy.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { admitSession } from "../starts/admit.ts";
-import { type CreateDeps, settingsOf } from "../starts/create.ts";
-import { checkCreate, refuseSecretsWithoutKey } from "../starts/create-rules.ts";
+import { settingsOf } from "../starts/create.ts";
+import { type CheckedCreate, checkCreate, refuseSecretsWithoutKey } from "../starts/create-rules.ts";
+import type { StartDeps } from "../starts/deps.ts";
 import { startFrom } from "../starts/start-from.ts";
 import { handOutTogether, startTogether, withLeased } from "../starts/start-together.ts";
-
-type StartDeps = CreateDeps & DestroyDeps & { meter: Meter };
 
 export async function startCheckpoint(
   deps: StartDeps,
   principal: Principal,
   { checkpointId, body }: { checkpointId: string; body: ParsedCheckpointStart },
 ): Promise<SessionRow> {
-  const request = { ...body, from_checkpoint: checkpointId };
-  checkCreate(deps, request);
+  const request = checkCreate(deps, { ...body, from_checkpoint: checkpointId });
   await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
   const wanted = wantedBy(principal, body.project_id, "checkpoint_start");
   return await tellingRefusal(deps.db, wanted, () => startSession(deps, principal, request));
@@ -35,7 +31,7 @@ export async function startCheckpoint(
 async function startSession(
   deps: StartDeps,
   principal: Principal,
-  request: ParsedCheckpointStart & { from_checkpoint: string },
+  request: CheckedCreate,
 ): Promise<SessionRow> {
   const session = await deps.db.transaction().execute(async (tx) => {
     const projectId = await resolveProject(tx, principal, request.project_id);

@@ -2,15 +2,20 @@
 import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { OwnHosts } from "../egress/entry.ts";
-import { normalPolicy } from "../egress/policy.ts";
+import { normalPolicy, type StoredPolicy } from "../egress/policy.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 
-export function checkCreate({ ownHosts }: { ownHosts: OwnHosts }, body: ParsedSessionCreate): void {
+export type CheckedCreate = Omit<ParsedSessionCreate, "egress"> & { egress?: StoredPolicy };
+
+/** The body with its policy as it is stored. */
+export function checkCreate({ ownHosts }: { ownHosts: OwnHosts }, body: ParsedSessionCreate): CheckedCreate {
   checkCombinations(body);
   checkVariables(body);
-  if (body.egress) normalPolicy(body.egress, ownHosts, "egress.allow");
+  const { egress, ...rest } = body;
+  const checked = { ...rest, ...(egress && { egress: normalPolicy(egress, ownHosts, "egress.allow") }) };
   refuseWhatComesLater(body);
+  return checked;
 }
 
 function checkCombinations(body: ParsedSessionCreate): void {

@@ -2,50 +2,40 @@ import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
-import type { Database } from "../db/pool.ts";
-import type { OwnHosts } from "../egress/entry.ts";
-import type { EgressCaps } from "../egress/org-cap.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
-import type { NodeState } from "../fleet/node-state.ts";
 import { findAnySession, type SessionRow } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
-import { checkCreate, refuseSecretsWithoutKey } from "./create-rules.ts";
+import { type CheckedCreate, checkCreate, refuseSecretsWithoutKey } from "./create-rules.ts";
+import type { StartDeps } from "./deps.ts";
 import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";
-import type { Provisioner } from "./provision.ts";
 import { mapOrNull, type StartSettings, startFrom } from "./start-from.ts";
-
-export interface CreateDeps {
-  db: Database;
-  pepper: Buffer;
-  node: NodeState;
-  nodes: NodeClient;
-  provisioner: Provisioner;
-  ownHosts: OwnHosts;
-  egressCaps: EgressCaps;
-}
 
 /** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
 export async function createSession(
-  deps: CreateDeps,
+  deps: StartDeps,
   principal: Principal,
   { body, idempotencyKey }: { body: ParsedSessionCreate; idempotencyKey?: string },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   const askedAt = performance.now();
-  checkCreate(deps, body);
+  const checked = checkCreate(deps, body);
   const wanted = wantedBy(principal, body.project_id, "create");
-  const created = await tellingRefusal(deps.db, wanted, () => admit(deps, principal, body, idempotencyKey));
+  const created = await tellingRefusal(deps.db, wanted, () =>
+    admit(deps, principal, { body, checked, idempotencyKey }),
+  );
   crashPoint("create.commit");
   if (!created.isReplay) deps.provisioner.start(created.session, performance.now() - askedAt);
   return created;
 }
 
 async function admit(
-  deps: CreateDeps,
+  deps: StartDeps,
   principal: Principal,
-  body: ParsedSessionCreate,
-  idempotencyKey: string | undefined,
+  {
+    body,
+    checked,
+    idempotencyKey,
+  }: { body: ParsedSessionCreate; checked: CheckedCreate; idempotencyKey?: string },
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   return await deps.db.transaction().execute(async (tx) => {
     const project = body.project_id ?? principal.scopedProjectId ?? principal.defaultProjectId;
@@ -67,7 +57,7 @@ async function admit(
     }
     checkReferences(body);
     const projectId = await resolveProject(tx, principal, body.project_id);
-    const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), body);
+    const { start, refusal } = await startFrom(deps, tx, scopeOf(principal), checked);
     const session = await admitSession(deps, tx, principal, settingsOf(body, projectId, start));
     refuseSecretsWithoutKey(body);
     if (refusal) throw refusal;
@@ -76,8 +66,11 @@ async function admit(
   });
 }
 
+/** What a body says for itself alone; its policy is part of the start. */
+type ChosenSettings = Omit<ParsedSessionCreate, "egress">;
+
 export function settingsOf(
-  body: ParsedSessionCreate,
+  body: ChosenSettings,
   projectId: string | null,
   start: StartSettings,
 ): SessionSettings {
@@ -85,7 +78,7 @@ export function settingsOf(
 }
 
 /** The settings in which the body alone has a say, with their defaults. */
-function chosenOf(body: ParsedSessionCreate) {
+function chosenOf(body: ChosenSettings) {
   return {
     name: body.name ?? null,
     labels: mapOrNull(body.labels),

@@ -8,12 +8,13 @@ import type { Server } from "../http/server.ts";
 import { RecordQuery } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import { toRecord } from "../sessions/record.ts";
-import { type CreateDeps, createSession } from "./create.ts";
+import { createSession } from "./create.ts";
+import type { StartDeps } from "./deps.ts";
 import { readIdempotencyKey } from "./idempotency.ts";
 
 const tags = ["Sessions"];
 
-export function addStartRoutes(server: Server, deps: CreateDeps & PreviewUrls): void {
+export function addStartRoutes(server: Server, deps: StartDeps & PreviewUrls): void {
   server.post(
     "/v1/sessions",
     {

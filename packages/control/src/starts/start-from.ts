@@ -1,22 +1,24 @@
-/** What the first machine of a new session is loaded from, and what the session takes over from there (part 2, 5.5). */
+/** The origin of a new session: a template or a checkpoint, and the settings that the session inherits from it. */
+
 import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { Scope } from "../access/principal.ts";
 import { getCheckpointForUse } from "../checkpoints/get.ts";
 import type { Queries } from "../db/pool.ts";
-import type { OwnHosts } from "../egress/entry.ts";
-import { normalPolicy } from "../egress/policy.ts";
+import type { StoredPolicy } from "../egress/policy.ts";
 import type { ApiError } from "../errors/api-error.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
-import type { NodeState } from "../fleet/node-state.ts";
 import { invalidField } from "../http/validation.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import { resolveTemplate } from "../templates/resolve.ts";
 import type { SessionSettings } from "./admit.ts";
+import type { StartDeps } from "./deps.ts";
 
-type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env" | "egress"> & {
+type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env"> & {
+  egress?: StoredPolicy;
   no_sudo?: boolean;
 };
+
+const OPEN: StoredPolicy = { mode: "allow", allow: [] };
 
 /** The columns of a new session that its origin has a say in. */
 export type StartSettings = Pick<
@@ -33,13 +35,7 @@ export type StartSettings = Pick<
   | "may_keep_alive"
 >;
 
-interface StartDeps {
-  node: NodeState;
-  nodes: NodeClient;
-  ownHosts: OwnHosts;
-}
-
-/** `refusal`: what the node has to say against it, told after what is wrong with the request (wire.md 1.5). */
+/** `refusal`: why the node cannot start it; reported after everything that is wrong with the request itself. */
 interface Start {
   start: StartSettings;
   refusal?: ApiError;
@@ -72,7 +68,7 @@ async function startFromTemplate(
     origin_snapshot_id: saved?.snapshotId ?? null,
     origin_checkpoint_id: null,
     env: mapOrNull(request.env),
-    egress: egressOf(deps, request.egress ?? { mode: "allow" }),
+    egress: JSON.stringify(request.egress ?? OPEN),
     no_sudo: request.no_sudo || saved?.noSudo || false,
     may_keep_alive: Boolean(saved),
   };
@@ -80,7 +76,7 @@ async function startFromTemplate(
 }
 
 async function startFromCheckpoint(
-  deps: StartDeps,
+  _deps: StartDeps,
   tx: Queries,
   scope: Scope,
   request: StartRequest,
@@ -95,7 +91,7 @@ async function startFromCheckpoint(
     origin_snapshot_id: checkpoint.id,
     origin_checkpoint_id: checkpoint.id,
     env: mapOrNull(joinEnv(checkpoint.env, request.env)),
-    egress: request.egress ? egressOf(deps, request.egress) : JSON.stringify(checkpoint.egress),
+    egress: JSON.stringify(request.egress ?? checkpoint.egress),
     // What was hardened stays so: the way back is not in the guest any more.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
     may_keep_alive: true,
@@ -119,10 +115,6 @@ function joinEnv(
   const env = { ...saved, ...asked };
   if (variablesBytes(env) <= LIMITS.envTotalBytes) return env;
   throw invalidField("env", `must be at most ${LIMITS.envTotalBytes} bytes together with the checkpoint's`);
-}
-
-function egressOf({ ownHosts }: StartDeps, policy: NonNullable<StartRequest["egress"]>): string {
-  return JSON.stringify(normalPolicy(policy, ownHosts, "egress.allow"));
 }
 
 export function mapOrNull(map: Record<string, string> | null | undefined): string | null {

@@ -2,12 +2,14 @@
  * Sessions that somebody waits for: all of them become live at once, or none is left. Until then they are leased to
  * the process that makes them, and the sweep destroys what it leaves behind.
  */
+
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { endLeases, forgetUnborn, leasedColumns, renewLeases, UNBORN_LEASE_MS } from "../leases/unborn.ts";
-import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import type { MoveDeps } from "../moves/deps.ts";
+import { destroySession } from "../moves/destroy.ts";
 import { saveMove } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
@@ -41,7 +43,7 @@ export interface Ready {
 
 /** Works with leased sessions; when that fails, nothing of them stays. */
 export async function withLeased<T>(
-  deps: DestroyDeps,
+  deps: MoveDeps,
   sessions: readonly SessionRow[],
   work: () => Promise<T>,
 ): Promise<T> {
@@ -60,7 +62,7 @@ export async function withLeased<T>(
 
 /** Starts all machines at the same time. The first that cannot be had calls the others off. */
 export async function startTogether(
-  { nodes }: Pick<DestroyDeps, "nodes">,
+  { nodes }: Pick<MoveDeps, "nodes">,
   sessions: readonly SessionRow[],
   over: AbortSignal,
 ): Promise<Ready[]> {
@@ -117,7 +119,7 @@ function leasesRanOut(): ApiError {
 }
 
 /** Bears repetition, by any process. Nobody was told of these sessions, so that no history of them is kept either. */
-export async function discard(deps: DestroyDeps, sessions: readonly SessionRow[]): Promise<void> {
+export async function discard(deps: MoveDeps, sessions: readonly SessionRow[]): Promise<void> {
   await Promise.all(
     sessions.map(async (session) => {
       try {
@@ -136,7 +138,7 @@ export async function discard(deps: DestroyDeps, sessions: readonly SessionRow[]
 }
 
 async function keepLeases(
-  { db }: Pick<DestroyDeps, "db">,
+  { db }: Pick<MoveDeps, "db">,
   sessions: readonly SessionRow[],
   over: AbortSignal,
 ): Promise<void> {

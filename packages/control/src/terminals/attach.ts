@@ -1,18 +1,20 @@
 /** Lets a client in: the session lives, the machine's side is open and the client is written down, or nothing of it is. */
+
 import type { Duplex } from "node:stream";
 import type { TerminalSpec, TunnelSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { type GuestDeps, useMachine } from "../guest/use-machine.ts";
+import { useMachine } from "../guest/use-machine.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { Attachment, Attachments } from "./attachments.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
 
-export type AttachDeps = GuestDeps & {
+export type AttachDeps = MoveDeps & {
   nodes: NodeClient;
   attachments: Attachments;
   /** How long a client waits for its session. */

@@ -1,23 +1,20 @@
 /** Carries out deadlines that passed. Whoever looks does it, in any process, by the same operations that callers use. */
+
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
-import type { StoreWatch } from "../db/store-watch.ts";
 import { type ClockEvent, dueEvent, nextDueAt } from "../deadlines/clocks.ts";
 import { claimDueSessions, type DueSession, lockForClocks, saveDueAt } from "../deadlines/due.ts";
 import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { expirePaused } from "../moves/expire.ts";
-import { captureSession, type PauseDeps } from "../moves/pause-machine.ts";
+import { captureSession } from "../moves/pause-machine.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { saveMove } from "../moves/save-move.ts";
-import { WAKE_RETRY_MS, type WakeDeps, wakeSession } from "../moves/wake.ts";
+import { WAKE_RETRY_MS, wakeSession } from "../moves/wake.ts";
 import { decide } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { Attachments } from "../terminals/attachments.ts";
+import type { UpkeepDeps } from "./deps.ts";
 import { withProcesses } from "./kept-alive.ts";
-
-export type ClockDeps = PauseDeps &
-  WakeDeps & { attachments: Attachments; requireDurablePause: boolean; storeWatch: StoreWatch };
 
 /** Work in hand at once; what is due beyond that waits for the next look. */
 const AT_ONCE = 32;
@@ -34,7 +31,7 @@ const TAKEN_MS = 10_000;
 const HELD_MS = 1_000;
 const WAKE_PATIENCE_MS = 600_000;
 
-export async function fireClocks(deps: ClockDeps): Promise<void> {
+export async function fireClocks(deps: UpkeepDeps): Promise<void> {
   // What this process knows of activity counts, also when a store that was away kept it from being written.
   await deps.activity.flush();
   await deps.attachments.renew();
@@ -45,7 +42,7 @@ export async function fireClocks(deps: ClockDeps): Promise<void> {
   }
 }
 
-async function fire(deps: ClockDeps, taken: DueSession): Promise<void> {
+async function fire(deps: UpkeepDeps, taken: DueSession): Promise<void> {
   const session = await withProcesses(deps, taken);
   if (!session) return;
   const event = dueEvent(session, session.now);
@@ -57,7 +54,7 @@ async function fire(deps: ClockDeps, taken: DueSession): Promise<void> {
 }
 
 /** A failure leaves the session as it is, and it is looked at again. */
-const FIRE: Record<ClockEvent, (deps: ClockDeps, session: DueSession) => Promise<void>> = {
+const FIRE: Record<ClockEvent, (deps: UpkeepDeps, session: DueSession) => Promise<void>> = {
   max_lifetime: async (deps, session) => {
     if (session.state === "paused") await expirePaused(deps, session);
     else await pauseBy(deps, session, "max_lifetime");
@@ -70,12 +67,12 @@ const FIRE: Record<ClockEvent, (deps: ClockDeps, session: DueSession) => Promise
   paused_ttl_exceeded: endPaused,
 };
 
-async function pauseBy(deps: ClockDeps, session: DueSession, event: SessionEvent): Promise<void> {
+async function pauseBy(deps: UpkeepDeps, session: DueSession, event: SessionEvent): Promise<void> {
   await captureSession(deps, session, { event });
 }
 
 /** Decided anew at the claim: a client may have come to another process meanwhile. */
-async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEvent): Promise<void> {
+async function pauseUnused(deps: UpkeepDeps, session: DueSession, event: ClockEvent): Promise<void> {
   if (deps.requireDurablePause) return;
   // A preview that was just used is activity that only the node knows of.
   await deps.networkReports.collect().catch(() => undefined);
@@ -84,7 +81,7 @@ async function pauseUnused(deps: ClockDeps, session: DueSession, event: ClockEve
 
 /** One that is not due after all is looked at again when it can be. */
 async function isStillDue(
-  { storeWatch }: ClockDeps,
+  { storeWatch }: UpkeepDeps,
   tx: Queries,
   session: DueSession,
   event: ClockEvent,
@@ -103,7 +100,7 @@ async function isStillDue(
   return false;
 }
 
-async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<void> {
+async function destroyDetached(deps: UpkeepDeps, session: DueSession): Promise<void> {
   const event = "last_pty_detached_destroy";
   if (deps.activity.isHeld(session)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
@@ -116,7 +113,7 @@ async function destroyDetached(deps: ClockDeps, session: DueSession): Promise<vo
 }
 
 /** Interface: a refused wake is retried for ten minutes, then dropped (wire.md 4.8). */
-async function wakeBySchedule(deps: ClockDeps, session: DueSession): Promise<void> {
+async function wakeBySchedule(deps: UpkeepDeps, session: DueSession): Promise<void> {
   try {
     await wakeSession(deps, session, "wake_at_reached");
   } catch (error) {
@@ -125,7 +122,7 @@ async function wakeBySchedule(deps: ClockDeps, session: DueSession): Promise<voi
   }
 }
 
-async function putOffWake(deps: ClockDeps, session: DueSession, reason: ApiError): Promise<void> {
+async function putOffWake(deps: UpkeepDeps, session: DueSession, reason: ApiError): Promise<void> {
   const dropAt = session.wake_drop_at ?? after(session.now, WAKE_PATIENCE_MS);
   const isOver = dropAt <= session.now;
   const log = { session_id: session.id, reason: reason.message };
@@ -141,13 +138,13 @@ async function putOffWake(deps: ClockDeps, session: DueSession, reason: ApiError
   );
 }
 
-async function endPaused(deps: ClockDeps, session: DueSession): Promise<void> {
+async function endPaused(deps: UpkeepDeps, session: DueSession): Promise<void> {
   const move = decide(session, "paused_ttl_exceeded");
   const ended = move && (await saveMove(deps.db, session.id, move));
   if (ended) await release(deps, ended);
 }
 
-async function release(deps: ClockDeps, ended: SessionRow): Promise<void> {
+async function release(deps: UpkeepDeps, ended: SessionRow): Promise<void> {
   deps.log.info({ session_id: ended.id, end_reason: ended.end_reason }, "session destroyed");
   deps.signals.moved(ended.id);
   await releaseSession(deps, ended);

@@ -8,11 +8,9 @@ import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { deadlineNow, storeNow } from "../db/store-now.ts";
 import { catchUpWithMachine, catchUpWithSavedState, isAhead } from "../moves/catch-up.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { incarnationOf, isAwaited, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
-import type { ReconcileDeps } from "./reconcile.ts";
-
-export type FirstLookDeps = Pick<ReconcileDeps, "db" | "signals" | "log" | "nodes">;
 
 interface Found {
   machines: readonly MachineStatus[];
@@ -23,7 +21,7 @@ interface Found {
 }
 
 /** Fails when the node or the store does: nothing is known of the rows then. */
-export async function takeFirstLook(deps: FirstLookDeps): Promise<void> {
+export async function takeFirstLook(deps: MoveDeps): Promise<void> {
   const [machines, snapshots] = await Promise.all([deps.nodes.listMachines(), deps.nodes.listSnapshots()]);
   const found = {
     machines,
@@ -45,7 +43,7 @@ export async function takeFirstLook(deps: FirstLookDeps): Promise<void> {
   }
 }
 
-async function catchUp(deps: FirstLookDeps, session: SessionRow, found: Found): Promise<void> {
+async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promise<void> {
   const machines = found.machines.filter(({ machine_id: id }) => sessionIdOf(id) === session.id);
   const isLater = (row: SessionRow, machine: MachineStatus) =>
     isAhead(row, machine) || isHandedOut(row, machine, found) || isRestored(row, machine, found);

@@ -1,15 +1,15 @@
 /** Every tick: organisations that sent their day's bytes are marked, and what of theirs is live is paused. */
-import { markOrg, type OrgCapDeps } from "../egress/org-cap.ts";
-import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
-import { captureSession, type PauseDeps } from "../moves/pause-machine.ts";
-import type { SessionRow } from "../sessions/store.ts";
 
-export type KeepOrgCapsDeps = PauseDeps & OrgCapDeps;
+import { markOrg } from "../egress/org-cap.ts";
+import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
+import { captureSession } from "../moves/pause-machine.ts";
+import type { SessionRow } from "../sessions/store.ts";
+import type { UpkeepDeps } from "./deps.ts";
 
 /** Pauses under way at once; the others come with the next ticks. */
 const AT_ONCE = 32;
 
-export async function keepOrgCaps(deps: KeepOrgCapsDeps): Promise<void> {
+export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
   for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
   const room = AT_ONCE - deps.operations.behindCount;
   if (room <= 0) return;
@@ -17,6 +17,6 @@ export async function keepOrgCaps(deps: KeepOrgCapsDeps): Promise<void> {
 }
 
 /** Decided anew at the claim: the cap may have been raised, or the day be over. */
-async function pause(deps: KeepOrgCapsDeps, session: SessionRow): Promise<void> {
+async function pause(deps: UpkeepDeps, session: SessionRow): Promise<void> {
   await captureSession(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
 }

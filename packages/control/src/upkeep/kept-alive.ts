@@ -1,29 +1,21 @@
 /** A process with `keep_alive` suppresses the idle timer while it runs (interface "States and transitions"). */
+
 import type { GuestProcess } from "@vivarium/contract/guest";
-import type { Log } from "@vivarium/kit/log";
 import { dueEvent } from "../deadlines/clocks.ts";
 import type { DueSession } from "../deadlines/due.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { processesOf } from "../processes/read.ts";
+import type { UpkeepDeps } from "./deps.ts";
 
 const ASK_MS = 5_000;
 /** A machine that cannot be asked for longer than this is paused like any that nobody uses. */
 const PATIENCE_MS = 600_000;
 
-interface KeptAliveDeps {
-  nodes: NodeClient;
-  log: Log;
-}
-
 /**
  * The session as its clocks are to see it, with its processes for activity. Undefined when it would be idle but for what
  * its machine cannot be asked at the moment.
  */
-export async function withProcesses(
-  deps: KeptAliveDeps,
-  session: DueSession,
-): Promise<DueSession | undefined> {
+export async function withProcesses(deps: UpkeepDeps, session: DueSession): Promise<DueSession | undefined> {
   if (!session.may_keep_alive || dueEvent(session, session.now) !== "idle_timeout") return session;
   try {
     const processes = await processesOf(deps.nodes, session, AbortSignal.timeout(ASK_MS));

@@ -9,8 +9,9 @@ import { type Database, openDatabase } from "../db/pool.ts";
 import { StoreWatch } from "../db/store-watch.ts";
 import { Operations } from "../operations/operations.ts";
 import { SessionSignals } from "../sessions/signals.ts";
-import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
-import { type SweepDeps, TICK_PARTS } from "./sweep.ts";
+import type { UpkeepDeps } from "./deps.ts";
+import { fireClocks } from "./fire-clocks.ts";
+import { TICK_PARTS } from "./sweep.ts";
 
 let db: Database;
 let storeWatch: StoreWatch;
@@ -51,7 +52,7 @@ async function pass(part: string): Promise<string[]> {
     nodes: { deleteMachine: async () => {}, deleteSnapshot: async () => {}, listMachines: async () => [] },
     operations,
   };
-  await TICK_PARTS[part]?.(deps as unknown as SweepDeps);
+  await TICK_PARTS[part]?.(deps as unknown as UpkeepDeps);
   await operations.stop();
   const { rows } = await sql<{ op_id: string | null }>`select op_id from sessions`.execute(db);
   if (rows[0]?.op_id !== "theirs" && part === "take over operations") done.push("taken over");
@@ -106,7 +107,7 @@ test("a client whose lease lapsed while the store stood still over the decision 
       operations: { behindCount: 0, behind: (work: Promise<unknown>) => behind.push(work) },
       nodes: { deleteMachine: async () => {} },
     };
-    await fireClocks(deps as unknown as ClockDeps);
+    await fireClocks(deps as unknown as UpkeepDeps);
     await Promise.all(behind);
     const { rows } = await sql<{ state: string }>`select state from sessions`.execute(db);
     return rows[0]?.state;

@@ -2,27 +2,26 @@
  * Compares rows with machines. Rows win over machines nobody asked for; machines win over rows that claim a machine
  * which is gone. A node that does not answer proves nothing.
  */
+
 import type { MachineStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { oneLine } from "../http/render-error.ts";
 import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { saveMove } from "../moves/save-move.ts";
-import { type SettleDeps, settleSession } from "../moves/settle.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
+import { settleSession } from "../moves/settle.ts";
 import { decide, hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 
 const UNKNOWN_GRACE_MS = 60_000;
 
-export type ReconcileDeps = SettleDeps & { signals: SessionSignals };
-
 export class Reconciler {
-  readonly #deps: ReconcileDeps;
+  readonly #deps: MoveDeps;
   /** Machines that no row knows, and since when. */
   readonly #unknownSince = new Map<string, number>();
 
-  constructor(deps: ReconcileDeps) {
+  constructor(deps: MoveDeps) {
     this.#deps = deps;
   }
 
@@ -32,7 +31,7 @@ export class Reconciler {
   }
 }
 
-async function reconcileMachines(deps: ReconcileDeps, unknownSince: Map<string, number>): Promise<void> {
+async function reconcileMachines(deps: MoveDeps, unknownSince: Map<string, number>): Promise<void> {
   // Rows first: a session that is live now had its machine before the list is taken, unless the machine is lost.
   const live = await listLiveMachines(deps.db);
   const machines = await deps.nodes.listMachines();
@@ -49,7 +48,7 @@ async function reconcileMachines(deps: ReconcileDeps, unknownSince: Map<string, 
 }
 
 /** Sessions whose rows were older than their machines: the next look finds the two in line. */
-async function catchUp(deps: ReconcileDeps, machines: MachineStatus[]): Promise<Set<string>> {
+async function catchUp(deps: MoveDeps, machines: MachineStatus[]): Promise<Set<string>> {
   const ofSession = Map.groupBy(machines, ({ machine_id: id }) => sessionIdOf(id));
   const caughtUp = new Set<string>();
   for (const session of await findSessionsById(deps.db, [...ofSession.keys()])) {
@@ -59,7 +58,7 @@ async function catchUp(deps: ReconcileDeps, machines: MachineStatus[]): Promise<
   return caughtUp;
 }
 
-async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
+async function loseMachine(deps: MoveDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
   const saved = await catchUpWithSavedState(deps, session, await deps.nodes.listSnapshots());
   if (saved) return deps.signals.moved(session.id);
   const move = decide(session, "machine_lost");
@@ -76,7 +75,7 @@ async function loseMachine(deps: ReconcileDeps, session: SessionRow, machine?: M
 }
 
 async function removeUnwanted(
-  deps: ReconcileDeps,
+  deps: MoveDeps,
   machines: MachineStatus[],
   unknownSince: Map<string, number>,
 ): Promise<void> {
@@ -96,7 +95,7 @@ async function removeUnwanted(
   }
 }
 
-async function remove({ nodes, log }: ReconcileDeps, machine: MachineStatus): Promise<void> {
+async function remove({ nodes, log }: MoveDeps, machine: MachineStatus): Promise<void> {
   log.info({ machine_id: machine.machine_id }, "removing a machine that no session wants");
   await nodes.deleteMachine(machine.machine_id);
   crashPoint("reconcile.removed");

@@ -1,7 +1,5 @@
 /** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
-import type { CommandLog } from "../audit/command-log.ts";
-import type { StoreWatch } from "../db/store-watch.ts";
-import type { ApplyDeps } from "../egress/apply.ts";
+
 import { tellDenials } from "../egress/denials.ts";
 import { keepNetworks } from "../egress/keep-networks.ts";
 import { deleteOldLines } from "../egress/log-store.ts";
@@ -9,43 +7,24 @@ import { deleteOldEvents } from "../events/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { listDueForDestroy } from "../leases/lease.ts";
 import { claimOrphanedProvisions, PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
-import { type DestroyDeps, destroySession } from "../moves/destroy.ts";
+import { destroySession } from "../moves/destroy.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
-import type { PreviewPush } from "../previews/push.ts";
 import { listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
-import type { Provisioner } from "../starts/provision.ts";
 import { discard, isUnborn } from "../starts/start-together.ts";
-import { type ClockDeps, fireClocks } from "./fire-clocks.ts";
-import { type FirstLookDeps, takeFirstLook } from "./first-look.ts";
-import { type KeepOrgCapsDeps, keepOrgCaps } from "./keep-org-caps.ts";
-import type { OrphanSnapshots } from "./orphan-snapshots.ts";
-import type { Reconciler } from "./reconcile.ts";
+import type { UpkeepDeps } from "./deps.ts";
+import { fireClocks } from "./fire-clocks.ts";
+import { takeFirstLook } from "./first-look.ts";
+import { keepOrgCaps } from "./keep-org-caps.ts";
 import { deleteOldHistory } from "./store.ts";
-import { TAKE_OVERS, type TakeOverDeps } from "./take-overs.ts";
+import { TAKE_OVERS } from "./take-overs.ts";
 import { endAfterUnheardCommands } from "./unheard-commands.ts";
-
-export type SweepDeps = DestroyDeps &
-  FirstLookDeps &
-  ClockDeps &
-  TakeOverDeps &
-  ApplyDeps &
-  KeepOrgCapsDeps & {
-    provisioner: Provisioner;
-    commandLog: CommandLog;
-    previewPush: PreviewPush;
-    storeWatch: StoreWatch;
-    reconciler: Reconciler;
-    orphanSnapshots: OrphanSnapshots;
-    /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
-    leasesKept: ReadonlySet<string>;
-  };
 
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
 
-type Parts = Record<string, (deps: SweepDeps) => Promise<void>>;
+type Parts = Record<string, (deps: UpkeepDeps) => Promise<void>>;
 
 /** What is tried until it succeeds before anything else rests on rows: they may be those of a backup. */
 export const FIRST_PART = takeFirstLook;
@@ -106,9 +85,9 @@ export const HOURLY_PARTS: Parts = {
 
 /** One pass of one part. A failure, which is told by false, is not the end of it: the next tick tries again. */
 export async function runPart(
-  deps: SweepDeps,
+  deps: UpkeepDeps,
   name: string,
-  part: (deps: SweepDeps) => Promise<void>,
+  part: (deps: UpkeepDeps) => Promise<void>,
 ): Promise<boolean> {
   try {
     await part(deps);

@@ -2,26 +2,19 @@
  * The one command of a destroy_on_completion session that a pause broke off goes on with the wake, and nobody listens to it:
  * its guest is asked whether it still runs. A guest that does not answer is left to the lease.
  */
+
 import { GuestCommands } from "@vivarium/contract/guest";
-import type { Log } from "@vivarium/kit/log";
-import type { Queries } from "../db/pool.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { endUnheard, listUnheard } from "../leases/unheard.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { UpkeepDeps } from "./deps.ts";
 
 const ASK_MS = 5_000;
 const ANSWER = { schema: GuestCommands, limitBytes: 4 * 1024 };
 
-export interface UnheardDeps {
-  db: Queries;
-  nodes: NodeClient;
-  log: Log;
-}
-
 /** Sessions whose command has ended are due for destruction at once. */
-export async function endAfterUnheardCommands(deps: UnheardDeps): Promise<void> {
+export async function endAfterUnheardCommands(deps: UpkeepDeps): Promise<void> {
   const sessions = await listUnheard(deps.db);
   await Promise.all(
     sessions.map(async (session) => {
@@ -30,7 +23,7 @@ export async function endAfterUnheardCommands(deps: UnheardDeps): Promise<void> 
   );
 }
 
-async function hasEnded({ nodes, log }: UnheardDeps, session: SessionRow): Promise<boolean> {
+async function hasEnded({ nodes, log }: UpkeepDeps, session: SessionRow): Promise<boolean> {
   const call = { method: "GET", path: "commands", signal: AbortSignal.timeout(ASK_MS) } as const;
   try {
     return (await nodes.guestJson(machineIdOf(session), call, ANSWER)).going_on === 0;

@@ -1,0 +1,19 @@
+import type { CommandLog } from "../audit/command-log.ts";
+import type { StoreWatch } from "../db/store-watch.ts";
+import type { PreviewPush } from "../previews/push.ts";
+import type { StartDeps } from "../starts/deps.ts";
+import type { Attachments } from "../terminals/attachments.ts";
+import type { OrphanSnapshots } from "./orphan-snapshots.ts";
+import type { Reconciler } from "./reconcile.ts";
+
+/** What the sweeps need. */
+export interface UpkeepDeps extends StartDeps {
+  attachments: Attachments;
+  commandLog: CommandLog;
+  previewPush: PreviewPush;
+  storeWatch: StoreWatch;
+  reconciler: Reconciler;
+  orphanSnapshots: OrphanSnapshots;
+  /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
+  leasesKept: ReadonlySet<string>;
+}
