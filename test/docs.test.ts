@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { CheckpointStart, SessionCreate } from "@vivarium/contract/api";
 import { beforeAll, expect, test } from "vitest";
+import { missingPages, NAMING_NO_PAGE, NAMING_ONLY_PAGES } from "./support/named-pages.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 /** A file or folder of the repository, or the tail of one: `guest/src`, `sessions/sweep.ts`, `sweep.ts`. */
@@ -33,6 +34,24 @@ test("every file that a page names exists", () => {
   );
   expect(named.length).toBeGreaterThan(50);
   expect(named.filter(({ name }) => !isThere(name))).toEqual([]);
+});
+
+test("every page that a comment or another page names exists", async () => {
+  const folders = ["packages/*/{src,test-support}", "guest/{src,tests,try}", "test", "scripts"];
+  const sources = await Array.fromAsync(
+    glob([...folders.map((folder) => `${folder}/**`), "guest/*.md"], { cwd: ROOT }),
+  );
+  expect(sources.length).toBeGreaterThan(500);
+  const read = sources
+    .filter(isFile)
+    .map(async (path) => ({ path, text: await readFile(join(ROOT, path), "utf8") }));
+  const all = [...pages, ...(await Promise.all(read))];
+  expect(all.flatMap((source) => missingPages(source, ROOT))).toEqual([]);
+});
+
+test("a page that is not there would be noticed, and no other", () => {
+  for (const source of NAMING_NO_PAGE) expect(missingPages(source, ROOT)).toHaveLength(1);
+  for (const source of NAMING_ONLY_PAGES) expect(missingPages(source, ROOT)).toEqual([]);
 });
 
 test("every folder of sources is a room that the architecture names", () => {
@@ -72,6 +91,10 @@ test("the pages name every field that a start from a checkpoint passes over, and
   for (const text of [readme, rows.join()])
     expect([...text.matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted()).toEqual(ignored.toSorted());
 });
+
+function isFile(path: string): boolean {
+  return statSync(join(ROOT, path)).isFile();
+}
 
 function isThere(name: string): boolean {
   return existsSync(join(ROOT, name)) || files.some((file) => file.endsWith(`/${name}`));
