@@ -30,11 +30,20 @@ const untilExited = (name: string, session = id, withinMs = 60_000) =>
     expect(process.state).toBe("exited");
     return process;
   }, withinMs);
-async function follow(name: string, session = id): Promise<string> {
+const follow = async (name: string, session = id) => await (await beginToFollow(name, session)).events;
+/** Resolves with the first events; those of the whole stream come at its end. */
+async function beginToFollow(name: string, session = id): Promise<{ events: Promise<string> }> {
   const headers = { authorization: `Bearer ${service.apiKey}` };
   const answer = await fetch(`${service.url}${path(`/${name}/logs?follow=true`, session)}`, { headers });
   expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
-  return (await answer.text()).replaceAll(": hb\n\n", "");
+  const chunks = (answer.body as ReadableStream<Uint8Array>)[Symbol.asyncIterator]();
+  const first = await chunks.next();
+  const rest = async () => {
+    const read = [Buffer.from(first.value ?? "")];
+    for await (const chunk of { [Symbol.asyncIterator]: () => chunks }) read.push(Buffer.from(chunk));
+    return Buffer.concat(read).toString().replaceAll(": hb\n\n", "");
+  };
+  return { events: rest() };
 }
 const outputOf = (events: string) =>
   [...events.matchAll(/event: stdout\ndata: (.*)\n\n/g)]
@@ -137,9 +146,10 @@ describe("the life of the session", () => {
         {},
         session,
       );
-      const running = follow("count", session);
+      // A follow that came after the pause would wake the session.
+      const running = await beginToFollow("count", session);
       await ask(`/v1/sessions/${session}/pause`, { method: "POST" });
-      expect(await running).toMatch(/event: error\ndata: [^\n]*paused/);
+      expect(await running.events).toMatch(/event: error\ndata: [^\n]*paused/);
       const after = await get("count", session);
       expect([after.state, after.pid, after.started_at]).toEqual(["running", before.pid, before.started_at]);
       const fork = await ask(`/v1/sessions/${session}/fork`, { method: "POST", body: { count: 1 } });
