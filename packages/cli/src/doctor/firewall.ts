@@ -1,5 +1,5 @@
 /** Other firewalls of this host: what they drop stays dropped, whatever Vivarium's own table accepts. */
-import { runHostCommand } from "../supervisor/host-command.ts";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { type Finding, lack, ok } from "./finding.ts";
 
 interface Chain {

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
-import type { ServiceUser } from "./service-user.ts";
+import type { Account } from "@vivarium/kit/account";
 
 /** Where everything of one service lies under its data directory. */
 export interface Layout {
@@ -44,7 +44,7 @@ export async function makeBaseDirs(layout: Layout): Promise<void> {
 }
 
 /** Directories of the unprivileged processes. */
-export async function makeUserDirs(layout: Layout, user: ServiceUser): Promise<void> {
+export async function makeUserDirs(layout: Layout, user: Account): Promise<void> {
   await makeDir(layout.postgresDir, 0o755);
   for (const dir of [layout.controlDir, layout.postgresSocketDir]) {
     await makeDir(dir, 0o700);

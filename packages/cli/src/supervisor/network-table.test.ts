@@ -1,9 +1,9 @@
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
 import { expect, it, onTestFinished } from "vitest";
-import { runHostCommand } from "./host-command.ts";
 import { holdNetworkTable } from "./network-table.ts";
 
 async function makeTable() {

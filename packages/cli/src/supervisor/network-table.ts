@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
-import { runHostCommand } from "./host-command.ts";
 import { findHolder, takeLock } from "./lock.ts";
 
 const FORWARDING = "/proc/sys/net/ipv4/ip_forward";

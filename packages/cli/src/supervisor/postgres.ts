@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import type { Account } from "@vivarium/kit/account";
 import { sleep } from "@vivarium/kit/clock";
 import { type Layout, logFile } from "./layout.ts";
 import type { PostgresFiles } from "./postgres-files.ts";
 import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
-import { asUser, type ServiceUser } from "./service-user.ts";
+import { asUser } from "./service-user.ts";
 
 const READY_LIMIT_MS = 60_000;
 const READY_POLL_MS = 20;
@@ -36,7 +37,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
 export async function launchPostgres(
   layout: Layout,
   files: PostgresFiles,
-  user: ServiceUser,
+  user: Account,
   signal: AbortSignal,
 ): Promise<Running> {
   const left = findPostmaster(files.cluster);
@@ -60,7 +61,7 @@ export async function stopLeftPostgres(cluster: string): Promise<boolean> {
   return true;
 }
 
-function startPostmaster(layout: Layout, files: PostgresFiles, user: ServiceUser): Running {
+function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): Running {
   const settings = { ...SETTINGS, unix_socket_directories: layout.postgresSocketDir };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const program = path.join(files.programs, "bin", "postgres");

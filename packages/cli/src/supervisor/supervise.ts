@@ -5,6 +5,7 @@
  * at the next start.
  */
 import { once } from "node:events";
+import type { Account } from "@vivarium/kit/account";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
@@ -26,13 +27,7 @@ import { launchPostgres } from "./postgres.ts";
 import { databaseUrl, preparePostgres } from "./postgres-files.ts";
 import { ENTRY_POINTS } from "./repository.ts";
 import { startProcess } from "./running.ts";
-import {
-  checkReach,
-  ensureServiceUser,
-  GATEWAY_USER,
-  SERVICE_USER,
-  type ServiceUser,
-} from "./service-user.ts";
+import { checkReach, ensureServiceUser, GATEWAY_USER, SERVICE_USER } from "./service-user.ts";
 
 const ANSWER_LIMIT_MS = 60_000;
 
@@ -122,7 +117,7 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   await keep(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
-async function startPostgres(supervision: Supervision, user: ServiceUser): Promise<string> {
+async function startPostgres(supervision: Supervision, user: Account): Promise<string> {
   const { layout, keepers, terminal, stopping } = supervision;
   requireSocketPath(layout);
   const files = await preparePostgres(layout, user);
