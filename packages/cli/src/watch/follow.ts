@@ -1,4 +1,5 @@
-import { type Client, type SessionRecord, VivariumError } from "@vivarium/sdk";
+import type { Client, SessionRecord, VivariumError } from "@vivarium/sdk";
+import { isTemporaryFailure } from "../service/temporary-failure.ts";
 import { type Change, findChanges } from "./changes.ts";
 
 const LARGEST_LIST = 500;
@@ -34,7 +35,7 @@ export async function* followSessions(
       yield { at, sessions, changes };
     } catch (error) {
       if (signal.aborted) return;
-      if (known === undefined || !isPassing(error)) throw error;
+      if (known === undefined || !isTemporaryFailure(error)) throw error;
       yield { at: new Date(), sessions: last, changes: [], failure: error };
     }
     await deps.sleep(intervalMs, signal);
@@ -53,11 +54,4 @@ async function describeEnded(
   if (missing.length === 0) return new Map();
   const page = await client.sessions.list({ state: "ended", limit: LARGEST_LIST }, { signal });
   return new Map(page.sessions.map((session) => [session.session_id, session]));
-}
-
-/** Without an answer, or with a server's fault, the next look may succeed. */
-function isPassing(error: unknown): error is VivariumError {
-  return (
-    error instanceof VivariumError && (error.status === 0 || error.status === 429 || error.status >= 500)
-  );
 }

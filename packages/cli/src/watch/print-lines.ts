@@ -1,4 +1,4 @@
-import { plainText } from "../print/table.ts";
+import { renderChange } from "../print/change.ts";
 import type { Terminal } from "../terminal.ts";
 import type { Change } from "./changes.ts";
 import type { Look } from "./follow.ts";
@@ -25,11 +25,4 @@ export async function printLines(
     if (!failure && isSilent) terminal.note("viv: the service answers again");
     isSilent = failure !== undefined;
   }
-}
-
-/** `2027-01-01T10:00:00.000Z  <id>  live -> paused  name  (detail)` */
-export function renderChange(change: Change): string {
-  const { at, session_id, from, to, name, detail } = change;
-  const move = from === undefined ? to : `${from} -> ${to}`;
-  return plainText([at, session_id, move, name, detail && `(${detail})`].filter(Boolean).join("  "));
 }

@@ -2,9 +2,10 @@ import { stripVTControlCharacters } from "node:util";
 import type { SessionRecord } from "@vivarium/sdk";
 import { expect, test } from "vitest";
 import { noPaint, paintFor } from "../print/paint.ts";
+import { renderScreen } from "../print/screen.ts";
 import type { Change } from "./changes.ts";
 import type { Look } from "./follow.ts";
-import { drawScreen, renderScreen } from "./screen.ts";
+import { drawScreen } from "./screen.ts";
 
 const at = new Date(2027, 0, 1, 10, 0, 0);
 const sessions = Array.from({ length: 40 }, (_, i): SessionRecord => {

@@ -5,8 +5,9 @@ import {
   type EgressLogFilter,
   VivariumError,
 } from "@vivarium/sdk";
-import { takeNewest } from "./take-newest.ts";
+import { isTemporaryFailure } from "../../service/temporary-failure.ts";
 
+const LARGEST_PAGE = 200;
 /** Lines have no number. This many alike in a row are taken for the same ones. */
 const REMEMBERED = 50;
 
@@ -41,10 +42,25 @@ export async function* followLog(
       if (hasEnded) return;
     } catch (error) {
       if (signal.aborted) return;
-      if (known === undefined || !isPassing(error)) throw error;
+      if (known === undefined || !isTemporaryFailure(error)) throw error;
     }
     await deps.sleep(intervalMs, signal);
   }
+}
+
+/** The newest lines of a log, at most `limit`, oldest first. */
+export async function takeNewest(
+  egress: Egress,
+  filter: EgressLogFilter,
+  limit: number,
+  signal?: AbortSignal,
+): Promise<EgressLogEntry[]> {
+  const taken: EgressLogEntry[] = [];
+  for await (const entry of egress.log({ ...filter, pageSize: Math.min(limit, LARGEST_PAGE) }, { signal })) {
+    taken.push(entry);
+    if (taken.length === limit) break;
+  }
+  return taken.reverse();
 }
 
 /** Reads from the newest line back to where the known ones, newest first, begin. */
@@ -83,11 +99,4 @@ async function isGone(client: Client, sessionId: string, signal: AbortSignal): P
     if (error instanceof VivariumError && error.code === "not_found") return true;
     throw error;
   }
-}
-
-/** Without an answer, or with a server's fault, the next look may succeed. */
-function isPassing(error: unknown): boolean {
-  return (
-    error instanceof VivariumError && (error.status === 0 || error.status === 429 || error.status >= 500)
-  );
 }
