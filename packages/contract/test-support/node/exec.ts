@@ -1,4 +1,4 @@
-/** Commands of a machine, and files of the service's own: processes and files of this host. */
+/** Commands of a machine, and files of the service itself: processes and files of this host. */
 import { mkdir, rename, stat, writeFile } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { dirname, isAbsolute, join, normalize } from "node:path";
@@ -30,7 +30,7 @@ async function execOnHost(machine: FakeMachine, call: ExecCall, response: Server
   if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
   const place = await placeOf(machine, call);
   const gone = new AbortController();
-  // Of a machine that is held the commands stand still; they go on with it.
+  // While a machine is stopped its commands are stopped too; they continue with the machine.
   response.once("close", () => {
     if (machine.state !== "held") gone.abort();
   });
@@ -59,7 +59,7 @@ export interface Place {
   env: Record<string, string>;
 }
 
-/** What a command of the guest is on this host. */
+/** A guest command translated to this host. */
 export async function placeOf(machine: FakeMachine, { argv = [], cwd, env }: Command): Promise<Place> {
   await machine.withFiles();
   return {
@@ -96,7 +96,7 @@ export interface Put {
   response: ServerResponse;
 }
 
-/** Undefined when a test has broken the answer off. */
+/** Undefined when a test has aborted the answer. */
 export async function putFile(
   state: NodeState,
   machineId: string,
@@ -117,7 +117,7 @@ export async function putFile(
   return { bytes: body.length };
 }
 
-/** Guest paths in a text become paths of this host, so that a command finds the files it was given. */
+/** Replaces guest paths in a text by paths of this host, so that a command finds its files. */
 function toHostText(machine: FakeMachine, text: string): string {
   let mapped = text.replaceAll(/(?<![\w.-])\/workspace(?![\w-])/g, join(machine.dir, "workspace"));
   for (const [guestPath, hostPath] of machine.placed) mapped = mapped.replaceAll(guestPath, hostPath);

@@ -51,7 +51,7 @@ export class NamedProcess extends EventEmitter {
     this.emit("over");
   }
 
-  /** The last bytes of both streams, and which of them lack something before. */
+  /** The last bytes of both streams, and whether each of them was cut at the start. */
   tail(bytes: number) {
     const last = (type: LogType) => (bytes === 0 ? Buffer.alloc(0) : this.#logs[type].subarray(-bytes));
     const isCut = (type: LogType) => this.#wasCut.has(type) || this.#logs[type].length > bytes;

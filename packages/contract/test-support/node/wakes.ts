@@ -1,9 +1,9 @@
-/** Visitors' wishes that paused sessions go on. */
+/** Wake requests: visitors came to paused sessions. */
 import { type Wake, WakeOutcome } from "@vivarium/contract/node";
 import { Refusal, valid } from "./refusal.ts";
 
 const CALLER_WAITS_MS = 20_000;
-/** Whoever took a wish may have died with it. */
+/** A request is sent again, because the reader may have died with it. */
 const TOLD_AGAIN_MS = 10_000;
 
 export class Wakes {
@@ -17,7 +17,7 @@ export class Wakes {
     for (const look of this.#askers) look();
   }
 
-  /** Wishes to be told now; waits for one until the caller is gone. */
+  /** Requests that are due; waits for one until the caller disconnects. */
   async take(gone: AbortSignal): Promise<Wake[]> {
     const until = AbortSignal.any([gone, AbortSignal.timeout(CALLER_WAITS_MS)]);
     for (;;) {
