@@ -42,7 +42,7 @@ async function printConfig(
   return EXIT.ok;
 }
 
-/** A session that was given by its name is reached by it too; which one that is was settled now. */
+/** A session given by name is reached by that name too; the name is resolved now. */
 async function blocksOf(config: CliConfig, references: string[]): Promise<string[]> {
   const find = sessionFinder(await connect(config));
   return await Promise.all(

@@ -34,7 +34,7 @@ export async function checkKvm(imagesDir: string): Promise<Finding> {
   return lack("KVM", "warn", `opens, but a guest does not boot on it: ${failure}`, COST);
 }
 
-/** Boots until the kernel's first line; returns why that did not come about. */
+/** Boots until the kernel's first line; returns the reason if that does not happen. */
 async function bootOnKvm(kernel: string): Promise<string | undefined> {
   const machine = ["-M", "microvm,acpi=on,rtc=on", "-accel", "kvm", "-cpu", "host", "-m", "256"];
   const screen = ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"];

@@ -25,7 +25,7 @@ export async function runInGuest(
   throw new Error("the stream of a program ended without its exit");
 }
 
-/** Runs lines of shell, as many at once as fit; what they complain about is the result. */
+/** Runs lines of shell, as many at once as fit; returns their error output. */
 export async function runLines(
   session: Session,
   lines: readonly string[],

@@ -10,7 +10,7 @@ export function renderChange(change: Change): string {
   return plainText([at, session_id, move, name, detail && `(${detail})`].filter(Boolean).join("  "));
 }
 
-/** `10:00:00  <id>  live → paused  name  (detail)`, at the human's own clock. */
+/** `10:00:00 <id> live → paused name (detail)`, at the clock of this machine. */
 export function renderMove(change: Change, paint: Paint, now?: Date): string {
   const { session_id, from, to, name, detail } = change;
   const at = new Date(change.at);

@@ -5,8 +5,8 @@ import { bootstrapKeyPath, isLocal } from "../connect.ts";
 import { plainText } from "./table.ts";
 
 /**
- * An error in words for the human who gave the command: what happened, then what to do about it. A session may have put
- * words into it.
+ * An error for the human who gave the command: what happened, then what to do. The text may come from a session, so it
+ * is made harmless for a terminal.
  */
 export function explainError(error: unknown, config: CliConfig): string {
   if (error instanceof CliError) return joinLines(`viv: ${harmless(error.message)}`, error.hint);

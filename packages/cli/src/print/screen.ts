@@ -21,7 +21,7 @@ export function renderScreen(
   const table = renderSessions(sessions, at, paint).split("\n");
   const changes = history.map((change) => renderMove(change, paint, at));
   const head = [`${title}  ${status}`, ""];
-  // Half of what is left belongs to the changes, more where the table needs less.
+  // Changes get half of the lines that are left, more where the table needs less.
   const left = Math.max(rows - head.length - 2, 2);
   const changeRows = Math.min(changes.length, Math.max(left - table.length, Math.floor(left / 2)));
   const shown = cutTable(table, changes.length === 0 ? left + 2 : left - changeRows);

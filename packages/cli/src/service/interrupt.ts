@@ -6,7 +6,7 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
   const onPipeError = (error: Error) => abort.abort(error);
   process.once("SIGINT", onInterrupt);
   process.once("SIGTERM", onTerminate);
-  // The reader of our output has gone (`| head`): nobody wants the rest.
+  // The reader of our output has gone (`| head`): the rest has no reader.
   process.stdout.on("error", onPipeError);
   try {
     return await work(abort.signal);

@@ -1,6 +1,6 @@
 import type { SessionRecord } from "@vivarium/sdk";
 
-/** Fewer characters fit a strange session too easily: a mistyped name must not end somebody's work. */
+/** Fewer characters fit other sessions too easily: a mistyped name must not end a session. */
 export const SHORTEST_BEGINNING = 4;
 const BEGINNING_PATTERN = /^[a-z0-9]+$/;
 
@@ -14,7 +14,7 @@ export function matchSession(reference: string, sessions: readonly SessionRecord
   return sessions.filter(({ session_id }) => session_id.startsWith(reference));
 }
 
-/** Whether a match rests on fewer characters of an id than are acted on. */
+/** Whether a match rests on fewer characters of an id than this program acts on. */
 export function isTooShort(reference: string, { session_id, name }: SessionRecord): boolean {
   return reference !== session_id && reference !== name && reference.length < SHORTEST_BEGINNING;
 }

@@ -3,7 +3,7 @@ import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 
-/** Where everything of one service lies under its data directory. */
+/** Paths of one service below its data directory. */
 export interface Layout {
   dataDir: string;
   imagesDir: string;
@@ -37,7 +37,10 @@ export function logFile(layout: Layout, name: string): string {
   return path.join(layout.logDir, `${name}.log`);
 }
 
-/** Directories that must exist before the lock can be taken; passable for the service user, listable for nobody else. */
+/**
+ * Directories that must exist before the lock can be taken. The service user may pass through them; nobody but root may
+ * list them.
+ */
 export async function makeBaseDirs(layout: Layout): Promise<void> {
   for (const dir of [layout.dataDir, layout.runDir]) await makeDir(dir, 0o755);
   await makeDir(layout.logDir, 0o750);

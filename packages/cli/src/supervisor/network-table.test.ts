@@ -43,6 +43,6 @@ it("leaves the table to a service that runs, also while it has no slot yet, and 
   expect(await exists()).toBe(true);
   await leaveOther();
   expect(await exists()).toBe(false);
-  // And nothing of the one that died is kept.
+  // Nothing of the dead service is kept either.
   expect(await readdir(path.join(dir, "s"))).toEqual([]);
 });

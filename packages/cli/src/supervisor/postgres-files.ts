@@ -68,7 +68,7 @@ async function makeLinks(dir: string): Promise<void> {
   }
 }
 
-/** Made beside its place and renamed when whole: an interrupted first start leaves nothing half-made. */
+/** Made under a temporary name and renamed when whole: an interrupted first start leaves nothing half-made. */
 async function makeCluster({ programs, cluster }: PostgresFiles, user: Account): Promise<void> {
   const partial = `${cluster}.partial`;
   await rm(partial, { recursive: true, force: true });

@@ -32,7 +32,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
 
 /**
  * Starts the database, or takes over the one that an earlier supervisor left running: it outlives a supervisor that is
- * killed, because nothing is gained by a recovery.
+ * killed, because a recovery would gain nothing.
  */
 export async function launchPostgres(
   layout: Layout,
@@ -46,7 +46,7 @@ export async function launchPostgres(
   return running;
 }
 
-/** The postmaster that serves this cluster now, whoever started it. */
+/** The postmaster that serves this cluster now, started by any process. */
 function findPostmaster(cluster: string): ProcessIdentity | undefined {
   const pid = Number(readPidFile(cluster)[0]);
   const identity = pid > 0 ? identify(pid) : undefined;
@@ -74,7 +74,7 @@ function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): R
   });
 }
 
-/** The last line of the pid file says how far it is. */
+/** The last line of the pid file is the postmaster's status. */
 async function waitUntilReady(cluster: string, running: Running, signal: AbortSignal): Promise<void> {
   let ending: string | undefined;
   void running.ended.then((how) => {

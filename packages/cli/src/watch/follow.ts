@@ -4,13 +4,13 @@ import { type Change, findChanges } from "./changes.ts";
 
 const LARGEST_LIST = 500;
 
-/** What one look at the service has brought. */
+/** Result of one look at the service. */
 export interface Look {
   at: Date;
   sessions: SessionRecord[];
-  /** Since the look before; none at the first. */
+  /** Changes since the look before; empty at the first. */
   changes: Change[];
-  /** Why this look brought nothing; the sessions are then those of the look before. */
+  /** Why this look failed; the sessions are then those of the look before. */
   failure?: VivariumError;
 }
 
@@ -42,7 +42,7 @@ export async function* followSessions(
   }
 }
 
-/** The history is only asked when a session has gone from the list. */
+/** The history is only read when a session has gone from the list. */
 async function describeEnded(
   client: Client,
   known: ReadonlyMap<string, SessionRecord>,

@@ -3,7 +3,7 @@ import type { Terminal } from "../terminal.ts";
 import type { Change } from "./changes.ts";
 import type { Look } from "./follow.ts";
 
-/** For pipes and logs: what is there at the start, then one line for each change. */
+/** For pipes and logs: the sessions at the start, then one line for each change. */
 export async function printLines(
   terminal: Terminal,
   looks: AsyncIterable<Look>,
@@ -20,7 +20,7 @@ export async function printLines(
       terminal.out(json ? JSON.stringify(change) : renderChange(change));
     }
     isFirst = false;
-    // One word about a service that does not answer, not one every second.
+    // One line when the service stops answering, not one every second.
     if (failure && !isSilent) terminal.note(`viv: ${failure.message}; trying again`);
     if (!failure && isSilent) terminal.note("viv: the service answers again");
     isSilent = failure !== undefined;

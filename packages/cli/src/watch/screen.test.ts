@@ -18,7 +18,7 @@ const changes = Array.from({ length: 30 }, (_, i): Change => {
 });
 const plain = { title: "here", paint: noPaint, columns: 60, rows: 20 };
 
-test("a screen never has more lines or wider ones than there is room", () => {
+test("a screen never has more lines or wider ones than the terminal", () => {
   const paint = paintFor({ terminal: { isInteractive: true }, config: { wantsColour: true } });
   for (const rows of [1, 5, 10, 20, 80]) {
     for (const history of [[], changes.slice(0, 1), changes]) {
@@ -39,7 +39,7 @@ test("it shows how many sessions there are, the first of them, and the newest ch
   expect(lines[heading + 1]).toMatch(/^10:00:00 {4}0s ago {2}s0 {2}live → paused {2}n+$/);
 });
 
-test("a service that does not answer is said at the top, above what was last known", () => {
+test("a service that does not answer is reported at the top, above the last known sessions", () => {
   const failure = { message: "nothing listens at http://h" } as Look["failure"];
   const lines = renderScreen({ at, sessions: sessions.slice(0, 1), changes: [], failure }, [], plain);
   expect(lines[0]).toBe("here  nothing listens at http://h; trying again");

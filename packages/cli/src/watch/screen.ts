@@ -11,7 +11,7 @@ const LEAVE = "\u001b[?25h\u001b[?1049l";
 const HOME = "\u001b[H";
 const CLEAR_TO_LINE_END = "\u001b[K";
 const CLEAR_BELOW = "\u001b[J";
-/** Changes that are kept; more do not fit on a screen. */
+/** Most changes kept; more do not fit on a screen. */
 const REMEMBERED = 200;
 
 export async function drawScreen(
@@ -32,6 +32,6 @@ export async function drawScreen(
   } finally {
     await write(LEAVE);
   }
-  // The screen is gone; what has happened stays readable.
+  // The screen is gone; the changes stay readable.
   for (const change of history.toReversed()) terminal.out(renderMove(change, paint));
 }

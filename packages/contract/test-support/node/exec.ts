@@ -22,8 +22,8 @@ export async function exec(
   const end = () => refuse(response, new Refusal("outcome_unknown", "the agent broke the connection"));
   machine.underWay.add(end);
   response.once("close", () => machine.underWay.delete(end));
-  const goOn = () => execOnHost(machine, call, response);
-  await state.onExec(call, () => new Output(response), goOn);
+  const proceed = () => execOnHost(machine, call, response);
+  await state.onExec(call, () => new Output(response), proceed);
 }
 
 async function execOnHost(machine: FakeMachine, call: ExecCall, response: ServerResponse): Promise<void> {

@@ -21,7 +21,7 @@ import type { Stream, StreamCall } from "./streams.ts";
 import { Wakes } from "./wakes.ts";
 
 /** Does what happens without the hook. */
-type GoOn = () => Promise<void>;
+type Proceed = () => Promise<void>;
 
 /** Snapshots in the making. */
 interface UnderWay<Spec, Made> {
@@ -96,18 +96,18 @@ export class NodeState {
   /** Runs before a file of the service is written; may abort the answer. */
   onFile: (path: string, response: ServerResponse) => void = () => {};
   /** Replaces a command; `output` begins its answer. */
-  onExec: (call: ExecCall, output: () => Output, goOn: GoOn) => Promise<void> | void;
+  onExec: (call: ExecCall, output: () => Output, proceed: Proceed) => Promise<void> | void;
   /** Replaces the answers of the guest. */
-  onGuest: (asked: GuestRequest, goOn: GoOn) => Promise<void> | void = (_asked, goOn) => goOn();
+  onGuest: (asked: GuestRequest, proceed: Proceed) => Promise<void> | void = (_asked, proceed) => proceed();
   /** Replaces a terminal or a tunnel; `accept` opens it and returns the machine's side. */
-  onStream: (call: StreamCall, accept: () => Stream, goOn: GoOn) => Promise<void> | void;
+  onStream: (call: StreamCall, accept: () => Stream, proceed: Proceed) => Promise<void> | void;
 
   readonly isScripted: boolean;
 
   constructor({ isScripted = false }: FakeNodeOptions = {}) {
     this.isScripted = isScripted;
-    this.onExec = isScripted ? (_call, output) => output().exit() : (_call, _output, goOn) => goOn();
-    this.onStream = isScripted ? (_call, accept) => void accept() : (_call, _accept, goOn) => goOn();
+    this.onExec = isScripted ? (_call, output) => output().exit() : (_call, _output, proceed) => proceed();
+    this.onStream = isScripted ? (_call, accept) => void accept() : (_call, _accept, proceed) => proceed();
   }
 
   get wakeOutcomes(): ReadonlyMap<string, WakeOutcome> {

@@ -102,11 +102,11 @@ async function open(state: NodeState, machine: FakeMachine, call: StreamCall, so
     state.streams.push({ ...call, stream });
     return stream;
   };
-  const goOn = async () => {
+  const proceed = async () => {
     if (call.kind === "terminals") await showTerminal(socket, machine, call.spec, begin);
     else echo(socket, begin);
   };
-  await Promise.race([state.onStream(call, accept, goOn), brokenOff]);
+  await Promise.race([state.onStream(call, accept, proceed), brokenOff]);
 }
 
 /** A caller that leaves is only noticed by reading. */

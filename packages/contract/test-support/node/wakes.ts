@@ -4,16 +4,16 @@ import { Refusal, valid } from "./refusal.ts";
 
 const CALLER_WAITS_MS = 20_000;
 /** A request is sent again, because the reader may have died with it. */
-const TOLD_AGAIN_MS = 10_000;
+const RESEND_MS = 10_000;
 
 export class Wakes {
   readonly outcomes = new Map<string, WakeOutcome>();
-  readonly #pending = new Map<string, { wake: Wake; toldAt: number }>();
+  readonly #pending = new Map<string, { wake: Wake; sentAt: number }>();
   readonly #askers = new Set<() => void>();
 
   visit(wakeId: string, sessionId: string): void {
     const wake = { wake_id: wakeId, session_id: sessionId };
-    this.#pending.set(wakeId, { wake, toldAt: Number.NEGATIVE_INFINITY });
+    this.#pending.set(wakeId, { wake, sentAt: Number.NEGATIVE_INFINITY });
     for (const look of this.#askers) look();
   }
 
@@ -22,8 +22,8 @@ export class Wakes {
     const until = AbortSignal.any([gone, AbortSignal.timeout(CALLER_WAITS_MS)]);
     for (;;) {
       const now = performance.now();
-      const due = [...this.#pending.values()].filter(({ toldAt }) => now - toldAt >= TOLD_AGAIN_MS);
-      if (due.length > 0 && !gone.aborted) return due.map((one) => tell(one, now));
+      const due = [...this.#pending.values()].filter(({ sentAt }) => now - sentAt >= RESEND_MS);
+      if (due.length > 0 && !gone.aborted) return due.map((one) => markSent(one, now));
       if (until.aborted) return [];
       await this.#somethingNew(until);
     }
@@ -38,7 +38,7 @@ export class Wakes {
 
   async #somethingNew(until: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, TOLD_AGAIN_MS / 10);
+    const timer = setTimeout(resolve, RESEND_MS / 10);
     const look = () => resolve();
     this.#askers.add(look);
     until.addEventListener("abort", look, { once: true });
@@ -49,7 +49,7 @@ export class Wakes {
   }
 }
 
-function tell(pending: { wake: Wake; toldAt: number }, now: number): Wake {
-  pending.toldAt = now;
+function markSent(pending: { wake: Wake; sentAt: number }, now: number): Wake {
+  pending.sentAt = now;
   return pending.wake;
 }

@@ -12,7 +12,9 @@ export function isRedirect({ status, headers }: Response): boolean {
   return REDIRECTS.includes(status) && headers.has("location");
 }
 
-/** Where an answer sends the request; undefined where it leads elsewhere, or needs a body that is gone. */
+/**
+ * The next request after a redirect. Undefined when the redirect leads to another origin, or needs a body that is gone.
+ */
 export function nextHop({ url, method, body }: Hop, { status, headers }: Response): Hop | undefined {
   const target = URL.parse(headers.get("location") ?? "", url);
   if (target === null || target.origin !== new URL(url).origin) return undefined;

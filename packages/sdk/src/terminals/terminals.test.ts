@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { json, serve } from "../../test-support/server.ts";
 import { frame } from "../../test-support/terminal-frame.ts";
 
-/** The service's side of one WebSocket per test; `accept` gets it with the request's path and headers. */
+/** The service's side of one WebSocket per test; `accept` receives it with the request's path and headers. */
 async function serveWebSocket(
   accept: (webSocket: WebSocket, request: { url?: string; authorization?: string }) => void,
 ) {

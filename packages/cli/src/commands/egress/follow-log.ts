@@ -8,13 +8,13 @@ import {
 import { isTemporaryFailure } from "../../service/temporary-failure.ts";
 
 const LARGEST_PAGE = 200;
-/** Lines have no number. This many alike in a row are taken for the same ones. */
+/** Lines have no number. This many equal lines in a row count as the same lines. */
 const REMEMBERED = 50;
 
 interface Follow {
   sessionId: string;
   filter: EgressLogFilter;
-  /** Lines to begin with. */
+  /** Number of lines to begin with. */
   limit: number;
   intervalMs: number;
   signal: AbortSignal;
@@ -32,7 +32,7 @@ export async function* followLog(
   let known: string[] | undefined;
   while (!signal.aborted) {
     try {
-      // Asked before the lines are: a session that has ended adds none afterwards that this look could miss.
+      // Must come before the lines are read: a session that has ended adds no line that this read could miss.
       const hasEnded = known !== undefined && (await isGone(deps.client, sessionId, signal));
       const fresh = known
         ? await newerThan(egress, filter, known, signal)
@@ -63,7 +63,7 @@ export async function takeNewest(
   return taken.reverse();
 }
 
-/** Reads from the newest line back to where the known ones, newest first, begin. */
+/** Reads from the newest line back to the first known one (known: newest first). */
 async function newerThan(
   egress: Egress,
   filter: EgressLogFilter,
@@ -77,12 +77,12 @@ async function newerThan(
     texts.push(textOf(entry));
     if (known.length > 0 && matchesAt(texts, texts.length - known.length, known)) break;
   }
-  // Old lines are dropped, so that the log may end before the known ones do.
+  // Old lines are dropped, so the log may end before the known ones do.
   const start = texts.findIndex((_, at) => matchesAt(texts, at, known));
   return read.slice(0, start < 0 || known.length === 0 ? read.length : start).reverse();
 }
 
-/** Whether the known lines stand there, as far as there are any. */
+/** Whether the known lines are at this index, as far as there are lines. */
 function matchesAt(texts: readonly string[], at: number, known: readonly string[]): boolean {
   return at >= 0 && texts.slice(at, at + known.length).every((text, i) => text === known[i]);
 }
