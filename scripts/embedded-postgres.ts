@@ -102,7 +102,7 @@ async function unprivilegedAccount(): Promise<Account> {
   throw new Error(`none of the users ${UNPRIVILEGED.join(", ")} exists; PostgreSQL does not run as root`);
 }
 
-/** Its socket is there before it takes a connection: until then it says that it is starting up. */
+/** The socket exists before the server takes connections: until then it answers that it is starting up. */
 async function untilItAnswers(url: string): Promise<void> {
   const deadline = Date.now() + START_MS;
   for (;;) {

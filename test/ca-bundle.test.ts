@@ -1,4 +1,4 @@
-/** The certificates that guests trust stay as they were chosen, though `./viv` runs set-up without options. */
+/** The certificates that guests trust stay as chosen, although `./viv` runs set-up without options. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** As set-up does it, with `--ca-bundle` or without. */
+/** As in set-up, with `--ca-bundle` or without. */
 function collect(choice = "", env: Record<string, string> = {}): string {
   const script = `
     set -euo pipefail

@@ -1,4 +1,4 @@
-/** What a service does to this host's forwarding, from its start to its end; each test in a network of its own. */
+/** Effects of a service on this host's forwarding, from its start to its end; each test in a network of its own. */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
@@ -11,7 +11,7 @@ const ALONE = [
 ];
 const STEPS = `${process.execPath} --no-warnings ${at("./support/forwarding-steps.ts")}`;
 
-/** What forwarding was after each step; each list of steps is a process. */
+/** The setting of forwarding after each step; each list of steps is a process. */
 function forwardingAfter(...processes: string[]): string {
   const script = processes.map((steps) => `${STEPS} ${steps} || [ $? = 137 ]`).join("\n");
   const [program = "", ...args] = [...ALONE, script];
@@ -33,7 +33,7 @@ test("what it was is known after services that were killed: the first one's star
 
 test("it stays as somebody else has set it since", () => {
   expect(forwardingAfter("set:0 a:start set:2 a:stop")).toBe("0122");
-  // Off while a service ran, then on for good: what was remembered went with that service.
+  // Off while a service ran, then on for good: the note about its old value went with that service.
   expect(forwardingAfter("set:0 a:start set:0 a:stop", "set:1 a:start a:stop")).toBe("0100111");
 });
 

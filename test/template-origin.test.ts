@@ -1,4 +1,7 @@
-/** What set-up writes of a template version: `template.json`, from the disk and from what the build kept beside it. */
+/**
+ * The record that set-up writes for a template version: `template.json`, from the disk and from the files that the
+ * build kept beside it.
+ */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
@@ -14,7 +17,7 @@ const PACKAGES = "Package: bash\nStatus: install ok installed\nVersion: 5.2\n\n"
 const BUILT = { content_hash: `sha256:${"1f".repeat(32)}`, built_at: "2027-03-01T09:30:00.000Z" };
 const MADE = { cadence: "on-demand", category: "base" };
 
-/** As set-up has it: the tools of file systems are not on everybody's path. */
+/** As in set-up: the tools of file systems may be missing in PATH. */
 const ENV = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
 
 let folder: string;
@@ -23,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** A base as the build leaves it, and its version with a disk that holds these files. */
+/** A base as the build leaves it, and its version with a disk that contains these files. */
 async function buildBase(
   name: string,
   files: Record<string, string>,

@@ -1,4 +1,4 @@
-/** The network that the end-to-end tests believe: it answers, and it tells of all that reaches it. */
+/** The network of the end-to-end tests: it answers, and it logs everything that reaches it. */
 
 import { execFile } from "node:child_process";
 import { createSocket } from "node:dgram";
@@ -118,7 +118,7 @@ function fetchOverTls(host: string, servername: string, path: string): Promise<s
   });
 }
 
-test("its web servers have certificates for all its names, and tell which was asked for", async () => {
+test("its web servers have certificates for all its names, and report which name was asked for", async () => {
   writeFileSync(join(world.folderOf("files.example.org"), "page.html"), "<p>a page</p>");
   expect(await fetchOverTls(PUBLIC.denied, "www.example.com", "/")).toBe("hello from www.example.com\n");
   expect(await fetchOverTls(PUBLIC.allowed, "files.example.org", "/page.html")).toBe("<p>a page</p>");
@@ -147,7 +147,7 @@ test("what a sink received so far can be asked for, and a source does not end", 
   await expect.poll(() => world.open(), PATIENCE).toEqual([]);
 });
 
-test("what guests try with is told what happened", async () => {
+test("the result of a probe of a guest is reported", async () => {
   await world.say({ "a.example.com": { a: [PUBLIC.allowed, PUBLIC.second], ttl: 7 } });
   const host = PUBLIC.denied;
   const chunks = [Buffer.from("hello").toString("hex")];

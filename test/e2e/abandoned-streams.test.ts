@@ -8,11 +8,14 @@ import { client, service, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
 
 const STREAMS = size({ ci: 16, full: 40 });
-/** Shows as "abandoned 300" among the processes. */
+/** Appears as "abandoned 300" among the processes. */
 const ABANDONED = ["bash", "-c", "exec -a abandoned sleep 300"];
 const COUNT = { command: ["pgrep", "-c", "-f", "^abandoned"] };
 
-/** Sends a streamed exec and closes the connection so many milliseconds later, or after this, whatever has come back. */
+/**
+ * Sends a streamed exec and closes the connection after that many milliseconds, or after this promise, at any stage of
+ * the answer.
+ */
 async function abandon(id: string, command: string[], after: number | Promise<unknown>): Promise<void> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);

@@ -88,7 +88,7 @@ test("options of ssh go after the id: a port of the session on this machine", as
   await forward.ended;
 });
 
-test("sessions that are not there, and a missing ssh, are told in words", async () => {
+test("missing sessions, and a missing ssh, are explained in words", async () => {
   expect(await startVivWith({ env }, "ssh", "aaaaaaaaaaaaaaaaaaaaa").ended).toMatchObject({
     code: 125,
     err: expect.stringContaining("session not found"),

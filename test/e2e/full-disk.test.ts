@@ -1,4 +1,7 @@
-/** The pool is full: what would grow is refused, what runs waits and goes on whole, and nothing is left half-made. */
+/**
+ * The pool is full: operations that would grow are refused, running machines wait and continue unharmed, and nothing is
+ * left half-made.
+ */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { randomId } from "@vivarium/kit/id";
@@ -13,7 +16,7 @@ import { makeSmallPool, mib, type SmallPool, startServiceIn } from "../support/s
 
 const FLOOR = mib(32);
 const ROOM = mib(400);
-/** More than is free, less than what the guest can keep in its memory for long. */
+/** More than is free, less than the guest can keep in its memory for long. */
 const WRITER = `
 head -c ${mib(64)} /dev/urandom | tee big | sha256sum > sum
 sync
@@ -79,7 +82,7 @@ test("a guest whose write finds no space waits, also for a daemon that dies, and
   expect(await output("dmesg 2> /dev/null | grep -ci 'i/o error' || true")).toBe("0\n");
 });
 
-test("once there is room again, machines are captured and started", async () => {
+test("once there is disk space again, machines are captured and started", async () => {
   const answer = await save("continue");
   expect(answer).toMatchObject({ status: 200, body: { state: "ready" } });
   const { snapshot_id } = answer.body as { snapshot_id: string };
@@ -99,7 +102,7 @@ function expectPressure(answer: NodeAnswer): void {
   expect(answer).toMatchObject({ status: 503, body: { code: "disk_pressure" } });
 }
 
-/** Only a machine that QEMU has stopped for want of space refuses in these words. */
+/** Only a machine that QEMU has stopped for lack of disk space refuses with these words. */
 async function expectWaiting(): Promise<void> {
   const answer = await save("continue");
   expectPressure(answer);

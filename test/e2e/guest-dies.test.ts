@@ -1,5 +1,5 @@
 /**
- * A guest that ends itself, by its root user's own hand. Its session fails with a reason, whatever ran in it ends with
+ * A guest that ends itself, by its root user's own hand. Its session fails with a reason, every command in it ends with
  * one error and never an exit, and nothing of the machine is left on the host.
  */
 import { describe, expect, test } from "vitest";
@@ -53,7 +53,7 @@ test("a machine that ends while its node is away is found ended when the node is
     process.kill(node, "SIGSTOP");
     await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * SETTLES_WITHIN_MS);
     process.kill(node, "SIGKILL");
-    // The node is started anew first.
+    // The node is restarted first.
     await expectFailed(
       id,
       "the machine ended: its process ended while its node was down",
@@ -132,7 +132,7 @@ test.each(["kill -9 -1", "sudo sh -c 'kill -9 -1'"])(
   },
 );
 
-/** The kinds of a command's events, and what the last one said: an exit code, or the text of an error. */
+/** The kinds of a command's events, and the content of the last one: an exit code, or the text of an error. */
 async function streamOf(id: string, script: string, timeout_ms = 100_000) {
   const response = await fetch(`${service.url}/v1/sessions/${id}/exec?stream=true`, {
     method: "POST",
@@ -153,7 +153,7 @@ async function expectFailed(id: string, reason: string, withinMs = SETTLES_WITHI
   expect(refused).toMatchObject({ status: 409, body: { code: "conflict" } });
 }
 
-/** A failed session holds no process, uid, namespace or file on its host, before anybody deletes it. */
+/** A failed session leaves no process, uid, namespace or file on its host, already before it is deleted. */
 async function expectNothingLeft(id: string, pid: number): Promise<void> {
   await eventually(() => {
     expect(readProcess(pid)).toBeUndefined();

@@ -1,7 +1,7 @@
 /**
- * What a guest can reach, on real machines: security.md C4, and N-01, N-03, N-04, N-05, N-08, N-09, N-10. Every row says what
- * arrives in the world, by the world's own counters; a row that reaches nothing has one beside it that reaches something, or
- * a defence is taken away at the end. How names and requests are read is the gateway's own tests' matter.
+ * Hosts that a guest can reach, on real machines: N-01, N-03, N-04, N-05, N-08, N-09, N-10. Every row lists the packets
+ * that arrive in the world, by the world's own counters. A row that reaches nothing has a counterpart that reaches
+ * something, or a defence is taken away at the end. The parsing of names and requests is tested in the gateway.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
@@ -54,7 +54,7 @@ beforeAll(async () => {
 });
 afterAll(() => network?.close());
 
-/** Where packets arrived since `forget`, our own name server left out. */
+/** Addresses where packets arrived since `forget`, without our own name server. */
 const reached = () =>
   [...new Set(network.world.namespace.counted().map(({ address }) => address))]
     .filter((address) => address !== PUBLIC.resolver)
@@ -66,7 +66,7 @@ async function asked(): Promise<string[]> {
   return [...new Set(events.flatMap((event) => (event.kind === "dns" ? [event.name] : [])))];
 }
 
-/** All at once: what arrives says itself where it arrived. */
+/** All at once: the packets that arrive show the addresses that were reached. */
 async function tryAll(policy: Policy, probes: Probe[]): Promise<Outcome[]> {
   await network.world.settle();
   await network.world.forget();
@@ -89,7 +89,7 @@ const http = (...lines: string[]): Probe => ({
 const tcp = (host: string, port: number): Probe => ({ op: "tcp", host, port, chunks: [hex("hello")] });
 const udp = (host: string, port: number): Probe => ({ op: "udp", host, port, chunks: [hex("hello")] });
 
-/** Arrive in mode allow, each at its own address and port. */
+/** Probes that arrive in mode allow, each at its own address and port. */
 const ARRIVING: Probe[] = [
   tls("example.com"),
   http("GET / HTTP/1.1", "Host: example.com"),
@@ -99,7 +99,7 @@ const ARRIVING: Probe[] = [
   udp(PUBLIC.denied, 443),
   { op: "ping", host: PUBLIC.denied },
 ];
-/** Arrive in no mode: DNS over TLS and QUIC, other protocols of IP. */
+/** Probes that arrive in no mode: DNS over TLS and QUIC, other protocols of IP. */
 const NEVER_ARRIVING: Probe[] = [
   tcp(PUBLIC.strangeResolver, 853),
   udp(PUBLIC.denied, 853),
@@ -132,7 +132,7 @@ describe("deny with an empty list", () => {
     const outcomes = await tryAll("open", [...QUESTIONS, ...ARRIVING]);
     expect(outcomes.map(({ error }) => error)).toEqual(outcomes.map(() => undefined));
     expect(outcomes.slice(0, 3).map(({ a }) => a)).toEqual(Array(3).fill([PUBLIC.allowed]));
-    // Every name server's 53 is ours.
+    // Port 53 of every name server is redirected to ours.
     expect(reached()).toEqual([PUBLIC.allowed, PUBLIC.denied, PUBLIC.mail].toSorted());
     const ports = network.world.namespace
       .countedPorts()
@@ -169,7 +169,7 @@ describe("names", () => {
   });
 
   test("of nobody's policy, and those that lead where nothing may, are not", async () => {
-    const strangers = [
+    const forbiddenNames = [
       ...["www.example.com", "example.com.example.net", "notexample.com", "wild.example.com"],
       ...["evil-wild.example.com", "port.example.com", undefined],
       ...["private.example.com", "inner.example.com"],
@@ -184,7 +184,7 @@ describe("names", () => {
     const junk: Probe = { op: "tcp", host: PUBLIC.allowed, port: 443, chunks: [hex("SSH-2.0-a\r\n")] };
     const outcomes = await tryAll("names", [
       ...requests.map(([probe]) => probe),
-      ...strangers.map((name) => tls(name)),
+      ...forbiddenNames.map((name) => tls(name)),
       junk,
     ]);
     const refused = outcomes.slice(0, requests.length);

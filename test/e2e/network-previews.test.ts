@@ -1,6 +1,6 @@
 /**
- * Previews of real machines through the real path, one way in of each kind: security.md P-02 to P-05, P-08, P-10 and N-02. How
- * hosts, tokens, requests and answers are read is the gateway's own tests' matter (packages/gateway/src/previews).
+ * Previews of real machines through the real path, one way in of each kind: P-02 to P-05, P-08, P-10 and N-02. The
+ * parsing of hosts, tokens, requests and answers is tested in the gateway (packages/gateway/src/previews).
  */
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -16,7 +16,7 @@ const APP_PORT = 3000;
 const EMPTY_PORT = 3999;
 const LOCAL_PORT = 3002;
 
-/** Tells what it was asked; keeps a log of it; echoes WebSockets; sends events; counts bodies. */
+/** Echoes its requests, and logs them; echoes WebSockets; sends events; counts bodies. */
 const APP = `
 const log = [];
 Bun.serve({ port: ${APP_PORT}, hostname: "0.0.0.0", idleTimeout: 0, maxRequestBodySize: 1e9,
@@ -85,7 +85,7 @@ async function startApp(session: Guest): Promise<void> {
 const guestLog = async () =>
   JSON.parse(await guest.run(`curl -s http://127.0.0.1:${APP_PORT}/log`)) as string[];
 
-/** What is said into it from now on reaches nobody, and it closes. */
+/** Bytes sent into it from now on do not arrive, and it closes. */
 async function expectCutOff(socket: WebSocket): Promise<void> {
   const echoed: string[] = [];
   socket.on("error", () => {}).on("message", (message) => echoed.push(String(message)));

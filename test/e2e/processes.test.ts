@@ -1,4 +1,4 @@
-/** The interface's process rules and wire.md 7, each against a real machine. */
+/** Named processes (docs/spec/processes.md), each rule against a real machine. */
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -6,7 +6,7 @@ import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
 
-/** More than twice of what is kept. */
+/** More than twice the kept size. */
 const LARGE_MIB = size({ ci: 24, full: 100 });
 
 let id: string;

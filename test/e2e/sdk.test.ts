@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { client, sh } from "../support/http.ts";
 
 const MIB = 1024 * 1024;
-/** One for all of them: each leaves an empty workspace. */
+/** One session for all tests: each leaves an empty workspace. */
 let id: string;
 let session: Session;
 beforeAll(async () => {

@@ -1,4 +1,4 @@
-/** A saved state with a damaged file is refused, leaves nothing behind, and stays as it is for whoever repairs it. */
+/** A saved state with a damaged file is refused, leaves nothing behind, and stays on disk unchanged for a repair. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NodeInfo } from "@vivarium/contract/node";
@@ -19,11 +19,11 @@ const node = nodeCaller(service.nodeSocket);
 const source = `${randomId()}-1`;
 const whole = newSnapshot();
 const used = [`/v1/machines/${source}`, `/v1/snapshots/${whole}`];
-/** Something that QEMU takes, and is not told today. */
+/** An option that QEMU accepts, and that the node does not pass today. */
 const EARLIER = ["-name", "earlier"];
 let before: MachineTraces;
 
-// Control removes what no row of its own names, soon.
+// Control soon removes snapshots that no row of its own names.
 let control: { resume: () => void };
 
 beforeAll(async () => {
@@ -117,7 +117,7 @@ function newSnapshot(): string {
   return `chk_${randomId()}`;
 }
 
-/** `blamed`: what the refusal names. */
+/** `blamed`: the file that the refusal names. */
 async function expectRefused(blamed: string, damage: (dir: string) => Promise<void>): Promise<void> {
   const copy = newSnapshot();
   const path = `/v1/snapshots/${copy}`;
@@ -147,7 +147,7 @@ async function expectRefused(blamed: string, damage: (dir: string) => Promise<vo
   }
 }
 
-/** Sizes and ages of what is in a folder, and the manifest itself. */
+/** Sizes and ages of the files in a folder, and the manifest itself. */
 function contentOf(dir: string): unknown[] {
   return readdirSync(dir)
     .toSorted()
@@ -158,7 +158,7 @@ function contentOf(dir: string): unknown[] {
     });
 }
 
-/** Once the namespaces that are made ahead are there again. */
+/** Once the pool of namespaces is full again. */
 async function settledTraces(): Promise<MachineTraces> {
   return await eventually(() => {
     const traces = machineTraces(service.dataDir);

@@ -1,4 +1,4 @@
-/** A port of this host that nobody listens on, for whoever listens there only seconds later. */
+/** A port of this host without a listener, for a program that listens there only seconds later. */
 import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 
