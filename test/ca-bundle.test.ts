@@ -67,7 +67,7 @@ test("another choice replaces it, also by VIV_CA_BUNDLE, which set-up is due for
   expect(collect()).toBe("");
 });
 
-test("what holds no certificate, or is not there, is refused, and the choice of before stays", () => {
+test("a file without a certificate, or a missing one, is refused, and the earlier choice stays", () => {
   collect(file);
   const empty = join(folder, "empty.pem");
   writeFileSync(empty, "nothing");

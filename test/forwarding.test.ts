@@ -18,7 +18,7 @@ function forwardingAfter(...processes: string[]): string {
   return execFileSync(program, args, { encoding: "utf8", stdio: "pipe" });
 }
 
-test("forwarding goes on with a node, and off with the last service, as it was before", () => {
+test("forwarding is switched on with a node, and off with the last service, as it was before", () => {
   expect(forwardingAfter("set:0 a:start a:stop")).toBe("010");
   expect(forwardingAfter("set:0 a:start b:start a:stop b:stop")).toBe("01110");
 });
@@ -27,7 +27,7 @@ test("on a host that forwarded before, it stays on", () => {
   expect(forwardingAfter("set:1 a:start a:stop")).toBe("111");
 });
 
-test("what it was is known after services that were killed: the first one's start counts", () => {
+test("the old setting is known after services that were killed: the first one's start counts", () => {
   expect(forwardingAfter("set:0 a:start die", "a:start die", "a:start a:stop")).toBe("01110");
 });
 

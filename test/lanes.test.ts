@@ -67,7 +67,7 @@ test("a lane that gets SIGTERM has its last lines in its log, and one that ignor
   expect(lines.map((line) => line.replace(/\t\d+\t\d+\t/, " ")).toSorted()).toEqual(["deaf 137", "tidy 7"]);
 });
 
-test("whoever interrupts the run ends its lanes, also one that hears nothing", async () => {
+test("interrupting the run ends its lanes, also one that ignores signals", async () => {
   const deaf = `bash -c 'echo $$; trap "" TERM; while :; do sleep 0.1; done'`;
   const script = `trap 'end_lanes; exit 130' TERM; lane deaf ${deaf}; sleep 0.5; kill -TERM $$; wait_for_lanes`;
   const interrupted = printed(script, { ...LIMIT, VIV_TEST_LANE_MINUTES: "10" });

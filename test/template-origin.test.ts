@@ -53,7 +53,7 @@ async function describeBase({ base, target }: { base: string; target: string }):
   await run("bash", ["-c", script, "bash", base, target], { cwd: join(import.meta.dirname, ".."), env });
 }
 
-test("a base says which release and which packages it was built from, and the node tells the same", async () => {
+test("a base names the release and the packages it was built from, and the node reports the same", async () => {
   const files = {
     "usr/lib/os-release": 'PRETTY_NAME="Debian"\nVERSION_CODENAME=trixie\nID=debian\n',
     "var/lib/dpkg/status": PACKAGES,
@@ -72,7 +72,7 @@ test("a base says which release and which packages it was built from, and the no
   });
 });
 
-test("what the disk does not say is left out", async () => {
+test("facts that the disk does not contain are left out", async () => {
   const made = await buildBase("bare", { "etc/hostname": "sandbox\n" });
   await describeBase(made);
   expect(await readOrigin(made.target)).toEqual({ ...BUILT, ...MADE });

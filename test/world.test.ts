@@ -43,7 +43,7 @@ function resolver(host: string): Resolver {
   return made;
 }
 
-test.each(ALL)("%s echoes over TCP, and tells how much came", async (host) => {
+test.each(ALL)("%s echoes over TCP, and reports the number of bytes", async (host) => {
   expect(await ask(host, 22, "hello")).toBe("hello");
   await expect
     .poll(() => world.take(), PATIENCE)
@@ -67,7 +67,7 @@ test("datagrams come back and are counted", async () => {
   ]);
 });
 
-test("a port nobody has is counted too", async () => {
+test("a port without a server is counted too", async () => {
   const socket = connect(4321, NEVER.ten);
   await new Promise((resolve) => socket.once("error", resolve));
   expect(world.namespace.countedPorts()).toMatchObject([{ address: NEVER.ten, port: 4321, packets: 1 }]);
@@ -132,7 +132,7 @@ test("its web servers have certificates for all its names, and report which name
   expect(closed.every(({ bytes }) => bytes > 300)).toBe(true);
 });
 
-test("what a sink received so far can be asked for, and a source does not end", async () => {
+test("the bytes that a sink received so far can be asked for, and a source does not end", async () => {
   const up = connect(PORTS.sink, PUBLIC.bulk);
   up.write(Buffer.alloc(100_000));
   await expect.poll(() => world.open(), PATIENCE).toMatchObject([{ port: PORTS.sink, bytes: 100_000 }]);

@@ -1,4 +1,4 @@
-/** A guest's web server asked through its preview and directly, in turn. */
+/** A guest's web server, requested through its preview and directly, alternating. */
 import { Agent, type IncomingMessage, request } from "node:http";
 import { percentile, type Row, row, timed } from "./samples.ts";
 

@@ -85,7 +85,7 @@ beforeAll(async () => {
   );
 }, PATIENCE_MS);
 
-test("the text of every row's defence stands in the product once", () => {
+test("the text of every row's defence occurs in the product once", () => {
   for (const { edits } of DEFENCES)
     for (const edit of edits) replaceOnce(readFileSync(join(root, edit.file), "utf8"), edit);
 });

@@ -28,7 +28,7 @@ async function abandon(id: string, command: string[], after: number | Promise<un
   await (typeof after === "number" ? sleep(after) : after).finally(() => socket.destroy());
 }
 
-test("a client that leaves while its command is being started kills it, and harms nobody else", async () => {
+test("a client that leaves while its command is being started kills the command, and harms no other", async () => {
   await withSession(async (id) => {
     const node = servicePid(service, "node");
     // Seen while its client stays, so that the count below means something.

@@ -83,7 +83,7 @@ describe("viv cp", () => {
     expect(listingHere(here("back"))).toBe(listingHere(root));
   });
 
-  test("sends nothing again that is there byte for byte, and goes on after an interrupted copy", async () => {
+  test("sends no file again that is there byte for byte, and continues after an interrupted copy", async () => {
     const root = here("tree");
     expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^0 files, 0 B copied, 106 unchanged and skipped/);
     // Size and time are equal, content is not.

@@ -82,7 +82,7 @@ test("a large file comes through a preview whole, and a paused session wakes for
   await viv("unexpose", id, String(PORT));
 });
 
-test("what is refused is in the log, and a follow tells it as it comes, until the session ends", async () => {
+test("refusals are in the log, and a follow prints new ones, until the session ends", async () => {
   await viv("egress", "set", "--mode", "deny", id);
   await lookUp("first.example.com");
   const denied = async (): Promise<EgressLogEntry[]> =>

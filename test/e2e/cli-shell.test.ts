@@ -130,7 +130,7 @@ describe("viv shell", () => {
     expect(await shellPid()).not.toBe(pid);
   });
 
-  test("a new one, and one with a command, are nobody else's and end when they are left", async () => {
+  test("a new one, and one with a command, are not shared and end when they are left", async () => {
     await openShell("--new");
     await tmux.enter("sleep 31907");
     await eventually(async () => expect(await inGuest("pgrep -fc '[s]leep 31907' || true")).toBe("1"));
@@ -263,7 +263,7 @@ describe("viv exec -i", () => {
     });
   });
 
-  test("passes input on as it comes, and does not wait for input that nobody reads", async () => {
+  test("passes input on as it comes, and does not wait for unread input", async () => {
     async function* lines() {
       yield "first\n";
       await sleep(3_600_000);

@@ -128,7 +128,7 @@ test.each([
   },
 );
 
-test("a slot that was freed before the daemon's start is another's, whatever becomes of the machine that had it", async () => {
+test("a slot that was freed before the daemon's start may have a new owner, whether or not its machine survives", async () => {
   const { id, path, slot } = await startAnother();
   const [sessionId = ""] = id.split("-");
   const file = join(SLOTS, String(slot));

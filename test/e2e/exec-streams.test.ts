@@ -166,13 +166,13 @@ describe("a reader that is slower than the writer", () => {
     for (const bytes of growth) expect(bytes).toBeLessThan(GROWTH_BYTES);
   }
 
-  test("of a command holds the command back", async () => {
+  test("of a command pauses the command", async () => {
     const answer = await stream(["yes", "a line of the endless"]);
     await expectHeldBack("yes a line of the endless", (seconds) => readSlowly(answer, seconds));
     answer.destroy();
   });
 
-  test("of a terminal holds its program back", async () => {
+  test("of a terminal pauses its program", async () => {
     const terminal = await openTerminal(id, "?cmd=yes&cmd=on&cmd=a&cmd=terminal");
     const socket = (
       terminal.webSocket as unknown as { _socket: NodeJS.ReadableStream & { bytesRead: number } }
@@ -194,7 +194,7 @@ describe("a reader that is slower than the writer", () => {
     terminal.webSocket.terminate();
   });
 
-  test("of a process's log misses lines, and the process goes on", async () => {
+  test("of a process's log misses lines, and the process continues", async () => {
     const command = ["yes", "into the log"];
     await client.sessions.exec(id, { command: ["true"] });
     await ask(`/v1/sessions/${id}/processes`, { body: { name: "flood", command } });
@@ -216,7 +216,7 @@ describe("a reader that is slower than the writer", () => {
     await ask(`/v1/sessions/${id}/processes/flood`, { method: "DELETE" });
   });
 
-  test("a dozen streams and four terminals that nobody reads hold up nothing else of the machine", async () => {
+  test("a dozen unread streams and four unread terminals block nothing else of the machine", async () => {
     const answers = await Promise.all(Array.from({ length: 12 }, () => stream(["yes", "unread"])));
     const terminals = await Promise.all(
       Array.from({ length: 4 }, () => openTerminal(id, "?cmd=yes&cmd=unseen")),
@@ -284,7 +284,7 @@ describe("a stream ends once", () => {
     await eventually(async () => expect(await countInGuest("sleep 4713")).toBe(2));
   });
 
-  test("with an error when its machine is paused; the command goes on after the wake", async () => {
+  test("with an error when its machine is paused; the command continues after the wake", async () => {
     const ended = endOf("echo begun; touch begun; until [ -e go ]; do sleep 0.2; done; echo over > over");
     await eventually(async () => {
       expect((await client.sessions.exec(id, { command: ["test", "-e", "begun"] })).exit_code).toBe(0);

@@ -45,7 +45,7 @@ afterAll(async () => {
   await service?.stop().finally(() => pool.remove());
 });
 
-test("below the floor neither a machine nor a snapshot is made, and the machine goes on", async () => {
+test("below the floor neither a machine nor a snapshot is made, and the machine keeps running", async () => {
   pool.leaveFree(FLOOR - mib(4));
   const other = `/v1/machines/${randomId()}-1`;
   expectPressure(await node.call("PUT", other, startSpec()));
@@ -58,7 +58,7 @@ test("below the floor neither a machine nor a snapshot is made, and the machine 
   }
 });
 
-test("without a single free block a capture is refused, and the machine goes on", async () => {
+test("without a single free block a capture is refused, and the machine keeps running", async () => {
   pool.leaveFree(0);
   for (const after of ["continue", "hold"]) expectPressure(await save(after));
   expect(snapshotFolders()).toEqual([]);
@@ -66,7 +66,7 @@ test("without a single free block a capture is refused, and the machine goes on"
   await expectCounting(node, machine);
 });
 
-test("a guest whose write finds no space waits, also for a daemon that dies, and goes on whole", async () => {
+test("a guest whose write finds no space waits, also while the daemon dies, and continues unharmed", async () => {
   pool.leaveFree(mib(24));
   await node.exec(machine, { argv: sh(`(${WRITER}) > /dev/null 2>&1 &`) });
   await eventually(() => expect(pool.freeBytes()).toBeLessThan(mib(4)), 120_000);

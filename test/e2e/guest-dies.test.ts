@@ -92,7 +92,7 @@ test("a guest without its agent's port is cut off, not believed, and can be dele
   });
 });
 
-test("a guest without its agent's port is paused all the same, and goes on as nothing else", async () => {
+test("a guest without its agent's port is paused all the same, and continues only as itself", async () => {
   await withSession(async (id) => {
     const unbind = "cd /sys/bus/virtio/drivers/virtio_console; ls -d virtio* > unbind";
     await streamOf(id, `sudo sh -c '${unbind}'; exit 0`, 5000);

@@ -141,7 +141,7 @@ test(
   "a session goes back to each of its checkpoints, in any order, and they outlive it",
   async () => {
     const usedBytes = () => {
-      // The file system is that of other services as well.
+      // The file system also contains data of other services.
       const printed = execFileSync("du", ["-s", "-B1", join(own.facts.dataDir, "pool")], {
         encoding: "utf8",
       });

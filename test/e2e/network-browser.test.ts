@@ -56,7 +56,7 @@ test("its page opens, and the address bar has no token", { timeout: PATIENCE_MS 
   expect(await page.evaluate("document.cookie")).toBe("");
 });
 
-test("a changed module is shown without loading the page anew", { timeout: PATIENCE_MS * 2 }, async () => {
+test("a changed module is shown without reloading the page", { timeout: PATIENCE_MS * 2 }, async () => {
   await page.evaluate("window.isSamePage = true");
   await write("app/word.js", `export const word = "after";`);
   await page.waitForFunction(`document.querySelector("h1").textContent === "after"`);

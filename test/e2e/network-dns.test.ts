@@ -84,7 +84,7 @@ test("a name of the policy is found by asking our name server, over UDP and TCP;
   }
 });
 
-test("what leads to somebody's private hosts is no address, in both modes", async () => {
+test("an answer with a private address has no address, in both modes", async () => {
   for (const guest of [names, open])
     for (const name of ["mixed.example.com", "alias.example.com"])
       expect(await ask(guest, name)).toMatchObject({ rcode: RCODE.noSuchName, a: [] });
@@ -92,7 +92,7 @@ test("what leads to somebody's private hosts is no address, in both modes", asyn
   expect(await asked()).toEqual([]);
 });
 
-test("what one session asked says nothing to another", async () => {
+test("the questions of one session are invisible to another", async () => {
   expect((await ask(names, "one.crowd.example.com")).a).toEqual([PUBLIC.allowed]);
   expect(await asked()).toEqual(["one.crowd.example.com"]);
   expect(await ask(nothing, "one.crowd.example.com")).toMatchObject({ rcode: RCODE.refused });

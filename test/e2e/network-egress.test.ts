@@ -112,7 +112,7 @@ const QUESTIONS: Probe[] = [
 ];
 
 describe("deny with an empty list", () => {
-  test("not one packet leaves, nor a question, whatever the guest tries", async () => {
+  test("not one packet leaves, nor a question, for any attempt of the guest", async () => {
     const outcomes = await tryAll("nothing", [
       ...QUESTIONS,
       ...["nobody.example.org", "a".repeat(63), "secret-data.attacker.example.net"].map(
@@ -128,7 +128,7 @@ describe("deny with an empty list", () => {
     expect(await asked()).toEqual([]);
   });
 
-  test("in mode allow the same arrives, but what nobody may send", async () => {
+  test("in mode allow the same packets arrive, except those that are never allowed", async () => {
     const outcomes = await tryAll("open", [...QUESTIONS, ...ARRIVING]);
     expect(outcomes.map(({ error }) => error)).toEqual(outcomes.map(() => undefined));
     expect(outcomes.slice(0, 3).map(({ a }) => a)).toEqual(Array(3).fill([PUBLIC.allowed]));
@@ -154,7 +154,7 @@ describe("deny with an empty list", () => {
 });
 
 describe("names", () => {
-  test("of the policy are let through over TLS and HTTP, to where we find them", async () => {
+  test("of the policy are let through over TLS and HTTP, to the addresses that we resolve", async () => {
     const names = ["example.com", "EXAMPLE.com", "a.wild.example.com", "a.b.wild.example.com"];
     const outcomes = await tryAll("names", [
       ...names.map((name) => tls(name, PUBLIC.denied)),
@@ -168,7 +168,7 @@ describe("names", () => {
     expect(reached()).toEqual([PUBLIC.allowed]);
   });
 
-  test("of nobody's policy, and those that lead where nothing may, are not", async () => {
+  test("outside the policy, and names of forbidden addresses, are not", async () => {
     const forbiddenNames = [
       ...["www.example.com", "example.com.example.net", "notexample.com", "wild.example.com"],
       ...["evil-wild.example.com", "port.example.com", undefined],
@@ -199,7 +199,7 @@ describe("names", () => {
   });
 });
 
-describe("what has no name on the wire", () => {
+describe("packets without a name on the wire", () => {
   test("a port of a name is open once the name was asked for, on that port alone", async () => {
     expect((await tryIt("names", tcp(PUBLIC.bulk, 9000))).error).toBe("ECONNREFUSED");
     expect(reached()).toEqual([]);

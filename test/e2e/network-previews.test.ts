@@ -104,7 +104,7 @@ beforeAll(async () => {
 });
 afterAll(() => network?.close());
 
-describe("who is let in", () => {
+describe("visitors with access", () => {
   let preview: Exposed;
   beforeAll(async () => {
     preview = await expose(guest, APP_PORT);
@@ -147,7 +147,7 @@ describe("who is let in", () => {
     expect(log).not.toContain(token);
   });
 
-  test("who has the bearer token as well, where the preview asks for one", async () => {
+  test("a visitor with the bearer token as well, where the preview asks for one", async () => {
     const bearer = await expose(guest, APP_PORT, { auth: "bearer" });
     const ingress = { "vivarium-preview-token": String(bearer.ingress_token) };
     const good = { ...ingress, authorization: `Bearer ${bearer.auth_token}` };
@@ -159,7 +159,7 @@ describe("who is let in", () => {
     expect((await visit(at(bearer), { headers: { authorization: good.authorization } })).status).toBe(404);
   });
 
-  test("everybody, where it is public; a port that nobody listens on, or only for itself, is explained", async () => {
+  test("everyone, where it is public; a port without a listener, or with a local one, is explained", async () => {
     for (const port of [EMPTY_PORT, LOCAL_PORT]) {
       const silent = await expose(guest, port, { visibility: "public" });
       const page = await visit(at(silent), { headers: NAVIGATION });
@@ -171,7 +171,7 @@ describe("who is let in", () => {
     expect((await visit(at(open), { headers: NAVIGATION })).status).toBe(200);
   });
 
-  test("nobody else: browsers are sent to the login page where there is one, and all others see one page, byte for byte", async () => {
+  test("no other visitor: browsers are sent to the login page where there is one, and all others see one page, byte for byte", async () => {
     const login = "https://example.com/login?next=here";
     const guarded = await expose(guest, APP_PORT, { login_url: login });
     const browser = await visit(at(guarded), { headers: NAVIGATION });

@@ -81,7 +81,7 @@ describe("streamed output", () => {
   });
 });
 
-test("a silent command whose client leaves was the session's one command, when it was to have only one", async () => {
+test("a silent command whose client leaves counts as the one command of a session that may have only one", async () => {
   const session = await client.sessions.create({ destroy_on_completion: true });
   await client.sessions.waitUntilLive(session.session_id);
   const gone = new AbortController();

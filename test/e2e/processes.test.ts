@@ -66,7 +66,9 @@ describe("end", () => {
     expect(await end("term")).toMatchObject({ status: 200, body });
   });
 
-  test("what ignores SIGTERM is killed with its grandchildren: 137", { timeout: 120_000 }, async () => {
+  test("a process that ignores SIGTERM is killed with its grandchildren: 137", {
+    timeout: 120_000,
+  }, async () => {
     await start("stubborn", "trap '' TERM; (trap '' TERM; setsid sleep 4321) & while :; do sleep 1; done");
     await eventually(async () => {
       const { stdout } = await client.sessions.exec(id, { command: ["pgrep", "-xf", "sleep 4321"] });
@@ -129,7 +131,7 @@ describe("logs", () => {
 });
 
 describe("the life of the session", () => {
-  test("processes go on after a pause, a wake and in forks", { timeout: 300_000 }, async () => {
+  test("processes continue after a pause, a wake and in forks", { timeout: 300_000 }, async () => {
     await withSession(async (session) => {
       const { body: before } = await start(
         "count",

@@ -61,7 +61,7 @@ test("the user is sandbox, with sudo unless it was withheld", async () => {
   );
 });
 
-test("a live session goes on at the right time of day after it was kept or copied", async () => {
+test("a live session has the right time of day after it was saved or copied", async () => {
   await withSession(async (id) => {
     const behindMs = async () => {
       const { stdout } = await client.sessions.exec(id, { command: ["date", "+%s"] });

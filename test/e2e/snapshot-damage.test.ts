@@ -87,7 +87,7 @@ test("the snapshot that all of these were copied from is whole", async () => {
   expect(stdout.toString()).toBe("whole\n");
 });
 
-test("it goes on with the devices that it was made with, whatever machines are given now", async () => {
+test("it continues with the devices that it was made with, also when new machines get others", async () => {
   const earlier = newSnapshot();
   const machine = `${randomId()}-1`;
   used.push(`/v1/snapshots/${earlier}`, `/v1/machines/${machine}`);

@@ -99,7 +99,7 @@ describe("a terminal", () => {
     expect(terminal.exitCode).toBe(137);
   });
 
-  test("tells the exit after all data, in messages of at most 64 KiB", async () => {
+  test("reports the exit after all data, in messages of at most 64 KiB", async () => {
     const terminal = await openTerminal(
       id,
       `?cmd=sh&cmd=-c&cmd=${encodeURIComponent("seq 1 200000; exit 5")}`,

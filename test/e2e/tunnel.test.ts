@@ -285,7 +285,7 @@ describe("the bearer credential", () => {
     expect(stderr).not.toContain("Remote protocol version");
   });
 
-  test("lets in as sandbox and as nobody else", async () => {
+  test("lets in as sandbox and as no other user", async () => {
     const { status, stderr } = await ssh.ssh(["-l", "root", host, "id"]);
     expect(status).toBe(255);
     expect(stderr).toContain("sandbox");

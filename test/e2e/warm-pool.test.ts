@@ -77,7 +77,7 @@ const LOOK = sh(
     "ls -A /workspace /tmp | tr '\\n' ' '; id -un; pwd",
 );
 
-test("the organisation's capacity tells of the machine that waits", async () => {
+test("the organisation's capacity counts the machine that waits", async () => {
   await warmPid();
   await eventually(async () => {
     expect((await org()).capacity.pool).toEqual([BASE]);
@@ -109,7 +109,7 @@ test("a create takes the machine that waits, and it is the session's own in ever
   for (const line of [0, 1, 2, 3]) expect(first[line]).not.toBe(second[line]);
 });
 
-test("a create that names the current version takes the machine that waits for those that name none", async () => {
+test("a create that names the current version takes the machine that waits for creates without a version", async () => {
   const { version } = await client.templates.get("base");
   const { id, waiting } = await createOnWarm({ template: `base@${version}` });
   expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
@@ -141,7 +141,7 @@ test("a session that asks for less power gets a machine without it, also from th
   await client.sessions.delete(id);
 });
 
-test("of a template that sessions are started from again and again one waits, of which no instruction has run", async () => {
+test("a template that is used again and again has a waiting machine, of which no instruction has run", async () => {
   const origin = await client.sessions.create();
   // A guest that ran ahead, like those of baselines, would have had another name meanwhile.
   const namer =
@@ -183,7 +183,7 @@ test("of a template that sessions are started from again and again one waits, of
   await eventually(() => expect(machineProcesses().length).toBeLessThanOrEqual(1), 10_000);
 });
 
-test("kill -9 of the node leaves no machine that nobody has; another one waits soon after", async () => {
+test("kill -9 of the node leaves no orphan; another machine waits soon after", async () => {
   const waiting = await warmPid();
   process.kill(servicePid(own.facts, "node"), "SIGKILL");
   await eventually(() => expect(readProcess(waiting)).toBeUndefined(), 20_000);

@@ -2,7 +2,7 @@
 import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 
-/** Below those that Linux gives to outgoing connections, which could take it meanwhile. */
+/** Below the ports that Linux gives to outgoing connections, which could take it meanwhile. */
 const PORTS = { from: 20_000, to: 32_000 };
 
 export async function freePort(): Promise<number> {

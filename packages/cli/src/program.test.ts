@@ -289,7 +289,7 @@ test.each([
   expect(out).toContain(`Examples:\n  $ `);
 });
 
-describe("what a session says of its own files does not steer the human's terminal", () => {
+describe("the names of a session's files do not steer the human's terminal", () => {
   const EVIL = "\u001b]0;mine\u0007\u001b[2J\u009b31m";
   const find = (...records: string[][]) => records.flat().join("\0").concat("\0");
   const ROOT = ["d755", "0", "1", "", ""];

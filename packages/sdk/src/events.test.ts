@@ -101,7 +101,7 @@ test("a gap is passed on, and is no place to resume from", async () => {
   expect(seen.map(({ lastId }) => lastId)).toEqual(["evt_1", "evt_1"]);
 });
 
-test("what is refused ends the loop, at once or after a break", async () => {
+test("a refusal ends the loop, at once or after a break", async () => {
   const first = await streaming(refuses(401, "unauthenticated"));
   await expect(take(first.client.events.follow(), 1)).rejects.toMatchObject({ code: "unauthenticated" });
   expect(first.seen).toHaveLength(1);

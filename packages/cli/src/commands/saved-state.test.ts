@@ -88,7 +88,7 @@ test.each([
   [["checkpoint", "create", S1], checkpoint],
   [["checkpoint", "start", "chk_1"], session],
   [["template", "save", S1, "tools"], template],
-])("%j tells the stages' times beside its result, or inside its JSON", async (argv, answer) => {
+])("%j prints the stages' times beside its result, or inside its JSON", async (argv, answer) => {
   const timed = { ...answer, timing: { total: 9, load: 7, queue: 1 } };
   const { url, seen } = await answering(timed);
   const withTimings = await viv(url, [...argv, "--timing"]);

@@ -8,7 +8,7 @@ import { EXIT } from "../exit-codes.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
 import { clientOptions, hostAlias, TYPED_HOST } from "../ssh/client-options.ts";
 
-/** Names of sessions that are one word for ssh, and no pattern. */
+/** Session names that are one word for ssh, and not a pattern. */
 const HOST_PATTERN = /^[A-Za-z0-9._-]+$/;
 
 export function sshConfigCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {

@@ -162,7 +162,7 @@ test("a directory that could not be read is named, and the others are copied", a
 });
 
 describe("finishing in a session", () => {
-  test("few programs set many modes and times, deepest first, whatever is in the names", () => {
+  test("few commands set many modes and times, deepest first, with any characters in the names", () => {
     expect(
       finishingLines([
         { path: "/w/dir", entry: { ...directory, mode: 0o555 }, isNew: true },

@@ -74,7 +74,7 @@ export function baseName(path: string): string | undefined {
   return ["", ".", ".."].includes(name) ? undefined : name;
 }
 
-/** The directory that holds an entry of a tree; that of the first level is the root, "". */
+/** The parent directory of an entry in a tree; for the first level it is the root, "". */
 export function parentOf(relative: string): string {
   return relative.slice(0, Math.max(relative.lastIndexOf("/"), 0));
 }

@@ -70,7 +70,7 @@ async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
   return complaints;
 }
 
-/** In place of an old link or file, in one step. */
+/** Replaces an old link or file in one step. */
 async function makeLink(file: string, target: string): Promise<void> {
   const unfinished = unfinishedName(file);
   await symlink(target, unfinished);

@@ -39,6 +39,6 @@ test("a firewall that drops forwarded or incoming packets is found, Vivarium's o
   ).toEqual([]);
 });
 
-test("one that lets our links through closes nothing", () => {
+test("a firewall that lets our links through is no problem", () => {
   expect(closedAmong(DOCKER, 'insert rule ip filter FORWARD iifname "viv*" accept')).toEqual([]);
 });

@@ -51,7 +51,7 @@ export async function runLines(
   return complaints;
 }
 
-/** One word of shell, whatever is in it. */
+/** Quotes any text as one word of shell. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

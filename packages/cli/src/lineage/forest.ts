@@ -32,7 +32,7 @@ export function missingParents(sessions: SessionRecord[], checkpoints: Checkpoin
   return [...new Set(named)].filter((id) => !known.has(id));
 }
 
-/** The trees, oldest first on every level. Each record is in exactly one place. */
+/** The trees, oldest first on every level. Each record is in exactly one tree. */
 export function buildForest(sessions: SessionRecord[], checkpoints: Checkpoint[]): LineageNode[] {
   const records = [...sessions, ...checkpoints].sort(byAge);
   const gone = missingParents(sessions, checkpoints).map(

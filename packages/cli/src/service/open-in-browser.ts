@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 
-/** An opener that still runs after this long has found a browser, and may well be it. */
+/** An opener that still runs after this long has found a browser, and may be the browser itself. */
 const SETTLED_MS = 2000;
 
 /** Whether the program found something that shows the page. */

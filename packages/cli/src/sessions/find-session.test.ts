@@ -243,7 +243,7 @@ describe("sessions that have ended", () => {
     expect(urls(service.seen)).toEqual([LIST, ENDED, url]);
   });
 
-  test("one that has not ended goes before them", async () => {
+  test("a session that has not ended goes before ended ones", async () => {
     const { url, seen } = await serveSessions(THREE, [reused]);
     await viv(url, ["egress", "log", "web"]);
     expect(urls(seen)).toEqual([LIST, `/v1/sessions/${WEB}/egress-log?limit=100`]);

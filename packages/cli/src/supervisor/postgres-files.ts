@@ -12,7 +12,7 @@ import { asUser } from "./service-user.ts";
 const DATABASE = "vivarium";
 
 export interface PostgresFiles {
-  /** Holds bin/, lib/, share/. */
+  /** Contains bin/, lib/, share/. */
   programs: string;
   cluster: string;
 }
@@ -27,8 +27,8 @@ export async function preparePostgres(layout: Layout, user: Account): Promise<Po
 }
 
 /**
- * The npm package may lie where the service user cannot read, and it carries its links only as a list, which a script
- * that npm may not have run would turn into links.
+ * The service user may be unable to read the npm package, and the package has its library links only as a list, which
+ * its install script would turn into links: npm may not have run that script.
  */
 async function installPrograms(layout: Layout): Promise<string> {
   const source = packageDir();

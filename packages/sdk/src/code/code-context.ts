@@ -16,7 +16,7 @@ const START_S = 20;
 const DEFAULT_TIMEOUT_MS = 30_000;
 /** Below the time limit of a command, so that this client reports the timeout itself. */
 const LONGEST_TIMEOUT_MS = LIMITS.execTimeoutMaxMs - 60_000;
-/** One argument holds 128 KiB on Linux. */
+/** Linux limits one argument to 128 KiB. */
 const PIECE_CHARS = 100_000;
 const REQUEST_CHARS = 512 * 1024;
 const NOT_BEGUN = "the run before this one was broken off, and this one was not begun";

@@ -130,7 +130,7 @@ kept = 1`;
       expect(await lastValue(context, "order")).toBe("['first', 'second', 'third']");
     });
 
-    test("leave the queue at once when they are aborted, and let nobody pass who was before them", async () => {
+    test("leave the queue at once when they are aborted, without letting later runs overtake earlier ones", async () => {
       const { context, first, letContinue } = await busy();
       const abort = new AbortController();
       const left = context.run(append("left"), { signal: abort.signal });

@@ -184,7 +184,7 @@ test("redirects are followed inside the preview and nowhere else", async () => {
   await expect(preview.fetch("/loop")).rejects.toThrow("more than 20 times");
 });
 
-test("whatever a guest answers is an answer or an error", async () => {
+test("every answer of a guest is an answer or an error", async () => {
   const { preview } = await openPreview((request, response) => {
     response.writeHead(Number(request.url?.slice(1))).end();
   });
