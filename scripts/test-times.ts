@@ -1,6 +1,4 @@
-/**
- * Reports the times of a test run, from the files that its lanes left (scripts/last-run.ts). Reads and prints nothing.
- */
+/** The times of a test run, from the files that its lanes left (scripts/last-run.ts). Reads and prints nothing. */
 import { matchesGlob } from "node:path";
 
 /** One line of lanes.tsv. */
@@ -44,10 +42,7 @@ const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
 const NO_GROUP = "(in no group)";
 
-/**
- * `lane<TAB>start<TAB>end<TAB>exit code`, times in seconds since 1970. The last line of a lane counts, because a lane
- * may run again.
- */
+/** `lane<TAB>start<TAB>end<TAB>exit code`, in seconds since 1970. The last line of a repeated lane counts. */
 export function readLanes(text: string): Lane[] {
   const lanes = text
     .split("\n")

@@ -1,7 +1,4 @@
-/**
- * The record that set-up writes for a template version: `template.json`, from the disk and from the files that the
- * build kept beside it.
- */
+/** The record of a template version, `template.json`: from the disk and from files that the build kept beside it. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";

@@ -105,10 +105,7 @@ export class Load {
     if (last) await this.#destroy(last);
   }
 
-  /**
-   * The life of one session: random operations without kills, so each must succeed. Leaves the session and its forks to
-   * the oracle.
-   */
+  /** The life of one session: random operations without kills, so each must succeed. Leaves it to the oracle. */
   async history(steps: number): Promise<void> {
     const known = await this.#create();
     if (!known) throw new Error("a create was refused");

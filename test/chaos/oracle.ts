@@ -1,7 +1,4 @@
-/**
- * Invariants that must be true once the load rests: nothing acknowledged is lost, nothing exists twice, nothing is left
- * over.
- */
+/** Invariants once the load rests: nothing acknowledged is lost, nothing exists twice, nothing is left over. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { MachineList, SnapshotList } from "@vivarium/contract/node";

@@ -1,7 +1,4 @@
-/**
- * The product without one of its defences: the source text is replaced while modules are loaded, in the memory of the
- * tests alone.
- */
+/** The product without one of its defences: the text of a module is replaced while it is loaded, in memory alone. */
 import { resolve } from "node:path";
 
 export interface Edit {

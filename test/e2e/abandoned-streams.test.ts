@@ -12,10 +12,7 @@ const STREAMS = size({ ci: 16, full: 40 });
 const ABANDONED = ["bash", "-c", "exec -a abandoned sleep 300"];
 const COUNT = { command: ["pgrep", "-c", "-f", "^abandoned"] };
 
-/**
- * Sends a streamed exec and closes the connection after that many milliseconds, or after this promise, at any stage of
- * the answer.
- */
+/** Sends a streamed exec and closes the connection after so many milliseconds, or after this promise. */
 async function abandon(id: string, command: string[], after: number | Promise<unknown>): Promise<void> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);

@@ -12,7 +12,7 @@ import { openTerminal, Socket } from "../support/web-socket.ts";
 
 const KEPT = { on_pty_detach: "keep_live" };
 const SILENCE_MS = 75_000;
-/** Effects of the drop of a client: the policy, and the pause itself. */
+/** Time for the effects of a dropped client: the policy, and the pause itself. */
 const THEN_MS = 30_000;
 const IS_FULL = size({ ci: 0, full: 1 }) === 1;
 

@@ -1,7 +1,4 @@
-/**
- * The daemon dies while it copies, removes, stops and repairs the remains of its last life; the caller repeats its
- * call.
- */
+/** The daemon dies while it copies, removes, stops and repairs; the caller repeats its call. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { rename, rm, writeFile } from "node:fs/promises";

@@ -1,7 +1,4 @@
-/**
- * The pool is full: operations that would grow are refused, running machines wait and continue unharmed, and nothing is
- * left half-made.
- */
+/** The pool is full: growth is refused, running machines wait and continue unharmed, nothing is left half-made. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { randomId } from "@vivarium/kit/id";

@@ -13,10 +13,7 @@ import { openTerminal } from "../support/web-socket.ts";
 const MIB = 1024 * 1024;
 const ROUNDS = size({ ci: 2, full: 8 });
 const GROWTH_BYTES = 64 * MIB;
-/**
- * Possible answers to a call of the bad session, besides the ones that its agent makes up; the last one is that of its
- * end.
- */
+/** Possible answers to a call of the bad session, besides invented ones; the last one is that of its end. */
 const OWN_TROUBLE = [404, 408, 409, 410, 500, 502, 503, 504];
 /** A correct agent has answered by then. */
 const ANSWERS_WITHIN_MS = 5_000;

@@ -49,10 +49,7 @@ const metBoth = (statuses: number[]) => statuses.includes(200) && statuses.inclu
 
 type Operation = (path: string) => Promise<{ status: number; text: string }>;
 
-/**
- * Each kind of operation at each path, alternating, several in flight at any time. No answer contains anything from
- * outside.
- */
+/** Each kind of operation at each path, several in flight at any time. No answer contains anything from outside. */
 async function operate(id: string): Promise<Record<string, number[]>> {
   const operations = Object.entries(operationsIn(id));
   const seen: Record<string, number[]> = Object.fromEntries(operations.map(([kind]) => [kind, []]));

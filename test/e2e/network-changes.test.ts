@@ -210,7 +210,7 @@ describe("the daily cap", () => {
     const before = await today(guest);
     await upload(guest, 3 * MIB);
     expect(bytesAt(PUBLIC.bulk)).toBeGreaterThan(3 * MIB);
-    // The kernel's count at the exit equals the number of packets that arrived.
+    // The bytes that the kernel counted at the exit are the bytes that arrived.
     await eventually(async () => expect((await today(guest)) - before).toBe(bytesAt(PUBLIC.bulk)), 20_000);
 
     await upload(guest, 20 * MIB);

@@ -100,7 +100,7 @@ describe("in mode deny, through the gateway,", () => {
   });
 });
 
-// Straight to the host: the greeting of a client comes from the session.
+// Mode allow leads straight to the host: the gateway does not read what the client sends.
 test.each(ONE_OF_EACH)("in mode allow %s works", async (_name, script, says) => {
   const { code, text } = await tries("allow", script("example.com"));
   expect([code, text]).toEqual([0, expect.stringContaining(says)]);

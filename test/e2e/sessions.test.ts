@@ -67,7 +67,7 @@ test("a live session has the right time of day after it was saved or copied", as
       const { stdout } = await client.sessions.exec(id, { command: ["date", "+%s"] });
       return Date.now() - Number(stdout) * 1000;
     };
-    // Only this test sets it, so a wrong value would show that keeping and copying lose it.
+    // Nothing else sets the clock of a running session: a wrong clock shows whether saving and copying correct it.
     const setBack = () => client.sessions.exec(id, { command: sh("sudo date -s '1 hour ago'") });
     const expectKept = async (keep: () => Promise<unknown>) => {
       await setBack();

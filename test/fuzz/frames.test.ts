@@ -1,6 +1,4 @@
-/**
- * Streams of a hostile agent: they are parsed as far as they are correct, or they break off, and nothing else happens.
- */
+/** Streams of a hostile agent: correct frames are parsed, the rest breaks off, and nothing else happens. */
 import assert from "node:assert/strict";
 import {
   ExecEnd,
@@ -52,10 +50,7 @@ const EXEC_END = {
 };
 const LOG_END = { stdout_truncated: false, stderr_truncated: true };
 
-/**
- * The frames that came out, and whether the stream ended or broke off. A check that does neither leaves the test
- * hanging.
- */
+/** The frames that came out, and whether the stream ended or broke off. Neither leaves the test hanging. */
 function run(check: AnswerCheck, chunks: Buffer[]): Promise<{ error?: Error; out: Buffer }> {
   return new Promise((resolve) => {
     const out: Buffer[] = [];

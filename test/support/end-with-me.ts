@@ -1,7 +1,4 @@
-/**
- * Ends a service of tests together with the process that started it, also when that process is killed and cannot stop
- * anything.
- */
+/** Ends a service of tests together with the process that started it, also when that process is killed. */
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 

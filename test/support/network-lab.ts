@@ -30,10 +30,7 @@ export interface NetworkLab {
   network: NodeNetwork;
   pool: NamespacePool;
   gateway: ChildProcess;
-  /**
-   * Slots stay reserved while a gateway is away that may still serve them: a test that continues meanwhile runs out of
-   * slots.
-   */
+  /** Slots stay reserved while a gateway is away that may still serve them: a test meanwhile runs out of slots. */
   connected(): Promise<void>;
   close(): Promise<void>;
 }
@@ -104,7 +101,7 @@ function startGateway(socket: string): ChildProcess {
   return spawn(process.execPath, argv, { env, stdio: ["ignore", 2, 2] });
 }
 
-/** An expected end: the watcher of its exit ignores it. */
+/** Removes the watcher of the exit first: this end is expected. */
 async function end(gateway: ChildProcess): Promise<void> {
   gateway.removeAllListeners("exit");
   if (gateway.exitCode !== null || gateway.signalCode !== null) return;

@@ -1,7 +1,4 @@
-/**
- * The system's SSH clients, connected to sessions through their tunnels. They use no settings of the user who runs the
- * tests.
- */
+/** The system's SSH clients, connected to sessions through their tunnels, without settings of this machine's user. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

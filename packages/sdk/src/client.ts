@@ -23,10 +23,7 @@ const DEFAULT_RETRIES = 3;
 export interface ClientOptions {
   /** Base URL, without `/v1`. Default: `http://127.0.0.1:7400`. */
   url?: string;
-  /**
-   * API key (`viv_…`), as read from a file: blanks and line ends around it are ignored. Only `health()` works without
-   * one.
-   */
+  /** API key (`viv_…`), as read from a file: blanks and line ends around it are ignored. `health()` needs none. */
   apiKey?: string;
   /** Most retries of one request, where the service asks for one or a retry is harmless. Default: 3. */
   retries?: number;

@@ -39,9 +39,7 @@ export type ClientErrorCode =
  */
 export class VivariumError extends Error {
   override readonly name = "VivariumError";
-  /**
-   * A code of the interface, one of the codes above for network failures, or a newer code this version does not know.
-   */
+  /** A code of the interface, one of the codes above for network failures, or a newer code. */
   readonly code: ErrorCode | ClientErrorCode | (string & {});
   /** HTTP status; 0 when there was no answer. */
   readonly status: number;

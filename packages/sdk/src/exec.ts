@@ -16,9 +16,7 @@ export type ExecEvent =
   | { type: "stderr"; data: Uint8Array }
   | { type: "exit"; data: ExecExit };
 
-/**
- * Runs a command to its end. A connection that breaks does not stop the command, and the command is never sent twice.
- */
+/** Runs a command to its end. A broken connection does not stop the command, and it is never sent twice. */
 export function execBuffered(
   transport: Transport,
   sessionId: string,

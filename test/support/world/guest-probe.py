@@ -2,7 +2,7 @@
 import errno, json, os, select, socket, ssl, struct, sys, threading, time
 
 WAIT_S = 2.0
-# For the first bytes of a peer that took the connection: a peer that will not answer sends them at once.
+# Limit for the first bytes of a peer that took the connection: a peer that refuses closes the connection itself.
 FIRST_S = 10.0
 
 

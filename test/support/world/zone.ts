@@ -19,9 +19,7 @@ export interface NameAnswer {
   lie?: string;
 }
 
-/**
- * By name in lower case, or `*.name` for all below. A list is used question by question, and starts again at its end.
- */
+/** By name in lower case, or `*.name` for all below. A list is used question by question, cyclically. */
 export type Zone = Record<string, NameAnswer | NameAnswer[]>;
 
 export class ZoneReader {

@@ -108,7 +108,7 @@ describe("a copy to this machine", () => {
       to,
       "src/.",
     );
-    // A file replaces a link; a directory at that path is refused.
+    // A link at the path of a directory is refused; one at the path of a file is replaced.
     await copyTo({ ...source(next, () => bytes("x")), hash: hashOfX }, to, "src/sub").catch(
       (error: unknown) => expect(String(error)).toContain("is to be a directory, and is none there"),
     );

@@ -33,7 +33,7 @@ export async function copy(
     throw new CliError(`${source.nameOf(from)}: no such file or directory`, { exitCode: EXIT.failed });
   if (root.kind === "directory" && !recursive)
     throw new CliError(`${source.nameOf(from)} is a directory; add -r to copy it`, { exitCode: EXIT.usage });
-  // A link here was made by the session: the next copy would follow it to any path that the session chose.
+  // A link made here by the session would lead the next copy to any path that the session chose.
   if (root.kind === "link") {
     throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`, { exitCode: EXIT.failed });
   }

@@ -1,6 +1,4 @@
-/**
- * Does something for each item, a few at once. After the first failure no item is started; work in flight is awaited.
- */
+/** Does something for each item, a few at once. After a failure no item is started; work in flight is awaited. */
 export async function inParallel<T>(
   items: Iterable<T>,
   width: number,

@@ -1,6 +1,5 @@
 /**
- * Names of files are bytes. The service writes a byte that is not UTF-8 as `\xff`, and a backslash that would read as
- * the start of such an escape as `\x5c`.
+ * Names of files are bytes. The service writes other bytes than UTF-8 as `\xff`, and an ambiguous backslash as `\x5c`.
  */
 const LOOKS_ESCAPED = /\\(?=x(?:[89a-f][0-9a-f]|5c))/g;
 

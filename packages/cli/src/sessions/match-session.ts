@@ -4,10 +4,7 @@ import type { SessionRecord } from "@vivarium/sdk";
 export const SHORTEST_BEGINNING = 4;
 const BEGINNING_PATTERN = /^[a-z0-9]+$/;
 
-/**
- * The sessions that a reference may mean: the one with the id, else those with the name, else those whose id begins
- * with it.
- */
+/** The sessions that a reference may mean: by id, else by name, else by the beginning of the id. */
 export function matchSession(reference: string, sessions: readonly SessionRecord[]): SessionRecord[] {
   const byId = sessions.filter(({ session_id }) => session_id === reference);
   if (byId.length > 0) return byId;

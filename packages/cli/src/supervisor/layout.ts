@@ -37,10 +37,7 @@ export function logFile(layout: Layout, name: string): string {
   return path.join(layout.logDir, `${name}.log`);
 }
 
-/**
- * Directories that must exist before the lock can be taken. The service user may pass through them; nobody but root may
- * list them.
- */
+/** Directories that must exist before the lock is taken. The service user may enter them; only root may list them. */
 export async function makeBaseDirs(layout: Layout): Promise<void> {
   for (const dir of [layout.dataDir, layout.runDir]) await makeDir(dir, 0o755);
   await makeDir(layout.logDir, 0o750);

@@ -16,9 +16,7 @@ export interface OwnTerminal {
   show(chunk: Uint8Array): Promise<void>;
   /** Prints a line between two programs, on a screen without the first program's modes. */
   say(line: string): void;
-  /**
-   * Restores the terminal; a second call does nothing. A program that was cut off has left the cursor within a line.
-   */
+  /** Restores the terminal; a second call does nothing. A program that was cut off left the cursor within a line. */
   restore(how?: { isCutOff: boolean }): void;
 }
 

@@ -1,7 +1,4 @@
-/**
- * Terminal modes that a program has set (another screen, no cursor, mouse reports), recorded so that they can be undone
- * when the program is left while it runs.
- */
+/** Terminal modes that a program has set (another screen, no cursor, mouse reports), to undo them when it is left. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const SET_OR_RESET = /\u001b\[\?([\d;]+)([hl])/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about

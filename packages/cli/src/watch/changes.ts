@@ -12,10 +12,7 @@ export interface Change {
   detail?: string | undefined;
 }
 
-/**
- * The changes of sessions between two looks. `ended` describes sessions that are in `before` alone, as far as the
- * history has them.
- */
+/** The changes of sessions between two looks. `ended`: records from the history for sessions only in `before`. */
 export function findChanges(
   before: ReadonlyMap<string, SessionRecord>,
   after: readonly SessionRecord[],

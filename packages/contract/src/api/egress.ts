@@ -5,10 +5,7 @@ import { text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const EGRESS_MODES = ["allow", "deny"] as const;
 
-/**
- * Strict: a misspelt `alow` must not become full egress. The service checks each entry and names the index of a wrong
- * one.
- */
+/** Strict: a misspelt `alow` must not become full egress. The service checks each entry and names a wrong one. */
 export const EgressPolicy = z
   .strictObject({
     mode: z.enum(EGRESS_MODES),

@@ -1,7 +1,4 @@
-/**
- * The closed set of error codes (docs/spec/errors.md): one row per code, the only place where a code meets a status.
- * This table imports nothing.
- */
+/** The closed set of error codes (docs/spec/errors.md), with the status of each. This table imports nothing. */
 export interface ErrorRow {
   readonly status: number;
   readonly retryable: boolean;

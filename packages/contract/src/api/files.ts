@@ -8,10 +8,7 @@ const ESCAPED_BYTE = /\\x(?:[89a-f][0-9a-f]|5c)/g;
 /** Length of the name in the guest, in bytes. */
 const bytesOf = (name: string) => new TextEncoder().encode(name.replaceAll(ESCAPED_BYTE, "?")).length;
 
-/**
- * A path as a caller gives it: absolute, or relative to /workspace. This checks the text alone; the guest checks the
- * file behind the path.
- */
+/** A path as a caller gives it: absolute, or relative to /workspace. The guest checks the file behind it. */
 export const FilePath = text()
   .min(1, "must not be empty")
   .refine((path) => bytesOf(path) <= LIMITS.pathBytes, `must be at most ${LIMITS.pathBytes} bytes long`)
@@ -116,10 +113,7 @@ export const FileBatchResult = z
   .meta({ id: "FileBatchResult" });
 export type FileBatchResult = z.infer<typeof FileBatchResult>;
 
-/**
- * Body of `POST …/files`, an older form of the same request; without `path`, the directory is /workspace or the query's
- * `path`.
- */
+/** Body of `POST …/files`, an older form of the same. A missing `path` is /workspace where it is in the query. */
 export const LegacyFileCall = z
   .object({
     op: z.enum(["read", "write", "list"]),

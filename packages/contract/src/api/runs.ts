@@ -33,9 +33,7 @@ export const RunRequest = z
   .meta({ id: "RunRequest" });
 export type RunRequest = z.input<typeof RunRequest>;
 
-/**
- * `install`: ended while installing packages; `run`: the time limit stopped the code; `done`: the code ended by itself.
- */
+/** `install`: ended while installing packages; `run`: stopped by the time limit; `done`: the code ended by itself. */
 export const RUN_PHASES = ["install", "run", "done"] as const;
 export type RunPhase = (typeof RUN_PHASES)[number];
 

@@ -1,7 +1,4 @@
-/**
- * The network of the fake node: stores the configured network as if kernel and gateway had confirmed it; there is no
- * traffic.
- */
+/** The network of the fake node: the configured one, as if kernel and gateway had confirmed it; without traffic. */
 import { isDeepStrictEqual } from "node:util";
 import { type MachineCounters, type NetworkReport, NetworkSpec, PreviewTable } from "@vivarium/contract/node";
 import { alive } from "./machine-table.ts";

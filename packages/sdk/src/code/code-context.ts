@@ -207,9 +207,7 @@ export class CodeContext {
     else if (watched.exitCode !== 0) throw new VivariumError("kernel_failed", watched.complaint);
   }
 
-  /**
-   * Resolves to how long the kernel may take to listen. A kernel that another client has just started counts as well.
-   */
+  /** Resolves to how long the kernel may take to listen. A kernel that another client just started counts as well. */
   async #start(options: CallOptions): Promise<number> {
     const { pathOf, files } = await kernelFiles();
     const { results } = await new Files(this.#transport, this.#sessionId).writeBatch(files, options);

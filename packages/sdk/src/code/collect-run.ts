@@ -7,10 +7,7 @@ const RESULTS_CHARS = 64 * 1024 * 1024;
 /** Size of a result beside its data. */
 const RESULT_CHARS = 512;
 
-/**
- * Callbacks while the code runs. A promise that a callback returns slows the code down, once enough output is in
- * flight.
- */
+/** Callbacks while the code runs. A returned promise slows the code down, once enough output is in flight. */
 export interface Listeners {
   onStdout?: (text: string) => void | Promise<void>;
   onStderr?: (text: string) => void | Promise<void>;

@@ -1,16 +1,10 @@
-/**
- * Messages of a kernel, one JSON object per line (kernel/serve.py). They come out of a guest, so nothing in them is
- * trusted.
- */
+/** Messages of a kernel, one JSON object per line (kernel/serve.py). They come from a guest: nothing is trusted. */
 import { VivariumError } from "../errors.ts";
 import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
 
 type Format = { type: CodeResultType; data: CodeResult["data"] };
 export type KernelEvent =
-  /**
-   * `absent`: no kernel listens; `missing`: the asking program is not installed; `waited`: the command timed out before
-   * the code began, so nothing was run.
-   */
+  /** `absent`: no kernel listens; `missing`: no asking program; `waited`: timed out before the code began. */
   | { event: "absent" | "missing" | "waited" | "ok" }
   | { event: "begin"; count: number }
   | { event: "stdout" | "stderr"; text: string }

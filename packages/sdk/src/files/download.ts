@@ -30,9 +30,7 @@ export async function* readStream(
   if (Number.isFinite(expected) && bytes !== expected) throw brokenOff(query.path);
 }
 
-/**
- * Saves the bytes as a local file, whole or not at all: they are written under another name, and the file is renamed.
- */
+/** Saves the bytes as a local file, whole or not at all: they are written under another name, then renamed. */
 export async function saveStream(
   content: AsyncIterable<Uint8Array>,
   file: string,

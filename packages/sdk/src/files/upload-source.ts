@@ -11,10 +11,7 @@ export type UploadSource =
   | AsyncIterable<Uint8Array>
   | { file: string | URL };
 
-/**
- * A source as a body of requests. `close` releases the rest of the source; `failure` is the failure of the source
- * itself.
- */
+/** A source as a body of requests. `close` releases the rest of the source; `failure` is the source's own. */
 export interface UploadBody extends RawBody {
   readonly failure: { cause: unknown } | undefined;
   close(): void;

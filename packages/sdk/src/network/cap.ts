@@ -1,10 +1,7 @@
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
 import { type CallOptions, sendJson, type Transport } from "../transport.ts";
 
-/**
- * How much one session may send in a day (docs/spec/network.md). Reached as `client.session(id).cap`. No call wakes a
- * paused session.
- */
+/** Daily cap of one session (docs/spec/network.md). Reached as `client.session(id).cap`. Never wakes the session. */
 export class Cap {
   readonly #transport: Transport;
   readonly #path: string;

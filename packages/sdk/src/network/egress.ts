@@ -15,8 +15,7 @@ export interface EgressLogFilter {
 }
 
 /**
- * Egress policy of one session, and its log (docs/spec/network.md). Reached as `client.session(id).egress`. No call
- * wakes a paused session.
+ * Egress policy and log of one session (docs/spec/network.md), as `client.session(id).egress`. Never wakes the session.
  */
 export class Egress {
   readonly #transport: Transport;

@@ -10,9 +10,7 @@ import { VivariumError } from "../errors.ts";
 import { type CallOptions, sendJson, type Transport } from "../transport.ts";
 import { Preview } from "./preview.ts";
 
-/**
- * How a port is reached from outside. A field that is left out gets its default, also when it had another value before.
- */
+/** How a port is reached from outside. A field that is left out gets its default, whatever it was before. */
 export interface ExposeOptions extends CallOptions {
   /** `token` (default): only visitors with the token of the URL; `public`: everyone. */
   visibility?: PreviewVisibility;

@@ -44,9 +44,7 @@ interface Route {
   auth_token?: string;
 }
 
-/**
- * A service that exposes port 8000 with these settings and serves that guest as its preview; records the expose calls.
- */
+/** A service that exposes port 8000 with these settings, and serves that guest; records the expose calls. */
 async function startService(origin: string, known: Route | undefined, answered: Route = known ?? {}) {
   const asked: unknown[] = [];
   const { session } = await serve(async (request, response) => {

@@ -99,9 +99,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     await sendAll(this.#webSocket, Uint8Array.of(number), FRAME.signal);
   }
 
-  /**
-   * Leaves. A terminal without a name is hung up; the session's `on_pty_detach` decides what happens to the session.
-   */
+  /** Leaves. A terminal without a name is hung up; `on_pty_detach` decides what happens to the session. */
   async close(): Promise<void> {
     const { readyState, CLOSED } = this.#webSocket;
     if (readyState === CLOSED) return;

@@ -22,8 +22,7 @@ const sent = line("b.example", {
 });
 
 /**
- * Serves one log after the other, newest line first, in pages of three. Then the session is gone, or Ctrl-C is
- * simulated.
+ * Serves one log after the other, newest line first, three a page. Then the session is gone, or Ctrl-C is simulated.
  */
 async function serveLogs(logs: (Line[] | "down")[], end: "gone" | "interrupt" = "gone") {
   let look = 0;
