@@ -18,7 +18,7 @@ import { percentile, type Row, row } from "./samples.ts";
 
 const SESSIONS = 5;
 /** Background work of a create is done by then. */
-const SETTLE_MS = 10_000;
+const QUIET_MS = 10_000;
 const FILL_LIMIT_MS = 120_000;
 const MIB = 1024 * 1024;
 
@@ -37,7 +37,7 @@ export async function idleRows(facts: ServiceFacts, baseline: Loadable, duration
     for (let i = 0; i < SESSIONS; i++) ids.push((await client.sessions.create()).session_id);
     for (const id of ids) await client.sessions.exec(id, { command: ["true"] });
     await poolFilled(facts);
-    await sleep(SETTLE_MS);
+    await sleep(QUIET_MS);
     const postgres = postgresPid(facts);
     const machines = ids.map((id) => machinePid(facts.dataDir, id));
     const groups = {

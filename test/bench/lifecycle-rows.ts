@@ -67,7 +67,7 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     await writeFloor(baseline, pool),
     ...(await dirtyRows(client)),
     ...(await diskRows(client)),
-    await standstillRow(client),
+    await stopTimeRow(client),
     ...(await forkRows(facts, client, p50("F1"))),
   ];
 }
@@ -185,7 +185,7 @@ print(longest * 1000)
 `;
 
 /** How long a session's processes are stopped for a checkpoint when many written bytes are not on the disk yet. */
-async function standstillRow(client: Client): Promise<Row> {
+async function stopTimeRow(client: Client): Promise<Row> {
   const sh = (id: string, script: string) =>
     client.sessions.exec(id, { command: ["sh", "-c", script], timeout_ms: 120_000 });
   const samples: number[] = [];

@@ -14,7 +14,7 @@ import { percentile, type Row, row, timed } from "./samples.ts";
 const PACE_MS = 2_000;
 const BURST = 10;
 /** Until the pool is full and the demand of earlier rows has faded. */
-const SETTLE_MS = 45_000;
+const QUIET_MS = 45_000;
 const EXEC_LIMIT_MS = 30_000;
 const PRINT = ["python3", "-c", "print(1)"];
 
@@ -34,7 +34,7 @@ export async function runRows(facts: ServiceFacts, baseline: Loadable, effort: R
   const over = (ms: number[]) =>
     `${(percentile(ms, 50) / percentile(floor.waiting, 50)).toFixed(2)} × waiting`;
   const run = () => timed(() => client.run({ language: "python", code: "print(1)" }));
-  await sleep(SETTLE_MS);
+  await sleep(QUIET_MS);
   const paced = await countingReady(facts, () => pacedRuns(effort.runs, run));
   rows.push(
     row(
@@ -45,7 +45,7 @@ export async function runRows(facts: ServiceFacts, baseline: Loadable, effort: R
     ),
   );
   for (const lanes of [1, 2, 4]) {
-    await sleep(SETTLE_MS);
+    await sleep(QUIET_MS);
     const each = await countingReady(facts, () => inLanes(lanes, effort.runs, run));
     const perSecond = (each.ms.length / (each.tookMs / 1_000)).toFixed(2);
     const name =
@@ -136,7 +136,7 @@ async function burstRow(facts: ServiceFacts, client: Client, bursts: number, loa
   const ms: number[] = [];
   const shares: string[] = [];
   for (let i = 0; i < bursts; i++) {
-    await sleep(SETTLE_MS);
+    await sleep(QUIET_MS);
     const burst = await countingReady(facts, () =>
       Promise.all(Array.from({ length: BURST }, () => oneOf(client))),
     );

@@ -36,7 +36,7 @@ export async function setUpRows(lab: NetworkLab, n: number): Promise<Row[]> {
       ["pool", SPEC],
       ["full", FULL_SPEC],
     ] as const) {
-      await settled();
+      await untilRefilled();
       let slot: Slot | undefined;
       const ms = await timed(async () => {
         slot = await pool.take("deny");
@@ -77,7 +77,7 @@ async function bareNamespace(): Promise<number> {
 }
 
 /** Keeps the refilling of the pool, which makes one namespace after the other, out of the measurement. */
-async function settled(): Promise<void> {
+async function untilRefilled(): Promise<void> {
   for (let before = -1; before !== countNamespaces(); ) {
     before = countNamespaces();
     await sleep(QUIET_MS);

@@ -77,11 +77,11 @@ async function main(rounds: number): Promise<void> {
       await knock(slot);
     };
     await many(WARM_UP, live);
-    await settle();
+    await untilQuiet();
     const before = countAll(Number(gateway.pid));
     console.log("before", JSON.stringify(before));
     await many(rounds, live);
-    await settle();
+    await untilQuiet();
     const after = countAll(Number(gateway.pid));
     console.log(`after ${rounds}`, JSON.stringify(after));
     report(before, after);
@@ -115,7 +115,7 @@ async function many(rounds: number, live: (number: number) => Promise<void>): Pr
 }
 
 /** The pool is full again, and the gateway has closed its listeners. */
-function settle(): Promise<void> {
+function untilQuiet(): Promise<void> {
   return sleep(5_000);
 }
 

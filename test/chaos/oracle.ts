@@ -10,13 +10,13 @@ import type { ServiceFacts } from "../support/service.ts";
 import type { Api, Reply } from "./api.ts";
 import type { Kept, Known, Load } from "./load.ts";
 
-const SETTLED_WITHIN_MS = 10_000;
+const QUIET_WITHIN_MS = 10_000;
 /** Remains of a dead process may be there at the first look: another process deletes them after its second look. */
 const CLEARED_WITHIN_MS = 30_000;
 
 /** Returns one line about what it saw; throws at the first finding. */
 export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise<string> {
-  await eventually(() => checkStates(api, load), SETTLED_WITHIN_MS);
+  await eventually(() => checkStates(api, load), QUIET_WITHIN_MS);
   await removeUnacknowledged(api, load);
   let marks = 0;
   for (const known of load.sessions.values())
@@ -24,7 +24,7 @@ export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise
   const kept = await checkKept(api, load);
   const removed = await checkRemoved(api, load);
   await eventually(() => checkSnapshots(facts), CLEARED_WITHIN_MS);
-  await eventually(() => checkHost(facts, api), SETTLED_WITHIN_MS);
+  await eventually(() => checkHost(facts, api), QUIET_WITHIN_MS);
   const there = [...load.sessions.values()].filter(({ state }) => state === "there").length;
   return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, ${kept} checkpoints and templates kept, ${removed} removed, host clean`;
 }
@@ -60,7 +60,7 @@ async function checkContent(api: Api, known: Known, earlier: Load["earlier"]): P
     if (answer.status !== 200)
       throw new Error(`${known.id} cannot be read: ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body;
-  }, SETTLED_WITHIN_MS);
+  }, QUIET_WITHIN_MS);
   const [marks = "", counter = ""] = (body.stdout as string).split("--\n");
   checkMarks(known, numbers(marks), earlier);
   checkCounter(known, numbers(counter));

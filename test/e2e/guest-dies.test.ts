@@ -9,7 +9,7 @@ import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { machinePid, machineTraces } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
 
-const SETTLES_WITHIN_MS = 10_000;
+const CLEARED_WITHIN_MS = 10_000;
 const POWERED_OFF = "the machine ended: it was powered off from inside";
 const RESTARTED = "the machine ended: its kernel crashed or was restarted from inside";
 
@@ -51,13 +51,13 @@ test("a machine that ends while its node is away is found ended when the node is
     await client.sessions.exec(id, { command: sh(script) });
     const node = servicePid(service, "node");
     process.kill(node, "SIGSTOP");
-    await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * SETTLES_WITHIN_MS);
+    await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * CLEARED_WITHIN_MS);
     process.kill(node, "SIGKILL");
     // The node is restarted first.
     await expectFailed(
       id,
       "the machine ended: its process ended while its node was down",
-      3 * SETTLES_WITHIN_MS,
+      3 * CLEARED_WITHIN_MS,
     );
     await expectNothingLeft(id, pid);
   });
@@ -145,7 +145,7 @@ async function streamOf(id: string, script: string, timeout_ms = 100_000) {
   return { events, last: events.at(-1) === "exit" ? JSON.parse(data).exit_code : data };
 }
 
-async function expectFailed(id: string, reason: string, withinMs = SETTLES_WITHIN_MS): Promise<void> {
+async function expectFailed(id: string, reason: string, withinMs = CLEARED_WITHIN_MS): Promise<void> {
   await eventually(async () => {
     expect(await client.sessions.get(id)).toMatchObject({ state: "failed", status_reason: reason });
   }, withinMs);
@@ -158,6 +158,6 @@ async function expectNothingLeft(id: string, pid: number): Promise<void> {
   await eventually(() => {
     expect(readProcess(pid)).toBeUndefined();
     expect(machineTraces(service.dataDir)).toMatchObject({ processes: 0, uids: 0, folders: [] });
-  }, SETTLES_WITHIN_MS);
+  }, CLEARED_WITHIN_MS);
   expect(() => machinePid(service.dataDir, id)).toThrow("has no machine");
 }

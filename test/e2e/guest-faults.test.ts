@@ -21,10 +21,10 @@ afterAll(async () => {
 /** Repeats that the neighbour and the API answer, until `until` is resolved or rejected. */
 async function neighbourAnswersWhile(until: Promise<unknown>): Promise<number> {
   let isOver = false;
-  const settled = until.finally(() => {
+  const ended = until.finally(() => {
     isOver = true;
   });
-  settled.catch(() => {});
+  ended.catch(() => {});
   let answers = 0;
   while (!isOver) {
     const exec = await client.sessions.exec(neighbour, { command: ["echo", "here"], timeout_ms: 20_000 });
@@ -32,7 +32,7 @@ async function neighbourAnswersWhile(until: Promise<unknown>): Promise<number> {
     expect((await ask("/v1/healthz", { authorization: null })).status).toBe(200);
     answers++;
   }
-  await settled;
+  await ended;
   return answers;
 }
 

@@ -136,7 +136,7 @@ printf '[install]\\nregistry = "https://${REGISTRIES.npm}/"\\n' > ~/.bunfig.toml
 test.each(ONE_OF_EACH)(
   "%s is refused where its host is in no entry, and the host hears nothing",
   async (_name, script) => {
-    await network.world.settle();
+    await network.world.untilQuiet();
     await network.world.forget();
     const { code } = await tries("deny", script("other.example.net"));
     expect(code).not.toBe(0);

@@ -68,7 +68,7 @@ async function asked(): Promise<string[]> {
 
 /** All at once: the packets that arrive show the addresses that were reached. */
 async function tryAll(policy: Policy, probes: Probe[]): Promise<Outcome[]> {
-  await network.world.settle();
+  await network.world.untilQuiet();
   await network.world.forget();
   return await guests[policy].probe(...probes);
 }
@@ -253,7 +253,7 @@ describe("never", () => {
   );
 
   test("not under any spelling, nor by a redirect", async () => {
-    await network.world.settle();
+    await network.world.untilQuiet();
     await network.world.forget();
     const urls = [...SPELLINGS, "metadata.google.internal", "private.example.com"].map(
       (host) => `http://${host}/`,

@@ -26,7 +26,7 @@ import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { hex } from "../support/world/guest.ts";
-import { settleIn } from "../support/world/namespace.ts";
+import { addWorldTo } from "../support/world/namespace.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
@@ -103,7 +103,7 @@ describe("in namespaces", () => {
       "resolvers",
       `{ ${PUBLIC.resolver} . 53 }`,
     ]);
-    world = await startWorld(() => settleIn(net.outsideNs, "out0"));
+    world = await startWorld(() => addWorldTo(net.outsideNs, "out0"));
     await world.say(ZONE);
     folder = mkdtempSync(join(tmpdir(), "viv-kills-"));
     chmodSync(folder, 0o755);

@@ -32,7 +32,7 @@ beforeAll(async () => {
   await node.exec(source, { argv: sh("echo whole > file") });
   const spec = { machine_id: source, after: "continue" };
   expect(await node.call("PUT", `/v1/snapshots/${whole}`, spec)).toMatchObject({ status: 200 });
-  before = await settledTraces();
+  before = await tracesAtRest();
 });
 afterAll(async () => {
   for (const path of used) await node.call("DELETE", path);
@@ -141,7 +141,7 @@ async function expectRefused(blamed: string, damage: (dir: string) => Promise<vo
     expect(info.damaged_snapshots).toEqual([copy]);
     expect((await node.call("GET", "/v1/snapshots")).status).toBe(200);
     expect(contentOf(dir)).toEqual(damaged);
-    expect(await settledTraces()).toEqual(before);
+    expect(await tracesAtRest()).toEqual(before);
   } finally {
     expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
   }
@@ -159,7 +159,7 @@ function contentOf(dir: string): unknown[] {
 }
 
 /** Once the pool of namespaces is full again. */
-async function settledTraces(): Promise<MachineTraces> {
+async function tracesAtRest(): Promise<MachineTraces> {
   return await eventually(() => {
     const traces = machineTraces(service.dataDir);
     expect(traces).toMatchObject({ slots: 1 + AHEAD, netns: 1 + AHEAD, links: 1 + AHEAD });

@@ -101,7 +101,7 @@ class Silence {
     return {
       ...transport,
       fetch: (url, init) => {
-        this.heard();
+        this.restart();
         return transport.fetch(url, init);
       },
       sleep: (ms, signal) => {
@@ -115,7 +115,7 @@ class Silence {
     return this.#over.signal;
   }
 
-  heard(): void {
+  restart(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.abort(), SILENCE_MS);
   }
@@ -133,10 +133,10 @@ async function* watched(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   silence: Silence,
 ): AsyncGenerator<Uint8Array> {
-  silence.heard();
+  silence.restart();
   try {
     for await (const chunk of body) {
-      silence.heard();
+      silence.restart();
       yield chunk;
     }
   } finally {

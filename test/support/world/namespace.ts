@@ -79,7 +79,7 @@ export function createWorldNamespace(): WorldNamespace {
 }
 
 /** The world's addresses in a namespace that the test made and has joined to something else. */
-export function settleIn(name: string, link: string): WorldNamespace {
+export function addWorldTo(name: string, link: string): WorldNamespace {
   for (const address of ALL) inside(name, "ip", "addr", "replace", `${address}/32`, "dev", "lo");
   return { ...countIn(name, link), remove: async () => {} };
 }

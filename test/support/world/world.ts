@@ -18,7 +18,7 @@ import type { OpenConnection, WorldEvent } from "./events.ts";
 import { createWorldNamespace, type WorldNamespace } from "./namespace.ts";
 import type { Zone } from "./zone.ts";
 
-const SETTLES_WITHIN_MS = 3_000;
+const QUIET_WITHIN_MS = 3_000;
 const INSIDE = fileURLToPath(new URL("./inside.ts", import.meta.url));
 
 export class World {
@@ -69,7 +69,7 @@ export class World {
    * Waits until every connection has ended and its last packets have arrived, for tests that count later packets. Where
    * a connection stays open, the wait is limited.
    */
-  async settle(): Promise<void> {
+  async untilQuiet(): Promise<void> {
     await eventually(
       async () => {
         const before = this.namespace.counted();
@@ -78,7 +78,7 @@ export class World {
         await sleep(20);
         if (!isDeepStrictEqual(this.namespace.counted(), before)) throw new Error("packets still come");
       },
-      SETTLES_WITHIN_MS,
+      QUIET_WITHIN_MS,
       50,
     ).catch(() => {});
   }

@@ -25,7 +25,7 @@ export async function doEach(
         results.push({ [key]: id, ok: true });
         if (!json) terminal.out(id);
       } catch (error) {
-        if (!isAboutOne(error)) throw error;
+        if (!isItemFailure(error)) throw error;
         results.push({ [key]: id, ok: false, error: error.message, code: error.code });
         if (!json) terminal.note(explainError(error, config));
       }
@@ -40,7 +40,7 @@ export async function doEach(
 }
 
 /** A failure of one item does not stop the others; a service that does not answer, or refuses the key, stops all. */
-function isAboutOne(error: unknown): error is VivariumError | UnknownSession {
+function isItemFailure(error: unknown): error is VivariumError | UnknownSession {
   if (error instanceof UnknownSession) return true;
   return error instanceof VivariumError && error.status !== 0 && error.status !== 401;
 }

@@ -97,7 +97,7 @@ async function putAll(
     if (target.putMany !== undefined && batch.length > 1) {
       for (const [path, problem] of await target.putMany(batch)) failed.set(path, problem);
     } else if (only !== undefined) {
-      const problem = await target.put(only).then(() => undefined, ofThisFileAlone);
+      const problem = await target.put(only).then(() => undefined, messageOfFileFailure);
       if (problem !== undefined) failed.set(only.path, problem);
     }
     const uncounted = batch.filter(({ content }) => "file" in content);
@@ -123,7 +123,7 @@ function* inBatches(files: readonly FileToPut[]): Generator<FileToPut[]> {
 }
 
 /** The message when other files may still succeed; throws otherwise. */
-function ofThisFileAlone(error: unknown): string {
+function messageOfFileFailure(error: unknown): string {
   const isRefusal =
     error instanceof VivariumError && ["validation", "not_found", "payload_too_large"].includes(error.code);
   const isUnreadable =

@@ -52,21 +52,21 @@ function watchBoot(child: ChildProcess): Promise<string | undefined> {
   let complaint = "";
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(complaint || silence()), BOOT_LIMIT_MS);
-    const settle = (result: string | undefined) => {
+    const finish = (result: string | undefined) => {
       clearTimeout(timer);
       resolve(result);
     };
     child.stdout?.on("data", (chunk: Buffer) => {
       serial = (serial + chunk).slice(-OUTPUT_CAP_CHARS);
-      if (serial.includes(KERNEL_SPEAKS)) settle(undefined);
+      if (serial.includes(KERNEL_SPEAKS)) finish(undefined);
     });
     child.stderr?.on("data", (chunk: Buffer) => {
       complaint = firstLine(complaint + chunk);
       // A guest that dies leaves QEMU waiting for a debugger.
-      if (/internal error|failed|not supported/i.test(complaint)) settle(complaint);
+      if (/internal error|failed|not supported/i.test(complaint)) finish(complaint);
     });
-    child.on("error", (error) => settle(error.message));
-    child.on("exit", (code) => settle(complaint || `QEMU ended with exit code ${code}`));
+    child.on("error", (error) => finish(error.message));
+    child.on("exit", (code) => finish(complaint || `QEMU ended with exit code ${code}`));
   });
 }
 

@@ -54,7 +54,7 @@ async function waitForAnswer(
     const isOvertaken = ended.code === EXIT.alreadyRunning;
     const health = isOvertaken || said.includes(BANNER_START) ? await askHealth(client) : undefined;
     if (health) return health;
-    if (isOvertaken) await refuseWhatServesElsewhere(config);
+    if (isOvertaken) await refuseOtherAddress(config);
     if (ended.code !== undefined && !isOvertaken) {
       await follow();
       throw new CliError("the service did not start; its last words are above", {
@@ -69,7 +69,7 @@ async function waitForAnswer(
 }
 
 /** The service of this data directory is up, and answers at another address than the one that is asked. */
-async function refuseWhatServesElsewhere(config: CliConfig): Promise<void> {
+async function refuseOtherAddress(config: CliConfig): Promise<void> {
   const holder = await findHolder(layoutOf(config.dataDir).lockFile);
   if (!holder || !(await askHealth(connectWithoutKey({ ...config, url: holder.url })))) return;
   // Checked second: a service that listens at both addresses would have answered by now.

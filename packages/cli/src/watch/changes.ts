@@ -37,12 +37,12 @@ function changeOf(before: SessionRecord | undefined, session: SessionRecord, at:
   const detail = session.status_reason ?? session.status_detail;
   if (before === undefined) return [{ at, session_id, name, to: state, detail }];
   if (before.state !== state) return [{ at, session_id, name, from: before.state, to: state, detail }];
-  const between = whatHappenedBetween(before, session);
+  const between = describeBetween(before, session);
   return between === undefined ? [] : [{ at, session_id, name, from: state, to: state, detail: between }];
 }
 
 /** The state may be the same at both looks, with another one in between. */
-function whatHappenedBetween(before: SessionRecord, after: SessionRecord): string | undefined {
+function describeBetween(before: SessionRecord, after: SessionRecord): string | undefined {
   if (after.state === "live" && before.active_since !== after.active_since) return "was paused in between";
   if (after.state === "paused" && before.paused_at !== after.paused_at) return "was live in between";
   return undefined;

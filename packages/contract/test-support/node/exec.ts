@@ -3,7 +3,7 @@ import { mkdir, rename, stat, writeFile } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { dirname, isAbsolute, join, normalize } from "node:path";
 import { ExecCall } from "@vivarium/contract/node";
-import { runHostCommand } from "./host-command.ts";
+import { streamHostCommand } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
 import { running } from "./machine-table.ts";
 import { Output } from "./output.ts";
@@ -28,15 +28,15 @@ export async function exec(
 
 async function execOnHost(machine: FakeMachine, call: ExecCall, response: ServerResponse): Promise<void> {
   if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
-  const place = await placeOf(machine, call);
+  const command = await translateCommand(machine, call);
   const gone = new AbortController();
   // While a machine is stopped its commands are stopped too; they continue with the machine.
   response.once("close", () => {
     if (machine.state !== "held") gone.abort();
   });
-  await runHostCommand({
+  await streamHostCommand({
     call,
-    ...place,
+    ...command,
     out: response,
     onSpawned: () => {
       response.writeHead(200, { "content-type": "application/octet-stream" });
@@ -53,14 +53,17 @@ export interface Command {
   env: Record<string, string>;
 }
 
-export interface Place {
+export interface TranslatedCommand {
   argv: string[];
   cwd: string;
   env: Record<string, string>;
 }
 
 /** A guest command translated to this host. */
-export async function placeOf(machine: FakeMachine, { argv = [], cwd, env }: Command): Promise<Place> {
+export async function translateCommand(
+  machine: FakeMachine,
+  { argv = [], cwd, env }: Command,
+): Promise<TranslatedCommand> {
   await machine.withFiles();
   return {
     argv: argv.map((argument) => toHostText(machine, argument)),

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { PROCESS_NAME_PATTERN } from "@vivarium/contract/api";
 import type { ProcessSpec } from "@vivarium/contract/guest";
-import { placeOf } from "./exec.ts";
+import { translateCommand } from "./exec.ts";
 import { asGuest, deleteFile, listFiles, makeDirectory, readFile, renameFile, writeFile } from "./files.ts";
 import { listFrames } from "./lists.ts";
 import type { FakeMachine } from "./machine.ts";
@@ -85,7 +85,7 @@ const CALLS: Readonly<Record<string, Answerer>> = {
   "GET processes": listProcesses,
   "POST processes": async (machine, { request }) => {
     const spec = await json<ProcessSpec>(request);
-    return await startProcess(machine, spec, await placeOf(machine, spec));
+    return await startProcess(machine, spec, await translateCommand(machine, spec));
   },
   "GET processes/{name}": (machine, { name }) => findProcess(machine, name).info,
   "DELETE processes/{name}": (machine, { name }) => killProcess(machine, name),

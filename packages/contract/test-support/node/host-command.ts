@@ -23,7 +23,7 @@ export interface HostCommand {
   onGroup: (pgid: number) => void;
 }
 
-export async function runHostCommand(command: HostCommand): Promise<void> {
+export async function streamHostCommand(command: HostCommand): Promise<void> {
   const { call, argv, cwd, env, out, signal } = command;
   const startedAt = process.hrtime.bigint();
   const limit = call.output_limit_bytes ?? Number.POSITIVE_INFINITY;

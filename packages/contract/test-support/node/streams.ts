@@ -7,7 +7,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { encodeTerminalFrame, TERMINAL_FRAME, TerminalFrameDecoder } from "@vivarium/contract/guest";
 import { encodeOpening, NODE_ERRORS, OpeningReader, TerminalCall, TunnelCall } from "@vivarium/contract/node";
-import { placeOf } from "./exec.ts";
+import { translateCommand } from "./exec.ts";
 import { killGroup } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
 import { machineId, running } from "./machine-table.ts";
@@ -157,7 +157,7 @@ function echo(socket: Socket, begin: () => void): void {
 const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 async function showTerminal(socket: Socket, machine: FakeMachine, spec: TerminalCall, begin: () => void) {
-  const { cwd, env, argv } = await placeOf(machine, { ...spec, argv: spec.argv ?? ["bash", "-l"] });
+  const { cwd, env, argv } = await translateCommand(machine, { ...spec, argv: spec.argv ?? ["bash", "-l"] });
   const command = `stty rows ${spec.rows} cols ${spec.cols}; exec ${argv.map(quote).join(" ")}`;
   // exec: script(1) runs the command in a shell, and the shell's own exit would hide a signal.
   const child = spawn("script", ["-qfec", command, "/dev/null"], { cwd, env, detached: true });

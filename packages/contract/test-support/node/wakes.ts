@@ -25,7 +25,7 @@ export class Wakes {
       const due = [...this.#pending.values()].filter(({ sentAt }) => now - sentAt >= RESEND_MS);
       if (due.length > 0 && !gone.aborted) return due.map((one) => markSent(one, now));
       if (until.aborted) return [];
-      await this.#somethingNew(until);
+      await this.#untilChanged(until);
     }
   }
 
@@ -36,7 +36,7 @@ export class Wakes {
     this.outcomes.set(wakeId, outcome);
   }
 
-  async #somethingNew(until: AbortSignal): Promise<void> {
+  async #untilChanged(until: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, RESEND_MS / 10);
     const look = () => resolve();
