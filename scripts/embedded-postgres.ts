@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { type Account, findAccount } from "@vivarium/kit/account";
 import pg from "pg";
 
 const require = createRequire(import.meta.url);
@@ -23,11 +24,12 @@ export interface EmbeddedPostgres {
 export async function startEmbeddedPostgres(): Promise<EmbeddedPostgres> {
   const native = nativeFolder();
   const folder = mkdtempSync(path.join(tmpdir(), "viv-pg-"));
-  const account = process.getuid?.() === 0 ? unprivilegedAccount() : undefined;
+  const account = process.getuid?.() === 0 ? await unprivilegedAccount() : undefined;
   if (account) chownSync(folder, account.uid, account.gid);
   const data = path.join(folder, "data");
   const options = {
-    ...account,
+    uid: account?.uid,
+    gid: account?.gid,
     cwd: folder,
     env: { LC_ALL: "C", LD_LIBRARY_PATH: path.join(native, "lib") },
   };
@@ -92,18 +94,15 @@ function makeLink(root: string, source: string, target: string): void {
   }
 }
 
-function unprivilegedAccount(): { uid: number; gid: number } {
-  const lines = readFileSync("/etc/passwd", "utf8")
-    .split("\n")
-    .map((line) => line.split(":"));
+async function unprivilegedAccount(): Promise<Account> {
   for (const user of UNPRIVILEGED) {
-    const fields = lines.find(([name]) => name === user);
-    if (fields) return { uid: Number(fields[2]), gid: Number(fields[3]) };
+    const account = await findAccount(user);
+    if (account) return account;
   }
   throw new Error(`none of the users ${UNPRIVILEGED.join(", ")} exists; PostgreSQL does not run as root`);
 }
 
-/** Its socket is there before it takes a connection: until then it says that it is starting up. */
+/** The socket exists before the server takes connections: until then it answers that it is starting up. */
 async function untilItAnswers(url: string): Promise<void> {
   const deadline = Date.now() + START_MS;
   for (;;) {

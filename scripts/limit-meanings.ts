@@ -1,6 +1,6 @@
 import type { LIMITS } from "@vivarium/contract/api/limits";
 
-/** What each limit bounds, for the guide. `null`: it belongs to a part that does not exist yet and is not printed. */
+/** The meaning of each limit, for the guide. `null`: the part does not exist yet, and its limit is not printed. */
 export const LIMIT_MEANINGS: Record<keyof typeof LIMITS, string | null> = {
   jsonBodyBytes: "the JSON body of a request, except one that writes files",
   filesJsonBodyBytes: "the JSON body of a request that writes files",

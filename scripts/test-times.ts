@@ -1,4 +1,4 @@
-/** Where the time of a test run went, from what its lanes have left (scripts/last-run.ts). Reads and prints nothing. */
+/** The times of a test run, from the files that its lanes left (scripts/last-run.ts). Reads and prints nothing. */
 import { matchesGlob } from "node:path";
 
 /** One line of lanes.tsv. */
@@ -9,7 +9,7 @@ export interface Lane {
   exitCode: number;
 }
 
-/** What is used here of a report of vitest's JSON reporter. */
+/** The used part of a report of vitest's JSON reporter. */
 export interface Report {
   testResults: {
     name: string;
@@ -20,7 +20,7 @@ export interface Report {
   }[];
 }
 
-/** test/budget.json: what a group of files may take of the wall clock. A file belongs to the first group that has it. */
+/** test/budget.json: wall clock budget of a group of files. A file belongs to the first group that has it. */
 export type Budget = Record<string, { files: string[]; minutes: number }>;
 
 export interface TestTimes {
@@ -42,7 +42,7 @@ const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
 const NO_GROUP = "(in no group)";
 
-/** `lane<TAB>start<TAB>end<TAB>exit code`, times in seconds since 1970. Of a lane that ran again the last line counts. */
+/** `lane<TAB>start<TAB>end<TAB>exit code`, in seconds since 1970. The last line of a repeated lane counts. */
 export function readLanes(text: string): Lane[] {
   const lanes = text
     .split("\n")
@@ -90,7 +90,7 @@ export function timesOf(
   };
 }
 
-/** The rest may have run a day after what it was left by: the time in between is nobody's. */
+/** The rest may have run a day after the first part: the time in between does not count. */
 function timeWithAny(lanes: readonly Lane[]): number {
   let [total, until] = [0, 0];
   for (const { startedAt, endedAt } of lanes.toSorted((a, b) => a.startedAt - b.startedAt)) {

@@ -1,6 +1,6 @@
 /**
- * Prints the tables of docs/guide/{errors,limits,states}.md from the contract, between their markers.
- * `--check` writes nothing and fails when a page does not say what the contract says.
+ * Prints the tables of docs/guide/{errors,limits,states}.md from the contract, between their markers. `--check` writes
+ * nothing and fails when a page differs from the contract.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -90,7 +90,7 @@ const BYTES: [number, string][] = [
   [1, "bytes"],
 ];
 
-/** 24 h stays 24 h: a unit is taken only from twice its size on, or when nothing smaller is left. */
+/** 24 h stays 24 h: a unit is used only from twice its size on, or when no smaller unit is left. */
 function inLargestUnit(value: number, units: [number, string][]): string {
   const fitting = units.find(([size, name]) => value % size === 0 && (name !== "d" || value >= 2 * size));
   const [size, name] = fitting ?? [1, ""];

@@ -1,4 +1,4 @@
-/** Writes docs/openapi.yaml from the routes; with --check only says whether the file is what they amount to. */
+/** Writes docs/openapi.yaml from the routes; with --check only compares. */
 import path from "node:path";
 import { describeApi } from "@vivarium/control/app";
 import { createLog } from "@vivarium/kit/log";

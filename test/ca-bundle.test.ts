@@ -1,4 +1,4 @@
-/** The certificates that guests trust stay as they were chosen, though `./viv` runs set-up without options. */
+/** The certificates that guests trust stay as chosen, although `./viv` runs set-up without options. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** As set-up does it, with `--ca-bundle` or without. */
+/** As in set-up, with `--ca-bundle` or without. */
 function collect(choice = "", env: Record<string, string> = {}): string {
   const script = `
     set -euo pipefail
@@ -67,7 +67,7 @@ test("another choice replaces it, also by VIV_CA_BUNDLE, which set-up is due for
   expect(collect()).toBe("");
 });
 
-test("what holds no certificate, or is not there, is refused, and the choice of before stays", () => {
+test("a file without a certificate, or a missing one, is refused, and the earlier choice stays", () => {
   collect(file);
   const empty = join(folder, "empty.pem");
   writeFileSync(empty, "nothing");

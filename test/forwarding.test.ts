@@ -1,4 +1,4 @@
-/** What a service does to this host's forwarding, from its start to its end; each test in a network of its own. */
+/** Effects of a service on this host's forwarding, from its start to its end; each test in a network of its own. */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
@@ -11,14 +11,14 @@ const ALONE = [
 ];
 const STEPS = `${process.execPath} --no-warnings ${at("./support/forwarding-steps.ts")}`;
 
-/** What forwarding was after each step; each list of steps is a process. */
+/** The setting of forwarding after each step; each list of steps is a process. */
 function forwardingAfter(...processes: string[]): string {
   const script = processes.map((steps) => `${STEPS} ${steps} || [ $? = 137 ]`).join("\n");
   const [program = "", ...args] = [...ALONE, script];
   return execFileSync(program, args, { encoding: "utf8", stdio: "pipe" });
 }
 
-test("forwarding goes on with a node, and off with the last service, as it was before", () => {
+test("forwarding is switched on with a node, and off with the last service, as it was before", () => {
   expect(forwardingAfter("set:0 a:start a:stop")).toBe("010");
   expect(forwardingAfter("set:0 a:start b:start a:stop b:stop")).toBe("01110");
 });
@@ -27,13 +27,13 @@ test("on a host that forwarded before, it stays on", () => {
   expect(forwardingAfter("set:1 a:start a:stop")).toBe("111");
 });
 
-test("what it was is known after services that were killed: the first one's start counts", () => {
+test("the old setting is known after services that were killed: the first one's start counts", () => {
   expect(forwardingAfter("set:0 a:start die", "a:start die", "a:start a:stop")).toBe("01110");
 });
 
 test("it stays as somebody else has set it since", () => {
   expect(forwardingAfter("set:0 a:start set:2 a:stop")).toBe("0122");
-  // Off while a service ran, then on for good: what was remembered went with that service.
+  // Off while a service ran, then on for good: the note about its old value went with that service.
   expect(forwardingAfter("set:0 a:start set:0 a:stop", "set:1 a:start a:stop")).toBe("0100111");
 });
 

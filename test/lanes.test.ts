@@ -1,4 +1,4 @@
-/** Lanes of `scripts/run-tests` (scripts/lanes.sh), with commands that are no tests. */
+/** Lanes of `scripts/run-tests` (scripts/lanes.sh), with commands that run no tests. */
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 
 const LANES = join(import.meta.dirname, "../scripts/lanes.sh");
-/** Three seconds: far above what a lane of these tests takes that does not hang. */
+/** Three seconds: far above the time of a lane of these tests that does not hang. */
 const LIMIT = { VIV_TEST_LANE_MINUTES: "0.05", VIV_TEST_LANE_ENDS_WITHIN: "1s" };
 
 let reports: string;
@@ -16,7 +16,7 @@ beforeEach(async () => {
   onTestFinished(() => rm(reports, { recursive: true }));
 });
 
-/** What the lanes print, then what of them failed, a line each. */
+/** The output of the lanes, then the failed ones, a line each. */
 async function printed(script: string, env: object = {}): Promise<string> {
   const whole = `set -euo pipefail; . "$1"; ${script}; wait_for_lanes; printf 'failed: %s\\n' "\${failed[@]}"`;
   const { stdout } = await promisify(execFile)("bash", ["-c", whole, "sh", LANES], {
@@ -26,7 +26,7 @@ async function printed(script: string, env: object = {}): Promise<string> {
 }
 
 const log = (lane: string) => readFile(join(reports, `${lane}.log`), "utf8");
-/** One that has ended and is only still to be waited for has no arguments. */
+/** A zombie, which has ended and was not waited for yet, has no arguments. */
 const isThere = async (pid: number) =>
   (await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")).length > 0;
 
@@ -57,17 +57,17 @@ test("a lane that hangs at its end is ended with all that it runs, and says whic
   expect([over, await isThere(Number(pid))]).toEqual(["over", false]);
 });
 
-test("a lane that is told to end has its last words in its log, and one that hears nothing is killed and has its line", async () => {
+test("a lane that gets SIGTERM has its last lines in its log, and one that ignores it is killed and has its line", async () => {
   const tidy = `bash -c 'trap "echo cleaned; exit 7" TERM; echo begun; while :; do sleep 0.1; done'`;
   const deaf = `bash -c 'trap "" TERM; while :; do sleep 0.1; done'`;
   await printed(`lane tidy ${tidy}; lane deaf ${deaf}`, LIMIT);
-  // Between the two bash may say what it has ended.
+  // Between the two, bash may report the command that it has ended.
   expect(await log("tidy")).toMatch(/^begun\n(.*\n)*cleaned\n$/);
   const lines = (await readFile(join(reports, "lanes.tsv"), "utf8")).trimEnd().split("\n");
   expect(lines.map((line) => line.replace(/\t\d+\t\d+\t/, " ")).toSorted()).toEqual(["deaf 137", "tidy 7"]);
 });
 
-test("whoever interrupts the run ends its lanes, also one that hears nothing", async () => {
+test("interrupting the run ends its lanes, also one that ignores signals", async () => {
   const deaf = `bash -c 'echo $$; trap "" TERM; while :; do sleep 0.1; done'`;
   const script = `trap 'end_lanes; exit 130' TERM; lane deaf ${deaf}; sleep 0.5; kill -TERM $$; wait_for_lanes`;
   const interrupted = printed(script, { ...LIMIT, VIV_TEST_LANE_MINUTES: "10" });

@@ -1,4 +1,4 @@
-/** What set-up makes of its command line. It is stopped at its first step, by a system that it does not know. */
+/** How set-up reads its command line. It is stopped at its first step, by an unknown system. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ const SETUP = join(import.meta.dirname, "../setup");
 let folder: string;
 beforeEach(() => {
   folder = realpathSync(mkdtempSync(join(tmpdir(), "viv setup-")));
-  // Set-up reads it as a shell does, and tells this name of the system when it stops.
+  // Set-up reads this file as a shell does, and prints this name of the system when it stops.
   writeFileSync(
     join(folder, "os-release"),
     'ID=none VERSION_ID=0 PRETTY_NAME="[data $DATA_DIR] [cache $CACHE_DIR] [certificates $CA_BUNDLE]"\n',

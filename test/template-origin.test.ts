@@ -1,4 +1,4 @@
-/** What set-up writes of a template version: `template.json`, from the disk and from what the build kept beside it. */
+/** The record of a template version, `template.json`: from the disk and from files that the build kept beside it. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ const PACKAGES = "Package: bash\nStatus: install ok installed\nVersion: 5.2\n\n"
 const BUILT = { content_hash: `sha256:${"1f".repeat(32)}`, built_at: "2027-03-01T09:30:00.000Z" };
 const MADE = { cadence: "on-demand", category: "base" };
 
-/** As set-up has it: the tools of file systems are not on everybody's path. */
+/** As in set-up: the tools of file systems may be missing in PATH. */
 const ENV = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
 
 let folder: string;
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** A base as the build leaves it, and its version with a disk that holds these files. */
+/** A base as the build leaves it, and its version with a disk that contains these files. */
 async function buildBase(
   name: string,
   files: Record<string, string>,
@@ -50,7 +50,7 @@ async function describeBase({ base, target }: { base: string; target: string }):
   await run("bash", ["-c", script, "bash", base, target], { cwd: join(import.meta.dirname, ".."), env });
 }
 
-test("a base says which release and which packages it was built from, and the node tells the same", async () => {
+test("a base names the release and the packages it was built from, and the node reports the same", async () => {
   const files = {
     "usr/lib/os-release": 'PRETTY_NAME="Debian"\nVERSION_CODENAME=trixie\nID=debian\n',
     "var/lib/dpkg/status": PACKAGES,
@@ -69,7 +69,7 @@ test("a base says which release and which packages it was built from, and the no
   });
 });
 
-test("what the disk does not say is left out", async () => {
+test("facts that the disk does not contain are left out", async () => {
   const made = await buildBase("bare", { "etc/hostname": "sandbox\n" });
   await describeBase(made);
   expect(await readOrigin(made.target)).toEqual({ ...BUILT, ...MADE });

@@ -37,14 +37,14 @@ test("files that run side by side share the time, so that the groups take no lon
   expect(b).toBeCloseTo(4 / 3 + 2);
 });
 
-test("a file belongs to the first group that has it; one that none has is shown as such", () => {
+test("a file belongs to the first group that has it; a file without a group is shown as such", () => {
   const budget = { quick: { files: ["e/a.ts"], minutes: 5 }, rest: { files: ["e/*.ts"], minutes: 5 } };
-  const told = times([ran("e/a.ts", 0, 1), ran("e/b.ts", 1, 3), ran("new/c.ts", 3, 4)], budget);
-  expect(minutesOf(told)).toEqual({ quick: 1, rest: 2, "(in no group)": 1 });
-  expect(renderTimes(told, 15)).toContain("Over its budget (test/budget.json): (in no group).");
+  const reported = times([ran("e/a.ts", 0, 1), ran("e/b.ts", 1, 3), ran("new/c.ts", 3, 4)], budget);
+  expect(minutesOf(reported)).toEqual({ quick: 1, rest: 2, "(in no group)": 1 });
+  expect(renderTimes(reported, 15)).toContain("Over its budget (test/budget.json): (in no group).");
 });
 
-test("what is slowest comes first, as many as asked for, and a group over its budget is marked", () => {
+test("the slowest come first, as many as asked for, and a group over its budget is marked", () => {
   const results = [
     ran("a/x.ts", 0, 2, { "x is quick": 10, "x is slow": 90_000 }),
     ran("a/y.ts", 2, 5, { "y is slower": 170_000 }),
@@ -82,9 +82,12 @@ test("a lane that failed says so, and so does one that has left no report", () =
 test("a lane that ran again counts once, and the time between two runs not at all", () => {
   const lanes = readLanes("quick\t0\t60\t0\nrest\t7200\t7260\t1\nrest\t9000\t9120\t0\n");
   const results = [ran("a.ts", 150, 151)];
-  const told = timesOf({ lanes, reports: new Map([["rest", { testResults: results }]]), root: "/repo" }, {});
-  expect(told.wallMs).toBe(3 * MINUTE_MS);
-  expect(told.files).toHaveLength(1);
+  const reported = timesOf(
+    { lanes, reports: new Map([["rest", { testResults: results }]]), root: "/repo" },
+    {},
+  );
+  expect(reported.wallMs).toBe(3 * MINUTE_MS);
+  expect(reported.files).toHaveLength(1);
 });
 
 describe("the command", () => {

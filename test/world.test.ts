@@ -1,4 +1,4 @@
-/** The network that the end-to-end tests believe: it answers, and it tells of all that reaches it. */
+/** The network of the end-to-end tests: it answers, and it logs everything that reaches it. */
 
 import { execFile } from "node:child_process";
 import { createSocket } from "node:dgram";
@@ -43,7 +43,7 @@ function resolver(host: string): Resolver {
   return made;
 }
 
-test.each(ALL)("%s echoes over TCP, and tells how much came", async (host) => {
+test.each(ALL)("%s echoes over TCP, and reports the number of bytes", async (host) => {
   expect(await ask(host, 22, "hello")).toBe("hello");
   await expect
     .poll(() => world.take(), PATIENCE)
@@ -67,7 +67,7 @@ test("datagrams come back and are counted", async () => {
   ]);
 });
 
-test("a port nobody has is counted too", async () => {
+test("a port without a server is counted too", async () => {
   const socket = connect(4321, NEVER.ten);
   await new Promise((resolve) => socket.once("error", resolve));
   expect(world.namespace.countedPorts()).toMatchObject([{ address: NEVER.ten, port: 4321, packets: 1 }]);
@@ -118,7 +118,7 @@ function fetchOverTls(host: string, servername: string, path: string): Promise<s
   });
 }
 
-test("its web servers have certificates for all its names, and tell which was asked for", async () => {
+test("its web servers have certificates for all its names, and report which name was asked for", async () => {
   writeFileSync(join(world.folderOf("files.example.org"), "page.html"), "<p>a page</p>");
   expect(await fetchOverTls(PUBLIC.denied, "www.example.com", "/")).toBe("hello from www.example.com\n");
   expect(await fetchOverTls(PUBLIC.allowed, "files.example.org", "/page.html")).toBe("<p>a page</p>");
@@ -132,7 +132,7 @@ test("its web servers have certificates for all its names, and tell which was as
   expect(closed.every(({ bytes }) => bytes > 300)).toBe(true);
 });
 
-test("what a sink received so far can be asked for, and a source does not end", async () => {
+test("the bytes that a sink received so far can be asked for, and a source does not end", async () => {
   const up = connect(PORTS.sink, PUBLIC.bulk);
   up.write(Buffer.alloc(100_000));
   await expect.poll(() => world.open(), PATIENCE).toMatchObject([{ port: PORTS.sink, bytes: 100_000 }]);
@@ -147,7 +147,7 @@ test("what a sink received so far can be asked for, and a source does not end", 
   await expect.poll(() => world.open(), PATIENCE).toEqual([]);
 });
 
-test("what guests try with is told what happened", async () => {
+test("the result of a probe of a guest is reported", async () => {
   await world.say({ "a.example.com": { a: [PUBLIC.allowed, PUBLIC.second], ttl: 7 } });
   const host = PUBLIC.denied;
   const chunks = [Buffer.from("hello").toString("hex")];

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What is built from this checkout for the host and the guest: node_modules and the guest agent.
+# The builds from this checkout for the host and the guest: node_modules and the guest agent.
 
 install_node_modules() {
   local wanted stamp=node_modules/.vivarium-lock
@@ -22,7 +22,7 @@ agent_hash() {
   find guest -name target -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
 }
 
-# Settled once: a source edited while set-up runs belongs to the next run.
+# Computed once: a source edited while set-up runs belongs to the next run.
 AGENT_BINARY=$CACHE_DIR/agent/$(agent_hash)/vivarium-agent
 
 build_agent() {

@@ -29,7 +29,7 @@ check_distribution() {
 
 check_disk_space() {
   local free_gib
-  # What is built already needs no room a second time.
+  # A finished build needs no disk space a second time.
   [ ! -e "$DATA_DIR/setup.stamp" ] || return 0
   mkdir -p "$DATA_DIR"
   free_gib=$(($(df --output=avail -B1 "$DATA_DIR" | tail -n 1) >> 30))

@@ -35,7 +35,7 @@ put_when_different() {
   put "$1" "$2"
 }
 
-# What the guest trusts besides Debian's certificates; a proxy that inspects TLS would otherwise break pip and npm. A
+# Certificates that the guest trusts besides Debian's: a proxy that inspects TLS would otherwise break pip and npm. A
 # choice is kept, because ./viv runs set-up by itself, without options.
 collect_certificates() {
   local choice
@@ -80,7 +80,7 @@ build_base() {
   mv "$1/content_hash.part" "$1/content_hash"
 }
 
-# A template version stands for everything its baseline is made of, so that a version once published never changes.
+# A template version names everything that its baseline is made of, so that a published version never changes.
 base_identity() {
   cat "$1/content_hash" <(sha256sum "$IMAGES_DIR/kernel/vmlinuz" "$IMAGES_DIR/kernel/initramfs.cpio.gz" | cut -d' ' -f1) \
     <(bake_inputs) | sha256sum | cut -c1-8
@@ -92,21 +92,21 @@ install_base() {
   chmod 0444 "$2/root.ext4"
 }
 
-# describe_base BASE TARGET: what this version was made of. Written last, which makes it a version; one that an older
-# set-up described is described anew.
+# describe_base BASE TARGET: the origin of this version. Written last, which makes the folder a version; a version that
+# an older set-up described is described again.
 describe_base() {
   {
     printf '{"name":"base","version":"%s","content_hash":"sha256:%s","built_at":"%s"' \
       "$(basename "$2")" "$(cat "$1/content_hash")" "$(cat "$1/built_at")"
     disk_origin "$2/root.ext4"
-    # Built anew when somebody says so: ./setup --refresh.
+    # Rebuilt on request: ./setup --refresh.
     printf ',"cadence":"on-demand","category":"base"}\n'
   } >"$2/template.json.part"
   cmp -s "$2/template.json.part" "$2/template.json" || mv "$2/template.json.part" "$2/template.json"
   rm -f "$2/template.json.part"
 }
 
-# What the disk itself says that it was built from: the release, and all packages with their versions.
+# Origin of the disk, by its own files: the release, and all packages with their versions.
 disk_origin() {
   local system release packages
   system=$(disk_file "$1" /usr/lib/os-release | sed -n 's/^ID=//p')
@@ -135,7 +135,7 @@ bake_inputs() {
     <(guest_cpu)
 }
 
-# The version becomes the current one once it is baked: a service that starts meanwhile finds the one before.
+# The version becomes the current one once it is baked: a service that starts meanwhile uses the one before.
 bake_baseline() {
   local version baseline
   version=$(readlink "$IMAGES_DIR/templates/base/next")

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What the service finds on this machine: its system users and its storage pool.
+# Requirements of the service on this machine: its system users and its storage pool.
 
-# Of control plane and database; of the gateway.
+# The user of control plane and database; the user of the gateway.
 readonly SERVICE_USERS="vivarium vivarium-gateway"
 
 make_service_users() {

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # How a step runs and speaks. A step is a function; it calls `progress` only when it has something to do, and `fail`
-# when it knows what is wrong. What its commands print goes to the log and is shown only when the step fails.
+# when it knows what is wrong. The output of its commands goes to the log and is shown only when the step fails.
 
 SETUP_LOG=$CACHE_DIR/setup.log
 EXPLANATION=$CACHE_DIR/setup.explanation

@@ -1,6 +1,6 @@
 /**
- * Floor F4: bytes per second through the bare virtio-serial port of a machine loaded by hand. A program in the guest makes
- * the agent stand still, takes the port from it, and moves bytes with nothing but `dd` on it.
+ * Floor F4: bytes per second through the bare virtio-serial port of a machine loaded by hand. A program in the guest
+ * stops the agent, takes the port from it, and moves bytes with nothing but `dd`.
  */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -16,8 +16,8 @@ const TAKEN_WITHIN_MS = 60_000;
 const BLOCK = Buffer.alloc(64 * 1024, "x");
 
 /**
- * Answers each letter of the host. d sends bytes to it, u takes bytes from it and says so; their capitals do the same with
- * a file, which is on the disk before it is said; p sends what another program writes into a pipe.
+ * Answers each letter of the host. d sends bytes, u reads bytes and then confirms them; D and U do the same with a
+ * file, which is on the disk before the confirmation; p sends bytes that another program writes into a pipe.
  */
 const PORT_THIEF = `
 import ctypes, os, subprocess, sys, time
@@ -57,19 +57,19 @@ while True:
     else: time.sleep(0.1)
 `;
 
-/** Each answers the milliseconds that the agreed number of bytes takes. */
+/** Each method returns the milliseconds that the agreed number of bytes takes. */
 export interface BarePort {
   /** The machine's process. */
   pid: number;
   /** Out of the guest. */
   down(): Promise<number>;
-  /** Into it, until the guest has taken the last of them. */
+  /** Into the guest, until it has read the last byte. */
   up(): Promise<number>;
-  /** Into a file of the guest, until that is on its disk. */
+  /** Into a file of the guest, until the file is on its disk. */
   upToFile(): Promise<number>;
-  /** Out of the file that came last. */
+  /** Out of the file that was written last. */
   downFromFile(): Promise<number>;
-  /** What another program of the guest writes into a pipe. */
+  /** Out of a pipe that another program of the guest writes into. */
   downFromPipe(): Promise<number>;
   end(): Promise<void>;
 }
@@ -111,7 +111,7 @@ async function stealPort(machine: MachineByHand, bytes: number): Promise<void> {
   machine.agent.close();
 }
 
-/** Asks until it is not the agent that hears it: what the agent says to strange bytes is nothing. */
+/** Asks until the program answers: the agent does not answer these bytes. */
 async function takePort(socketPath: string): Promise<Socket> {
   const deadline = Date.now() + TAKEN_WITHIN_MS;
   await sleep(3_000);

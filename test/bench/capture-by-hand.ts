@@ -1,4 +1,4 @@
-/** Floor F6: what a capture costs without the service: stop, device state, clone, changed pages, continue. */
+/** Floor F6: the cost of a capture without the service: stop, device state, clone, changed pages, continue. */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { cloneFile } from "../../packages/node/src/disks/clone.ts";

@@ -1,4 +1,4 @@
-/** Rows about lists beside a history of many rows, which have to cost what they cost beside none. */
+/** Rows about lists with a history of many rows, which must cost the same as without history. */
 import { Client } from "@vivarium/sdk";
 import { query } from "../support/database.ts";
 import type { ServiceFacts } from "../support/service.ts";
@@ -10,7 +10,7 @@ const PAGE = 20;
 const FEW = 100;
 const RATE = 20;
 
-/** The service's database is filled: it has to be the caller's own, for this alone. */
+/** Fills the service's database, so the service must be used for nothing else. */
 export async function historyRows(facts: ServiceFacts, rowCount: number, durationS: number): Promise<Row[]> {
   const client = new Client({ url: facts.url, apiKey: facts.apiKey });
   const { session_id: ended } = await client.sessions.create();
@@ -47,7 +47,7 @@ export async function historyRows(facts: ServiceFacts, rowCount: number, duratio
   return rows;
 }
 
-/** Copies of a session that has ended, each a second before the one before. */
+/** Copies of an ended session, each one second older than the one before. */
 async function addHistory(facts: ServiceFacts, id: string, from: number, to: number): Promise<void> {
   const columns = await query(
     facts,

@@ -28,7 +28,7 @@ export async function saturate(
   };
 }
 
-/** Milliseconds of each of `rate × durationS` requests, sent at even distances whatever the answers do. */
+/** Milliseconds of each of `rate × durationS` requests, sent at a constant rate, however slow the answers are. */
 export async function latencies(
   target: { url: string; headers?: Record<string, string> },
   rate: number,

@@ -1,4 +1,4 @@
-/** Rows about what nobody uses: processor and memory of idle sessions and of the service's processes. */
+/** Rows about idleness: processor and memory of idle sessions and of the service's processes. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -17,8 +17,8 @@ import { cpuSeconds, ownMemoryBytes } from "./process-costs.ts";
 import { percentile, type Row, row } from "./samples.ts";
 
 const SESSIONS = 5;
-/** What a create leaves to do is done by then. */
-const SETTLE_MS = 10_000;
+/** Background work of a create is done by then. */
+const QUIET_MS = 10_000;
 const FILL_LIMIT_MS = 120_000;
 const MIB = 1024 * 1024;
 
@@ -37,7 +37,7 @@ export async function idleRows(facts: ServiceFacts, baseline: Loadable, duration
     for (let i = 0; i < SESSIONS; i++) ids.push((await client.sessions.create()).session_id);
     for (const id of ids) await client.sessions.exec(id, { command: ["true"] });
     await poolFilled(facts);
-    await sleep(SETTLE_MS);
+    await sleep(QUIET_MS);
     const postgres = postgresPid(facts);
     const machines = ids.map((id) => machinePid(facts.dataDir, id));
     const groups = {
@@ -75,7 +75,7 @@ export async function idleRows(facts: ServiceFacts, baseline: Loadable, duration
   }
 }
 
-/** Nobody is idle who makes the machines that were taken anew. */
+/** Waits until the pool is refilled: the node is not idle while it makes new machines. */
 async function poolFilled(facts: ServiceFacts): Promise<void> {
   await eventually(async () => {
     const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/info");
@@ -85,7 +85,7 @@ async function poolFilled(facts: ServiceFacts): Promise<void> {
 }
 
 interface Cost {
-  /** Of one core. */
+  /** Share of one core. */
   percent: number[];
   mib: number[];
 }

@@ -1,4 +1,4 @@
-/** Rows about saving, waking, copying and going back, beside their floors (performance.md "Goals"). */
+/** Rows about saving, waking, copying and restoring, beside their floors. */
 import { randomBytes } from "node:crypto";
 import { readdirSync, statSync } from "node:fs";
 import { chmod, open, rm } from "node:fs/promises";
@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 const DIRTY_MB = [0, 100, 200];
 const DISK_MB = 256;
 const UNSYNCED_MB = 128;
-/** What every measured session has run before it is saved. */
+/** Commands that every measured session has run before it is saved. */
 const WORK = ["python3", "-c", "print(sum(range(1000)))"];
 const CHILDREN = 16;
 const CHUNK = randomBytes(MIB);
@@ -36,7 +36,7 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     samples[name].push(ms);
   };
   try {
-    // Alternating, so that a noisy minute of the host meets floors and rows alike. The first round warms up.
+    // Alternating, so that a noisy minute of the host affects floors and rows alike. The first round warms up.
     for (let i = 0; i <= n; i++) {
       const keep = i === 0 ? () => {} : note;
       keep("F6", await captureByHand(baseline, pool, network, WORK));
@@ -67,7 +67,7 @@ export async function lifecycleRows(facts: ServiceFacts, baseline: Loadable, n: 
     await writeFloor(baseline, pool),
     ...(await dirtyRows(client)),
     ...(await diskRows(client)),
-    await standstillRow(client),
+    await stopTimeRow(client),
     ...(await forkRows(facts, client, p50("F1"))),
   ];
 }
@@ -88,7 +88,7 @@ async function oneLife(facts: ServiceFacts, client: Client, keep: (name: string,
     keep("pause: stopped", stopped);
     keep("pause: publish", publish);
     keep("pause: rest", pauseMs - freeze - stopped - publish);
-    // What the pause leaves to be cleared away behind its answer is not the wake's.
+    // Cleaning up after the pause must not count for the wake.
     await sleep(1_000);
     keep("wake", await timed(() => client.sessions.exec(id, { command: ["true"] })));
   } finally {
@@ -106,7 +106,7 @@ async function newestCapture(facts: ServiceFacts): Promise<CaptureTimings> {
   return newest.timings;
 }
 
-/** What the pool's disk takes for 100 MB that must be durable: no pause can grow by less. */
+/** Time of the pool's disk for 100 MB that must be durable: a lower bound for the growth of a pause. */
 async function writeFloor(baseline: Loadable, pool: string): Promise<Row> {
   const file = join(pool, "write-floor");
   const samples: number[] = [];
@@ -126,7 +126,7 @@ async function writeFloor(baseline: Loadable, pool: string): Promise<Row> {
   return row("100 MB written over a clone and synced, by hand", "ms", samples);
 }
 
-/** How a pause grows with the memory that was changed since the last load. */
+/** Growth of a pause with the memory that was changed since the last load. */
 async function dirtyRows(client: Client): Promise<Row[]> {
   const rows: Row[] = [];
   let first = 0;
@@ -148,7 +148,7 @@ async function dirtyRows(client: Client): Promise<Row[]> {
   return rows;
 }
 
-/** How a pause and a wake grow with what the session has written to its disk: both read it once. */
+/** Growth of a pause and a wake with the bytes that the session has written to its disk: both read them once. */
 async function diskRows(client: Client): Promise<Row[]> {
   const { session_id: id } = await client.sessions.create();
   try {
@@ -170,7 +170,7 @@ async function diskRows(client: Client): Promise<Row[]> {
   }
 }
 
-/** Prints the longest that it did not run between the two files, in ms by the guest's clock, which stops with the guest. */
+/** Prints the longest pause between the two files, in ms of the guest's clock, which stops with the guest. */
 const TICKER = `
 import os, time
 there = os.path.exists
@@ -184,8 +184,8 @@ while not there("/workspace/end"):
 print(longest * 1000)
 `;
 
-/** How long a session's processes stand still for a checkpoint when much of what they wrote is not on the disk yet. */
-async function standstillRow(client: Client): Promise<Row> {
+/** How long a session's processes are stopped for a checkpoint when many written bytes are not on the disk yet. */
+async function stopTimeRow(client: Client): Promise<Row> {
   const sh = (id: string, script: string) =>
     client.sessions.exec(id, { command: ["sh", "-c", script], timeout_ms: 120_000 });
   const samples: number[] = [];
@@ -243,7 +243,7 @@ async function forkRows(facts: ServiceFacts, client: Client, loadMs: number): Pr
   }
 }
 
-/** Guest pages that the machine shares with nobody. */
+/** Guest pages that the machine does not share with any process. */
 function ownBytes(facts: ServiceFacts, session: string): number {
   const machines = join(facts.dataDir, "pool/m");
   const folder = readdirSync(machines).find((name) => name.startsWith(`${session}-`)) as string;

@@ -1,4 +1,4 @@
-/** Floors F1 and F2: what a load costs without the service around it, from a process's start and from a waiting one. */
+/** Floors F1 and F2: the cost of a load without the service, from the start of a process and from a waiting process. */
 
 import { execInGuest } from "../../packages/node/src/guest/exec.ts";
 import { resumeAs } from "../../packages/node/src/machines/guest-state.ts";
@@ -12,11 +12,11 @@ const EXEC_LIMIT_MS = 30_000;
 export interface LoadTimes {
   /** Process start to the agent's first answer: F1. */
   firstAnswerMs: number;
-  /** The same, plus reseed and the first exec of `true`. */
+  /** F1, plus reseed and the first exec of `true`. */
   firstExecMs: number;
   /** From the waiting process to the first exec: F2. */
   fromWaitingMs: number;
-  /** Warm round trips of the channel, with nothing run in the guest: what every call pays beside its own work. */
+  /** Warm round trips of the channel, without a command: the cost that every call has besides its own work. */
   channelMs: number[];
 }
 

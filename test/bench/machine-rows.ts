@@ -36,7 +36,7 @@ export async function createRows(facts: ServiceFacts, baseline: Loadable, n: num
   const stages: StartTimings[] = [];
   const network = await TapNamespace.make("bench");
   try {
-    // Alternating, so that a noisy minute of the host meets both alike. The first round warms up.
+    // Alternating, so that a noisy minute of the host affects both alike. The first round warms up.
     for (let i = 0; i <= n; i++) {
       const byHand = await loadByHand(baseline, join(facts.dataDir, "pool"), network);
       const create = await createToFirstExec(facts, client);
@@ -66,7 +66,7 @@ export async function createRows(facts: ServiceFacts, baseline: Loadable, n: num
   ];
 }
 
-/** A create that finds a machine ready. Between two of them the node gets the time to make the next one. */
+/** A create that finds a machine ready. Between two creates the node gets the time to make the next machine. */
 export async function poolHitRows(facts: ServiceFacts, n: number): Promise<Row[]> {
   const client = new Client({ url: facts.url, apiKey: facts.apiKey });
   const creates: number[] = [];
@@ -98,7 +98,7 @@ export async function poolHitRows(facts: ServiceFacts, n: number): Promise<Row[]
   ];
 }
 
-/** The first two starts of each template find nothing ready; from the second on the node keeps one. */
+/** The first two starts of each template find no machine ready; from the second start on the node keeps one. */
 async function savedTemplateStarts(facts: ServiceFacts, client: Client, n: number) {
   const cold: number[] = [];
   const ahead: number[] = [];
@@ -118,7 +118,7 @@ async function savedTemplateStarts(facts: ServiceFacts, client: Client, n: numbe
   return { cold, ahead };
 }
 
-/** The node's own stage timings, so that the row says where a create's time goes. */
+/** The node's own stage timings, so that the row shows the parts of a create's time. */
 async function createToFirstExec(facts: ServiceFacts, client: Client, request = {}) {
   let id = "";
   const ms = await timed(async () => {

@@ -76,7 +76,7 @@ function groupOf(groups: Record<string, () => Promise<Row[]>>, name: string): ()
   return group;
 }
 
-/** A second service: with machines that wait, whereas the rows before are about starts that find none, or with a history. */
+/** A second service with other settings: it keeps machines ready, or has a history; the rows above need neither. */
 async function withService(
   env: Record<string, string>,
   rows: (facts: ServiceFacts) => Promise<Row[]>,

@@ -25,7 +25,7 @@ def read_until(peer, end):
 
 
 def greeting(order):
-    """What a client says first: a TLS greeting, or the head of a request."""
+    """The first bytes of a client: a TLS greeting, or the head of a request."""
     if "hello" in order:
         return bytes.fromhex(order["hello"])
     return f"GET / HTTP/1.1\r\nHost: {order['name']}\r\n\r\n".encode()
@@ -41,7 +41,7 @@ def connection(order):
 
 
 def download(order):
-    """Behind a TLS greeting the bytes are the server's and ours alone: no cryptography is measured."""
+    """After a TLS greeting the bytes are plain: no cryptography is measured."""
     peer = dialled(order)
     peer.sendall(greeting(order))
     read_until(peer, b"!")
@@ -68,7 +68,7 @@ def post(order):
 
 
 def sent(peer, head, count, answer):
-    """Until the server says that it has the last byte."""
+    """Until the server confirms the last byte."""
     began = time.monotonic()
     peer.sendall(head)
     while count > 0:
@@ -84,7 +84,7 @@ def question(name, number):
 
 
 def dns(order, number):
-    """One name again and again, or a new one each time where the name has a star."""
+    """The same name each time, or a new name each time where the name has a star."""
     name = order["name"].replace("*", f"{order.get('salt', '')}{number}")
     peer = socket.socket(type=socket.SOCK_DGRAM)
     peer.settimeout(LIMIT_S)
@@ -102,7 +102,7 @@ def spent(work, *args):
 
 
 def run(order):
-    """The first one warms up."""
+    """The first connection warms up."""
     rounds = range(order.get("n", 1) + 1)
     op = order["op"]
     if op == "connection":

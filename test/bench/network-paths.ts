@@ -1,4 +1,4 @@
-/** The same orders over several ways to the outside, in turn, and the rows that come of them. */
+/** The same orders over several ways to the outside, alternating, and the rows computed from them. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { captureHello } from "../../packages/gateway/test-support/hello.ts";
@@ -6,7 +6,7 @@ import { PUBLIC } from "../support/world/addresses.ts";
 import { percentile, type Row, row } from "./samples.ts";
 
 const MIB = 2 ** 20;
-/** What policies of the rows allow. */
+/** Names allowed by the policies of the rows. */
 export const ALLOWED_NAMES = ["example.com", "*.example.com"];
 export const DENY = { mode: "deny" as const, allow: ALLOWED_NAMES };
 const NAME = "www.example.com";
@@ -19,7 +19,7 @@ export interface PathEffort {
 
 /** A guest, or a namespace in its place. */
 export interface NetworkPath {
-  /** What lies between it and the outside. */
+  /** The way between the client and the outside. */
   name: string;
   /** Runs the client program there with these arguments; its standard output. */
   run(argv: string[]): Promise<string>;
@@ -36,7 +36,7 @@ const CLIENT = readFileSync(fileURLToPath(new URL("./network-client.py", import.
 /** The first path is the floor of the others. `where` begins the rows' names. */
 export async function pathRows(where: string, paths: NetworkPath[], effort: PathEffort): Promise<Row[]> {
   const samples = new Map<NetworkPath, number[][]>();
-  // In turn, so that a noisy minute of the host meets all of them alike. The first round warms up.
+  // Alternating, so that a noisy minute of the host affects all paths alike. The first round warms up.
   for (let i = 0; i <= effort.rounds; i++) {
     const measures = await measuresOf(effort, `r${i}x`);
     for (const path of paths) {
@@ -52,7 +52,7 @@ function addTo(before: number[][] | undefined, taken: number[][]): number[][] {
   return taken.map((values, at) => [...(before?.[at] ?? []), ...values]);
 }
 
-/** `salt` is in names that nobody has asked for yet. */
+/** `salt` makes names unique, so that no cache has them. */
 async function measuresOf(effort: PathEffort, salt: string): Promise<Measure[]> {
   const hello = (await captureHello({ servername: NAME })).toString("hex");
   const tls = { host: PUBLIC.allowed, port: 443, hello };

@@ -1,6 +1,6 @@
 /**
  * Rows about the network of sessions (docs/design/network.md): ways out by NAT and through the gateway beside a bare
- * tap and bridge, previews beside the guest's own server, and what a namespace takes and costs.
+ * tap and bridge, previews beside the guest's own server, and the time and memory of a namespace.
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -33,7 +33,7 @@ export interface NetworkEffort {
   previews: SlotEffort["previews"];
 }
 
-/** A guest's processor may be emulated: it is given less to do than a namespace in its place. */
+/** A guest's processor may be emulated: it gets less work than a namespace. */
 export const QUICK_NETWORK: NetworkEffort = {
   slots: {
     setUps: 5,
@@ -55,7 +55,7 @@ export const FULL_NETWORK: NetworkEffort = {
   previews: { rounds: 10, requests: 20, mib: 16 },
 };
 
-/** `baselineOf` finds what a machine is loaded from by hand, for a service. */
+/** `baselineOf` finds the baseline of a service from which a machine is loaded by hand. */
 export async function networkRows(
   baselineOf: (facts: ServiceFacts) => Promise<Loadable>,
   effort: NetworkEffort,
@@ -65,7 +65,7 @@ export async function networkRows(
   try {
     const outside = await startOutside();
     undo.push("outside", () => outside.close());
-    // A service of their own: its names come from here.
+    // A service of their own, with its own name server.
     const service = await startService({ env: { VIV_RESOLVERS: PUBLIC.resolver } });
     undo.push("service", () => service.stop());
     const { facts } = service;
@@ -84,7 +84,7 @@ export async function networkRows(
   }
 }
 
-/** In a process of its own, where nobody else's namespaces and rules are. */
+/** In a process of its own, in namespaces and rules that nothing else uses. */
 export function rowsWithoutMachines(effort: SlotEffort): Row[] {
   const folder = mkdtempSync(join(tmpdir(), "viv-bench-"));
   const out = join(folder, "rows.json");

@@ -2,9 +2,9 @@
  * The other side of the network's rows: HTTP on 80, a server behind a TLS greeting on 443, and a name server that gives
  * every name one address. Run inside the world's namespace; ends with its input.
  *
- * Who has greeted on 443 is answered `!`, and then orders lines: `down N` for N bytes, `up N` before N bytes, which are
- * answered `!` when all have come. What a TLS greeting begins is not TLS here: the gateway reads the greeting alone,
- * and cryptography would be most of what is measured.
+ * A client that has sent its greeting on 443 is answered `!`, and then sends orders as lines: `down N` for N bytes, `up
+ * N` before N bytes, which are answered `!` when all have arrived. No TLS follows the greeting: the gateway reads the
+ * greeting only, and cryptography would be most of the measured time.
  */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
@@ -51,7 +51,7 @@ async function greet(socket: Socket): Promise<void> {
   socket.write("!");
   for (;;) {
     const [what, count] = (await reader.line()).split(" ");
-    if (what === "down") await pour(socket, Number(count));
+    if (what === "down") await sendBytes(socket, Number(count));
     else {
       await reader.skip(Number(count));
       socket.write("!");
@@ -59,7 +59,7 @@ async function greet(socket: Socket): Promise<void> {
   }
 }
 
-/** What comes over a connection, piece by piece; throws at its end. */
+/** The bytes of a connection, piece by piece; throws at its end. */
 class Reader {
   readonly #chunks: AsyncIterator<Buffer>;
   #held: Buffer = Buffer.alloc(0);
@@ -103,7 +103,7 @@ class Reader {
   }
 }
 
-async function pour(socket: Socket, bytes: number): Promise<void> {
+async function sendBytes(socket: Socket, bytes: number): Promise<void> {
   for (let left = bytes; left > 0; left -= BLOCK.length)
     if (!socket.write(BLOCK.subarray(0, left))) await once(socket, "drain");
 }

@@ -1,4 +1,4 @@
-/** A world of the benchmarks' own, and the bare way to it that the network's rows are compared with. */
+/** A world for the benchmarks, and the bare way to it that is the floor of the network's rows. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -8,7 +8,7 @@ import { GUEST_MAC, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
 import { createWorldNamespace } from "../support/world/namespace.ts";
 
 const SERVER = fileURLToPath(new URL("./outside-server.ts", import.meta.url));
-/** What guests take for the other end of their link. */
+/** The address at which guests see the other end of their link. */
 const GATEWAY_MAC = "02:00:00:00:00:01";
 
 export interface Outside {
@@ -48,7 +48,7 @@ export async function bridgeTo(outside: Outside, netns: string): Promise<void> {
   ]);
 }
 
-/** A namespace in the place of a guest, behind a link that has the name of the tap. */
+/** A namespace in place of a guest, behind a link that has the name of the tap. */
 export async function putGuestNamespace(netns: string, guest: string, tapMac: string): Promise<void> {
   await run("ip", ["netns", "add", guest]);
   await inNetns(netns, [
@@ -64,7 +64,7 @@ export async function putGuestNamespace(netns: string, guest: string, tapMac: st
   ]);
 }
 
-/** The same in a slot, whose end of the link has an address. */
+/** A namespace in place of a guest, inside a slot, whose end of the link has an address. */
 export async function putGuestInSlot(netns: string, guest: string): Promise<void> {
   await putGuestNamespace(netns, guest, GATEWAY_MAC);
   await inNetns(netns, [`addr add ${GATEWAY_ADDRESS}/30 dev ${TAP_NAME}`]);

@@ -1,6 +1,6 @@
 /**
- * Rows about others that run code in a sandbox on the same host, where they are installed: gVisor (`runsc`) and containers
- * (`crun`, weaker isolation). Same root filesystem, same command, each from the call to the first byte of output.
+ * Rows about other sandboxes on the same host, if they are installed: gVisor (`runsc`) and containers (`crun`, weaker
+ * isolation). Same root filesystem, same command, each from the call to the first byte of output.
  */
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -18,7 +18,7 @@ import { percentile, type Row, repeated, row, timed } from "./samples.ts";
 const AT_ONCE = 8;
 const PRINT = ["/usr/bin/env", "python3", "-c", "print(1)"];
 
-/** crun refuses a host whose cgroups are of both versions, also where it is to use none: it is not shown them. */
+/** crun refuses a host with both versions of cgroups, even if it should use none: cgroups are hidden from it. */
 const HIDE_CGROUPS = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"';
 const hiding = existsSync("/sys/fs/cgroup/unified")
   ? ["unshare", "--mount", "sh", "-c", HIDE_CGROUPS, "-"]

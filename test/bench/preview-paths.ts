@@ -1,4 +1,4 @@
-/** A guest's web server asked through its preview and directly, in turn. */
+/** A guest's web server, requested through its preview and directly, alternating. */
 import { Agent, type IncomingMessage, request } from "node:http";
 import { percentile, type Row, row, timed } from "./samples.ts";
 
@@ -20,11 +20,11 @@ ThreadingHTTPServer.request_queue_size = 64
 ThreadingHTTPServer(("0.0.0.0", ${APP_PORT}), App).serve_forever()
 `;
 
-/** Where the server is asked: itself, or its preview by name. */
+/** The server itself, or its preview by name. */
 export interface Door {
   host: string;
   port: number;
-  /** What goes into Host. */
+  /** Value of the Host header. */
   name?: string;
 }
 
@@ -40,7 +40,7 @@ export async function previewRows(
   effort: PreviewEffort,
 ): Promise<Row[]> {
   const samples = { direct: emptySamples(), preview: emptySamples() };
-  // In turn, so that a noisy minute of the host meets both alike. The first round warms up.
+  // Alternating, so that a noisy minute of the host affects both alike. The first round warms up.
   for (let i = 0; i <= effort.rounds; i++)
     for (const name of ["direct", "preview"] as const) {
       const taken = await ask(doors[name], effort);

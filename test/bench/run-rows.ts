@@ -1,4 +1,4 @@
-/** Rows about runs that come one after the other, in lanes, paced and in a burst: what a pool by demand is for. */
+/** Rows about runs one after the other, in lanes, paced and in a burst: the cases that a pool by demand is made for. */
 import { join } from "node:path";
 import { NodeInfo } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
@@ -13,8 +13,8 @@ import { percentile, type Row, row, timed } from "./samples.ts";
 
 const PACE_MS = 2_000;
 const BURST = 10;
-/** Until nothing lacks and the demand of the rows before has faded. */
-const SETTLE_MS = 45_000;
+/** Until the pool is full and the demand of earlier rows has faded. */
+const QUIET_MS = 45_000;
 const EXEC_LIMIT_MS = 30_000;
 const PRINT = ["python3", "-c", "print(1)"];
 
@@ -34,7 +34,7 @@ export async function runRows(facts: ServiceFacts, baseline: Loadable, effort: R
   const over = (ms: number[]) =>
     `${(percentile(ms, 50) / percentile(floor.waiting, 50)).toFixed(2)} × waiting`;
   const run = () => timed(() => client.run({ language: "python", code: "print(1)" }));
-  await sleep(SETTLE_MS);
+  await sleep(QUIET_MS);
   const paced = await countingReady(facts, () => pacedRuns(effort.runs, run));
   rows.push(
     row(
@@ -45,7 +45,7 @@ export async function runRows(facts: ServiceFacts, baseline: Loadable, effort: R
     ),
   );
   for (const lanes of [1, 2, 4]) {
-    await sleep(SETTLE_MS);
+    await sleep(QUIET_MS);
     const each = await countingReady(facts, () => inLanes(lanes, effort.runs, run));
     const perSecond = (each.ms.length / (each.tookMs / 1_000)).toFixed(2);
     const name =
@@ -55,7 +55,7 @@ export async function runRows(facts: ServiceFacts, baseline: Loadable, effort: R
   return [...rows, await burstRow(facts, client, effort.bursts, floor.loaded)];
 }
 
-/** The same two commands as a run that finds a machine ready, and as one that finds none, without the service. */
+/** The same two commands as a run that finds a machine ready, and as a run that does not, without the service. */
 async function floorOf(facts: ServiceFacts, baseline: Loadable, n: number) {
   const waiting: number[] = [];
   const loaded: number[] = [];
@@ -91,7 +91,7 @@ async function floorOf(facts: ServiceFacts, baseline: Loadable, n: number) {
   return { waiting, loaded };
 }
 
-/** At even distances, whatever the runs do: they overlap where one takes longer. */
+/** At a constant rate, however long the runs take: slow runs overlap. */
 async function pacedRuns(n: number, run: () => Promise<number>): Promise<number[]> {
   const startedAt = performance.now();
   return await Promise.all(
@@ -127,7 +127,7 @@ async function countingReady(facts: ServiceFacts, work: () => Promise<number[]>)
 async function newMachines(facts: ServiceFacts) {
   const { body } = await nodeCaller(facts.nodeSocket).call("GET", "/v1/info");
   const { new_machines: counted } = NodeInfo.parse(body);
-  if (!counted) throw new Error("the node does not tell how many machines it started");
+  if (!counted) throw new Error("the node does not report how many machines it started");
   return counted;
 }
 
@@ -136,7 +136,7 @@ async function burstRow(facts: ServiceFacts, client: Client, bursts: number, loa
   const ms: number[] = [];
   const shares: string[] = [];
   for (let i = 0; i < bursts; i++) {
-    await sleep(SETTLE_MS);
+    await sleep(QUIET_MS);
     const burst = await countingReady(facts, () =>
       Promise.all(Array.from({ length: BURST }, () => oneOf(client))),
     );

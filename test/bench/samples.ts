@@ -1,11 +1,11 @@
-/** Measured values and what a row says about them. */
+/** Measured values and the figures of a row. */
 export interface Row {
   name: string;
   unit: string;
   n: number;
   p50: number;
   p95: number;
-  /** What the row is compared with, and the goal of that ratio or difference. */
+  /** The floor that the row is compared with, and the goal of that ratio or difference. */
   note?: string;
 }
 

@@ -1,4 +1,4 @@
-/** Rows about slots: how long one takes from nothing and from the pool, and what one costs in memory. */
+/** Rows about slots: how long one takes from nothing and from the pool, and its cost in memory. */
 import { readdirSync, readFileSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
 import { createNamespace } from "../../packages/node/src/host/netns.ts";
@@ -13,7 +13,7 @@ const SLOTS = 2048;
 const KIB = 1024;
 const QUIET_MS = 1_000;
 const SPEC = { generation: 1, egress: DENY, exposed: [] };
-/** Addresses and ports are known to the kernel, so it is told of them. */
+/** Addresses and ports must be known to the kernel, so they are set up here. */
 const FULL_SPEC = {
   ...SPEC,
   egress: { ...DENY, allow: [...DENY.allow, "8.8.4.4", "1.0.0.1:22"] },
@@ -25,7 +25,7 @@ export async function setUpRows(lab: NetworkLab, n: number): Promise<Row[]> {
     ...{ bare: [], cold: [], pool: [], full: [], known: [] },
   };
   const { pool, network } = lab;
-  // In turn, so that a noisy minute of the host meets all of them alike. The first round warms up.
+  // Alternating, so that a noisy minute of the host affects all of them alike. The first round warms up.
   for (let i = 0; i <= n; i++) {
     const note = (name: keyof typeof samples, ms: number) => i > 0 && samples[name].push(ms);
     note("bare", await bareNamespace());
@@ -36,7 +36,7 @@ export async function setUpRows(lab: NetworkLab, n: number): Promise<Row[]> {
       ["pool", SPEC],
       ["full", FULL_SPEC],
     ] as const) {
-      await settled();
+      await untilRefilled();
       let slot: Slot | undefined;
       const ms = await timed(async () => {
         slot = await pool.take("deny");
@@ -76,8 +76,8 @@ async function bareNamespace(): Promise<number> {
   return ms;
 }
 
-/** Whoever measures the pool does not measure its refilling, which makes one namespace after the other. */
-async function settled(): Promise<void> {
+/** Keeps the refilling of the pool, which makes one namespace after the other, out of the measurement. */
+async function untilRefilled(): Promise<void> {
   for (let before = -1; before !== countNamespaces(); ) {
     before = countNamespaces();
     await sleep(QUIET_MS);
@@ -86,7 +86,7 @@ async function settled(): Promise<void> {
 
 const countNamespaces = () => readdirSync("/run/netns").length;
 
-/** What so many sessions hold, divided by them. */
+/** Memory of that many sessions, divided by their number. */
 export async function memoryRows({ pool, network, gateway }: NetworkLab, held: number): Promise<Row[]> {
   const before = { gateway: residentBytes(Number(gateway.pid)), kernel: kernelBytes() };
   const slots: Slot[] = [];
@@ -105,7 +105,7 @@ export async function memoryRows({ pool, network, gateway }: NetworkLab, held: n
   ];
 }
 
-/** What the kernel holds for itself, whoever it is for. */
+/** Memory that the kernel uses for itself, for any process. */
 function kernelBytes(): number {
   const text = readFileSync("/proc/meminfo", "utf8");
   const kib = (field: string) => Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(text)?.[1] ?? 0);

@@ -1,5 +1,5 @@
 /**
- * Rows about the network that need no machine: set-up of namespaces, what one costs, and the ways out and in with a
+ * Rows about the network that need no machine: set-up of namespaces, the cost of one, and the ways out and in with a
  * namespace in the guest's place. Run by network-rows.ts in namespaces of its own; writes the rows to a file.
  */
 import { execFileSync, spawn } from "node:child_process";
@@ -24,7 +24,7 @@ const WHERE = "no machine: ";
 const BRIDGED_MAC = "02:00:00:00:01:01";
 
 const { values } = parseArgs({ options: { out: { type: "string" }, effort: { type: "string" } } });
-/** As network-rows.ts has it. */
+/** As in network-rows.ts. */
 export interface SlotEffort {
   setUps: number;
   held: number;
@@ -121,5 +121,5 @@ async function previewsOf(lab: NetworkLab, guest: GuestSlot, effort: SlotEffort)
 const CONNECTS = `import socket; socket.create_connection(("127.0.0.1", ${APP_PORT}), 1)`;
 
 writeFileSync(values.out ?? "/dev/stdout", JSON.stringify(await allRows(JSON.parse(values.effort ?? "{}"))));
-// What it has begun ends with its namespaces.
+// Programs that it has started end with its namespaces.
 process.exit();

@@ -1,8 +1,8 @@
-/** Where the processor time of a stream goes: to the guest, to its emulator, and to each process that hands it on. */
+/** Processor time of a stream, by part: the guest, its emulator, and each process that passes the bytes on. */
 import { readdirSync, readFileSync } from "node:fs";
 import { percentile } from "./samples.ts";
 
-/** The process of a machine, and those through which its streams go, by name. */
+/** The process of a machine, and those that pass on its streams, by name. */
 export interface Parts {
   machine: number;
   others: Record<string, number>;
@@ -29,7 +29,7 @@ export class StreamCosts {
     return result;
   }
 
-  /** Of 64 MiB, the median: `guest 300, emulator 80 ms`. */
+  /** For 64 MiB, the median: `guest 300, emulator 80 ms`. */
   toString(): string {
     const parts = [...this.#spent].map(
       ([part, perMib]) => `${part} ${Math.round(percentile(perMib, 50) * 64)}`,
@@ -58,7 +58,7 @@ function cpuMsByThread(pid: number): Map<number, number> {
       const [ns] = readFileSync(`/proc/${pid}/task/${tid}/schedstat`, "utf8").split(" ");
       threads.set(tid, Number(ns) / 1e6);
     } catch {
-      // It has ended in between.
+      // The thread has ended meanwhile.
     }
   return threads;
 }

@@ -46,7 +46,7 @@ export async function streamRows(
   try {
     await client.sessions.waitUntilLive(id);
     const costs = costsOf(facts, { id, machine: port.pid, mib: effort.mib });
-    // All of them in turn, so that a noisy minute of the host meets them alike. The first round warms up.
+    // Alternating, so that a noisy minute of the host affects them alike. The first round warms up.
     for (let i = 0; i <= effort.n; i++)
       for (const name of Object.keys(rounds) as (keyof typeof rounds)[]) {
         const ms = await (i > 0 ? costs[name].measured(rounds[name]) : rounds[name]());
@@ -63,7 +63,7 @@ export async function streamRows(
 type Speeds = Record<keyof BareRounds | "output" | "up" | "down", number[]>;
 type Costs = Record<keyof Speeds, StreamCosts>;
 
-/** Of the bare port this process is the only one beside the machine. */
+/** Besides the machine, this process is the only one on the bare port. */
 function costsOf(
   facts: ServiceFacts,
   { id, machine, mib }: { id: string; machine: number; mib: number },
@@ -81,8 +81,8 @@ function costsOf(
 type BareRounds = Record<"portUp" | "portDown" | "fileUp" | "fileDown" | "pipeDown", () => Promise<number>>;
 
 /**
- * F4 moves bytes that nobody keeps. What a stream can reach at most has the file or the pipe in it, still without any of ours:
- * where those rows are below the goal, the guest's processor is.
+ * F4 moves bytes that nothing stores. The upper bound of a stream includes the file or the pipe, still without any code
+ * of ours: where those rows are below the goal, the guest's processor is the limit.
  */
 function rowsOf(speeds: Speeds, costs: Costs): Row[] {
   const ratio = (values: number[], floor: number[]) =>
@@ -105,7 +105,7 @@ function rowsOf(speeds: Speeds, costs: Costs): Row[] {
   ];
 }
 
-/** By plain requests, read and written as the bare port is: what an SDK or `fetch` adds is not of the service. */
+/** By plain requests, read and written like the bare port: the cost of an SDK or `fetch` is not the service's. */
 function sessionStreams(facts: ServiceFacts, id: string, bytes: number) {
   const call = (method: string, path: string, headers: Record<string, string | number> = {}) =>
     request(`${facts.url}/v1/sessions/${id}/${path}`, {

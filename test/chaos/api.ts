@@ -1,4 +1,4 @@
-/** The interface as a client without retries or opinions sees it: a status, or nothing when the connection broke. */
+/** The interface as seen by a client without retries: a status, or nothing when the connection broke. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -7,7 +7,7 @@ import type { ServiceFacts } from "../support/service.ts";
 const LIMIT_MS = 30_000;
 
 export interface Reply {
-  /** 0: no answer, so what became of the request is unknown. */
+  /** 0: no answer, so the outcome of the request is unknown. */
   status: number;
   // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
   body: any;
@@ -43,7 +43,7 @@ export class Api {
     return this.call("POST", `/v1/sessions/${id}/exec`, { command, timeout_ms: 20_000 });
   }
 
-  /** Also while the service is still coming back from its last crash. */
+  /** Repeats while the service is still coming back from its last crash. */
   async deleteAll(): Promise<void> {
     for (let attempt = 0; attempt < 30; attempt++) {
       const { body } = await this.call("GET", "/v1/sessions?limit=500");

@@ -1,4 +1,4 @@
-/** Every place at which `crashPoint` stands in the sources. The test of this list looks for them there. */
+/** Every crash point in the sources. The test of this list looks for the calls of `crashPoint`. */
 export const CRASH_POINTS = [
   "start.journal",
   "start.load",
@@ -47,7 +47,7 @@ export const CRASH_POINTS = [
 ] as const;
 type CrashPoint = (typeof CRASH_POINTS)[number];
 
-/** What a process does about a death is reached by one that died before. */
+/** Reached only after an earlier death: the recovery from a death. */
 export const DEATHS_BEFORE: Partial<Record<CrashPoint, CrashPoint>> = {
   "reconcile.adopted": "capture.published",
   "reconcile.slot": "capture.published",

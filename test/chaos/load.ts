@@ -1,6 +1,6 @@
 /**
- * The load and what was acknowledged to it. A session writes numbered marks to a file; what is certain after an answer
- * is kept per session: marks that must be there, marks that may be.
+ * The load and the results acknowledged to it. A session writes numbered marks to a file. After an answer, facts are
+ * recorded per session: marks that must be in the file, and marks that may be.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Api } from "./api.ts";
@@ -13,20 +13,20 @@ const COUNTER =
 
 export interface Known {
   id: string;
-  /** `unknown`: a request that would change it was not answered. */
+  /** `unknown`: a request that would change the state was not answered. */
   state: "there" | "gone" | "unknown";
   /** Acknowledged, in order. */
   marks: number[];
-  /** Sent, but not acknowledged: may be there or not. */
+  /** Sent, but not acknowledged: may be present. */
   maybe: Set<number>;
-  /** Whether marks may have been rewound by a restore that was not answered: then only their order is certain. */
+  /** A restore without an answer may have rewound the marks: then only their order is certain. */
   isRewound: boolean;
   checkpoints: Kept[];
   hasCounter: boolean;
   isBusy: boolean;
 }
 
-/** A checkpoint or a template that was acknowledged, and what it holds. */
+/** An acknowledged checkpoint or template, and the marks in it. */
 export interface Kept {
   /** The id of a checkpoint, the name of a template. */
   id: string;
@@ -35,7 +35,7 @@ export interface Kept {
   hasCounter: boolean;
 }
 
-/** A checkpoint or a template whose end was asked for; where that was not answered, it may still be there. */
+/** A checkpoint or a template whose deletion was requested; without an answer, it may still exist. */
 export interface Removed {
   path: string;
   isCertain: boolean;
@@ -43,11 +43,11 @@ export interface Removed {
 
 export class Load {
   readonly sessions = new Map<string, Known>();
-  /** For each mark those that its session had acknowledged when it was sent: they come before it. */
+  /** For each mark, the marks that its session had acknowledged when it was sent: they come before it. */
   readonly earlier = new Map<number, Set<number>>();
   readonly templates: Kept[] = [];
   readonly removed: Removed[] = [];
-  /** When the newest mark that was acknowledged had been sent, as `performance.now()` says it. */
+  /** When the newest acknowledged mark was sent, in the time of `performance.now()`. */
   markedAt = 0;
   readonly #api: Api;
   readonly #random: Random;
@@ -87,7 +87,7 @@ export class Load {
     await on((known) => this.#checkpoint(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
-    // Of a paused session: a copy of its saved state.
+    // A start from a paused session: a copy of its saved state.
     await on((known) => this.#checkpoint(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#template(known));
@@ -99,12 +99,13 @@ export class Load {
     await on((known) => this.#restore(known));
     await on((known) => this.#mark(known));
     await on((known) => this.#pause(known));
-    // Once: while the service comes back from a crash in here, one session after the other would be asked to go.
+    // Only once: while the service comes back from a crash in this operation, one session after the other would be
+    // deleted.
     const last = session();
     if (last) await this.#destroy(last);
   }
 
-  /** One session's life of random operations, none disturbed: each must succeed. Leaves it and its forks to the oracle. */
+  /** The life of one session: random operations without kills, so each must succeed. Leaves it to the oracle. */
   async history(steps: number): Promise<void> {
     const known = await this.#create();
     if (!known) throw new Error("a create was refused");
@@ -118,7 +119,7 @@ export class Load {
     for (let step = 0; step < steps; step++) {
       const chosen = this.#random.pick([...verbs, ...(forks === 0 ? [this.#fork] : [])]);
       if (chosen === this.#fork) forks++;
-      // Now and then something else at the same time: the two take turns, or the second finds the first one's outcome.
+      // Sometimes with a second operation at the same time: one waits for the other, or finds its outcome.
       const beside =
         this.#random.below(4) === 0 && paired.includes(chosen) ? this.#random.pick(paired) : undefined;
       const answers = await Promise.all(
@@ -130,7 +131,7 @@ export class Load {
     known.isBusy = false;
   }
 
-  /** Ends what the histories made, once the oracle has seen it. */
+  /** Deletes the results of the histories, once the oracle has seen them. */
   async clear(): Promise<void> {
     for (const known of this.#there) {
       for (const { id } of known.checkpoints.splice(0))
@@ -153,12 +154,12 @@ export class Load {
       }
       const known = this.#random.pick(there);
       known.isBusy = true;
-      const hasRoom =
+      const mayGrow =
         [...this.sessions.values()].filter(({ state }) => state === "there").length < SESSIONS_MAX;
       const verbs = [
         ...[this.#mark, this.#mark, this.#mark, this.#pause, this.#pause, this.#restore],
         ...[this.#checkpoint, this.#checkpoint, this.#template, this.#removeCheckpoint, this.#removeTemplate],
-        ...(hasRoom
+        ...(mayGrow
           ? [this.#fork, this.#startCheckpoint, this.#startTemplate]
           : [this.#destroy, this.#destroy]),
       ];
@@ -237,7 +238,7 @@ export class Load {
       known.isRewound = false;
       return true;
     }
-    // Refused or unanswered: it stands before the restore or after it, and which is unknown.
+    // Refused or unanswered: the mark may be from before or after the restore.
     if (status === 0 || status >= 500) known.isRewound = true;
     return false;
   }
@@ -251,7 +252,7 @@ export class Load {
     return status === 200;
   }
 
-  /** Another worker may delete it meanwhile: then it is refused, or goes on. */
+  /** Another worker may delete it meanwhile: then it is refused, or succeeds. */
   async #startTemplate(): Promise<boolean> {
     if (this.templates.length === 0) return true;
     const kept = this.#random.pick(this.templates);
@@ -264,13 +265,13 @@ export class Load {
     return await this.#remove("templates", this.templates);
   }
 
-  async #remove(room: string, all: Kept[]): Promise<boolean> {
+  async #remove(kind: string, all: Kept[]): Promise<boolean> {
     if (all.length === 0) return true;
     const kept = this.#random.pick(all);
     all.splice(all.indexOf(kept), 1);
-    const path = `/v1/${room}/${kept.id}`;
+    const path = `/v1/${kind}/${kept.id}`;
     const { status } = await this.#api.call("DELETE", path);
-    // It was acknowledged: the oracle is to find that it is gone.
+    // It was acknowledged: the oracle must find that it is gone.
     if (status === 404) all.push(kept);
     else this.removed.push({ path, isCertain: status === 204 });
     return status === 204;
@@ -319,7 +320,7 @@ function keptOf(known: Known, id: string, marks: number[]): Kept {
   return { id, marks, maybe: sentSince(known, marks), hasCounter: known.hasCounter };
 }
 
-/** What was sent while a copy was being made may be in it, also when it was acknowledged before the copy was. */
+/** Marks sent while a copy was being made may be in it, also if they were acknowledged before the copy was. */
 function sentSince({ marks, maybe }: Known, before: number[]): Set<number> {
   return new Set([...maybe, ...marks.filter((mark) => !before.includes(mark))]);
 }

@@ -1,16 +1,15 @@
 /**
  * Chaos: kill -9 of the node daemon and of control, now and then of both or of the database, at random instants and at
  * each named crash point, under a mixed load of creates, execs, pauses, wakes, forks, checkpoints, restores, templates,
- * starts from both, and the ends of all of these. Most kills wait until whoever was killed is back at work. After every
- * batch of kills the load rests, and an oracle of its own compares what was acknowledged with what is there
- * (security.md C8).
+ * starts from both, and the ends of all of these. Most kills wait until the killed process is back at work. After every
+ * batch of kills the load rests, and an oracle compares the acknowledged results with the real state.
  *
  *   npm run chaos -- [--kills 200] [--batch 10] [--seed 7]     random kills
  *   npm run chaos -- --points                                  each named crash point once
  *   npm run chaos -- --at copy.begin,copy.done                 these crash points
  *   npm run chaos -- --histories 200                           no kills: random lives of sessions, each step a success
  *
- * Only the service that it starts itself is hurt. Ends with exit code 1 at the first finding.
+ * Kills only the service that it starts itself. Ends with exit code 1 at the first finding.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -32,14 +31,14 @@ const { values } = parseArgs({
     at: { type: "string" },
   },
 });
-/** Of sessions: the oracle wakes everything that there is. */
+/** Limit of sessions: the oracle wakes every session that exists. */
 const CEILING = 100;
 const AT_ONCE = 3;
 const STEPS = 12;
-/** Within this the load must go on after a kill. */
+/** Within this time the load must continue after a kill. */
 const BACK_MS = 60_000;
 const LONGEST_WAIT_MS = 2_500;
-/** Who is killed together. */
+/** Processes that are killed together. */
 const VICTIMS = [["node"], ["control"], ["node", "control"]] as const;
 type Victim = (typeof VICTIMS)[number][number];
 const DATABASE_EVERY = 10;
@@ -73,15 +72,15 @@ async function randomKills(kills: number, batch: number): Promise<void> {
     for (let done = 0; done < kills; ) {
       load.start();
       for (let i = 0; i < batch && done < kills; ) {
-        // Most find the service at work, some find it coming back from the last one.
-        if (random.below(EARLY_EVERY) > 0) await goesOn(load);
+        // Most kills find the service at work, some find it coming back from the last kill.
+        if (random.below(EARLY_EVERY) > 0) await untilLoadContinues(load);
         await sleep(random.below(LONGEST_WAIT_MS));
         const pids = running(facts, random.below(DATABASE_EVERY) === 0 ? ["database"] : random.pick(VICTIMS));
         if (pids.filter(kill).length === 0) continue;
         i++;
         done++;
       }
-      await goesOn(load);
+      await untilLoadContinues(load);
       await load.rest();
       const seen = await verify(facts, api, load);
       console.log(`${done} kills: ${seen}`);
@@ -89,7 +88,7 @@ async function randomKills(kills: number, batch: number): Promise<void> {
   });
 }
 
-/** Pids; those that are being started again have none. */
+/** Pids; a process that is being restarted has none. */
 function running(facts: ServiceFacts, names: readonly (Victim | "database")[]): number[] {
   return names.flatMap((name) => {
     try {
@@ -100,7 +99,7 @@ function running(facts: ServiceFacts, names: readonly (Victim | "database")[]): 
   });
 }
 
-/** False where it has just ended by itself, as the last kill's victim may. */
+/** False when the process has just ended by itself, as the victim of the last kill may. */
 function kill(pid: number): boolean {
   try {
     return process.kill(pid, "SIGKILL");
@@ -109,8 +108,8 @@ function kill(pid: number): boolean {
   }
 }
 
-/** Until a command that was sent from now on was carried out: node, control and the database are there. */
-async function goesOn(load: Load): Promise<void> {
+/** Waits until a command that was sent from now on was executed: node, control and the database work. */
+async function untilLoadContinues(load: Load): Promise<void> {
   const asked = performance.now();
   while (load.markedAt < asked) {
     if (performance.now() - asked > BACK_MS)
@@ -119,7 +118,7 @@ async function goesOn(load: Load): Promise<void> {
   }
 }
 
-/** One run of the whole mix with the point armed in both processes; it fires in whichever gets there. */
+/** One run of the whole mix with the point armed in both processes; the process that reaches it first dies. */
 async function crashAt(point: (typeof CRASH_POINTS)[number]): Promise<void> {
   const points = [DEATHS_BEFORE[point], point].filter((name) => name !== undefined);
   await underLoad({ VIV_CRASH_AT: points.join(",") }, async ({ facts, api, load }) => {
@@ -136,7 +135,7 @@ interface Underway {
   load: Load;
 }
 
-/** A service of its own, cleared and stopped at the end; what `work` finds is told, and fails the run. */
+/** A service of its own, stopped and deleted at the end; findings of `work` are printed, and fail the run. */
 async function underLoad(
   env: Record<string, string>,
   work: (underway: Underway) => Promise<void>,

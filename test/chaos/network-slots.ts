@@ -1,11 +1,11 @@
 /**
  * Makes and throws away network slots, with their namespaces, rules, gateway listeners and connections, and compares
- * what is left with what was there before: namespaces, links, rules, connection table, descriptors, slots.
+ * the state after it with the state before it: namespaces, links, rules, connection table, descriptors, slots.
  *
  *   scripts/with-node test/chaos/network-slots.ts [--rounds 2000]
  *
- * Runs in namespaces of its own, beside whatever runs on this host. Ends with exit code 1 when
- * something is left.
+ * Runs in namespaces of its own, independent of everything else on this host. Ends with exit code 1 when something is
+ * left.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
@@ -26,7 +26,7 @@ const { values } = parseArgs({
   options: { rounds: { type: "string", default: "2000" }, inside: { type: "boolean", default: false } },
 });
 
-/** Everything below happens where nobody else is. */
+/** Everything below happens in namespaces that nothing else uses. */
 function isolated(): number {
   const args = ["--inside", "--rounds", values.rounds];
   const [program = "", ...argv] = inNamespacesOfItsOwn(fileURLToPath(import.meta.url), args);
@@ -77,14 +77,14 @@ async function main(rounds: number): Promise<void> {
       await knock(slot);
     };
     await many(WARM_UP, live);
-    await settle();
+    await untilQuiet();
     const before = countAll(Number(gateway.pid));
     console.log("before", JSON.stringify(before));
     await many(rounds, live);
-    await settle();
+    await untilQuiet();
     const after = countAll(Number(gateway.pid));
     console.log(`after ${rounds}`, JSON.stringify(after));
-    tell(before, after);
+    report(before, after);
   } finally {
     await lab.close();
   }
@@ -93,7 +93,7 @@ async function main(rounds: number): Promise<void> {
   process.exit();
 }
 
-/** A visitor whom no guest answers: his connection stays in the host's table until it is forgotten with the slot. */
+/** A visitor without an answering guest: the connection stays in the host's table until the slot is thrown away. */
 async function knock({ machineAddress }: Slot): Promise<void> {
   const visitor = connect(EXPOSED, machineAddress).on("error", () => {});
   await sleep(20);
@@ -114,14 +114,14 @@ async function many(rounds: number, live: (number: number) => Promise<void>): Pr
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
 }
 
-/** The pool is full again, and the gateway has closed what it listened on. */
-function settle(): Promise<void> {
+/** The pool is full again, and the gateway has closed its listeners. */
+function untilQuiet(): Promise<void> {
   return sleep(5_000);
 }
 
-function tell(before: Counts, after: Counts): void {
+function report(before: Counts, after: Counts): void {
   for (const what of Object.keys(before) as (keyof Counts)[]) {
-    // Descriptors and flows breathe a little; a leak would be thousands.
+    // Descriptors and flows vary a little; a leak would be thousands.
     const isOver = after[what] > before[what] + (/Descriptors|flows/.test(what) ? ALLOWED_LEFT : 0);
     if (isOver) fail(`${what}: ${before[what]} before, ${after[what]} after`);
   }

@@ -1,4 +1,4 @@
-/** What must hold once the load rests: nothing acknowledged is lost, nothing is there twice, nothing is left over. */
+/** Invariants once the load rests: nothing acknowledged is lost, nothing exists twice, nothing is left over. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { MachineList, SnapshotList } from "@vivarium/contract/node";
@@ -10,13 +10,13 @@ import type { ServiceFacts } from "../support/service.ts";
 import type { Api, Reply } from "./api.ts";
 import type { Kept, Known, Load } from "./load.ts";
 
-const SETTLED_WITHIN_MS = 10_000;
-/** What a process that died did not delete is looked at twice before another one does. */
+const QUIET_WITHIN_MS = 10_000;
+/** Remains of a dead process may be there at the first look: another process deletes them after its second look. */
 const CLEARED_WITHIN_MS = 30_000;
 
-/** Returns one line about what was seen; throws at the first finding. */
+/** Returns one line about what it saw; throws at the first finding. */
 export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise<string> {
-  await eventually(() => checkStates(api, load), SETTLED_WITHIN_MS);
+  await eventually(() => checkStates(api, load), QUIET_WITHIN_MS);
   await removeUnacknowledged(api, load);
   let marks = 0;
   for (const known of load.sessions.values())
@@ -24,7 +24,7 @@ export async function verify(facts: ServiceFacts, api: Api, load: Load): Promise
   const kept = await checkKept(api, load);
   const removed = await checkRemoved(api, load);
   await eventually(() => checkSnapshots(facts), CLEARED_WITHIN_MS);
-  await eventually(() => checkHost(facts, api), SETTLED_WITHIN_MS);
+  await eventually(() => checkHost(facts, api), QUIET_WITHIN_MS);
   const there = [...load.sessions.values()].filter(({ state }) => state === "there").length;
   return `${load.sessions.size} sessions made, ${there} there, ${marks} marks read back, ${kept} checkpoints and templates kept, ${removed} removed, host clean`;
 }
@@ -46,7 +46,7 @@ async function checkStates(api: Api, load: Load): Promise<void> {
   }
 }
 
-/** What a broken connection hid from the load: nobody was told of it, so it may be there or not. */
+/** Requests whose answer was lost with the connection: their effects may exist or not. */
 async function removeUnacknowledged(api: Api, load: Load): Promise<void> {
   const { body } = await api.call("GET", "/v1/sessions?limit=500");
   for (const { session_id } of body.sessions)
@@ -60,7 +60,7 @@ async function checkContent(api: Api, known: Known, earlier: Load["earlier"]): P
     if (answer.status !== 200)
       throw new Error(`${known.id} cannot be read: ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body;
-  }, SETTLED_WITHIN_MS);
+  }, QUIET_WITHIN_MS);
   const [marks = "", counter = ""] = (body.stdout as string).split("--\n");
   checkMarks(known, numbers(marks), earlier);
   checkCounter(known, numbers(counter));
@@ -69,7 +69,7 @@ async function checkContent(api: Api, known: Known, earlier: Load["earlier"]): P
 
 function checkMarks(known: Known, found: number[], earlier: Load["earlier"]): void {
   if (new Set(found).size !== found.length) throw new Error(`${known.id} holds a mark twice: ${found}`);
-  // Marks that were sent at the same time may come in either order.
+  // Marks that were sent at the same time may appear in either order.
   if (found.some((mark, i) => found.slice(i + 1).some((later) => earlier.get(mark)?.has(later))))
     throw new Error(`${known.id} holds acknowledged marks out of order: ${found}`);
   if (!known.isRewound) {
@@ -78,13 +78,13 @@ function checkMarks(known: Known, found: number[], earlier: Load["earlier"]): vo
     const alien = found.filter((mark) => !known.marks.includes(mark) && !known.maybe.has(mark));
     if (alien.length > 0) throw new Error(`${known.id} holds marks that it should not: ${alien}`);
   }
-  // From here on what was read is certain. A command that was frozen with its session may still write later.
+  // From here on, the marks read are certain. A command that was frozen with its session may still write later.
   known.marks = found.toSorted((a, b) => a - b);
   for (const mark of found) known.maybe.delete(mark);
   known.isRewound = false;
 }
 
-/** A process that counts in memory and writes what it counts: no gap, no repeat, whatever was loaded over what. */
+/** A process that counts in memory and writes its count: no gap and no repeat, in any order of loads. */
 function checkCounter(known: Known, found: number[]): void {
   const wrong = found.findIndex((value, i) => value !== i + 1);
   if (wrong >= 0)
@@ -92,7 +92,7 @@ function checkCounter(known: Known, found: number[]): void {
   if (known.hasCounter && found.length === 0) throw new Error(`${known.id}: the counter's file is empty`);
 }
 
-/** Every checkpoint and template that was acknowledged is there, and the newest of each starts as it was. */
+/** Every acknowledged checkpoint and template exists, and a start from the newest of each matches its record. */
 async function checkKept(api: Api, load: Load): Promise<number> {
   const checkpoints = [...load.sessions.values()].flatMap((known) => known.checkpoints);
   const paths = [
@@ -113,7 +113,7 @@ async function checkKept(api: Api, load: Load): Promise<number> {
   return paths.length;
 }
 
-/** What is gone stays gone. Nobody was told of the rest, so it may be there: then it goes now. */
+/** Deleted things stay deleted. Deletions without an answer may have failed: then they are deleted now. */
 async function checkRemoved(api: Api, load: Load): Promise<number> {
   for (const removed of load.removed) {
     const { status } = await api.call("GET", removed.path);
@@ -137,7 +137,7 @@ async function checkStart(api: Api, { id, marks, maybe }: Kept, start: () => Pro
   if (wrong.length + lost.length > 0) throw new Error(`${id} holds ${found}, and should hold ${marks}`);
 }
 
-/** Every saved state belongs to somebody, and whoever has one finds it. */
+/** Every saved state has an owner, and every owner finds its saved state. */
 async function checkSnapshots(facts: ServiceFacts): Promise<void> {
   const owned = await query(
     facts,
@@ -168,7 +168,7 @@ async function checkHost(facts: ServiceFacts, api: Api): Promise<void> {
   if (folders.length !== snapshots.length) throw new Error(`unpublished snapshots among ${folders}`);
 }
 
-/** What is there belongs to a machine, or is kept ready for one; a namespace has its slot and its link. */
+/** Every machine resource belongs to a machine, or is kept ready for one; a namespace has its slot and its link. */
 function checkTraces(traces: MachineTraces, machines: number): void {
   const { folders, uids, slots, netns, links } = traces;
   const isOwned = folders.length === machines && uids === machines && slots <= machines + AHEAD;

@@ -1,4 +1,4 @@
-/** Random numbers that come again with the same seed (mulberry32). */
+/** Random numbers that repeat with the same seed (mulberry32). */
 export interface Random {
   below(n: number): number;
   pick<T>(from: readonly T[]): T;

@@ -1,6 +1,6 @@
 /**
- * What defends names, flows and previews, and how to take each away: rows of security.md D7, D8 and D10. Without it the
- * test beside the code that is named there must fail; were it to pass, it would not notice an attack.
+ * Defences of names, flows and previews, and how to take each away. Without its defence, the named test beside the code
+ * must fail; if it passed, it would not notice an attack.
  */
 import type { Defence } from "./defence.ts";
 import { flows } from "./flows.ts";

@@ -2,10 +2,10 @@ import type { Edit } from "./without.ts";
 
 export interface Defence {
   row: string;
-  /** What is taken away. */
+  /** The defence that is taken away. */
   off: string;
   edits: Edit[];
-  /** A test file and a test in it that stands for the row. */
+  /** A test file and a test in it that covers the row. */
   file: string;
   test: string;
 }

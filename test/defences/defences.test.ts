@@ -1,7 +1,7 @@
 /**
- * Each test that stands for a row of the catalogue of attacks notices when the row's defence is away. They run in network
- * namespaces of their own, so that they may run beside themselves. Every run takes one row of each part of the product
- * that has any; with `VIV_TEST_FULL=1` it is all of them.
+ * Each test that covers a row of the catalogue fails without the row's defence. The tests run in network namespaces of
+ * their own, so that several copies may run side by side. Every run takes one row of each part of the product that has
+ * any; with `VIV_TEST_FULL=1` it is all of them.
  */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -49,7 +49,7 @@ async function run(jobs: Job[]): Promise<Outcome[]> {
       jobsFile,
       outcomesFile,
     ];
-    // Of this run of tests it is not to know anything.
+    // Hides this test run from the inner one.
     const env = Object.fromEntries(
       Object.entries(process.env).filter(([name]) => !name.startsWith("VITEST")),
     );
@@ -85,7 +85,7 @@ beforeAll(async () => {
   );
 }, PATIENCE_MS);
 
-test("the text of every row's defence stands in the product once", () => {
+test("the text of every row's defence occurs in the product once", () => {
   for (const { edits } of DEFENCES)
     for (const edit of edits) replaceOnce(readFileSync(join(root, edit.file), "utf8"), edit);
 });

@@ -1,4 +1,4 @@
-/** What defends flows, policies and caps: security.md D7. */
+/** Defences of flows, policies and caps. */
 import type { Defence } from "./defence.ts";
 
 const EGRESS = "packages/gateway/src/egress";

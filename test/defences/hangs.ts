@@ -1,4 +1,4 @@
-/** A test that hangs whatever the product does: that it is cut off shows nothing (defences.test.ts). */
+/** A test that always hangs: being cut off at its time limit proves nothing (defences.test.ts). */
 import { test } from "vitest";
 
 test("waits for what never comes", () => new Promise(() => {}), 100);

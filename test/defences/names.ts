@@ -1,4 +1,4 @@
-/** What defends names: security.md D8, and N-18 of D7. */
+/** Defences of names. */
 import type { Defence } from "./defence.ts";
 
 const DNS = "packages/gateway/src/dns";

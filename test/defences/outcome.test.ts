@@ -25,7 +25,7 @@ test("a run that broke, a test that passed, and one that was not there have noti
   expect(whyUnnoticed({ broken: [], tests: [] }, TEST)).toBe("no test of that name ran");
 });
 
-test("what another test asserted is not what the named one noticed", () => {
+test("a failure of another test does not count for the named one", () => {
   const { tests } = failed("AssertionError");
   expect(whyUnnoticed({ broken: [], tests }, "a friend is let in")).toBe("no test of that name ran");
 });

@@ -1,17 +1,17 @@
-/** What became of tests that ran without a defence, and whether they noticed. */
+/** Results of tests that ran without a defence, and whether the tests noticed. */
 import type { Edit } from "./without.ts";
 
-/** Tests of a file, by parts of their names, and how the product differs for them. */
+/** Tests of a file, by parts of their names, and the edits of the product for them. */
 export interface Job {
   file: string;
   tests: string[];
   edits: Edit[];
 }
 
-/** Of the tests that ran. */
+/** Results of the tests that ran. */
 export interface Outcome {
   tests: { name: string; state: string; errors: { name: string; message: string }[] }[];
-  /** Why the file, or a hook of it, came to nothing. */
+  /** Why the file, or one of its hooks, failed. */
   broken: string[];
 }
 

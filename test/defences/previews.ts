@@ -1,4 +1,4 @@
-/** What defends previews: security.md D10. */
+/** Defences of previews. */
 import type { Defence } from "./defence.ts";
 
 const PREVIEWS = "packages/gateway/src/previews";

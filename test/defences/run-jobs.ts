@@ -1,6 +1,6 @@
 /**
- * Runs tests of files, each file with its own edits of the product, one after the other in one start of vitest. Reads a
- * list of jobs from the file that is named first, and writes their outcomes into the one that is named second.
+ * Runs tests of files, each file with its own edits of the product, one after the other in one start of vitest. The
+ * first argument is a file with the list of jobs; the second is a file for the outcomes.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const [, , jobsFile = "", outcomesFile = ""] = process.argv;
 const { jobs, provide } = JSON.parse(readFileSync(jobsFile, "utf8")) as {
   jobs: Job[];
-  /** What the tests are given by the setup of their project. */
+  /** Values that the setup of the project provides to tests. */
   provide: { postgresFolder: string };
 };
 
@@ -30,9 +30,9 @@ const vitest = await createVitest("test", {
       root,
       include: [file],
       provide,
-      // What is kept for other runs must never be code without a defence.
+      // Caches for other runs must never contain code without a defence.
       fsModuleCache: false,
-      // A test that hangs notices nothing; long enough that none is cut off which would.
+      // A test that hangs notices nothing. The limit is long enough for every test that would notice.
       testTimeout: 60_000,
       hookTimeout: 60_000,
     },
@@ -53,7 +53,7 @@ const outcomes = jobs.map(({ file }, at): Outcome => {
 writeFileSync(outcomesFile, JSON.stringify(outcomes));
 await vitest.close();
 
-/** Of the tests that ran. */
+/** Results of the tests that ran. */
 function outcomesOf(module: TestModule): Outcome["tests"] {
   return [...module.children.allTests()].flatMap((test) => {
     const { state, errors = [] } = test.result();

@@ -1,15 +1,15 @@
-/** The product without one of its defences: its text is replaced while the modules are loaded, in the tests' memory alone. */
+/** The product without one of its defences: the text of a module is replaced while it is loaded, in memory alone. */
 import { resolve } from "node:path";
 
 export interface Edit {
   /** From the root of the repository. */
   file: string;
-  /** Stands in the file exactly once. */
+  /** Text that occurs in the file exactly once. */
   text: string;
   instead: string;
 }
 
-/** For Vite. Throws where a text is not there once: the list is behind the code. */
+/** For Vite. Throws when a text does not occur exactly once: the list is out of date. */
 export function without(root: string, edits: Edit[]): { name: string; enforce: "pre"; transform: Transform } {
   return {
     name: "without-a-defence",

@@ -8,11 +8,11 @@ import { client, service, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
 
 const STREAMS = size({ ci: 16, full: 40 });
-/** Shows as "abandoned 300" among the processes. */
+/** Appears as "abandoned 300" among the processes. */
 const ABANDONED = ["bash", "-c", "exec -a abandoned sleep 300"];
 const COUNT = { command: ["pgrep", "-c", "-f", "^abandoned"] };
 
-/** Sends a streamed exec and closes the connection so many milliseconds later, or after this, whatever has come back. */
+/** Sends a streamed exec and closes the connection after so many milliseconds, or after this promise. */
 async function abandon(id: string, command: string[], after: number | Promise<unknown>): Promise<void> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);
@@ -25,7 +25,7 @@ async function abandon(id: string, command: string[], after: number | Promise<un
   await (typeof after === "number" ? sleep(after) : after).finally(() => socket.destroy());
 }
 
-test("a client that leaves while its command is being started kills it, and harms nobody else", async () => {
+test("a client that leaves while its command is being started kills the command, and harms no other", async () => {
   await withSession(async (id) => {
     const node = servicePid(service, "node");
     // Seen while its client stays, so that the count below means something.

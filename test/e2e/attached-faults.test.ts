@@ -1,4 +1,4 @@
-/** What dies or vanishes while clients are attached, and what becomes of them and of their session (wire.md 8). */
+/** Processes that die or vanish while clients are attached, and the effect on the clients and their session. */
 import { randomBytes } from "node:crypto";
 import { connect, type Socket as TcpSocket } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
@@ -12,7 +12,7 @@ import { openTerminal, Socket } from "../support/web-socket.ts";
 
 const KEPT = { on_pty_detach: "keep_live" };
 const SILENCE_MS = 75_000;
-/** What the drop of a client leads to: the policy, and the pause itself. */
+/** Time for the effects of a dropped client: the policy, and the pause itself. */
 const THEN_MS = 30_000;
 const IS_FULL = size({ ci: 0, full: 1 }) === 1;
 
@@ -25,7 +25,7 @@ const countOf = async (id: string, command: string) =>
   Number(await inGuest(id, `pgrep -xfc '${command}' || true`));
 const isHealthy = async () => expect((await fetch(`${service.url}/v1/healthz`)).ok).toBe(true);
 
-/** A client that shakes hands and from then on says nothing, not even to a ping. */
+/** A client that completes the handshake and then sends nothing, not even an answer to a ping. */
 async function silentClient(path: string): Promise<TcpSocket> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname);
@@ -60,7 +60,7 @@ describe("kill -9 of the node", () => {
       await eventually(async () => expect(await countOf(id, "sleep 3301")).toBe(1), 20_000);
       const machine = machinePid(service.dataDir, id);
       process.kill(servicePid(service, "node"), "SIGKILL");
-      // Raw bytes have no word for why they end.
+      // Raw bytes cannot carry the reason of their end.
       expect(await Promise.all([named.closed, unnamed.closed, tunnel.closed])).toEqual([1011, 1011, 1000]);
       expect(named.messages.at(-1)?.[0]).toBe(0x06);
       await untilState(id, "paused");
@@ -120,7 +120,7 @@ test("kill -9 of the machine closes its clients, and the session has failed", as
   const [terminal, tunnel] = [await openTerminal(id), await new Socket(`/v1/sessions/${id}/tunnel`).opened()];
   process.kill(machinePid(service.dataDir, id), "SIGKILL");
   const [terminalCode, tunnelCode] = await Promise.all([terminal.closed, tunnel.closed]);
-  // 1001 once the session is known to have failed; before that a terminal can say what broke, raw bytes cannot.
+  // 1001 once the session is known to have failed; before that a terminal can report the failure, raw bytes cannot.
   expect([1001, 1011]).toContain(terminalCode);
   expect([1001, 1000]).toContain(tunnelCode);
   await untilState(id, "failed");
@@ -142,7 +142,7 @@ test.runIf(IS_FULL)(
           await silentClient(`/v1/sessions/${kept}/tunnel`),
         ];
         const ended = [socket, ...others].map((one) => new Promise((resolve) => one.once("close", resolve)));
-        // One that has nothing to say, and answers to pings, is not dropped.
+        // A client that is silent but answers pings is not dropped.
         const quiet = await openTerminal(kept, "?cmd=cat");
         let isQuietOpen = true;
         void quiet.closed.then(() => {

@@ -1,6 +1,6 @@
 /**
- * Each way to ask wrongly, once, of the whole service: the specified code, a sentence that names the field, and nothing
- * changed. Every field is tried in `packages/control/src`, beside the room that refuses it.
+ * One bad request of each kind, against the whole service: the specified code, a sentence that names the field, and
+ * nothing changed. Every field is covered in `packages/control/src`, beside the code that refuses it.
  */
 import { ErrorBody } from "@vivarium/contract/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -23,7 +23,7 @@ afterAll(async () => {
   expect(after).toBe(before);
 });
 
-/** What bad requests must not change: which sessions there are, and the record of ours. */
+/** State that bad requests must not change: the list of sessions, and the record of ours. */
 async function everything(): Promise<string> {
   const { sessions } = await client.sessions.list({ limit: ALL_STATES_LIMIT });
   const rows = sessions.map(({ session_id, state, name }) => ({ session_id, state, name }));
@@ -42,7 +42,7 @@ function expectRefusal(answer: Answer, status: number, code: string, start?: str
   expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
 }
 
-/** title | path, SESSION for ours | request | status, code | what the sentence begins with */
+/** title | path, SESSION for ours | request | status, code | beginning of the sentence */
 const REFUSED: [string, string, Ask, number, string, string?][] = [
   ["a field with an unknown value", "/v1/sessions", { body: { size: "huge" } }, 400, "validation", "size"],
   ["a field of another type", "/v1/sessions", { body: { labels: [] } }, 400, "validation", "labels"],

@@ -1,6 +1,6 @@
 /**
- * Guests whose root broke what the agent writes and reads in them: they are paused, woken, copied and restored all the
- * same. One that really cannot be copied is refused, and costs nothing of what there was before.
+ * Guests whose root broke the files that the agent writes and reads: they are paused, woken, copied and restored all
+ * the same. A guest that really cannot be copied is refused, and loses nothing.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";

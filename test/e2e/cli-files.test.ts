@@ -23,7 +23,7 @@ import { client, sh, withSession } from "../support/http.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "viv-files-"));
 const here = (name: string) => join(folder, name);
-/** Under way long enough to be interrupted. */
+/** In flight long enough to be interrupted. */
 const HUGE_MIB = 100;
 
 let id: string;
@@ -83,7 +83,7 @@ describe("viv cp", () => {
     expect(listingHere(here("back"))).toBe(listingHere(root));
   });
 
-  test("sends nothing again that is there byte for byte, and goes on after an interrupted copy", async () => {
+  test("sends no file again that is there byte for byte, and continues after an interrupted copy", async () => {
     const root = here("tree");
     expect(await viv("cp", "-r", root, `${id}:`)).toMatch(/^0 files, 0 B copied, 106 unchanged and skipped/);
     // Size and time are equal, content is not.
@@ -147,7 +147,7 @@ describe("viv cp", () => {
   test("leaves no half file, on either side, when it is interrupted", async () => {
     writeFileSync(here("huge"), Buffer.alloc(HUGE_MIB * 1024 * 1024, "x"));
     const up = startViv("cp", here("huge"), `${id}:huge`);
-    // What is under way is beside the file, under a name of its own.
+    // The unfinished file is beside the target, under a name of its own.
     await eventually(async () => expect(await inGuest("ls -A")).toContain(".vivarium-"), 60_000, 10);
     up.kill("SIGINT");
     expect((await up.ended).code).toBe(130);

@@ -3,7 +3,7 @@ import { startViv, viv } from "../support/command-line.ts";
 import { eventually } from "../support/eventually.ts";
 import { client } from "../support/http.ts";
 
-/** What the tests make, for the end. */
+/** Objects that the tests make, deleted at the end. */
 const made = { sessions: [] as string[], checkpoints: [] as string[] };
 const keep = (kind: keyof typeof made, id: string) => {
   made[kind].push(id);
@@ -17,7 +17,7 @@ afterAll(async () => {
   await Promise.all(made.checkpoints.map((id) => client.checkpoints.delete(id).catch(() => {})));
 });
 
-/** A process that counts in its own memory, and writes how far it is: added, so that the file is never empty in between. */
+/** A process that counts in its own memory and appends its count, so that the file is never empty in between. */
 const COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >> count; sleep 0.2; done) > /dev/null 2>&1 &";
 const countIn = async (id: string) => Number(await inside(id, "tail -n1 count"));
 
@@ -40,7 +40,7 @@ test("a paused session keeps files and processes, and the next exec or a resume 
   expect(JSON.parse(await viv("get", "--json", id))).toMatchObject({ state: "live" });
   const after = await countIn(id);
   expect(after).toBeGreaterThanOrEqual(before);
-  // The process itself goes on, from the number in its memory.
+  // The process itself continues, from the number in its memory.
   await eventually(async () => expect(await countIn(id)).toBeGreaterThan(after));
 
   await viv("pause", id);

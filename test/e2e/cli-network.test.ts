@@ -14,7 +14,7 @@ const inGuest = async (script: string) =>
 const record = async () => JSON.parse(await viv("get", "--json", id));
 const fetchPage = async (path = "/page") => await (await client.session(id).preview(PORT)).fetch(path);
 
-/** Asks the name server for a name; whether it has an address is nothing to us. */
+/** Asks the name server for a name; the answer does not matter. */
 const lookUp = (name: string) => inGuest(`getent ahostsv4 ${name} > /dev/null; echo asked`);
 
 beforeAll(async () => {
@@ -62,8 +62,8 @@ test("rotating ends the old token, and bearer is asked for when it is on", async
   const { session_id, auth_token: authToken } = made;
   const admitted = await client.session(session_id).preview(PORT, { authToken });
   expect((await admitted.fetch("/page")).status).toBe(200);
-  const stranger = await client.session(session_id).preview(PORT, { authToken: "wrong" });
-  expect((await stranger.fetch("/page")).status).toBe(401);
+  const intruder = await client.session(session_id).preview(PORT, { authToken: "wrong" });
+  expect((await intruder.fetch("/page")).status).toBe(401);
   const opened = await startViv("open", id, String(PORT)).ended;
   expect(opened).toMatchObject({ code: 1, out: "", err: expect.stringContaining("bearer token") });
   await viv("unexpose", id, String(PORT));
@@ -82,7 +82,7 @@ test("a large file comes through a preview whole, and a paused session wakes for
   await viv("unexpose", id, String(PORT));
 });
 
-test("what is refused is in the log, and a follow tells it as it comes, until the session ends", async () => {
+test("refusals are in the log, and a follow prints new ones, until the session ends", async () => {
   await viv("egress", "set", "--mode", "deny", id);
   await lookUp("first.example.com");
   const denied = async (): Promise<EgressLogEntry[]> =>
@@ -103,7 +103,7 @@ test("what is refused is in the log, and a follow tells it as it comes, until th
   await eventually(() => expect(linesAbout("first.example.com")).not.toEqual([]), 30_000);
   await lookUp("second.example.com");
   await eventually(() => expect(linesAbout("second.example.com")).not.toEqual([]), 30_000);
-  // None is told twice; a second question for it may have come to the log later than the first.
+  // No line comes twice; a second question for the name may reach the log later than the first.
   const lines = linesAbout("first.example.com");
   expect(new Set(lines).size).toBe(lines.length);
   follow.kill("SIGINT");

@@ -1,4 +1,4 @@
-/** `viv run`: a program is a file in its machine, as it is outside, and nothing is left of either. */
+/** `viv run`: a program is a file in its machine, as it is outside, and neither file nor machine is left over. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

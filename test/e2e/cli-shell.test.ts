@@ -1,4 +1,4 @@
-/** `viv shell` and `viv exec -i` as a human has them: on a real terminal, in real machines. */
+/** `viv shell` and `viv exec -i` as used by a human: on a real terminal, in real machines. */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
@@ -15,7 +15,7 @@ let tmux: Tmux;
 
 const inGuest = async (script: string) =>
   (await client.sessions.exec(id, { command: sh(script), timeout_ms: 60_000 })).stdout.trim();
-/** What stty(1) says of the human's own terminal. */
+/** Settings of the human's own terminal, by stty(1). */
 async function ownTerminal(): Promise<string> {
   await tmux.enterOnEmpty('echo "<$(stty -g)>"');
   return (await tmux.shows(/<([0-9a-f:]+)>\n/))[1] ?? "";
@@ -24,7 +24,7 @@ const openShell = async (options = "", session = id) => {
   await tmux.enterOnEmpty(`viv shell ${options} ${session}; code=$?`);
   await tmux.shows(/sandbox@\S+:\S+\$/);
 };
-/** Where the shell of the human goes on, and what viv exited with. */
+/** The prompt of the human's shell, and the exit code of viv. */
 const exitCode = async () => {
   await tmux.shows(/HOST> $/m);
   await tmux.enterOnEmpty('echo "<$code>"');
@@ -130,7 +130,7 @@ describe("viv shell", () => {
     expect(await shellPid()).not.toBe(pid);
   });
 
-  test("a new one, and one with a command, are nobody else's and end when they are left", async () => {
+  test("a new one, and one with a command, are not shared and end when they are left", async () => {
     await openShell("--new");
     await tmux.enter("sleep 31907");
     await eventually(async () => expect(await inGuest("pgrep -fc '[s]leep 31907' || true")).toBe("1"));
@@ -181,7 +181,7 @@ describe("viv shell", () => {
       link.cut();
       await tmux.shows(/the connection was lost/);
       link.mend();
-      // What is typed while there is no connection is lost.
+      // Keys typed while there is no connection are lost.
       await eventually(async () => {
         await tmux.enter('echo "<back in $$>"');
         await tmux.shows(new RegExp(`<back in ${pid}>`), 2000);
@@ -231,7 +231,7 @@ describe("viv shell", () => {
   });
 });
 
-/** The process that has the human's terminal: the one viv that runs there. */
+/** The process that owns the human's terminal: the one viv that runs there. */
 async function inTheTerminal(): Promise<number> {
   const shell = await tmux.fact("pane_pid");
   const found = execFileSync("pgrep", ["-P", shell, "-f", "main.ts shell"], { encoding: "utf8" });
@@ -263,7 +263,7 @@ describe("viv exec -i", () => {
     });
   });
 
-  test("passes input on as it comes, and does not wait for input that nobody reads", async () => {
+  test("passes input on as it comes, and does not wait for unread input", async () => {
     async function* lines() {
       yield "first\n";
       await sleep(3_600_000);

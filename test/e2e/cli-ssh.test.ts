@@ -33,7 +33,7 @@ test("viv ssh runs a command as sandbox and exits with its code", async () => {
   expect(await ssh("--", "cat > note && wc -c < note")).toMatchObject({ code: 0, out: "0\n" });
 });
 
-test("a command ends when nobody reads its output any more, though its input stays open", async () => {
+test("a command ends when its output has no reader any more, though its input stays open", async () => {
   const pipe = spawn("sh", ["-c", `${VIV_COMMAND} ssh ${id} yes | head -n 1`], {
     env: { ...vivEnvironment(), ...env },
     stdio: ["pipe", "pipe", "ignore"],
@@ -88,7 +88,7 @@ test("options of ssh go after the id: a port of the session on this machine", as
   await forward.ended;
 });
 
-test("sessions that are not there, and a missing ssh, are told in words", async () => {
+test("missing sessions, and a missing ssh, are explained in words", async () => {
   expect(await startVivWith({ env }, "ssh", "aaaaaaaaaaaaaaaaaaaaa").ended).toMatchObject({
     code: 125,
     err: expect.stringContaining("session not found"),

@@ -1,4 +1,4 @@
-/** Copies of one memory must not draw the same random numbers (security.md C8; architecture.md section 3). */
+/** Copies of one memory must not draw the same random numbers. */
 import { randomId } from "@vivarium/kit/id";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -22,10 +22,10 @@ const node = nodeCaller(service.nodeSocket);
 const sourceId = `${randomId()}-1`;
 const snapshotId = `tst_${randomId()}`;
 let snapshot: Loadable;
-/** At least what was drawn until the capture; what the source drew after it is no part of the copies. */
+/** At least the numbers drawn until the capture; numbers that the source drew later are not in the copies. */
 let beforeCapture: Set<string>;
 
-// Control removes what no row of its own names, soon.
+// Control soon removes snapshots that no row of its own names.
 let control: { resume: () => void };
 
 beforeAll(async () => {
@@ -77,8 +77,8 @@ test("without the reseed they do, so the test above can fail", async () => {
 });
 
 /**
- * What the process that draws all the time drew in a copy that was thawed and told nothing. Only numbers that the source
- * had not drawn when it was captured count: the log up to there is the same file.
+ * Numbers that a running process drew in a copy that was thawed without a reseed. Only numbers that the source had not
+ * drawn when it was captured count: the log up to there is the same file.
  */
 async function drawUnseeded(network: TapNamespace): Promise<string[]> {
   const machine = await startByHand(snapshot, `${service.dataDir}/pool`, network);
@@ -86,7 +86,7 @@ async function drawUnseeded(network: TapNamespace): Promise<string[]> {
     await machine.go();
     await machine.agent.command("/v1/thaw");
     const chunks: Buffer[] = [];
-    // A slow host takes its time for a look at the source, which goes on drawing, and to let a copy draw as much.
+    // A slow host needs time to look at the source, which keeps drawing, and to let a copy draw as much.
     const enough = `until [ $(wc -l < /dev/shm/drawn) -gt ${beforeCapture.size + 64} ]; do sleep 0.1; done`;
     const argv = ["sh", "-c", `${enough}; cat /dev/shm/drawn`];
     const frames = await execInGuest(machine.agent, { argv, env: {}, timeout_ms: 60_000 });

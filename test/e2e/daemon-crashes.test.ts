@@ -1,4 +1,4 @@
-/** The daemon dies while it copies, removes, stops and puts right what its last life left; the caller comes back. */
+/** The daemon dies while it copies, removes, stops and repairs; the caller repeats its call. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { rename, rm, writeFile } from "node:fs/promises";
@@ -47,7 +47,7 @@ const arm = (point: string) => rm(marker(point), { force: true });
 const snapshotFolders = () => readdirSync(join(service.facts.dataDir, "pool/s"));
 const machines = async () => MachineList.parse((await node.call("GET", "/v1/machines")).body).machines;
 
-/** Nobody answers the call; the daemon is back when this returns. */
+/** The call gets no answer; the daemon is back when this returns. */
 async function diesAt(point: string, call: () => Promise<unknown>): Promise<void> {
   await arm(point);
   await expect(call(), point).rejects.toThrow();
@@ -106,7 +106,7 @@ async function startAnother(): Promise<{ id: string; path: string; slot: number 
 
 test.each([
   ["stop.killed", "has ended"],
-  // Its slot may be another's by now: nobody may find it in the journal of this one.
+  // Its slot may have a new owner by now: the slot must not be in the journal of this machine.
   ["stop.released", "is unknown"],
 ])(
   "a machine whose stop the daemon does not end, at %s, %s, and is deleted by the same call",
@@ -125,7 +125,7 @@ test.each([
   },
 );
 
-test("a slot that was freed before the daemon's start is another's, whatever becomes of the machine that had it", async () => {
+test("a slot that was freed before the daemon's start may have a new owner, whether or not its machine survives", async () => {
   const { id, path, slot } = await startAnother();
   const [sessionId = ""] = id.split("-");
   const file = join(SLOTS, String(slot));
@@ -156,7 +156,7 @@ test("a slot that was freed before the daemon's start is another's, whatever bec
 test.each(["reconcile.adopted", "reconcile.slot"])(
   "a start that ends at %s is made again: the machine goes on, and nothing is left over",
   async (point) => {
-    // One of a namespace that was made ahead is among what a start finds without an owner.
+    // A namespace that was made ahead is among those that a start finds without an owner.
     await eventually(() => expect(machineTraces(service.facts.dataDir).slots).toBeGreaterThan(1), BACK_MS);
     await arm(point);
     process.kill(servicePid(service.facts, "node"), "SIGKILL");

@@ -1,4 +1,4 @@
-/** A service whose data directory is deleted under it: its machines are its own for as long as it runs. */
+/** A service whose data directory is deleted under it: it keeps its machines for as long as it runs. */
 import { rm } from "node:fs/promises";
 import { Client } from "@vivarium/sdk";
 import { expect, onTestFinished, test } from "vitest";
@@ -10,7 +10,7 @@ import { servicePid, startService } from "../support/service.ts";
 
 const BACK_MS = 30_000;
 
-/** The other service of this host starts its node, which clears up what is nobody's. */
+/** The other service of this host starts its node, which removes orphans. */
 async function restartOtherNode(): Promise<void> {
   process.kill(servicePid(service, "node"), "SIGKILL");
   await eventually(async () => {
@@ -35,7 +35,7 @@ test("another service of the host takes its machines only once it is gone", asyn
   expect(readProcess(pid)?.argv[0]).toContain("qemu");
   expect(slotNumbers(dataDir)).toEqual(expect.arrayContaining(slots));
 
-  // Its machine outlives it, and is nobody's from then on.
+  // Its machine outlives it, and is an orphan from then on.
   process.kill(supervisor, "SIGTERM");
   await eventually(() => expect(readProcess(supervisor)).toBe(undefined), BACK_MS);
   expect(readProcess(pid)?.argv[0]).toContain("qemu");

@@ -1,6 +1,7 @@
 /**
- * Streams under pressure: clients that leave, that read slowly or not at all, commands that are silent, and whatever is
- * taken away from under a command. Its stream ends with exactly one `exit` or `error`, and never with a made-up exit.
+ * Streams under pressure: clients that leave, that read slowly or not at all, commands that are silent, and commands
+ * that lose their machine or service. Each stream ends with exactly one `exit` or `error`, and never with a made-up
+ * exit.
  */
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
@@ -17,12 +18,12 @@ const MIB = 1024 * 1024;
 const SLOW_BYTES_A_SECOND = 100 * 1024;
 const WARMING_SECONDS = size({ ci: 2, full: 5 });
 const READING_SECONDS = size({ ci: 5, full: 20 });
-/** What is on its way between a program and a reader that stands still: pipes, windows, socket buffers. */
+/** Bytes in flight between a program and a reader that does not read: pipes, windows, socket buffers. */
 const UNDERWAY_BYTES = 16 * MIB;
 const GROWTH_BYTES = 16 * MIB;
 /** A command may be silent for ten minutes and more. */
 const SILENT_SECONDS = size({ ci: 17, full: 605 });
-/** One second is promised, and kept on a host that has nothing else to do. */
+/** One second is promised, and met on a host without other work. */
 const KILLED_WITHIN_SECONDS = size({ ci: 15, full: 1 });
 
 let id: string;
@@ -60,7 +61,7 @@ async function readSlowly(answer: IncomingMessage, seconds: number): Promise<num
   return count;
 }
 
-/** What the first process of this command line has written so far. */
+/** Bytes that the first process of this command line has written so far. */
 async function writtenInGuest(commandLine: string): Promise<number> {
   const script = `awk '/^wchar/ {print $2}' /proc/$(pgrep -xof '${commandLine}')/io`;
   const { stdout } = await client.sessions.exec(id, { command: sh(script) });
@@ -82,7 +83,7 @@ describe("a client that leaves", () => {
   });
 
   test(`ends its command within ${KILLED_WITHIN_SECONDS} s by the guest's own clock`, async () => {
-    // Tells its client and a file what time it is, until it is killed.
+    // Sends the time to its client and to a file, until it is killed.
     const beats = `
 import time
 beats = open("beats", "w", buffering=1)
@@ -165,19 +166,19 @@ describe("a reader that is slower than the writer", () => {
     for (const bytes of growth) expect(bytes).toBeLessThan(GROWTH_BYTES);
   }
 
-  test("of a command holds the command back", async () => {
+  test("of a command pauses the command", async () => {
     const answer = await stream(["yes", "a line of the endless"]);
     await expectHeldBack("yes a line of the endless", (seconds) => readSlowly(answer, seconds));
     answer.destroy();
   });
 
-  test("of a terminal holds its program back", async () => {
+  test("of a terminal pauses its program", async () => {
     const terminal = await openTerminal(id, "?cmd=yes&cmd=on&cmd=a&cmd=terminal");
     const socket = (
       terminal.webSocket as unknown as { _socket: NodeJS.ReadableStream & { bytesRead: number } }
     )._socket;
     let enough = 0;
-    // A fast machine sends a lot until the next tick, so every chunk is looked at.
+    // A fast machine sends a lot until the next tick, so every chunk is checked.
     socket.on("data", () => socket.bytesRead >= enough && socket.pause());
     const read = async (seconds: number) => {
       const before = socket.bytesRead;
@@ -193,7 +194,7 @@ describe("a reader that is slower than the writer", () => {
     terminal.webSocket.terminate();
   });
 
-  test("of a process's log misses lines, and the process goes on", async () => {
+  test("of a process's log misses lines, and the process continues", async () => {
     const command = ["yes", "into the log"];
     await client.sessions.exec(id, { command: ["true"] });
     await ask(`/v1/sessions/${id}/processes`, { body: { name: "flood", command } });
@@ -205,7 +206,7 @@ describe("a reader that is slower than the writer", () => {
     const growth = pids.map((pid, i) => residentBytes(pid) - (before[i] ?? 0));
     console.log(`read ${got} of the log; grew MiB ${growth.map((bytes) => (bytes / MIB).toFixed(1))}`);
     expect(got).toBeGreaterThan((READING_SECONDS * SLOW_BYTES_A_SECOND) / 2);
-    // More than its client has read, and more than is under way.
+    // More than its client has read, and more than is in flight.
     await eventually(
       async () => expect(await writtenInGuest("yes into the log")).toBeGreaterThan(20 * MIB),
       60_000,
@@ -215,7 +216,7 @@ describe("a reader that is slower than the writer", () => {
     await ask(`/v1/sessions/${id}/processes/flood`, { method: "DELETE" });
   });
 
-  test("a dozen streams and four terminals that nobody reads hold up nothing else of the machine", async () => {
+  test("a dozen unread streams and four unread terminals block nothing else of the machine", async () => {
     const answers = await Promise.all(Array.from({ length: 12 }, () => stream(["yes", "unread"])));
     const terminals = await Promise.all(
       Array.from({ length: 4 }, () => openTerminal(id, "?cmd=yes&cmd=unseen")),
@@ -233,7 +234,7 @@ describe("a reader that is slower than the writer", () => {
     expect(wrote.status).toBe(200);
     const terminal = await openTerminal(id);
     terminal.type("echo seen$((1 + 1))\n");
-    // A shell that starts in an emulated machine on a busy host takes its time.
+    // A shell in an emulated machine on a busy host starts slowly.
     await terminal.shows(/seen2/, 90_000);
     console.log(`exec, write and terminal answered within ${Date.now() - askedAt} ms`);
     for (const answer of answers) answer.destroy();
@@ -283,7 +284,7 @@ describe("a stream ends once", () => {
     await eventually(async () => expect(await countInGuest("sleep 4713")).toBe(2));
   });
 
-  test("with an error when its machine is paused; the command goes on after the wake", async () => {
+  test("with an error when its machine is paused; the command continues after the wake", async () => {
     const ended = endOf("echo begun; touch begun; until [ -e go ]; do sleep 0.2; done; echo over > over");
     await eventually(async () => {
       expect((await client.sessions.exec(id, { command: ["test", "-e", "begun"] })).exit_code).toBe(0);

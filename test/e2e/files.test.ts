@@ -1,6 +1,6 @@
 /**
- * Files of a session through the whole service: bytes, modes, sizes, cut-offs, and what must not be reached. Their rules
- * one by one are beside `guest/src/files` and `packages/control/src/files`.
+ * Files of a session through the whole service: bytes, modes, sizes, cut-offs, and paths that must not be reached. Each
+ * rule is tested beside `guest/src/files` and `packages/control/src/files`.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
@@ -12,7 +12,7 @@ import { servicePid } from "../support/service.ts";
 
 const MIB = 2 ** 20;
 const GROWTH_MIB = 64;
-/** Were it kept as a whole anywhere, memory would grow by more than it may. */
+/** Hazard: a copy of the whole file in memory. Memory would grow by more than this. */
 const LARGE_MIB = size({ ci: 80, full: 2048 });
 let id: string;
 beforeAll(async () => {

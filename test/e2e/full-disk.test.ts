@@ -1,4 +1,4 @@
-/** The pool is full: what would grow is refused, what runs waits and goes on whole, and nothing is left half-made. */
+/** The pool is full: growth is refused, running machines wait and continue unharmed, nothing is left half-made. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { randomId } from "@vivarium/kit/id";
@@ -13,7 +13,7 @@ import { makeSmallPool, mib, type SmallPool, startServiceIn } from "../support/s
 
 const FLOOR = mib(32);
 const ROOM = mib(400);
-/** More than is free, less than what the guest can keep in its memory for long. */
+/** More than is free, less than the guest can keep in its memory for long. */
 const WRITER = `
 head -c ${mib(64)} /dev/urandom | tee big | sha256sum > sum
 sync
@@ -42,7 +42,7 @@ afterAll(async () => {
   await service?.stop().finally(() => pool.remove());
 });
 
-test("below the floor neither a machine nor a snapshot is made, and the machine goes on", async () => {
+test("below the floor neither a machine nor a snapshot is made, and the machine keeps running", async () => {
   pool.leaveFree(FLOOR - mib(4));
   const other = `/v1/machines/${randomId()}-1`;
   expectPressure(await node.call("PUT", other, startSpec()));
@@ -55,7 +55,7 @@ test("below the floor neither a machine nor a snapshot is made, and the machine 
   }
 });
 
-test("without a single free block a capture is refused, and the machine goes on", async () => {
+test("without a single free block a capture is refused, and the machine keeps running", async () => {
   pool.leaveFree(0);
   for (const after of ["continue", "hold"]) expectPressure(await save(after));
   expect(snapshotFolders()).toEqual([]);
@@ -63,7 +63,7 @@ test("without a single free block a capture is refused, and the machine goes on"
   await expectCounting(node, machine);
 });
 
-test("a guest whose write finds no space waits, also for a daemon that dies, and goes on whole", async () => {
+test("a guest whose write finds no space waits, also while the daemon dies, and continues unharmed", async () => {
   pool.leaveFree(mib(24));
   await node.exec(machine, { argv: sh(`(${WRITER}) > /dev/null 2>&1 &`) });
   await eventually(() => expect(pool.freeBytes()).toBeLessThan(mib(4)), 120_000);
@@ -79,7 +79,7 @@ test("a guest whose write finds no space waits, also for a daemon that dies, and
   expect(await output("dmesg 2> /dev/null | grep -ci 'i/o error' || true")).toBe("0\n");
 });
 
-test("once there is room again, machines are captured and started", async () => {
+test("once there is disk space again, machines are captured and started", async () => {
   const answer = await save("continue");
   expect(answer).toMatchObject({ status: 200, body: { state: "ready" } });
   const { snapshot_id } = answer.body as { snapshot_id: string };
@@ -99,7 +99,7 @@ function expectPressure(answer: NodeAnswer): void {
   expect(answer).toMatchObject({ status: 503, body: { code: "disk_pressure" } });
 }
 
-/** Only a machine that QEMU has stopped for want of space refuses in these words. */
+/** Only a machine that QEMU has stopped for lack of disk space refuses with these words. */
 async function expectWaiting(): Promise<void> {
   const answer = await save("continue");
   expectPressure(answer);

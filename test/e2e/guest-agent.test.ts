@@ -1,4 +1,4 @@
-/** What the agent costs its guest, and what it says about commands that cannot run. */
+/** Cost of the agent in its guest, and its errors for commands that cannot run. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { client, sh } from "../support/http.ts";
@@ -63,7 +63,7 @@ describe("a script", () => {
     expect(await run("#!/bin/sh\\necho ran\\n")).toMatchObject({ exit_code: 0, stdout: "ran\n" });
   });
 
-  test("that is not there, or not executable, is told apart from that", async () => {
+  test("that is missing, or not executable, is reported differently", async () => {
     expect(await client.sessions.exec(id, { command: ["./nothing"] })).toMatchObject({
       exit_code: 127,
       stderr: "./nothing: command not found\n",

@@ -1,5 +1,5 @@
 /**
- * A guest that ends itself, by its root user's own hand. Its session fails with a reason, whatever ran in it ends with
+ * A guest that ends itself, by its root user's own hand. Its session fails with a reason, every command in it ends with
  * one error and never an exit, and nothing of the machine is left on the host.
  */
 import { describe, expect, test } from "vitest";
@@ -9,7 +9,7 @@ import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { machinePid, machineTraces } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
 
-const SETTLES_WITHIN_MS = 10_000;
+const CLEARED_WITHIN_MS = 10_000;
 const POWERED_OFF = "the machine ended: it was powered off from inside";
 const RESTARTED = "the machine ended: its kernel crashed or was restarted from inside";
 
@@ -51,13 +51,13 @@ test("a machine that ends while its node is away is found ended when the node is
     await client.sessions.exec(id, { command: sh(script) });
     const node = servicePid(service, "node");
     process.kill(node, "SIGSTOP");
-    await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * SETTLES_WITHIN_MS);
+    await eventually(() => expect(readProcess(pid)).toBeUndefined(), 8_000 + 2 * CLEARED_WITHIN_MS);
     process.kill(node, "SIGKILL");
-    // The node is started anew first.
+    // The node is restarted first.
     await expectFailed(
       id,
       "the machine ended: its process ended while its node was down",
-      3 * SETTLES_WITHIN_MS,
+      3 * CLEARED_WITHIN_MS,
     );
     await expectNothingLeft(id, pid);
   });
@@ -92,7 +92,7 @@ test("a guest without its agent's port is cut off, not believed, and can be dele
   });
 });
 
-test("a guest without its agent's port is paused all the same, and goes on as nothing else", async () => {
+test("a guest without its agent's port is paused all the same, and continues only as itself", async () => {
   await withSession(async (id) => {
     const unbind = "cd /sys/bus/virtio/drivers/virtio_console; ls -d virtio* > unbind";
     await streamOf(id, `sudo sh -c '${unbind}'; exit 0`, 5000);
@@ -132,7 +132,7 @@ test.each(["kill -9 -1", "sudo sh -c 'kill -9 -1'"])(
   },
 );
 
-/** The kinds of a command's events, and what the last one said: an exit code, or the text of an error. */
+/** The kinds of a command's events, and the content of the last one: an exit code, or the text of an error. */
 async function streamOf(id: string, script: string, timeout_ms = 100_000) {
   const response = await fetch(`${service.url}/v1/sessions/${id}/exec?stream=true`, {
     method: "POST",
@@ -145,7 +145,7 @@ async function streamOf(id: string, script: string, timeout_ms = 100_000) {
   return { events, last: events.at(-1) === "exit" ? JSON.parse(data).exit_code : data };
 }
 
-async function expectFailed(id: string, reason: string, withinMs = SETTLES_WITHIN_MS): Promise<void> {
+async function expectFailed(id: string, reason: string, withinMs = CLEARED_WITHIN_MS): Promise<void> {
   await eventually(async () => {
     expect(await client.sessions.get(id)).toMatchObject({ state: "failed", status_reason: reason });
   }, withinMs);
@@ -153,11 +153,11 @@ async function expectFailed(id: string, reason: string, withinMs = SETTLES_WITHI
   expect(refused).toMatchObject({ status: 409, body: { code: "conflict" } });
 }
 
-/** A failed session holds no process, uid, namespace or file on its host, before anybody deletes it. */
+/** A failed session leaves no process, uid, namespace or file on its host, already before it is deleted. */
 async function expectNothingLeft(id: string, pid: number): Promise<void> {
   await eventually(() => {
     expect(readProcess(pid)).toBeUndefined();
     expect(machineTraces(service.dataDir)).toMatchObject({ processes: 0, uids: 0, folders: [] });
-  }, SETTLES_WITHIN_MS);
+  }, CLEARED_WITHIN_MS);
   expect(() => machinePid(service.dataDir, id)).toThrow("has no machine");
 }

@@ -1,4 +1,4 @@
-/** What a guest may do to itself. A neighbour session, and the API, answer all the while. */
+/** Damage that a guest may do to itself. A neighbour session, and the API, answer all the time. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { residentBytes } from "../support/host-processes.ts";
@@ -18,13 +18,13 @@ afterAll(async () => {
   await client.sessions.delete(neighbour);
 });
 
-/** The neighbour and the API answer, again and again, until `until` is settled. */
+/** Repeats that the neighbour and the API answer, until `until` is resolved or rejected. */
 async function neighbourAnswersWhile(until: Promise<unknown>): Promise<number> {
   let isOver = false;
-  const settled = until.finally(() => {
+  const ended = until.finally(() => {
     isOver = true;
   });
-  settled.catch(() => {});
+  ended.catch(() => {});
   let answers = 0;
   while (!isOver) {
     const exec = await client.sessions.exec(neighbour, { command: ["echo", "here"], timeout_ms: 20_000 });
@@ -32,7 +32,7 @@ async function neighbourAnswersWhile(until: Promise<unknown>): Promise<number> {
     expect((await ask("/v1/healthz", { authorization: null })).status).toBe(200);
     answers++;
   }
-  await settled;
+  await ended;
   return answers;
 }
 
@@ -42,7 +42,7 @@ test("a fork bomb", async () => {
       command: ["bash", "-c", ":(){ :|:& };:; sleep 60"],
       timeout_ms: 8000,
     });
-    // The session may answer late or not at all; what it answers is its own affair.
+    // The session may answer late or not at all; its answers are not checked.
     const ended = bomb.catch(() => undefined);
     expect(await neighbourAnswersWhile(ended)).toBeGreaterThan(0);
     expect(await ask(`/v1/sessions/${id}`, { method: "DELETE" })).toMatchObject({ status: 204 });

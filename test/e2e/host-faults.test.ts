@@ -1,4 +1,4 @@
-/** What may die under the service, and what must not be lost when it does. */
+/** Processes that may die under the service, and data that must survive it. */
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { describe, expect, test } from "vitest";
@@ -8,7 +8,7 @@ import { type Answer, ask, client, service, sh, withSession } from "../support/h
 import { machinePid } from "../support/machine-traces.ts";
 import { postgresPid, servicePid } from "../support/service.ts";
 
-/** Ten seconds are promised, and kept on a host that has little else to do. */
+/** Ten seconds are promised, and met on a host that has little else to do. */
 const RECOVERY_MS = size({ ci: 30_000, full: 10_000 });
 
 test("kill -9 of its machine fails the session with a reason; DELETE works and neighbours live on", async () => {

@@ -1,4 +1,4 @@
-/** An agent that root in its guest has replaced: its own session suffers, no other one of the same node does. */
+/** An agent that root in its guest has replaced: its own session suffers, no other session of the same node does. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -13,9 +13,9 @@ import { openTerminal } from "../support/web-socket.ts";
 const MIB = 1024 * 1024;
 const ROUNDS = size({ ci: 2, full: 8 });
 const GROWTH_BYTES = 64 * MIB;
-/** What a call of the bad session may be answered with, beside what its agent makes up; the end is that of its session. */
+/** Possible answers to a call of the bad session, besides invented ones; the last one is that of its end. */
 const OWN_TROUBLE = [404, 408, 409, 410, 500, 502, 503, 504];
-/** An agent of ours has long answered by then. */
+/** A correct agent has answered by then. */
 const ANSWERS_WITHIN_MS = 5_000;
 
 let good: string;
@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => client.sessions.delete(good));
 
-/** One of everything, again and again, whatever comes back. */
+/** One call of every kind, again and again, ignoring the answers. */
 async function provoke(id: string, until: AbortSignal): Promise<number[]> {
   const path = `/v1/sessions/${id}`;
   const calls = [
@@ -42,7 +42,7 @@ async function provoke(id: string, until: AbortSignal): Promise<number[]> {
   return statuses;
 }
 
-/** Answers with how long the slowest round took. */
+/** Returns the time of the slowest round. */
 async function useNormally(id: string): Promise<number> {
   let slowestMs = 0;
   for (let round = 0; round < ROUNDS; round++) {

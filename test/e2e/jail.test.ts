@@ -6,7 +6,7 @@ import { jailFaults, openPaths, writableMounts } from "../support/jail-facts.ts"
 import { machinePid } from "../support/machine-traces.ts";
 import { servicePid } from "../support/service.ts";
 
-/** All that a machine has open, by the names of its jail. */
+/** All open files of a machine, by the names inside its jail. */
 const OPEN_FILES = /^\/(memory|base\.raw|layer\.qcow2|disk\.qcow2|state|dev\/(null|urandom|net\/tun|kvm))$/;
 
 const ids: string[] = [];

@@ -1,4 +1,4 @@
-/** `viv up` dies at once, by the kernel's OOM killer say: what it ran is ended or taken over by the next one. */
+/** `viv up` is killed, by the OOM killer for example: its processes are ended or taken over by the next one. */
 import { Client } from "@vivarium/sdk";
 import { expect, onTestFinished, test } from "vitest";
 import { eventually } from "../support/eventually.ts";

@@ -1,4 +1,4 @@
-/** What a session must not lose however often it is saved, copied and brought back. */
+/** Data that a session must not lose, however often it is saved, copied and restored. */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
@@ -15,7 +15,7 @@ import { type Service, startService } from "../support/service.ts";
 
 const CYCLES = size({ ci: 4, full: 25 });
 const CHILDREN = size({ ci: 3, full: 16 });
-/** Checkpoints, and the order in which a session goes back to them. */
+/** Checkpoints, and the order in which a session is restored to them. */
 const STATES = size({ ci: 3, full: 5 });
 const BACK_TO = [2, 0, 4, 1, 3, 4, 0].filter((state) => state < STATES);
 const IDLE_MS = 1_000;
@@ -141,9 +141,11 @@ test(
   "a session goes back to each of its checkpoints, in any order, and they outlive it",
   async () => {
     const usedBytes = () => {
-      // The file system is that of other services as well.
-      const told = execFileSync("du", ["-s", "-B1", join(own.facts.dataDir, "pool")], { encoding: "utf8" });
-      return Number.parseInt(told, 10);
+      // The file system also contains data of other services.
+      const printed = execFileSync("du", ["-s", "-B1", join(own.facts.dataDir, "pool")], {
+        encoding: "utf8",
+      });
+      return Number.parseInt(printed, 10);
     };
     const baseline = usedBytes();
     const states: { id: string; files: string; token: string }[] = [];

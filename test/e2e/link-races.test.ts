@@ -1,11 +1,11 @@
-/** Files of a session against a process inside it that swaps links as fast as it can (security.md D3). */
+/** Files of a session against a process inside it that swaps links as fast as it can. */
 
 import { size } from "@vivarium/kit/test-support/sizes";
 import { expect, test } from "vitest";
 import { FOOLED_READER, LINK_SWAPPER } from "../support/guest-programs.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 
-/** More where some kind has not met both sides of the exchange by then. */
+/** More rounds if some kind has not met both sides of the exchange by then. */
 const OPERATIONS = size({ ci: 440, full: 5_000 });
 const AT_MOST = 5_000;
 const AT_ONCE = 8;
@@ -44,12 +44,12 @@ test(`${OPERATIONS} operations against a process that swaps links neither read n
   });
 });
 
-/** What was inside, and what a link had led out of it. */
+/** One status from inside /workspace, and one from a link that led outside. */
 const metBoth = (statuses: number[]) => statuses.includes(200) && statuses.includes(400);
 
 type Operation = (path: string) => Promise<{ status: number; text: string }>;
 
-/** Each kind in turn on each place, several under way at any time. No answer holds anything of what lies outside. */
+/** Each kind of operation at each path, several in flight at any time. No answer contains anything from outside. */
 async function operate(id: string): Promise<Record<string, number[]>> {
   const operations = Object.entries(operationsIn(id));
   const seen: Record<string, number[]> = Object.fromEntries(operations.map(([kind]) => [kind, []]));
@@ -81,7 +81,7 @@ function operationsIn(id: string): Record<string, Operation> {
     const response = await fetch(url, { ...init, headers: { authorization: `Bearer ${service.apiKey}` } });
     return { status: response.status, text: await response.text() };
   };
-  // What is exchanged stays where it is: without links there is no race.
+  // A path that is swapped keeps its name: without links there is no race.
   const within = (path: string) => (path === "swap/a/f" ? path : "swap/a/new/f");
   const parent = (path: string) => path.slice(0, path.lastIndexOf("/"));
   return {

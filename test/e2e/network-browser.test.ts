@@ -1,4 +1,4 @@
-/** A real browser, and a development server in a session: what it changes is on the page at once, through the preview. */
+/** A real browser, and a development server in a session: a change appears on the page at once, through the preview. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBrowser } from "../support/browser.ts";
@@ -56,7 +56,7 @@ test("its page opens, and the address bar has no token", { timeout: PATIENCE_MS 
   expect(await page.evaluate("document.cookie")).toBe("");
 });
 
-test("a changed module is shown without loading the page anew", { timeout: PATIENCE_MS * 2 }, async () => {
+test("a changed module is shown without reloading the page", { timeout: PATIENCE_MS * 2 }, async () => {
   await page.evaluate("window.isSamePage = true");
   await write("app/word.js", `export const word = "after";`);
   await page.waitForFunction(`document.querySelector("h1").textContent === "after"`);
@@ -70,17 +70,17 @@ test("another preview's page opens neither it nor its WebSocket", async () => {
   await other.run("mkdir -p site && echo '<p>a stranger</p>' > site/index.html");
   await other.start("web", "cd /workspace/site && exec python3 -m http.server 8000 --bind 0.0.0.0");
   const { body } = await network.ask(`/v1/sessions/${other.id}/expose`, { body: { port: 8000 } });
-  const stranger = await page.context().newPage();
+  const intruder = await page.context().newPage();
   await eventually(async () => {
-    const answer = await stranger.goto(String(body.preview_url));
+    const answer = await intruder.goto(String(body.preview_url));
     expect(answer?.status()).toBe(200);
   }, PATIENCE_MS);
   const { origin, host } = new URL(previewUrl);
-  const fetched = await stranger.evaluate(
+  const fetched = await intruder.evaluate(
     `fetch("${origin}/word.js", { credentials: "include" }).then((r) => r.text(), () => "refused")`,
   );
   expect(fetched).toBe("refused");
   const socket = (url: string) =>
     `new Promise((done) => { const s = new WebSocket("${url}", "vite-hmr"); s.onopen = () => done("open"); s.onerror = () => done("refused"); })`;
-  expect(await stranger.evaluate(socket(`ws://${host}/`))).toBe("refused");
+  expect(await intruder.evaluate(socket(`ws://${host}/`))).toBe("refused");
 });

@@ -1,6 +1,6 @@
 /**
- * A policy that changes while bytes flow (N-13), that outlives what a session goes through (N-14), the daily cap (N-16) and
- * guests that want too much (N-17), on real machines and by the world's counters.
+ * Policies that change while bytes flow (N-13) and that survive operations on their session (N-14), the daily cap
+ * (N-16) and guests that use too much (N-17), on real machines and by the world's counters.
  */
 import { readFileSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
@@ -70,7 +70,7 @@ peer = socket.create_connection(("${host}", ${PORTS.source}))
 while peer.recv(65536): pass'`;
     await guest.start("pull-kept", pull(PUBLIC.mail));
     await guest.start("pull-revoked", pull(PUBLIC.bulk));
-    // Says nothing after its handshake.
+    // Silent after its handshake.
     await guest.start(
       "idle",
       `exec python3 -c '
@@ -114,7 +114,7 @@ while True: peer.sendall(b"x"); peer.recv(1); time.sleep(0.05)'`,
     );
     await eventually(() => expect(packetsAt(PUBLIC.bulk)).toBeGreaterThan(20), 60_000);
     await network.allow(guest, "deny", [KEPT]);
-    // What had left before the answer may still be on its way through this host.
+    // Packets sent before the answer may still be on their way through this host.
     await sleep(200);
     await network.world.forget();
     await sleep(2_000);
@@ -158,7 +158,7 @@ describe("a policy outlives", () => {
     await client.sessions.delete(session_id);
     await client.sessions.restore(guest.id, checkpoint_id);
     await holds(guest);
-    // That of the gateway: network-kills.test.ts.
+    // The death of the gateway is covered in network-kills.test.ts.
     for (const process of ["node", "control"] as const) {
       global.process.kill(servicePid(facts, process), "SIGKILL");
       await eventually(() => holds(guest), 60_000, 500);
@@ -210,7 +210,7 @@ describe("the daily cap", () => {
     const before = await today(guest);
     await upload(guest, 3 * MIB);
     expect(bytesAt(PUBLIC.bulk)).toBeGreaterThan(3 * MIB);
-    // What the kernel counted as it left is what arrived.
+    // The bytes that the kernel counted at the exit are the bytes that arrived.
     await eventually(async () => expect((await today(guest)) - before).toBe(bytesAt(PUBLIC.bulk)), 20_000);
 
     await upload(guest, 20 * MIB);
@@ -255,7 +255,7 @@ describe("the daily cap", () => {
 
 describe("a guest that wants too much", () => {
   const hostFlows = () => Number(readFileSync("/proc/sys/net/netfilter/nf_conntrack_count", "utf8"));
-  const hostRoom = () => Number(readFileSync("/proc/sys/net/netfilter/nf_conntrack_max", "utf8"));
+  const hostLimit = () => Number(readFileSync("/proc/sys/net/netfilter/nf_conntrack_max", "utf8"));
 
   test("gets so many connections, and neighbours are served as before", { timeout: 6 * 60_000 }, async () => {
     const greedy = await network.guest();
@@ -279,7 +279,7 @@ time.sleep(10)`;
     await eventually(async () => expect((await network.world.open()).length).toBeGreaterThan(500), 60_000);
     for (let turn = 0; turn < 3; turn++) {
       expect((await neighbour.one(page(KEPT))).got).toContain(`hello from ${KEPT}`);
-      expect(hostFlows()).toBeLessThan(hostRoom() / 2);
+      expect(hostFlows()).toBeLessThan(hostLimit() / 2);
     }
     const held = (await network.world.open()).filter(({ host }) => host === PUBLIC.bulk);
     expect(held.length).toBeLessThanOrEqual(2_048);
@@ -301,7 +301,7 @@ describe("the cap of an organisation", () => {
     const guest = await network.guest({ idle_timeout_ms: 3_600_000 });
     onTestFinished(async () => void (await setCap(null)));
     expect(await setCap(Number(body.today_bytes) + 4 * MIB)).toBe(200);
-    // The pause may come while it runs.
+    // The pause may come while the command runs.
     await upload(guest, 6 * MIB).catch((error) => expect(error).toMatchObject({ status: 409 }));
     await eventually(
       async () => expect((await network.client.sessions.get(guest.id)).state).toBe("paused"),

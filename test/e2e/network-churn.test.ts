@@ -10,7 +10,7 @@ import { PUBLIC } from "../support/world/addresses.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 
 const MINUTE_MS = 60_000;
-/** Descriptors breathe a little; a leak would be one for each machine, or more. */
+/** The number of descriptors varies a little; a leak would be one for each machine, or more. */
 const BREATH = 15;
 const MACHINES = size({ ci: 6, full: 500 });
 const AT_ONCE = 2;
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => network?.close());
 
-/** What belongs to this service alone: others may run on this host. */
+/** Resources of this service alone: others may run on this host. */
 function traces() {
   const slots = slotNumbers(network.facts.dataDir);
   const links = execFileSync("ip", ["-o", "link"], { encoding: "utf8" });

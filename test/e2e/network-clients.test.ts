@@ -1,4 +1,4 @@
-/** Programs that people use inside sessions, by name and through mode allow: they need no word about the network. */
+/** Programs that people use inside sessions, by name and in mode allow: they work without network settings. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { CA_FILE, type Guest } from "../support/world/guest.ts";
@@ -11,7 +11,7 @@ const ENV = [
   ...[`NODE_EXTRA_CA_CERTS=${CA_FILE}`, `GIT_SSL_CAINFO=${CA_FILE}`, `PIP_CERT=${CA_FILE}`],
 ].join(" ");
 
-/** A script and what its output contains when it worked. `denied`: what the refused one connects to. */
+/** A script and the output that shows success. `denied`: the host that the refused script connects to. */
 const CLIENTS: [name: string, script: (host: string) => string, says: string][] = [
   ["curl over TLS", (host) => `curl -sS -m 20 https://${host}/`, HELLO],
   ["curl over HTTP", (host) => `curl -fsS -m 20 http://${host}/`, HELLO],
@@ -100,7 +100,7 @@ describe("in mode deny, through the gateway,", () => {
   });
 });
 
-// Straight to the host: what a client says there is between the two.
+// Mode allow leads straight to the host: the gateway does not read what the client sends.
 test.each(ONE_OF_EACH)("in mode allow %s works", async (_name, script, says) => {
   const { code, text } = await tries("allow", script("example.com"));
   expect([code, text]).toEqual([0, expect.stringContaining(says)]);
@@ -136,7 +136,7 @@ printf '[install]\\nregistry = "https://${REGISTRIES.npm}/"\\n' > ~/.bunfig.toml
 test.each(ONE_OF_EACH)(
   "%s is refused where its host is in no entry, and the host hears nothing",
   async (_name, script) => {
-    await network.world.settle();
+    await network.world.untilQuiet();
     await network.world.forget();
     const { code } = await tries("deny", script("other.example.net"));
     expect(code).not.toBe(0);

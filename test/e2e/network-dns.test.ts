@@ -1,6 +1,6 @@
 /**
- * Names on real machines: security.md C5, DN-01, DN-05, DN-06, N-18, by what name servers saw. What is answered to which
- * question is the gateway's own tests' matter (packages/gateway/src/dns).
+ * Names on real machines: DN-01, DN-05, DN-06, N-18, by the questions that name servers received. The answer to each
+ * question is tested in the gateway (packages/gateway/src/dns).
  */
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
@@ -13,7 +13,7 @@ import type { Zone } from "../support/world/zone.ts";
 
 /** An even number: half of the answers are private. */
 const TURNS = size({ ci: 60, full: 1_000 });
-/** An answer's least time, and what comes on top, is more than most runs wait. */
+/** The shortest validity of an answer, with its extension, is longer than most runs wait. */
 const IS_FULL = size({ ci: 0, full: 1 }) === 1;
 const FLOOD_S = size({ ci: 5, full: 10 });
 const RCODE = { none: 0, noSuchName: 3, refused: 5 };
@@ -84,7 +84,7 @@ test("a name of the policy is found by asking our name server, over UDP and TCP;
   }
 });
 
-test("what leads to somebody's private hosts is no address, in both modes", async () => {
+test("an answer with a private address has no address, in both modes", async () => {
   for (const guest of [names, open])
     for (const name of ["mixed.example.com", "alias.example.com"])
       expect(await ask(guest, name)).toMatchObject({ rcode: RCODE.noSuchName, a: [] });
@@ -92,7 +92,7 @@ test("what leads to somebody's private hosts is no address, in both modes", asyn
   expect(await asked()).toEqual([]);
 });
 
-test("what one session asked says nothing to another", async () => {
+test("the questions of one session are invisible to another", async () => {
   expect((await ask(names, "one.crowd.example.com")).a).toEqual([PUBLIC.allowed]);
   expect(await asked()).toEqual(["one.crowd.example.com"]);
   expect(await ask(nothing, "one.crowd.example.com")).toMatchObject({ rcode: RCODE.refused });
@@ -121,7 +121,7 @@ print(sent)`;
   const arrived = (await asked()).filter((name) => name.startsWith("f")).length;
   expect(sent).toBeGreaterThan(2_000);
   expect(arrived).toBeGreaterThan(50);
-  // 200 at once and 50 a second, for as long as it went on, and some for a busy host.
+  // 200 at once and 50 a second, for as long as the flood lasted, and some more for a busy host.
   expect(arrived).toBeLessThan(700 + 50 * FLOOD_S);
 });
 
@@ -142,7 +142,7 @@ print(counts.get("200", 0), counts.get("403", 0))`;
   const counts = (await names.run(`python3 -c '${visit}'`, 280_000)).split(" ").map(Number);
   const [reached = 0, refused = 0] = counts;
   expect(reached + refused).toBe(TURNS);
-  // Each visit asks once, and again only when its answer was late; then the turns of the answers shift by one.
+  // Each visit asks once, and again only when its answer was late; then the rotation of the answers shifts by one.
   const late = (await questions()).length - TURNS;
   expect(late).toBeLessThan(TURNS / 10);
   expect(Math.abs(reached - refused)).toBeLessThanOrEqual(2 * late);
@@ -163,7 +163,7 @@ while True: peer.sendall(b"x"); peer.recv(1); time.sleep(1)'`,
   await eventually(async () => expect(await network.world.open()).toHaveLength(1));
   await network.world.say({ ...ZONE, "moves.example.org": { a: [PUBLIC.moved], ttl: 1 } });
   expect((await names.one(tcp(PUBLIC.bulk))).got).toBe("hello");
-  // 30 s is the least time of an answer, and 60 s come on top.
+  // 30 s is the shortest validity of an answer; 60 s are added.
   await sleep(95_000);
   expect((await names.one(tcp(PUBLIC.bulk))).error).toBe("ECONNREFUSED");
   expect((await ask(names, "moves.example.org")).a).toEqual([PUBLIC.moved]);

@@ -1,7 +1,7 @@
 /**
- * What a guest can reach, on real machines: security.md C4, and N-01, N-03, N-04, N-05, N-08, N-09, N-10. Every row says what
- * arrives in the world, by the world's own counters; a row that reaches nothing has one beside it that reaches something, or
- * a defence is taken away at the end. How names and requests are read is the gateway's own tests' matter.
+ * Hosts that a guest can reach, on real machines: N-01, N-03, N-04, N-05, N-08, N-09, N-10. Every row lists the packets
+ * that arrive in the world, by the world's own counters. A row that reaches nothing has a counterpart that reaches
+ * something, or a defence is taken away at the end. The parsing of names and requests is tested in the gateway.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { NEVER, PUBLIC } from "../support/world/addresses.ts";
@@ -54,7 +54,7 @@ beforeAll(async () => {
 });
 afterAll(() => network?.close());
 
-/** Where packets arrived since `forget`, our own name server left out. */
+/** Addresses where packets arrived since `forget`, without our own name server. */
 const reached = () =>
   [...new Set(network.world.namespace.counted().map(({ address }) => address))]
     .filter((address) => address !== PUBLIC.resolver)
@@ -66,9 +66,9 @@ async function asked(): Promise<string[]> {
   return [...new Set(events.flatMap((event) => (event.kind === "dns" ? [event.name] : [])))];
 }
 
-/** All at once: what arrives says itself where it arrived. */
+/** All at once: the packets that arrive show the addresses that were reached. */
 async function tryAll(policy: Policy, probes: Probe[]): Promise<Outcome[]> {
-  await network.world.settle();
+  await network.world.untilQuiet();
   await network.world.forget();
   return await guests[policy].probe(...probes);
 }
@@ -89,7 +89,7 @@ const http = (...lines: string[]): Probe => ({
 const tcp = (host: string, port: number): Probe => ({ op: "tcp", host, port, chunks: [hex("hello")] });
 const udp = (host: string, port: number): Probe => ({ op: "udp", host, port, chunks: [hex("hello")] });
 
-/** Arrive in mode allow, each at its own address and port. */
+/** Probes that arrive in mode allow, each at its own address and port. */
 const ARRIVING: Probe[] = [
   tls("example.com"),
   http("GET / HTTP/1.1", "Host: example.com"),
@@ -99,7 +99,7 @@ const ARRIVING: Probe[] = [
   udp(PUBLIC.denied, 443),
   { op: "ping", host: PUBLIC.denied },
 ];
-/** Arrive in no mode: DNS over TLS and QUIC, other protocols of IP. */
+/** Probes that arrive in no mode: DNS over TLS and QUIC, other protocols of IP. */
 const NEVER_ARRIVING: Probe[] = [
   tcp(PUBLIC.strangeResolver, 853),
   udp(PUBLIC.denied, 853),
@@ -112,7 +112,7 @@ const QUESTIONS: Probe[] = [
 ];
 
 describe("deny with an empty list", () => {
-  test("not one packet leaves, nor a question, whatever the guest tries", async () => {
+  test("not one packet leaves, nor a question, for any attempt of the guest", async () => {
     const outcomes = await tryAll("nothing", [
       ...QUESTIONS,
       ...["nobody.example.org", "a".repeat(63), "secret-data.attacker.example.net"].map(
@@ -128,11 +128,11 @@ describe("deny with an empty list", () => {
     expect(await asked()).toEqual([]);
   });
 
-  test("in mode allow the same arrives, but what nobody may send", async () => {
+  test("in mode allow the same packets arrive, except those that are never allowed", async () => {
     const outcomes = await tryAll("open", [...QUESTIONS, ...ARRIVING]);
     expect(outcomes.map(({ error }) => error)).toEqual(outcomes.map(() => undefined));
     expect(outcomes.slice(0, 3).map(({ a }) => a)).toEqual(Array(3).fill([PUBLIC.allowed]));
-    // Every name server's 53 is ours.
+    // Port 53 of every name server is redirected to ours.
     expect(reached()).toEqual([PUBLIC.allowed, PUBLIC.denied, PUBLIC.mail].toSorted());
     const ports = network.world.namespace
       .countedPorts()
@@ -154,7 +154,7 @@ describe("deny with an empty list", () => {
 });
 
 describe("names", () => {
-  test("of the policy are let through over TLS and HTTP, to where we find them", async () => {
+  test("of the policy are let through over TLS and HTTP, to the addresses that we resolve", async () => {
     const names = ["example.com", "EXAMPLE.com", "a.wild.example.com", "a.b.wild.example.com"];
     const outcomes = await tryAll("names", [
       ...names.map((name) => tls(name, PUBLIC.denied)),
@@ -168,8 +168,8 @@ describe("names", () => {
     expect(reached()).toEqual([PUBLIC.allowed]);
   });
 
-  test("of nobody's policy, and those that lead where nothing may, are not", async () => {
-    const strangers = [
+  test("outside the policy, and names of forbidden addresses, are not", async () => {
+    const forbiddenNames = [
       ...["www.example.com", "example.com.example.net", "notexample.com", "wild.example.com"],
       ...["evil-wild.example.com", "port.example.com", undefined],
       ...["private.example.com", "inner.example.com"],
@@ -184,7 +184,7 @@ describe("names", () => {
     const junk: Probe = { op: "tcp", host: PUBLIC.allowed, port: 443, chunks: [hex("SSH-2.0-a\r\n")] };
     const outcomes = await tryAll("names", [
       ...requests.map(([probe]) => probe),
-      ...strangers.map((name) => tls(name)),
+      ...forbiddenNames.map((name) => tls(name)),
       junk,
     ]);
     const refused = outcomes.slice(0, requests.length);
@@ -199,7 +199,7 @@ describe("names", () => {
   });
 });
 
-describe("what has no name on the wire", () => {
+describe("packets without a name on the wire", () => {
   test("a port of a name is open once the name was asked for, on that port alone", async () => {
     expect((await tryIt("names", tcp(PUBLIC.bulk, 9000))).error).toBe("ECONNREFUSED");
     expect(reached()).toEqual([]);
@@ -253,7 +253,7 @@ describe("never", () => {
   );
 
   test("not under any spelling, nor by a redirect", async () => {
-    await network.world.settle();
+    await network.world.untilQuiet();
     await network.world.forget();
     const urls = [...SPELLINGS, "metadata.google.internal", "private.example.com"].map(
       (host) => `http://${host}/`,

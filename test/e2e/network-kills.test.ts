@@ -1,6 +1,6 @@
 /**
- * A gateway that dies opens nothing (N-15): in namespaces of its own, with a canary every millisecond and the node's own
- * rules, and under a real machine. What counts is what the world saw.
+ * A gateway that dies opens nothing (N-15): in namespaces of its own, with a canary every millisecond and the node's
+ * own rules, and under a real machine. The world's counters decide.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -26,7 +26,7 @@ import { eventually } from "../support/eventually.ts";
 import { servicePid } from "../support/service.ts";
 import { PUBLIC } from "../support/world/addresses.ts";
 import { hex } from "../support/world/guest.ts";
-import { settleIn } from "../support/world/namespace.ts";
+import { addWorldTo } from "../support/world/namespace.ts";
 import { type Network, startNetwork } from "../support/world/network.ts";
 import { startWorld, type World } from "../support/world/world.ts";
 
@@ -40,8 +40,8 @@ const DENIED = "www.example.com";
 const EGRESS = { mode: "deny" as const, allow: [ALLOWED] };
 const ZONE = { [ALLOWED]: { a: [PUBLIC.allowed] }, [DENIED]: { a: [PUBLIC.denied] } };
 
-/** Addresses other than the allowed one and our name server's, with what arrived there. */
-const strangers = ({ namespace }: World) =>
+/** Addresses other than the allowed one and our name server's, with the packets that arrived there. */
+const forbiddenArrivals = ({ namespace }: World) =>
   namespace.counted().filter(({ address }) => address !== PUBLIC.allowed && address !== PUBLIC.resolver);
 
 async function namesAsked(world: World): Promise<string[]> {
@@ -59,7 +59,7 @@ describe("in namespaces", () => {
   let gateway: ChildProcess;
   let version = 0;
 
-  /** The node's end of the link: whole tables to whoever asks, thanks for everything else. */
+  /** The node's end of the link: sends whole tables on request, and confirms everything else. */
   const serve = (url: string, response: ServerResponse) => {
     if (url !== "/v1/tables") return void response.writeHead(204).end();
     const { hostAddress, machineAddress } = net.slot;
@@ -93,7 +93,7 @@ describe("in namespaces", () => {
       const spec = { generation: 1, egress: EGRESS, exposed: [] };
       return rulesetOf({ ...slot, never: NEVER_HERE, closeSmtp: false }, kernelPolicyOf(spec), 1);
     });
-    // The canary opens more flows than a guest may: every one of them is to meet the policy itself.
+    // The canary opens more flows than a guest may: every flow must be checked against the policy itself.
     await net.dropRules(net.slot.netns, "machine", "brakes", "limit rate over 200/second");
     await nftIn(net.hostNs, [
       "add",
@@ -103,7 +103,7 @@ describe("in namespaces", () => {
       "resolvers",
       `{ ${PUBLIC.resolver} . 53 }`,
     ]);
-    world = await startWorld(() => settleIn(net.outsideNs, "out0"));
+    world = await startWorld(() => addWorldTo(net.outsideNs, "out0"));
     await world.say(ZONE);
     folder = mkdtempSync(join(tmpdir(), "viv-kills-"));
     chmodSync(folder, 0o755);
@@ -148,7 +148,7 @@ describe("in namespaces", () => {
     const ended = once(canary, "close");
     canary.stdin?.end();
     await ended;
-    expect(strangers(world)).toEqual([]);
+    expect(forbiddenArrivals(world)).toEqual([]);
     expect(await namesAsked(world)).toEqual([ALLOWED]);
     expect(Number(tries)).toBeGreaterThan(100 * DEATHS_IN_NAMESPACES);
   });
@@ -159,9 +159,9 @@ describe("in namespaces", () => {
     await nftIn(net.slot.netns, ["-f", "-"], rulesetOf(input, policy, 2));
     expect(await net.guest.ask(PUBLIC.denied, 9000, "direct")).toBe("direct");
     expect(await net.guest.udp(PUBLIC.denied, 443, "direct")).toBe("direct");
-    expect(new Set(strangers(world).map(({ address, protocol }) => `${address} ${protocol}`))).toEqual(
-      new Set([`${PUBLIC.denied} tcp`, `${PUBLIC.denied} udp`]),
-    );
+    expect(
+      new Set(forbiddenArrivals(world).map(({ address, protocol }) => `${address} ${protocol}`)),
+    ).toEqual(new Set([`${PUBLIC.denied} tcp`, `${PUBLIC.denied} udp`]));
   });
 });
 
@@ -232,9 +232,9 @@ while True:
     await eventually(async () =>
       expect(Number(await guest.run("cat /workspace/tries"))).toBeGreaterThan(before),
     );
-    expect(strangers(world)).toEqual([]);
+    expect(forbiddenArrivals(world)).toEqual([]);
     expect(await namesAsked(world)).toEqual([ALLOWED]);
     await network.allow(guest, "allow");
-    await eventually(() => expect(strangers(world)).not.toEqual([]));
+    await eventually(() => expect(forbiddenArrivals(world)).not.toEqual([]));
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Previews of real machines through the real path, one way in of each kind: security.md P-02 to P-05, P-08, P-10 and N-02. How
- * hosts, tokens, requests and answers are read is the gateway's own tests' matter (packages/gateway/src/previews).
+ * Previews of real machines through the real path, one way in of each kind: P-02 to P-05, P-08, P-10 and N-02. The
+ * parsing of hosts, tokens, requests and answers is tested in the gateway (packages/gateway/src/previews).
  */
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -16,7 +16,7 @@ const APP_PORT = 3000;
 const EMPTY_PORT = 3999;
 const LOCAL_PORT = 3002;
 
-/** Tells what it was asked; keeps a log of it; echoes WebSockets; sends events; counts bodies. */
+/** Echoes its requests, and logs them; echoes WebSockets; sends events; counts bodies. */
 const APP = `
 const log = [];
 Bun.serve({ port: ${APP_PORT}, hostname: "0.0.0.0", idleTimeout: 0, maxRequestBodySize: 1e9,
@@ -85,7 +85,7 @@ async function startApp(session: Guest): Promise<void> {
 const guestLog = async () =>
   JSON.parse(await guest.run(`curl -s http://127.0.0.1:${APP_PORT}/log`)) as string[];
 
-/** What is said into it from now on reaches nobody, and it closes. */
+/** Bytes sent into it from now on do not arrive, and it closes. */
 async function expectCutOff(socket: WebSocket): Promise<void> {
   const echoed: string[] = [];
   socket.on("error", () => {}).on("message", (message) => echoed.push(String(message)));
@@ -104,7 +104,7 @@ beforeAll(async () => {
 });
 afterAll(() => network?.close());
 
-describe("who is let in", () => {
+describe("visitors with access", () => {
   let preview: Exposed;
   beforeAll(async () => {
     preview = await expose(guest, APP_PORT);
@@ -147,7 +147,7 @@ describe("who is let in", () => {
     expect(log).not.toContain(token);
   });
 
-  test("who has the bearer token as well, where the preview asks for one", async () => {
+  test("a visitor with the bearer token as well, where the preview asks for one", async () => {
     const bearer = await expose(guest, APP_PORT, { auth: "bearer" });
     const ingress = { "vivarium-preview-token": String(bearer.ingress_token) };
     const good = { ...ingress, authorization: `Bearer ${bearer.auth_token}` };
@@ -159,7 +159,7 @@ describe("who is let in", () => {
     expect((await visit(at(bearer), { headers: { authorization: good.authorization } })).status).toBe(404);
   });
 
-  test("everybody, where it is public; a port that nobody listens on, or only for itself, is explained", async () => {
+  test("everyone, where it is public; a port without a listener, or with a local one, is explained", async () => {
     for (const port of [EMPTY_PORT, LOCAL_PORT]) {
       const silent = await expose(guest, port, { visibility: "public" });
       const page = await visit(at(silent), { headers: NAVIGATION });
@@ -171,7 +171,7 @@ describe("who is let in", () => {
     expect((await visit(at(open), { headers: NAVIGATION })).status).toBe(200);
   });
 
-  test("nobody else: browsers are sent to the login page where there is one, and all others see one page, byte for byte", async () => {
+  test("no other visitor: browsers are sent to the login page where there is one, and all others see one page, byte for byte", async () => {
     const login = "https://example.com/login?next=here";
     const guarded = await expose(guest, APP_PORT, { login_url: login });
     const browser = await visit(at(guarded), { headers: NAVIGATION });

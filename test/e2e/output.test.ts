@@ -1,4 +1,4 @@
-/** Output of commands in a real machine: whole, in order, cut where it is promised, and never kept as a whole. */
+/** Output of commands in a real machine: whole, in order, cut at the documented limits, and never kept as a whole. */
 import { createHash } from "node:crypto";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -9,7 +9,7 @@ import { servicePid } from "../support/service.ts";
 
 const MIB = 1024 * 1024;
 const GROWTH_MIB = 64;
-/** Were it kept as a whole anywhere, memory would grow by more than it may. */
+/** Hazard: the whole output in memory. Memory would grow by more than this. */
 const LARGE_MB = size({ ci: 80, full: 200 });
 
 let id: string;
@@ -22,7 +22,7 @@ afterAll(() => client.sessions.delete(id));
 describe("streamed output", () => {
   test("arrives line by line, as the command writes it", async () => {
     const arrivals: string[] = [];
-    // Each line waits until the one before it has arrived.
+    // Each line waits until the line before it has arrived.
     const command = sh("for i in 1 2 3; do echo $i; until [ -e seen-$i ]; do sleep 0.1; done; done");
     let exit: unknown;
     for await (const event of client.sessions.execStream(id, { command })) {
@@ -81,7 +81,7 @@ describe("streamed output", () => {
   });
 });
 
-test("a silent command whose client leaves was the session's one command, when it was to have only one", async () => {
+test("a silent command whose client leaves counts as the one command of a session that may have only one", async () => {
   const session = await client.sessions.create({ destroy_on_completion: true });
   await client.sessions.waitUntilLive(session.session_id);
   const gone = new AbortController();

@@ -1,4 +1,4 @@
-/** The interface's process rules and wire.md 7, each against a real machine. */
+/** Named processes (docs/spec/processes.md), each rule against a real machine. */
 import { sleep } from "@vivarium/kit/clock";
 import { size } from "@vivarium/kit/test-support/sizes";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -6,7 +6,7 @@ import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { servicePid } from "../support/service.ts";
 
-/** More than twice of what is kept. */
+/** More than twice the kept size. */
 const LARGE_MIB = size({ ci: 24, full: 100 });
 
 let id: string;
@@ -75,7 +75,9 @@ describe("end", () => {
     expect(await end("term")).toMatchObject({ status: 200, body });
   });
 
-  test("what ignores SIGTERM is killed with its grandchildren: 137", { timeout: 120_000 }, async () => {
+  test("a process that ignores SIGTERM is killed with its grandchildren: 137", {
+    timeout: 120_000,
+  }, async () => {
     await start("stubborn", "trap '' TERM; (trap '' TERM; setsid sleep 4321) & while :; do sleep 1; done");
     await eventually(async () => {
       const { stdout } = await client.sessions.exec(id, { command: ["pgrep", "-xf", "sleep 4321"] });
@@ -138,7 +140,7 @@ describe("logs", () => {
 });
 
 describe("the life of the session", () => {
-  test("processes go on after a pause, a wake and in forks", { timeout: 300_000 }, async () => {
+  test("processes continue after a pause, a wake and in forks", { timeout: 300_000 }, async () => {
     await withSession(async (session) => {
       const { body: before } = await start(
         "count",

@@ -1,28 +1,28 @@
-/** What `size_bytes` counts: blocks that several saved states share are stored once, and counted once. */
+/** The meaning of `size_bytes`: blocks that several saved states share are stored once, and counted once. */
 import { expect, test } from "vitest";
 import { client, sh, withSession } from "../support/http.ts";
 
 const MIB = 1024 * 1024;
 const WRITTEN = 24 * MIB;
-/** The kernel's caches go, so that only the disk holds what was written. */
+/** Drops the kernel's caches, so that only the disk contains the written bytes. */
 const writeFrom = (device: string) =>
   sh(`head -c ${WRITTEN} ${device} > file; sync; echo 3 | sudo tee /proc/sys/vm/drop_caches > /dev/null`);
 
-test("blocks that an earlier checkpoint holds are not counted again, and zeros take no room", async () => {
+test("blocks that an earlier checkpoint holds are not counted again, and zeros take no space", async () => {
   await withSession(async (id) => {
     expect(await client.sessions.exec(id, { command: writeFrom("/dev/urandom") })).toMatchObject({
       exit_code: 0,
     });
     const first = await client.checkpoints.create(id);
     const second = await client.checkpoints.create(id);
-    // Both hold the pages of memory that have changed since the template.
+    // Both contain the pages of memory that have changed since the template.
     expect(first.size_bytes - second.size_bytes).toBeGreaterThan(WRITTEN / 2);
 
     expect(await client.sessions.exec(id, { command: writeFrom("/dev/zero") })).toMatchObject({
       exit_code: 0,
     });
     const zeros = await client.checkpoints.create(id);
-    // Pages of memory that they went through have changed; on the disk they are nothing.
+    // Pages of memory that they used have changed; the disk has not.
     expect(zeros.size_bytes - second.size_bytes).toBeLessThan(1.5 * WRITTEN);
 
     await client.sessions.pause(id);

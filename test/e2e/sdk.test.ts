@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { client, sh } from "../support/http.ts";
 
 const MIB = 1024 * 1024;
-/** One for all of them: each leaves an empty workspace. */
+/** One session for all tests: each leaves an empty workspace. */
 let id: string;
 let session: Session;
 beforeAll(async () => {
@@ -19,7 +19,7 @@ async function* pieces(content: Buffer, bytes: number) {
   for (let at = 0; at < content.length; at += bytes) yield content.subarray(at, at + bytes);
 }
 
-describe("files (interface: Exec and files)", () => {
+describe("files", () => {
   test("are written, read, listed, found, searched, renamed and deleted", async () => {
     const { files } = session;
     expect(await files.write("src/a.txt", "one\ntwo\n")).toEqual({ path: "src/a.txt", bytes: 8 });
@@ -72,7 +72,7 @@ describe("files (interface: Exec and files)", () => {
   });
 });
 
-describe("processes (interface: Processes)", () => {
+describe("processes", () => {
   test("are started, followed to their end, and keep their exit code", async () => {
     const { processes } = session;
     const command = sh("echo out; echo err >&2; sleep 0.3; exit 5");
@@ -102,7 +102,7 @@ describe("processes (interface: Processes)", () => {
   });
 });
 
-describe("terminals and tunnels (interface: Terminal and tunnel)", () => {
+describe("terminals and tunnels", () => {
   test("a terminal has its size and kind, takes input, and ends with the exit code", async () => {
     const cmd = sh("stty size; echo $TERM; read line; echo got $line; exit 7");
     const terminal = await session.terminal({ rows: 40, cols: 120, term: "xterm", cmd });

@@ -6,7 +6,7 @@ import { eventually } from "../support/eventually.ts";
 import { ask, client, service, sh, withSession } from "../support/http.ts";
 import { AHEAD, machineTraces } from "../support/machine-traces.ts";
 
-/** Of every organisation, unless it is told another. */
+/** Limit of every organisation by default. */
 const CEILING = 10;
 const AT_ONCE = size({ ci: 4, full: CEILING });
 
@@ -61,13 +61,13 @@ test("the user is sandbox, with sudo unless it was withheld", async () => {
   );
 });
 
-test("a live session goes on at the right time of day after it was kept or copied", async () => {
+test("a live session has the right time of day after it was saved or copied", async () => {
   await withSession(async (id) => {
     const behindMs = async () => {
       const { stdout } = await client.sessions.exec(id, { command: ["date", "+%s"] });
       return Date.now() - Number(stdout) * 1000;
     };
-    // Nothing else sets it while it runs, so a wrong one tells whether keeping and copying do.
+    // Nothing else sets the clock of a running session: a wrong clock shows whether saving and copying correct it.
     const setBack = () => client.sessions.exec(id, { command: sh("sudo date -s '1 hour ago'") });
     const expectKept = async (keep: () => Promise<unknown>) => {
       await setBack();
@@ -128,7 +128,7 @@ describe(`${AT_ONCE} sessions at once`, () => {
 test("after DELETE no process, mount, namespace, uid or file of the session is left", async () => {
   const before = await eventually(() => {
     const traces = machineTraces(service.dataDir);
-    // The pool keeps namespaces ready, which belong to nobody yet.
+    // The pool keeps namespaces ready, which have no owner yet.
     expect(traces).toMatchObject({ processes: 0, uids: 0, folders: [], slots: AHEAD, netns: AHEAD });
     return traces;
   }, 60_000);

@@ -5,7 +5,7 @@ import { service } from "../support/http.ts";
 import { nodeCaller } from "../support/node-caller.ts";
 import { suspendControl } from "../support/service.ts";
 
-// Control removes what no row of its own names, soon.
+// Control soon removes snapshots that no row of its own names.
 let control: { resume: () => void };
 beforeAll(() => {
   control = suspendControl(service);

@@ -1,6 +1,6 @@
 /**
  * The daemon dies at every named point of a capture, one after the other, on the same machine and the same snapshot.
- * Each time the caller comes back with the same call, as control does.
+ * Each time the caller repeats the same call, as control does.
  */
 import { existsSync, readdirSync } from "node:fs";
 import { rm, writeFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ import { type Service, servicePid, startService, suspendControl } from "../suppo
 
 const BEFORE_PUBLISHED = ["journal", "freeze", "stop", "instant", "synced", "manifest"];
 const POINTS = [...BEFORE_PUBLISHED, "published"].map((name) => `capture.${name}`);
-/** A guest that goes on differs from one that is held only from the instant on. */
+/** Only after the instant does a guest that continues differ from a guest that stays stopped. */
 const FROM = { continue: size({ ci: POINTS.indexOf("capture.instant"), full: 0 }), hold: 0 };
 /** The supervisor waits up to five seconds before it starts a daemon again that keeps dying. */
 const BACK_MS = 30_000;
@@ -74,7 +74,7 @@ test.each(["continue", "hold"] as const)(
   },
 );
 
-test("a snapshot that loses its manifest outlives the daemon, and is told to be damaged", async () => {
+test("a snapshot that loses its manifest outlives the daemon, and is reported as damaged", async () => {
   const [lost, whole] = [`chk_${randomId()}`, `chk_${randomId()}`];
   const path = `/v1/snapshots/${lost}`;
   for (const id of [lost, whole]) {
@@ -109,7 +109,7 @@ async function status(): Promise<MachineStatus> {
   return MachineStatus.parse((await node.call("GET", machinePath)).body);
 }
 
-/** Another machine goes on from it, from a number that the captured one had come to. */
+/** Another machine continues from the snapshot, from a number that the captured machine had reached. */
 async function expectWhole(snapshot: string): Promise<void> {
   const twin = `${randomId()}-1`;
   const spec = startSpec({ snapshot_id: snapshot, resume: true });

@@ -1,4 +1,4 @@
-/** A saved state with a damaged file is refused, leaves nothing behind, and stays as it is for whoever repairs it. */
+/** A saved state with a damaged file is refused, leaves nothing behind, and stays on disk unchanged for a repair. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NodeInfo } from "@vivarium/contract/node";
@@ -19,11 +19,11 @@ const node = nodeCaller(service.nodeSocket);
 const source = `${randomId()}-1`;
 const whole = newSnapshot();
 const used = [`/v1/machines/${source}`, `/v1/snapshots/${whole}`];
-/** Something that QEMU takes, and is not told today. */
+/** An option that QEMU accepts, and that the node does not pass today. */
 const EARLIER = ["-name", "earlier"];
 let before: MachineTraces;
 
-// Control removes what no row of its own names, soon.
+// Control soon removes snapshots that no row of its own names.
 let control: { resume: () => void };
 
 beforeAll(async () => {
@@ -32,7 +32,7 @@ beforeAll(async () => {
   await node.exec(source, { argv: sh("echo whole > file") });
   const spec = { machine_id: source, after: "continue" };
   expect(await node.call("PUT", `/v1/snapshots/${whole}`, spec)).toMatchObject({ status: 200 });
-  before = await settledTraces();
+  before = await tracesAtRest();
 });
 afterAll(async () => {
   for (const path of used) await node.call("DELETE", path);
@@ -87,7 +87,7 @@ test("the snapshot that all of these were copied from is whole", async () => {
   expect(stdout.toString()).toBe("whole\n");
 });
 
-test("it goes on with the devices that it was made with, whatever machines are given now", async () => {
+test("it continues with the devices that it was made with, also when new machines get others", async () => {
   const earlier = newSnapshot();
   const machine = `${randomId()}-1`;
   used.push(`/v1/snapshots/${earlier}`, `/v1/machines/${machine}`);
@@ -117,7 +117,7 @@ function newSnapshot(): string {
   return `chk_${randomId()}`;
 }
 
-/** `blamed`: what the refusal names. */
+/** `blamed`: the file that the refusal names. */
 async function expectRefused(blamed: string, damage: (dir: string) => Promise<void>): Promise<void> {
   const copy = newSnapshot();
   const path = `/v1/snapshots/${copy}`;
@@ -141,13 +141,13 @@ async function expectRefused(blamed: string, damage: (dir: string) => Promise<vo
     expect(info.damaged_snapshots).toEqual([copy]);
     expect((await node.call("GET", "/v1/snapshots")).status).toBe(200);
     expect(contentOf(dir)).toEqual(damaged);
-    expect(await settledTraces()).toEqual(before);
+    expect(await tracesAtRest()).toEqual(before);
   } finally {
     expect(await node.call("DELETE", path)).toMatchObject({ status: 204 });
   }
 }
 
-/** Sizes and ages of what is in a folder, and the manifest itself. */
+/** Sizes and ages of the files in a folder, and the manifest itself. */
 function contentOf(dir: string): unknown[] {
   return readdirSync(dir)
     .toSorted()
@@ -158,8 +158,8 @@ function contentOf(dir: string): unknown[] {
     });
 }
 
-/** Once the namespaces that are made ahead are there again. */
-async function settledTraces(): Promise<MachineTraces> {
+/** Once the pool of namespaces is full again. */
+async function tracesAtRest(): Promise<MachineTraces> {
   return await eventually(() => {
     const traces = machineTraces(service.dataDir);
     expect(traces).toMatchObject({ slots: 1 + AHEAD, netns: 1 + AHEAD, links: 1 + AHEAD });

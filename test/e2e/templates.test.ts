@@ -29,7 +29,7 @@ test("the official template names its version, and can be started in it and in n
   expect([unknown.status, unknown.body.code]).toEqual([404, "not_found"]);
 });
 
-test("a session of a saved template goes on with its files and processes, under a name of its own", async () => {
+test("a session of a saved template continues with its files and processes, under a name of its own", async () => {
   await withSession(async (id) => {
     await out(id, "echo kept > /workspace/file; (sleep 1000 &) ; sync");
     await client.templates.save(id, { name: NAME, description: "files and a sleeper" });

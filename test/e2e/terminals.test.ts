@@ -1,6 +1,6 @@
 /**
- * What only a real PTY and a real kernel show of terminals and the tunnel: size, signals, hang-up, backlog, and what
- * becomes of them when their machine is paused. The rest is beside `packages/control/src/terminals`.
+ * Behaviour of terminals and the tunnel that needs a real PTY and a real kernel: size, signals, hang-up, backlog, and
+ * the pause of their machine. Everything else is tested beside `packages/control/src/terminals`.
  */
 import { sleep } from "@vivarium/kit/clock";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -53,9 +53,9 @@ describe("a terminal", () => {
     expect(terminal.exitCode).toBe(9);
   });
 
-  test("is resized, and told so; a wrong length or a zero is ignored", async () => {
+  test("is resized, with a signal; a wrong length or a zero is ignored", async () => {
     const terminal = await openTerminal(id);
-    // A resize overtakes what was typed and is not read yet.
+    // A resize overtakes typed bytes that were not read yet.
     terminal.type("trap 'echo \"<$(stty size)>\"' WINCH; echo ready\n");
     await terminal.shows(/[\r\n]ready/);
     terminal.resize(0, 0);
@@ -99,7 +99,7 @@ describe("a terminal", () => {
     expect(terminal.exitCode).toBe(137);
   });
 
-  test("tells the exit after all data, in messages of at most 64 KiB", async () => {
+  test("reports the exit after all data, in messages of at most 64 KiB", async () => {
     const terminal = await openTerminal(
       id,
       `?cmd=sh&cmd=-c&cmd=${encodeURIComponent("seq 1 200000; exit 5")}`,
@@ -166,7 +166,7 @@ describe("a named terminal", () => {
     await second.close();
   });
 
-  test("is shared by its clients, and its end is told to all", async () => {
+  test("is shared by its clients, and its end is reported to all", async () => {
     const [one, two] = [await openTerminal(id, NAMED), await openTerminal(id, NAMED)];
     one.type("echo both\n");
     await Promise.all([one.shows(/[\r\n]both/), two.shows(/[\r\n]both/)]);

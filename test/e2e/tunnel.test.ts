@@ -1,4 +1,4 @@
-/** The system's OpenSSH client and what is built on it, through the tunnel (wire.md 8.3), in real machines. */
+/** The system's OpenSSH client and the programs built on it, through the tunnel, in real machines. */
 import { type ChildProcess, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -240,7 +240,7 @@ test("ControlMaster shares one connection among many clients", async () => {
   await beside(ssh.start(["-M", "-N", ...shared, host]), async () => {
     const check = () => ssh.ssh([...shared, "-O", "check", host]);
     await eventually(async () => expect((await check()).status).toBe(0), 30_000);
-    // Whoever needed a connection of its own would fail.
+    // A client that needed a connection of its own would fail.
     const alone = [...shared, "-o", "ProxyCommand=false"];
     const all = Array.from({ length: 6 }, (_, n) =>
       ssh.ssh([...alone, host, `cat; exit ${n}`], { input: `${n}` }),
@@ -278,14 +278,14 @@ describe("the bearer credential", () => {
   });
 
   test("is needed: a wrong one ends before a byte of SSH", async () => {
-    const stranger = new SshClient(home("stranger"), `viv_${"x".repeat(40)}`);
-    const { status, stderr } = await stranger.ssh(["-v", host, "true"]);
+    const intruder = new SshClient(home("stranger"), `viv_${"x".repeat(40)}`);
+    const { status, stderr } = await intruder.ssh(["-v", host, "true"]);
     expect(status).toBe(255);
     expect(stderr).toContain("unauthenticated");
     expect(stderr).not.toContain("Remote protocol version");
   });
 
-  test("lets in as sandbox and as nobody else", async () => {
+  test("lets in as sandbox and as no other user", async () => {
     const { status, stderr } = await ssh.ssh(["-l", "root", host, "id"]);
     expect(status).toBe(255);
     expect(stderr).toContain("sandbox");
@@ -302,7 +302,7 @@ test("a fork has a host key of its own, and a client that knows its parent's not
   const { children } = await client.sessions.fork(id, { count: 1 });
   const child = children[0] as string;
   try {
-    const stranger = await ssh.ssh([
+    const intruder = await ssh.ssh([
       "-o",
       `HostKeyAlias=${host}`,
       "-o",
@@ -310,8 +310,8 @@ test("a fork has a host key of its own, and a client that knows its parent's not
       hostOf(child),
       "true",
     ]);
-    expect(stranger.status).toBe(255);
-    expect(stranger.stderr).toMatch(/HOST IDENTIFICATION HAS CHANGED/);
+    expect(intruder.status).toBe(255);
+    expect(intruder.stderr).toMatch(/HOST IDENTIFICATION HAS CHANGED/);
     expect((await ssh.ssh([hostOf(child), "hostname"])).stdout).toBe(`${child}\n`);
     expect(ssh.hostKeyOf(child)).not.toBe(ssh.hostKeyOf(id));
     // The parent's is what it was.

@@ -1,4 +1,4 @@
-/** Machines that are kept ready: what a session gets is its own, and losing one loses nothing. */
+/** Machines that are kept ready: a session never shares one, and losing one loses nothing. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OrgRecord } from "@vivarium/contract/api";
@@ -20,7 +20,7 @@ let client: Client;
 
 beforeAll(async () => {
   metricsAddress = `127.0.0.1:${await freePort()}`;
-  // One of each kind, whatever the demand: the tests tell them apart by their number.
+  // One of each kind, at any demand: the tests distinguish them by their number.
   own = await startService({
     env: { VIV_WARM_MACHINES: "1", VIV_MAX_WARM_MACHINES: "1", VIV_METRICS_LISTEN: metricsAddress },
   });
@@ -30,7 +30,7 @@ afterAll(() => own?.stop());
 
 const BASE = { template: "base", size: "small", ready: 1, wanted: 1 };
 
-/** The process of the machine that waits, once the node says that one does. */
+/** The process of the waiting machine, once the node reports one. */
 const warmPid = (except: number[] = []): Promise<number> =>
   eventually(async () => {
     const { body } = await nodeCaller(own.facts.nodeSocket).call("GET", "/v1/info");
@@ -54,8 +54,8 @@ function machineProcesses(): number[] {
 }
 
 /**
- * A session, and the machine that waited when it was created. While the node looks after that one, which it does every
- * minute for a moment, a create goes the long way: then another one is tried.
+ * A session, and the machine that waited when it was created. While the node checks the waiting machine, which it does
+ * every minute for a moment, a create uses the slow path: then this tries again.
  */
 async function createOnWarm(request: object = {}): Promise<{ id: string; waiting: number }> {
   for (let attempt = 1; ; attempt++) {
@@ -77,14 +77,14 @@ const LOOK = sh(
     "ls -A /workspace /tmp | tr '\\n' ' '; id -un; pwd",
 );
 
-test("the organisation's capacity tells of the machine that waits", async () => {
+test("the organisation's capacity counts the machine that waits", async () => {
   await warmPid();
   await eventually(async () => {
     expect((await org()).capacity.pool).toEqual([BASE]);
   }, 10_000);
 });
 
-test("the metrics tell of it", async () => {
+test("the metrics count it", async () => {
   await warmPid();
   await eventually(async () => {
     const text = await (await fetch(`http://${metricsAddress}/metrics`)).text();
@@ -100,7 +100,7 @@ test("a create takes the machine that waits, and it is the session's own in ever
     expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
     const lines = stdout.trimEnd().split("\n");
     expect(lines[0]).toBe(id);
-    // What warming ran left no file behind.
+    // The warm-up left no file behind.
     expect(lines.slice(4).join("\n")).toBe("/tmp:  /workspace: sandbox\n/workspace");
     looks.push(lines);
     await client.sessions.delete(id);
@@ -109,7 +109,7 @@ test("a create takes the machine that waits, and it is the session's own in ever
   for (const line of [0, 1, 2, 3]) expect(first[line]).not.toBe(second[line]);
 });
 
-test("a create that names the current version takes the machine that waits for those that name none", async () => {
+test("a create that names the current version takes the machine that waits for creates without a version", async () => {
   const { version } = await client.templates.get("base");
   const { id, waiting } = await createOnWarm({ template: `base@${version}` });
   expect(machinePid(own.facts.dataDir, id)).toBe(waiting);
@@ -141,9 +141,9 @@ test("a session that asks for less power gets a machine without it, also from th
   await client.sessions.delete(id);
 });
 
-test("of a template that sessions are started from again and again one waits, of which no instruction has run", async () => {
+test("a template that is used again and again has a waiting machine, of which no instruction has run", async () => {
   const origin = await client.sessions.create();
-  // A guest that ran ahead, as those of baselines do, would have had another name meanwhile.
+  // A guest that ran ahead, like those of baselines, would have had another name meanwhile.
   const namer =
     "(while :; do hostname >> /workspace/names; sleep 0.05; done) > /dev/null 2>&1 & until [ -s /workspace/names ]; do sleep 0.1; done";
   await client.sessions.exec(origin.session_id, { command: sh(namer) });
@@ -179,11 +179,11 @@ test("of a template that sessions are started from again and again one waits, of
 
   for (const id of ids) await client.sessions.delete(id);
   await client.templates.delete("hot");
-  // What waits goes with what it was made of.
+  // Waiting machines are removed with their template.
   await eventually(() => expect(machineProcesses().length).toBeLessThanOrEqual(1), 10_000);
 });
 
-test("kill -9 of the node leaves no machine that nobody has; another one waits soon after", async () => {
+test("kill -9 of the node leaves no orphan; another machine waits soon after", async () => {
   const waiting = await warmPid();
   process.kill(servicePid(own.facts, "node"), "SIGKILL");
   await eventually(() => expect(readProcess(waiting)).toBeUndefined(), 20_000);

@@ -1,4 +1,4 @@
-/** Streams of a hostile agent: they come as they should be, or they break off, and nothing else happens. */
+/** Streams of a hostile agent: correct frames are parsed, the rest breaks off, and nothing else happens. */
 import assert from "node:assert/strict";
 import {
   ExecEnd,
@@ -50,7 +50,7 @@ const EXEC_END = {
 };
 const LOG_END = { stdout_truncated: false, stderr_truncated: true };
 
-/** What came out, and whether it ended or broke off. A check that does neither leaves the test hanging. */
+/** The frames that came out, and whether the stream ended or broke off. Neither leaves the test hanging. */
 function run(check: AnswerCheck, chunks: Buffer[]): Promise<{ error?: Error; out: Buffer }> {
   return new Promise((resolve) => {
     const out: Buffer[] = [];
@@ -76,7 +76,7 @@ function streamOf(
   return Buffer.concat([...frames, random.pick(ends)]);
 }
 
-/** Only what is known, no more than was asked for, one end. */
+/** Only known frames, no more than was asked for, one end. */
 function expectFrames(
   out: Buffer,
   hasEnded: boolean,

@@ -38,7 +38,7 @@ const EXIT = {
 };
 const PROCESS = { name: "a", argv: ["true"], keep_alive: false, state: "running", started_at_ms: 1 };
 const WRITTEN = { bytes: 3, duration_us: 1 };
-/** What would be an answer to each of the calls. */
+/** Correct answers to each of the calls. */
 const FITTING = [
   encodeFrame(FRAME.exit, JSON.stringify(EXIT)),
   Buffer.from(JSON.stringify(PROCESS)),
@@ -55,7 +55,7 @@ beforeAll(async () => {
 });
 afterAll(() => agent.close());
 
-/** A few frames that nearly answer the request, for it, for others, or for nobody. */
+/** A few frames that nearly answer the request, with its stream id, with other ids, or with none. */
 function answerOf(random: Random, streamId: number, kind: number): Buffer {
   const body = FITTING[kind] ?? NOTHING;
   const head = kind === READ ? CONTENT_LENGTH_3 : STATUS_200;
@@ -142,7 +142,7 @@ test("answers in HTTP/2 that nearly fit", { timeout: TIME_LIMIT_MS }, async () =
       await callOf(kind, client);
       outcomes.whole += 1;
     } catch (error) {
-      // A stream that had begun breaks off with a plain error; whatever had not is refused with a code.
+      // A stream that had begun breaks off with a plain error; a stream that had not is refused with a code.
       outcomes[error instanceof NodeError ? "refused" : "brokenOff"] += 1;
       if (!(error instanceof NodeError)) assert.match((error as Error).message, BROKEN_OFF);
     } finally {
@@ -184,7 +184,7 @@ test.each([
     "resets of streams that were never opened",
     (i: number) => h2Frame(TYPE.reset, 0, 2 * i + 1001, Buffer.alloc(4)),
   ],
-  ["data that nobody gave it room for", () => h2Frame(TYPE.data, 0, 1, Buffer.alloc(16_384))],
+  ["data beyond the flow-control window", () => h2Frame(TYPE.data, 0, 1, Buffer.alloc(16_384))],
   ["settings", () => h2Frame(TYPE.settings, 0, 0, Buffer.from([0, 4, 0, 0, 0xff, 0xff]))],
   ["pings", () => h2Frame(TYPE.ping, 0, 0, Buffer.alloc(8))],
   ["empty data", () => h2Frame(TYPE.data, 0, 1, NOTHING)],

@@ -32,7 +32,7 @@ export function h2Frame(type: number, flags: number, streamId: number, payload: 
 export interface Hostility {
   /** Sent before READY. */
   garbage: () => Buffer;
-  /** What a request is answered with; the connection ends after it unless `staysOpen`. */
+  /** The answer to a request; the connection ends after it unless `staysOpen`. */
   answer: (streamId: number) => Buffer;
   staysOpen?: boolean;
   /** False: READY never comes, the connection ends instead. */

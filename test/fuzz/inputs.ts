@@ -1,6 +1,6 @@
 /**
  * How many inputs each target is given: a tenth in every run, all of them with `VIV_TEST_FULL=1`, ten times as many
- * with `VIV_FUZZ=10`. Input number i comes of seed `VIV_FUZZ_SEED` + i, which a failure names.
+ * with `VIV_FUZZ=10`. Input number i is made from seed `VIV_FUZZ_SEED` + i, which a failure names.
  */
 import { AssertionError } from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
@@ -25,7 +25,7 @@ export const INPUTS = {
   serverAnswers: 1_500,
 } as const;
 
-/** What so many of all inputs come to in this run. */
+/** Number of inputs of this run, from the number of the full size. */
 export function inThisRun(inputs: number): number {
   return Math.ceil(inputs * TIMES);
 }
@@ -37,13 +37,13 @@ export async function forEachInput(
 ): Promise<void> {
   for (let i = 0; i < inThisRun(INPUTS[target]); i++) {
     const seed = FIRST_SEED + i;
-    // As between the bytes of a real agent: what is thrown away only then does not pile up.
+    // A pause as between the bytes of a real agent: garbage that is freed only then does not pile up.
     if (i % 100 === 0) await setImmediate();
     try {
       await check(randomFrom(seed));
     } catch (cause) {
       const message = `${target}, VIV_FUZZ_SEED=${seed}: ${(cause as Error).message}`;
-      // What an input was found to do is told from what broke over it.
+      // Distinguishes failed assertions about an input from errors while it was handled.
       throw cause instanceof AssertionError ? new AssertionError({ message }) : new Error(message, { cause });
     }
   }

@@ -44,7 +44,7 @@ const ANSWERS: readonly (readonly [z.ZodType<unknown>, unknown])[] = [
   [GuestProcess, process],
 ];
 
-/** What `readAnswer` sees of a stream. */
+/** The part of a stream that `readAnswer` sees. */
 function streamOf(chunks: Buffer[]): ClientHttp2Stream {
   const stream = Readable.from(chunks);
   return Object.assign(stream, { close: () => stream.destroy() }) as unknown as ClientHttp2Stream;

@@ -1,4 +1,4 @@
-/** Memory that is still in use once everything that can be thrown away was. */
+/** Memory that is still in use after all garbage was collected. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -7,7 +7,7 @@ setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 const LOOKS = 10;
 
-/** The least of several looks: what streams hold is let go over some turns, and buffers after the turn that frees them. */
+/** The least of several looks: memory of streams is freed over some event loop turns, buffers one turn later. */
 export async function usedBytes(): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let look = 0; look < LOOKS; look++) {

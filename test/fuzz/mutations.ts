@@ -1,4 +1,4 @@
-/** Bytes that are nearly what they should be. */
+/** Bytes that are nearly correct. */
 import type { Random } from "../chaos/random.ts";
 
 const LENGTHS = [0, 1, 0x7fff, 0xffff, 0x1_0000, 0x1_0001, 0x7fff_ffff, 0xffff_ffff];
@@ -7,7 +7,7 @@ export function someBytes(random: Random, most: number): Buffer {
   return Buffer.from(Array.from({ length: random.below(most + 1) }, () => random.below(256)));
 }
 
-/** None, one or a few changes: flipped, cut, doubled, strange lengths, strangers in between. */
+/** No change, one or a few: flipped, cut, doubled, strange lengths, foreign bytes in between. */
 export function mutate(random: Random, bytes: Buffer): Buffer {
   let changed = bytes;
   for (let left = random.below(4); left > 0; left--) changed = mutateOnce(random, changed);
@@ -36,10 +36,10 @@ function mutateOnce(random: Random, bytes: Buffer): Buffer {
   }
 }
 
-/** The same bytes, cut somewhere or nowhere. */
+/** The same bytes, cut into pieces or whole. */
 export function cut(random: Random, bytes: Buffer): Buffer[] {
   const chunks: Buffer[] = [];
-  // Large inputs in large pieces: what matters are pieces smaller than a frame.
+  // Large inputs in large pieces: only pieces smaller than a frame are interesting.
   const most = Math.max(random.pick([1, 7, 100, 100_000]), Math.ceil(bytes.length / 100));
   for (let at = 0; at < bytes.length; ) {
     const end = at + 1 + random.below(most);

@@ -1,4 +1,4 @@
-/** JSON that is nearly what it should be. */
+/** JSON that is nearly correct. */
 import type { Random } from "../chaos/random.ts";
 
 const NASTY: readonly unknown[] = [
@@ -23,7 +23,7 @@ const NASTY: readonly unknown[] = [
 ];
 const KEYS = ["__proto__", "constructor", "toString", "code", "truncated", "", "entries"] as const;
 
-/** A copy in which some values, or their names, are something else. */
+/** A copy in which some values, or their names, are replaced. */
 export function nastier(random: Random, value: unknown, odds = 12): unknown {
   if (random.below(odds) === 0) return random.pick(NASTY);
   if (Array.isArray(value)) {
@@ -39,7 +39,7 @@ export function nastier(random: Random, value: unknown, odds = 12): unknown {
   );
 }
 
-/** Text of a value whose fields may be no JSON of ours at all. */
+/** Text of a value whose fields may be invalid JSON. */
 export function textOf(value: unknown): string {
   return JSON.stringify(value) ?? "undefined";
 }

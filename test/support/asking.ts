@@ -1,4 +1,4 @@
-/** Plain requests to a service, for what the SDK would hide: statuses, headers, raw bytes. */
+/** Plain requests to a service, for facts that the SDK would hide: statuses, headers, raw bytes. */
 import type { ServiceFacts } from "./service.ts";
 
 export interface Answer {
@@ -14,7 +14,7 @@ export interface Ask {
   /** Sent as it is, instead of `body`. */
   raw?: string | Uint8Array<ArrayBuffer>;
   headers?: Record<string, string>;
-  /** Authorization header; null: none. */
+  /** Authorization header; null: no header. */
   authorization?: string | null;
 }
 

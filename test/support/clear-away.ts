@@ -1,6 +1,7 @@
 /**
  * clear-away.ts PID DATA_DIR: ends a service that its test can no longer stop, with the machines of its sessions, and
- * removes its data. Does nothing where the process is gone or another: then it was stopped as it should be.
+ * removes its data. Does nothing when the process is gone, or its pid belongs to another process: then the service was
+ * stopped properly.
  */
 import { rm } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";

@@ -1,4 +1,4 @@
-/** The command line as its users have it: a process of its own, with the running service's address and key. */
+/** The command line as its users run it: a process of its own, with the running service's address and key. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ export interface Ended {
   err: string;
 }
 
-/** What the command line is told from outside, about the running service. */
+/** Environment of the command line, for the running service. */
 export function vivEnvironment(): Record<string, string> {
   const { url, apiKey } = sharedService();
   return { PATH: process.env.PATH ?? "", HOME: tmpdir(), VIV_URL: url, VIV_API_KEY: apiKey };
@@ -28,7 +28,7 @@ export function startViv(...argv: string[]): ChildProcess & { ended: Promise<End
   return startVivWith({}, ...argv);
 }
 
-/** With something on its standard input, which is empty otherwise, or more in its environment. */
+/** With something on its standard input, which is empty otherwise, or with additional environment. */
 export function startVivWith(
   { input, env = {}, cwd }: { input?: Readable; env?: Record<string, string>; cwd?: string },
   ...argv: string[]

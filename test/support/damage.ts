@@ -8,7 +8,7 @@ import { crc32 } from "node:zlib";
 const PAGE_BYTES = 4096;
 const EMPTY_PAGE_SUM = crc32(Buffer.alloc(PAGE_BYTES));
 
-/** Copies share their files with the snapshot they were made of; this one stops doing so. Its age stays. */
+/** Copies share their files with the original snapshot; this file stops being shared. Its age stays. */
 export function unshare(file: string): void {
   execFileSync("cp", ["--reflink=always", "--preserve=all", file, `${file}.own`]);
   renameSync(`${file}.own`, file);
@@ -40,7 +40,7 @@ export async function flipBit(dir: string, name: string, offset: number, isSilen
 
 export type PageKind = "own" | "inherited" | "empty";
 
-/** Where the first page of this kind is, by the snapshot's own table: sums, then a bitmap of its own pages. */
+/** Offset of the first page of this kind, by the snapshot's own table: sums, then a bitmap of its own pages. */
 export function pageOffset(dir: string, kind: PageKind): number {
   const table = readFileSync(join(dir, "mem.sums"));
   const pages = statSync(join(dir, "mem")).size / PAGE_BYTES;

@@ -1,4 +1,4 @@
-/** The catalog of a running service, for what no endpoint sets: ceilings. */
+/** The catalog of a running service, for settings without an endpoint: ceilings. */
 import { join } from "node:path";
 import pg from "pg";
 import type { ServiceFacts } from "./service.ts";

@@ -1,6 +1,6 @@
 import { sleep } from "@vivarium/kit/clock";
 
-/** What one look may use up of the patience: a process that was not run for seconds has not waited for them. */
+/** Part of the patience that one look may use up: a process that did not run for seconds has not waited that long. */
 const LOOK_MS = 250;
 
 /** Repeats `check` until it does not throw; its last failure is the test's failure. */

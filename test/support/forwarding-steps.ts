@@ -1,6 +1,6 @@
 /**
- * Steps of services in the network that this program runs in, by what node and supervisor do there: `a:start`, `a:stop`,
- * `set:VALUE` as somebody else would, `die` as by SIGKILL. Prints `net.ipv4.ip_forward` after each.
+ * Steps of services in the network that this program runs in, as node and supervisor do them: `a:start`, `a:stop`,
+ * `set:VALUE` as another program would, `die` as by SIGKILL. Prints `net.ipv4.ip_forward` after each.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { holdNetworkTable } from "../../packages/cli/src/supervisor/network-table.ts";

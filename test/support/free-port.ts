@@ -1,8 +1,8 @@
-/** A port of this host that nobody listens on, for whoever listens there only seconds later. */
+/** A port of this host without a listener, for a program that listens there only seconds later. */
 import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 
-/** Below those that Linux gives to outgoing connections, which could take it meanwhile. */
+/** Below the ports that Linux gives to outgoing connections, which could take it meanwhile. */
 const PORTS = { from: 20_000, to: 32_000 };
 
 export async function freePort(): Promise<number> {

@@ -1,9 +1,9 @@
-/** Programs that run inside a session's machine and notice whatever is lost there. */
+/** Programs that run inside a session's machine and notice lost data. */
 
 /**
- * Counts in memory, sends each count over a TCP connection of its own to itself, and writes what came back. A gap, a repeat, a
- * broken connection or a wrong echo ends it with a line that begins with "broken". `token` lives in memory alone; a
- * SIGUSR1 writes it, with the count, to /workspace/memory; a SIGUSR2 makes a new one first.
+ * Counts in memory, sends each count over a TCP connection to itself, and writes the echo. A gap, a repeat, a broken
+ * connection or a wrong echo ends it with a line that begins with "broken". `token` lives in memory alone; a SIGUSR1
+ * writes it, with the count, to /workspace/memory; a SIGUSR2 makes a new one first.
  */
 export const COUNTER = `
 import os, signal, socket, sys, threading, time
@@ -21,14 +21,14 @@ threading.Thread(target=serve, daemon=True).start()
 link = socket.create_connection(listener.getsockname())
 log = open("/workspace/counter", "a", buffering=1)
 count = 0
-def tell(*_):
+def report(*_):
     with open("/workspace/memory.new", "w") as f: f.write(f"{token} {count}\\n")
     os.rename("/workspace/memory.new", "/workspace/memory")
 def renew(*_):
     global token
     token = os.urandom(32).hex()
-    tell()
-signal.signal(signal.SIGUSR1, tell)
+    report()
+signal.signal(signal.SIGUSR1, report)
 signal.signal(signal.SIGUSR2, renew)
 try:
     while True:
@@ -42,7 +42,7 @@ except BaseException as error:
     log.write(f"broken: {error!r}\\n")
 `;
 
-/** Starts the counter; it goes on after the command's end. */
+/** Starts the counter; it keeps running after the command's end. */
 export const START_COUNTER = [
   "sh",
   "-c",
@@ -51,11 +51,11 @@ export const START_COUNTER = [
     "for i in $(seq 200); do [ -s /workspace/counter ] && exit 0; sleep 0.1; done; cat /workspace/counter.err; exit 1",
 ];
 
-/** Prints what the counter holds in memory, as "token count". */
+/** Prints the counter's memory, as "token count". */
 export const TELL_MEMORY = (signal: "USR1" | "USR2" = "USR1") =>
   `rm -f /workspace/memory; pkill -${signal} -f '[c]ounter.py'; until [ -e /workspace/memory ]; do sleep 0.1; done; cat /workspace/memory`;
 
-/** Whole numbers from 1 without a gap or a repeat; answers with the last one. */
+/** Checks for whole numbers from 1 without a gap or a repeat; returns the last one. */
 export function lastCount(log: string): number {
   const lines = log.trimEnd().split("\n");
   lines.forEach((line, i) => {
@@ -77,7 +77,7 @@ pairs = [(b"/workspace/swap/a", b"/workspace/swap/b"), (b"/workspace/swap/f", b"
 for one, other in itertools.cycle(pairs): rename(AT_FDCWD, one, AT_FDCWD, other, EXCHANGE)
 `;
 
-/** Looks where a path leads before it opens it, as a program would that is not told how; says so when it was fooled. */
+/** Checks where a path leads before it opens it, as an unaware program would; reports when it was fooled. */
 export const FOOLED_READER = `
 import os, time
 until = time.monotonic() + 60

@@ -1,4 +1,4 @@
-/** What /proc says about this host's processes: the tests believe it, never the service's own word. */
+/** Facts about this host's processes from /proc: the tests believe /proc, never the service. */
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 export interface HostProcess {

@@ -1,13 +1,13 @@
 /**
- * Root in a guest takes the port away from its agent and speaks in its place. Each manner goes on for as long as the
- * machine lives, on every connection that the host opens.
+ * Root in a guest takes the port away from its agent and answers instead. Each attack lasts as long as the machine
+ * lives, on every connection that the host opens.
  */
 export const MANNERS = {
   garbage: "answers the greeting, then writes random bytes for ever",
   greetings: "says for ever that it is ready, to greetings that nobody sent",
   silence: "answers the greeting and nothing else",
   pings: "floods the connection with pings",
-  data: "answers every request with endless output that nobody gave it room for",
+  data: "answers every request with endless output, beyond the flow-control window",
   lies: "answers every request with what would fit another one, or nearly",
 } as const;
 export type Manner = keyof typeof MANNERS;
@@ -109,9 +109,8 @@ while True:
 `;
 
 /**
- * Root traces the agent and takes one system call away from it: it does not take another machine's name, so that no copy
- * of it is ever confirmed. Everything else it does as before. The tracer is where no freeze stops it, or it would stop
- * the agent.
+ * Root traces the agent and blocks one system call: the agent does not change its machine's name, so no copy of it is
+ * ever confirmed. Everything else works. The tracer is in a cgroup that no freeze stops, or it would stop the agent.
  */
 export const KEEP_ITS_NAME = [
   "sh",

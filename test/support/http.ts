@@ -1,4 +1,4 @@
-/** Plain requests to the running service, for what the SDK would hide: statuses, headers, raw bytes. */
+/** Plain requests to the running service, for facts that the SDK would hide: statuses, headers, raw bytes. */
 import { Client } from "@vivarium/sdk";
 import { type Answer, type Ask, askAt } from "./asking.ts";
 import { sharedService } from "./shared-service.ts";
@@ -13,7 +13,7 @@ export const ask = (path: string, options: Ask = {}): Promise<Answer> => askAt(s
 
 export const sh = (script: string) => ["sh", "-c", script];
 
-/** A live session that is deleted when `use` is done, however it ends. */
+/** A live session that is deleted when `use` is done, also after a failure. */
 export async function withSession<T>(use: (sessionId: string) => Promise<T>, request = {}): Promise<T> {
   const { session_id } = await client.sessions.create(request);
   try {

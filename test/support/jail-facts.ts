@@ -1,11 +1,11 @@
-/** What the kernel says about how confined a process is (security.md J-01, J-02), and what is wrong with that. */
+/** The confinement of a process by the facts of the kernel (J-01, J-02), and the flaws in it. */
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { namespaceOf } from "./host-processes.ts";
 
 const NAMESPACES = ["mnt", "pid", "net", "ipc", "uts"];
 const CAPABILITY_SETS = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
-/** Without eventfds, of which every virtqueue has some: they lead nowhere. */
+/** Without eventfds, which every virtqueue has: they lead nowhere. */
 const MAX_FDS = 24;
 const IS_CGROUP_V2 = existsSync("/sys/fs/cgroup/cgroup.controllers");
 

@@ -1,6 +1,6 @@
 /**
- * A machine loaded without the service around it: QEMU is started with a snapshot and the daemon's own arguments, but
- * by hand: no jail, no journal, no admission, and nothing told to the guest that the caller does not tell it.
+ * A machine loaded without the service: QEMU is started with a snapshot and the daemon's own arguments, but without
+ * jail, journal or admission, and the guest gets only the requests of the caller.
  */
 import { spawn } from "node:child_process";
 import { constants, copyFile, mkdtemp, rm } from "node:fs/promises";
@@ -82,7 +82,7 @@ export async function startByHand(
   }
 }
 
-/** The daemon's arguments with the files where they lie on the host instead of in the jail. */
+/** The daemon's arguments with the paths of the files on the host instead of in the jail. */
 function hostArguments({ dir: source, manifest }: Loadable, dir: string, disk: string): string[] {
   const places: Record<string, string> = {
     [JAIL_PATHS.memory]: join(source, "mem"),

@@ -58,7 +58,7 @@ export function slotNumbers(owner: string): number[] {
     .map(Number);
 }
 
-/** Of nobody when it was freed since it was listed. */
+/** Undefined when the slot was freed since it was listed. */
 function ownerOf(slot: string): string {
   try {
     return readFileSync(join(SLOTS_DIR, slot), "utf8");
@@ -80,7 +80,7 @@ function tryNamespace(pid: number, kind: string): string {
   }
 }
 
-/** Of sessions that a test left behind: their machines must not outlive the test run. */
+/** Machines of sessions that a test left behind: they must not outlive the test run. */
 export function killMachines(traces: MachineTraces, dataDir: string): void {
   for (const folder of traces.folders) {
     const file = join(dataDir, "pool/m", folder, "machine.json");

@@ -1,6 +1,6 @@
 /**
  * The network half of a node without machines: slots from the real pool, the host's table, and a real gateway, in
- * namespaces of their own, beside whatever runs on this host.
+ * namespaces of their own, independent of everything else on this host.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -30,14 +30,14 @@ export interface NetworkLab {
   network: NodeNetwork;
   pool: NamespacePool;
   gateway: ChildProcess;
-  /** Slots are kept while a gateway is away that may still serve them: whoever goes on meanwhile runs out of them. */
+  /** Slots stay reserved while a gateway is away that may still serve them: a test meanwhile runs out of slots. */
   connected(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * The command that runs a program of this repository where nobody else is. Processes too: a slot that is thrown away
- * ends whatever runs under its uid, and a service beside this one has the same uids.
+ * The command that runs a program of this repository in namespaces that nothing else uses. Includes processes: a
+ * discarded slot kills all processes under its uid, and a service beside this one has the same uids.
  */
 export function inNamespacesOfItsOwn(program: string, args: string[]): string[] {
   const script = 'mount -t tmpfs none /run && ip link set lo up && exec "$@"';
@@ -47,7 +47,7 @@ export function inNamespacesOfItsOwn(program: string, args: string[]): string[] 
   ];
 }
 
-/** Only for a program that was started so. */
+/** Only for a program that was started by that command. */
 export async function startNetworkLab(init: { slots: number; resolver: string }): Promise<NetworkLab> {
   const undo = new UndoStack();
   try {
@@ -97,11 +97,11 @@ function startGateway(socket: string): ChildProcess {
     PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
   };
   const argv = ["--no-warnings", GATEWAY];
-  // What it says goes where findings go: standard output may be for figures.
+  // Its output goes to standard error: standard output may be for figures.
   return spawn(process.execPath, argv, { env, stdio: ["ignore", 2, 2] });
 }
 
-/** Whoever watches for its end is not told of this one. */
+/** Removes the watcher of the exit first: this end is expected. */
 async function end(gateway: ChildProcess): Promise<void> {
   gateway.removeAllListeners("exit");
   if (gateway.exitCode !== null || gateway.signalCode !== null) return;

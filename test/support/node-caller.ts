@@ -24,11 +24,11 @@ export interface NodeCaller {
   call(method: string, path: string, body?: unknown): Promise<NodeAnswer>;
   putFile(machineId: string, path: string, bytes: Buffer): Promise<NodeAnswer>;
   exec(machineId: string, call: Partial<ExecCall>, options?: NodeExecOptions): Promise<NodeExec>;
-  /** A call below `guest/`, with its answer as it came. */
+  /** A call below `guest/`, with its answer as it arrived. */
   guest(machineId: string, method: string, target: string, body?: object | Buffer): Promise<GuestAnswer>;
-  /** Begins a call below `guest/`; whoever called sends its body and reads its answer. */
+  /** Begins a call below `guest/`; the caller sends the body and reads the answer. */
   beginGuest(machineId: string, method: string, target: string): ClientRequest;
-  /** An upgraded connection behind both openings, or the refusal. */
+  /** An upgraded connection after both openings, or the refusal. */
   stream(machineId: string, kind: "terminals" | "tunnel", spec: object): Promise<NodeStream>;
 }
 

@@ -1,4 +1,4 @@
-/** Installed packages with all that they need, as one archive that unpacks to node_modules. */
+/** Installed packages with all their dependencies, as one archive that unpacks to node_modules. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ export function packModules(names: string[]): Buffer {
   return execFileSync("tar", argv, { maxBuffer: 512 * 1024 * 1024 });
 }
 
-/** Those that are meant for other systems are not installed here. */
+/** Packages for other systems are not installed here. */
 function closureOf(names: string[], seen = new Set<string>()): Set<string> {
   for (const name of names) {
     const file = join(ROOT, "node_modules", name, "package.json");

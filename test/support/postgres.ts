@@ -4,7 +4,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/embe
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Folder of the server's unix socket; unset where the tests of this run need no database. */
+    /** Folder of the server's unix socket; unset when no test of this run needs a database. */
     postgresFolder: string;
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Boots the real service for all end-to-end tests, on a data directory of its own inside the storage pool (so that disks
- * are cloned there as in production), and stops it at the end. Nothing of it may be left then. Files that run side by
- * side have a service each.
+ * Boots the real service for all end-to-end tests, on a data directory of its own inside the storage pool (so that
+ * disks are cloned there as in production), and stops it at the end. Nothing of the service may be left then. Test
+ * files that run side by side have a service each.
  * VIV_TEST_KEEP=1 keeps the data directory with its logs.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -68,7 +68,7 @@ export async function teardown(): Promise<void> {
 }
 
 export interface ServiceSettings {
-  /** Beside the tests' own. No machines are kept warm unless they say so: tests count. */
+  /** Settings beside the tests' own. No machines are kept warm by default: tests count them. */
   env?: Record<string, string>;
   dataDir?: string;
   imagesDir?: string;
@@ -82,7 +82,7 @@ export async function startService(settings: ServiceSettings = {}): Promise<Serv
   const port = await freePort();
   const logFile = `${dataDir}.log`;
   const log = openSync(logFile, "a");
-  // Of services over the same data before this one.
+  // The log also contains the lines of earlier services over the same data.
   const logged = readFileSync(logFile, "utf8").length;
   const child = spawn(
     process.execPath,
@@ -124,7 +124,7 @@ export function servicePid(facts: ServiceFacts, process: "node" | "control" | "g
   return found.pid;
 }
 
-/** Control ends machines that no session knows, after a while; tests that talk to the node alone make it stand still. */
+/** Control ends machines that no session knows, after a while; tests that talk to the node alone stop control. */
 export function suspendControl(facts: ServiceFacts): { resume: () => void } {
   const pid = servicePid(facts, "control");
   process.kill(pid, "SIGSTOP");
@@ -136,7 +136,7 @@ export function postgresPid(facts: ServiceFacts): number {
   return Number(readFileSync(file, "utf8").split("\n")[0]);
 }
 
-/** For `viv up` as well: it gives up on a service that a test stops or kills before it has seen it healthy itself. */
+/** Also for `viv up`: it gives up on a service that a test stops or kills before its first healthy answer. */
 async function waitUntilHealthy(
   url: string,
   child: ChildProcess,
@@ -179,7 +179,7 @@ function killRest(pids: number[]): void {
   for (const pid of pids) if (readProcess(pid)) process.kill(pid, "SIGKILL");
 }
 
-/** With what its processes wrote, which goes with the service. */
+/** With the logs of its processes, which go with the service. */
 function tails(logFile: string): string {
   const folder = join(logFile.replace(/\.log$/, ""), "log");
   const names = existsSync(folder) ? readdirSync(folder).toSorted() : [];

@@ -1,7 +1,7 @@
 import { inject } from "vitest";
 import type { ServiceFacts } from "./service.ts";
 
-/** The running service that this file of tests shares with the files before and after it, not with those beside it. */
+/** The running service that this test file shares with the files before and after it, not with those beside it. */
 export function sharedService(): ServiceFacts {
   // From 1 to the number of files that run at a time.
   const place = Number(process.env.VITEST_POOL_ID);

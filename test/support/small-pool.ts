@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { IMAGES, type Service, startService } from "./service.ts";
 
 const MIB = 1024 * 1024;
-/** The file system needs some for itself, so that the last blocks are taken by writing to them. */
+/** The file system itself needs some, so the last blocks are taken by writing to them. */
 const LAST_BYTES = 16 * MIB;
 
 export interface SmallPool {
@@ -73,7 +73,7 @@ async function copyImages(to: string): Promise<void> {
   execFileSync("cp", [...copy, version, join(to, "templates/base/current")]);
 }
 
-/** Its database and logs stay outside, where there is room. */
+/** Its database and logs stay outside, where there is disk space. */
 export async function startServiceIn(pool: SmallPool, floorBytes: number): Promise<Service> {
   const dataDir = join(pool.mount, "..", "data");
   await mkdir(dataDir);

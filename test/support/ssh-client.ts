@@ -1,4 +1,4 @@
-/** The system's SSH clients, led to sessions through their tunnels. Nothing of whoever runs the tests reaches them. */
+/** The system's SSH clients, connected to sessions through their tunnels, without settings of this machine's user. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,10 +32,10 @@ export function assertInstalled(): void {
 /** The name by which `viv ssh-config` knows a session. */
 export const hostOf = (sessionId: string) => `viv-${sessionId}`;
 
-/** What keeps keys, agents and questions of whoever runs the tests out; the first that is said of an option counts. */
+/** Excludes keys, agents and questions of the user who runs the tests; the first value of an option counts. */
 const ALONE = ["Host *", "  BatchMode yes", "  IdentityFile none", "  IdentityAgent none"];
 
-/** A human's home: the configuration that `viv ssh-config` gives for any session, and the host keys that were seen. */
+/** A human's home: the configuration that `viv ssh-config` prints for any session, and the known host keys. */
 export class SshClient {
   readonly folder: string;
   readonly #config: string;
@@ -49,7 +49,7 @@ export class SshClient {
     writeFileSync(this.#config, `${printed}\n${ALONE.join("\n")}\n`);
   }
 
-  /** For programs that are told how to call ssh. */
+  /** For programs with an option for the ssh command. */
   get command(): string {
     return `ssh -F ${this.#config}`;
   }
@@ -86,7 +86,7 @@ export class SshClient {
     return { status, stdout: await stdout, stderr: await stderr };
   }
 
-  /** An ssh that goes on in the background until the test ends it. */
+  /** An ssh that runs in the background until the test ends it. */
   start(words: string[]): ChildProcess {
     return this.spawn("ssh", ["-F", this.#config, ...words]);
   }

@@ -1,4 +1,4 @@
-/** A real terminal with a human's shell in it, kept by tmux: what is typed, what is on the screen, how large it is. */
+/** A real terminal with a human's shell in it, run by tmux: keys, screen contents, size. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -42,7 +42,7 @@ export class Tmux {
     await this.press("Enter");
   }
 
-  /** With nothing on the screen before: what it shows afterwards comes from this line. */
+  /** Clears the screen first: everything shown afterwards comes from this line. */
   async enterOnEmpty(line: string): Promise<void> {
     await this.#call("send-keys", "-R");
     await this.enter(line);
@@ -52,7 +52,7 @@ export class Tmux {
     await this.#call("resize-window", "-x", String(columns), "-y", String(rows));
   }
 
-  /** What is on the screen, lines without the blanks at their ends; the prompt keeps its own. */
+  /** Contents of the screen, lines without the blanks at their ends; the prompt keeps its own. */
   async screen(): Promise<string> {
     return (await this.#call("capture-pane", "-p", "-J")).replace(/HOST>\s*$/, "HOST> ");
   }

@@ -1,4 +1,4 @@
-/** A network between a client and the service that can be cut and mended. */
+/** A network between a client and the service that can be cut and restored. */
 import { type AddressInfo, createServer, connect as dial, type Socket } from "node:net";
 
 export interface WeakLink {

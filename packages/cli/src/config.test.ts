@@ -24,7 +24,7 @@ test.each(["7400", "a:0", "http://a:1"])("refuses to listen at %s and says which
   expect(() => readConfig({ VIV_LISTEN: listen })).toThrow(`VIV_LISTEN is "${listen}". Expected HOST:PORT`);
 });
 
-test("children get our settings, but neither the key nor what is none of their business", () => {
+test("children get our settings, but neither the key nor unrelated variables", () => {
   const env = { VIV_API_KEY: "viv_x", VIV_ACCEL: "tcg", PATH: "/bin", AWS_SECRET: "s", DATABASE_URL: "p" };
   expect(readConfig(env).childEnv).toEqual({ VIV_ACCEL: "tcg", PATH: "/bin" });
 });

@@ -5,10 +5,10 @@ import { CliError } from "./cli-error.ts";
 
 export const DEFAULT_LISTEN = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR = "/var/lib/vivarium";
-/** What a child process may see of this one's environment, beside everything that starts with VIV_. */
+/** Variables of the environment that child processes may see, beside those that start with VIV_. */
 const PASSED_ON = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NODE_OPTIONS", "NODE_EXTRA_CA_CERTS"];
 
-/** What the command line is told from outside; read once, at start. Options of a verb win over it. */
+/** Settings from outside the command line; read once, at start. Options of a verb win over them. */
 export interface CliConfig {
   url: string;
   /** host:port at which `viv up` serves. */
@@ -22,9 +22,9 @@ export interface CliConfig {
   wantsColour: boolean;
   /** Whether the terminal can be drawn on, as opposed to written to line by line. */
   canDraw: boolean;
-  /** What shows a URL on the human's screen; none where there is no screen. */
+  /** The program that shows a URL on the human's screen; undefined without a screen. */
   browser: "open" | "xdg-open" | undefined;
-  /** What the human edits files with. */
+  /** The human's editor. */
   editor: string;
   /** `TERM` and `COLORTERM` of the human's terminal, for programs that draw on it from inside a session. */
   term: string | undefined;

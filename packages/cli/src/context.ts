@@ -1,7 +1,7 @@
 import type { CliConfig } from "./config.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** What every verb works with. */
+/** Dependencies of every verb. */
 export interface Context {
   config: CliConfig;
   terminal: Terminal;

@@ -45,7 +45,7 @@ test.each([
   async (signal, code) => {
     const { url } = await serve(() => process.emit(signal, signal));
     expect(await viv(url, ["exec", S1, "--", "sleep", "9"])).toEqual({ code, out: "", err: "" });
-    // What would go on for ever is ended with Ctrl-C rightly.
+    // A command that would run for ever is rightly ended with Ctrl-C.
     for (const endless of [["watch"], ["events", "-f"], ["egress", "log", S1, "-f"]])
       expect((await viv(url, endless)).code).toBe(code === 130 ? 0 : code);
   },
@@ -98,7 +98,7 @@ test("run sends code with dependencies to the buffered endpoint", async () => {
   expect(seen[0]).toMatchObject({ url: "/v1/sessions/exec", body });
 });
 
-test("run does not start a service when told so, and says how to", async () => {
+test("run does not start a service when asked not to, and says how to", async () => {
   const file = path.join(dir, "a.py");
   await writeFile(file, "");
   const { url } = await serve(() => {});
@@ -135,7 +135,7 @@ test("ls --json prints what the service sent", async () => {
   expect(JSON.parse((await viv(url, ["ls", "--json"])).out)).toEqual({ sessions: [record] });
 });
 
-test("ls --state ended goes on to the next page until the limit", async () => {
+test("ls --state ended reads further pages until the limit", async () => {
   const { url, seen } = await serve((_request, response) =>
     respond(response, 200, { sessions: [record, record], next_cursor: "c" }),
   );
@@ -147,7 +147,7 @@ test("ls --state ended goes on to the next page until the limit", async () => {
   ]);
 });
 
-test("rm goes on after an id that is gone, and says so with its code", async () => {
+test("rm continues after an id that is gone, and says so with its code", async () => {
   const { url } = await serve((request, response) => {
     if (request.url?.includes(S2)) respond(response, 404, { error: "session not found", code: "not_found" });
     else response.writeHead(204).end();
@@ -289,11 +289,11 @@ test.each([
   expect(out).toContain(`Examples:\n  $ `);
 });
 
-describe("what a session says of its own files does not steer the human's terminal", () => {
+describe("the names of a session's files do not steer the human's terminal", () => {
   const EVIL = "\u001b]0;mine\u0007\u001b[2J\u009b31m";
   const find = (...records: string[][]) => records.flat().join("\0").concat("\0");
   const ROOT = ["d755", "0", "1", "", ""];
-  /** All that can be known of a machine without one: what its `find` prints, and nothing for the rest. */
+  /** The facts that can be known without a machine: the output of its `find`, and empty output for everything else. */
   const session = (listing: string) =>
     serve((request, response) => {
       const isScan = JSON.stringify(request.body).includes("-printf");

@@ -138,7 +138,7 @@ function exitCodeOfFailure(
   { verb, config }: { verb: string; config: CliConfig },
   { terminal }: Context,
 ): number {
-  // The parser has already said what it had to say.
+  // The parser has already printed its message.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   if (error instanceof Interrupted) return error.signal === "SIGTERM" ? EXIT.terminated : EXIT.interrupted;
   if (error instanceof Error && "code" in error && error.code === "EPIPE") return EXIT.brokenPipe;

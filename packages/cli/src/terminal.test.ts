@@ -28,7 +28,7 @@ test.each([
   expect(await onTerminal(keys)).toEqual(result);
 });
 
-test("where input is no terminal, nobody can be asked", async () => {
+test("without a terminal as input, no human can be asked", async () => {
   const child = spawn("sh", ["-c", ASKS], { stdio: ["ignore", "pipe", "inherit"] });
   let said = "";
   for await (const chunk of child.stdout) said += chunk;

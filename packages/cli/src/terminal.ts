@@ -1,19 +1,19 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-/** Where a verb writes: results to `out`, everything for the human beside them to `note`. */
+/** Output of a verb: results to `out`, everything else for the human to `note`. */
 export interface Terminal {
   /** Whether a human looks at standard output. */
   readonly isInteractive: boolean;
-  /** Room on the screen now; it changes when the human resizes the window. */
+  /** Size of the screen now; it changes when the human resizes the window. */
   size(): { columns: number; rows: number };
   out(line: string): void;
   note(line: string): void;
   /** Whether a human can be asked something. */
   readonly canAsk: boolean;
-  /** The line that the human answers with; empty when there is none. */
+  /** The human's answer; empty when there is no answer. */
   ask(question: string): Promise<string>;
-  /** Raw bytes of a program's output; resolves when the reader has room for more. */
+  /** Raw bytes of a program's output; resolves when the reader takes more. */
   write(stream: "stdout" | "stderr", data: Uint8Array): Promise<void>;
 }
 

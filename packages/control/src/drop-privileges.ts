@@ -1,36 +1,30 @@
 import { constants } from "node:fs";
-import { chown, mkdir, open, readdir, readFile } from "node:fs/promises";
+import { chown, mkdir, open, readdir } from "node:fs/promises";
 import path from "node:path";
-
-/** Missing in the type declarations of the runtime. */
-type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: number): void };
-
-interface Account {
-  uid: number;
-  gid: number;
-}
+import { type Account, becomeAccount, requireAccount } from "@vivarium/kit/account";
 
 /**
- * Makes control's own folder and, when started as root, gives it to the given user and becomes that user for good.
- * Nothing that needs root may come after this.
+ * Makes control's own folder. When started as root, gives the folder to `user` and becomes that user for good: nothing
+ * that needs root may come after this.
  */
 export async function enterControlDir(controlDir: string, user: string): Promise<void> {
   await mkdir(controlDir, { recursive: true, mode: 0o700 });
   if (process.getuid?.() !== 0 || user === "") return;
-  const account = await findAccount(user);
+  const account = await requireAccount(user, "VIV_CONTROL_USER");
   await giveTo(controlDir, account);
-  (process as WithInitgroups).initgroups(user, account.gid);
-  process.setgid?.(account.gid);
-  process.setuid?.(account.uid);
+  becomeAccount(account);
 }
 
-/** The folder and what an earlier start, as another user, may have left in it. */
+/** The folder and the files in it, which an earlier start may have made as another user. */
 async function giveTo(controlDir: string, account: Account): Promise<void> {
   await chown(controlDir, account.uid, account.gid);
   for (const name of await readdir(controlDir)) await giveFile(path.join(controlDir, name), account);
 }
 
-/** The folder was that user's own, who may have put other people's files there by link: those stay whose they are. */
+/**
+ * Hazard: the user may have put links to other people's files into the folder. Symbolic links and files with more than
+ * one link keep their owner.
+ */
 async function giveFile(file: string, { uid, gid }: Account): Promise<void> {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const handle = await open(file, flags).catch(() => undefined);
@@ -40,15 +34,4 @@ async function giveFile(file: string, { uid, gid }: Account): Promise<void> {
   } finally {
     await handle?.close();
   }
-}
-
-async function findAccount(user: string): Promise<Account> {
-  const lines = (await readFile("/etc/passwd", "utf8")).split("\n");
-  const fields = lines.map((line) => line.split(":")).find(([name]) => name === user);
-  if (!fields) {
-    throw new Error(
-      `there is no system user "${user}": make it (useradd --system ${user}) or set VIV_CONTROL_USER`,
-    );
-  }
-  return { uid: Number(fields[2]), gid: Number(fields[3]) };
 }

@@ -1,14 +1,12 @@
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
+import { becomeAccount, requireAccount } from "@vivarium/kit/account";
 
 const runFile = promisify(execFile);
 
 /** Two for each flow of each of many machines, and as many again for visitors of previews. */
 export const DESCRIPTORS = 262_144;
-
-/** Missing in the type declarations of the runtime. */
-type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: number): void };
 
 /**
  * When started as root: no core files from here on, and becomes the given user for good. The change of user makes the
@@ -16,11 +14,9 @@ type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: nu
  */
 export async function becomeUser(user: string): Promise<void> {
   if (process.getuid?.() !== 0 || user === "") return;
-  const { uid, gid } = await findAccount(user);
+  const account = await requireAccount(user, "VIV_GATEWAY_USER");
   await runFile("prlimit", ["--pid", String(process.pid), "--core=0:0"]);
-  (process as WithInitgroups).initgroups(user, gid);
-  process.setgid?.(gid);
-  process.setuid?.(uid);
+  becomeAccount(account);
 }
 
 /** As far as this host lets it; tells how many there may be. Asks root, so it comes before becoming another user. */
@@ -29,15 +25,4 @@ export async function raiseDescriptors(): Promise<number> {
   await runFile("prlimit", ["--pid", String(process.pid), limit]).catch(() => undefined);
   const limits = await readFile("/proc/self/limits", "utf8");
   return Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0);
-}
-
-async function findAccount(user: string): Promise<{ uid: number; gid: number }> {
-  const lines = (await readFile("/etc/passwd", "utf8")).split("\n");
-  const fields = lines.map((line) => line.split(":")).find(([name]) => name === user);
-  if (!fields) {
-    throw new Error(
-      `there is no system user "${user}": make it (useradd --system ${user}) or set VIV_GATEWAY_USER`,
-    );
-  }
-  return { uid: Number(fields[2]), gid: Number(fields[3]) };
 }

@@ -19,6 +19,6 @@ test("does not sleep at all when the signal was aborted before", async () => {
   await sleep(60_000, AbortSignal.abort());
 });
 
-test("tells the time of the system", () => {
+test("returns the time of the system", () => {
   expect(Math.abs(systemClock.now().getTime() - Date.now())).toBeLessThan(1000);
 });

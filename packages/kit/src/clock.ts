@@ -23,7 +23,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Each call answers with the whole milliseconds since the one before; the first, since it was made. */
+/** Each call returns the whole milliseconds since the previous call; the first one, since the stopwatch was made. */
 export function stopwatch(): () => number {
   let last = performance.now();
   return () => {

@@ -1,13 +1,13 @@
 /** Ranges of IPv4 addresses, `a.b.c.d/n`; a single address is one of 32 bits. */
 import { isIPv4 } from "node:net";
 
-/** Of a text with commas between. `name` is what it is called where one is wrong. */
+/** Reads ranges separated by commas. `name` is the setting that an error names. */
 export function readRanges(name: string, text: string): string[] {
   const parts = text.split(",").map((part) => part.trim());
   return parts.filter((part) => part !== "").map((part) => readRange(name, part));
 }
 
-/** One that was misread would leave open what it was to close, and nobody would notice. */
+/** A misread range would leave addresses open that it should close. */
 function readRange(name: string, range: string): string {
   const [address = "", bits = "32", ...rest] = range.split("/");
   const isRange =
@@ -18,7 +18,7 @@ function readRange(name: string, range: string): string {
   );
 }
 
-/** The first of them that an address lies in. */
+/** The first range that contains an address. */
 export function findRange(ranges: readonly string[], address: string): string | undefined {
   return ranges.find((range) => {
     const [network = "", bits] = range.split("/");

@@ -2,7 +2,7 @@ import { type Logger, pino } from "pino";
 
 export type Log = Logger;
 
-/** Field names that never reach a log line, wherever they stand. */
+/** Field names that never reach a log line, at any of the first three levels. */
 const SECRET_FIELDS = [
   "authorization",
   "api_key",

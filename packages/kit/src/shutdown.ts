@@ -3,8 +3,8 @@ import { sleep } from "./clock.ts";
 const PHASE_LIMIT_MS = 10_000;
 
 /**
- * Runs the phases once on SIGTERM, SIGINT or when the supervisor is gone (end of standard input, where it is a pipe
- * and `watchStdin` is set), each with a time limit, then leaves.
+ * Runs the phases once on SIGTERM, SIGINT or when the supervisor is gone (end of standard input, where it is a pipe and
+ * `watchStdin` is set), each with a time limit, then ends the process.
  */
 export function shutdownOnSignal(
   phases: { name: string; run: () => Promise<unknown> }[],

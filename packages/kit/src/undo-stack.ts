@@ -1,6 +1,6 @@
 /**
- * Releases of what was acquired so far, run backwards when a later step fails.
- * Every release runs even if an earlier one throws; the failures come back together.
+ * Releases of resources acquired so far, run in reverse order when a later step fails. Every release runs even if an
+ * earlier one throws; the failures are thrown together.
  */
 export class UndoStack {
   #steps: { name: string; undo: () => Promise<unknown> | unknown }[] = [];

@@ -51,7 +51,7 @@ export class Checkpoints {
   }
 
   /**
-   * Every checkpoint, also of sessions that have ended, newest first, page after page as the loop goes on.
+   * Every checkpoint, also of sessions that have ended, newest first, fetched page by page.
    *
    * @example
    * for await (const checkpoint of client.checkpoints.all()) console.log(checkpoint.checkpoint_id);
@@ -88,7 +88,7 @@ export class Checkpoints {
   }
 
   /**
-   * Deletes a checkpoint. Sessions that were started from it, or went back to it, go on.
+   * Deletes a checkpoint. Sessions that were started from it, or restored to it, are not affected.
    *
    * @example
    * await client.checkpoints.delete(checkpointId);
@@ -104,8 +104,8 @@ export class Checkpoints {
   }
 
   /**
-   * Starts a session of its own from a checkpoint; it is live when the promise resolves. A request whose
-   * answer was lost is not sent again: the session may exist.
+   * Starts a new session from a checkpoint. It is live when the promise resolves. A request whose answer was lost is
+   * not sent again: the session may exist.
    *
    * @example
    * const { session_id } = await client.checkpoints.start(checkpointId, { name: "second-try" });

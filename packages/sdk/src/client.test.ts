@@ -245,7 +245,7 @@ test.each([
   await expect(remove(client)).rejects.toMatchObject({ code: "not_found" });
 });
 
-test("a key is taken as a file holds it; one that cannot be sent is refused, and its text is told nobody", async () => {
+test("a key is taken as a file holds it; one that cannot be sent is refused, and its text appears in no error", async () => {
   const keys: unknown[] = [];
   const { options } = await serve((request, response) => {
     keys.push(request.headers.authorization);

@@ -23,9 +23,9 @@ const DEFAULT_RETRIES = 3;
 export interface ClientOptions {
   /** Base URL, without `/v1`. Default: `http://127.0.0.1:7400`. */
   url?: string;
-  /** API key (`viv_…`), as a file may hold it: blanks and line ends around it do not count. Only `health()` works without one. */
+  /** API key (`viv_…`), as read from a file: blanks and line ends around it are ignored. `health()` needs none. */
   apiKey?: string;
-  /** How often one request is sent again at most, where the service asks for it or it is harmless. Default: 3. */
+  /** Most retries of one request, where the service asks for one or a retry is harmless. Default: 3. */
   retries?: number;
   /** Replaces the global `fetch`, for tests, proxies, or calls of more than five minutes (`@vivarium/sdk/long-fetch`). */
   fetch?: Fetch;
@@ -48,11 +48,11 @@ export class Client {
   readonly sessions: Sessions;
   /** Saved instants of sessions. */
   readonly checkpoints: Checkpoints;
-  /** What sessions start from. */
+  /** Templates: starting points of sessions. */
   readonly templates: Templates;
-  /** What holds for all sessions of the organisation. */
+  /** Settings for all sessions of the organisation. */
   readonly org: Org;
-  /** What happens to the organisation's sessions. */
+  /** Events of the organisation's sessions. */
   readonly events: Events;
   readonly #transport: Transport;
 
@@ -72,7 +72,7 @@ export class Client {
   }
 
   /**
-   * What is done inside one session: its files, processes, terminals and code contexts. Sends no request.
+   * Files, processes, terminals and code contexts of one session. Sends no request.
    *
    * @example
    * const text = await client.session(sessionId).files.read("notes.txt");
@@ -132,7 +132,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Of one that cannot be sent `fetch` would say the whole in its error. */
+/** `fetch` would put a key that cannot be sent into its error message. */
 function readApiKey(key: string | undefined): string | undefined {
   const trimmed = key?.trim();
   if (trimmed === undefined || /^[\x20-\x7e]*$/.test(trimmed)) return trimmed;

@@ -1,28 +1,28 @@
 import { ERROR_ALIASES, ERRORS, type ErrorCode, isErrorCode } from "@vivarium/contract/api/errors";
 
-/** Failures that no HTTP answer describes. */
+/** Codes of failures without an HTTP answer. */
 export type ClientErrorCode =
   /** Nothing listens at the URL. */
   | "connection_refused"
   /** The connection could not be made, or broke before the answer. Whether the request had an effect is unknown. */
   | "connection_failed"
-  /** A stream ended without its closing event; the message says what became of what it showed. */
+  /** A stream ended without its closing event; the message says what is known about the outcome. */
   | "stream_interrupted"
-  /** The guest could not carry the command to its end (the `error` event of a stream). */
+  /** The guest could not run the command to its end (the `error` event of a stream). */
   | "exec_failed"
-  /** A log could not be followed to its end (the `error` event of a follow); the process goes on. */
+  /** A log could not be followed to its end (the `error` event of a follow); the process keeps running. */
   | "log_failed"
-  /** A terminal or a tunnel was ended by the service: the session was paused or destroyed, or the guest failed. */
+  /** The service ended a terminal or a tunnel: the session was paused or destroyed, or the guest failed. */
   | "disconnected"
   /** The Python process of a code context ended; its variables are lost. The next run gets a new one. */
   | "kernel_died"
-  /** The Python process of a code context could not be started, or does not speak as it should. */
+  /** The Python process of a code context could not be started, or violates its protocol. */
   | "kernel_failed"
-  /** A preview wants a bearer token that this program was not given. */
+  /** A preview needs a bearer token that this program was not given. */
   | "bearer_unknown"
-  /** A session that was waited for ended up `failed`. */
+  /** A session became `failed` while this client waited for it. */
   | "session_failed"
-  /** What was waited for (a session, a process) was not there when the time was up. */
+  /** A wait for a session or a process reached its time limit. */
   | "wait_timeout";
 
 /**
@@ -39,7 +39,7 @@ export type ClientErrorCode =
  */
 export class VivariumError extends Error {
   override readonly name = "VivariumError";
-  /** A code of the interface, one of ours for network failures, or a newer code this version does not know. */
+  /** A code of the interface, one of the codes above for network failures, or a newer code. */
   readonly code: ErrorCode | ClientErrorCode | (string & {});
   /** HTTP status; 0 when there was no answer. */
   readonly status: number;
@@ -47,7 +47,7 @@ export class VivariumError extends Error {
   readonly retryable: boolean;
   /** Seconds the service asked to wait, when it did. */
   readonly retryAfterS: number | undefined;
-  /** Under this id the server's log tells what happened. */
+  /** Id of the request in the server's log. */
   readonly requestId: string | undefined;
 
   constructor(
@@ -93,8 +93,8 @@ export function errorFromNetwork(cause: unknown, url: string): VivariumError {
 }
 
 /**
- * The server sends Retry-After only where a retry makes sense, and leaves it out of an answer whose code is usually
- * retryable when waiting cannot help. A known code that never is retryable wins over a proxy's header.
+ * The server sends Retry-After only where a retry makes sense. An answer whose code is usually retryable lacks the
+ * header when waiting cannot help. A known code that never is retryable wins over a proxy's header.
  */
 function isRetryable(code: string, retryAfterS: number | undefined): boolean {
   if (retryAfterS === undefined) return false;
@@ -109,7 +109,7 @@ function readEnvelope(text: string, status: number): { code: string; message: st
       return { code: ERROR_ALIASES[code] ?? code, message: String(body.error) };
     }
   } catch {
-    // Not JSON: something between us and the service has answered.
+    // Not JSON: a proxy between this client and the service has answered.
   }
   return { code: "error", message: `HTTP ${status} without an error message: not an answer of the service` };
 }
@@ -120,7 +120,7 @@ function parseRetryAfter(header: string | null): number | undefined {
   return Number.isFinite(seconds) && seconds >= 0 ? seconds : undefined;
 }
 
-/** Node wraps the system error once or twice, and an AggregateError holds one per address tried. */
+/** Node wraps the system error once or twice, and an AggregateError contains one per address tried. */
 function systemCodes(error: unknown): string[] {
   if (typeof error !== "object" || error === null) return [];
   const own = "code" in error && typeof error.code === "string" ? [error.code] : [];

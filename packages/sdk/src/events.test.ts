@@ -15,7 +15,7 @@ const frame = (each: object & { id: string; type: string }) =>
 
 type Connection = (response: ServerResponse, close: () => void) => void;
 
-/** Answers one connection after the other as told; the last way holds for all that follow. */
+/** Answers connections one after the other as scripted; the last answer repeats. */
 async function streaming(...connections: Connection[]) {
   const seen: { url: string | undefined; lastId: string | string[] | undefined }[] = [];
   const served = await serve((request: IncomingMessage, response) => {
@@ -101,7 +101,7 @@ test("a gap is passed on, and is no place to resume from", async () => {
   expect(seen.map(({ lastId }) => lastId)).toEqual(["evt_1", "evt_1"]);
 });
 
-test("what is refused ends the loop, at once or after a break", async () => {
+test("a refusal ends the loop, at once or after a break", async () => {
   const first = await streaming(refuses(401, "unauthenticated"));
   await expect(take(first.client.events.follow(), 1)).rejects.toMatchObject({ code: "unauthenticated" });
   expect(first.seen).toHaveLength(1);
@@ -109,7 +109,7 @@ test("what is refused ends the loop, at once or after a break", async () => {
   await expect(take(later.client.events.follow(), 2)).rejects.toMatchObject({ code: "unauthenticated" });
 });
 
-test("a service that was never there is told", async () => {
+test("a service that was never there is an error", async () => {
   const { client, close } = await streaming(sends());
   close();
   await expect(take(client.events.follow(), 1)).rejects.toMatchObject({ code: "connection_refused" });
@@ -127,7 +127,7 @@ test("an abort ends the loop with its reason, while it waits and between connect
   }
 });
 
-/** What is lost after 45 s is lost after 300 ms. */
+/** Silence that counts as lost after 45 s counts after 300 ms here. */
 function shortenSilence(): void {
   const setTimer = globalThis.setTimeout;
   const spied = vi.spyOn(globalThis, "setTimeout");

@@ -3,17 +3,17 @@ import { followEvents } from "./follow-events.ts";
 import { paginate } from "./paginator.ts";
 import { type CallOptions, sendJson, type Transport } from "./transport.ts";
 
-/** Which events are asked for; all of the organisation unless told. */
+/** Filter of events; without one, all events of the organisation. */
 export interface EventFilter {
   /** Types such as `session.paused`, or groups such as `session.*`. */
   types?: readonly string[];
-  /** Only those of one session. */
+  /** Only events of one session. */
   sessionId?: string;
-  /** Only what came later than the event with this id. */
+  /** Only events later than the event with this id. */
   after?: string;
 }
 
-/** What happens in the organisation that the key belongs to. Reached as `client.events`. */
+/** Events of the organisation that the key belongs to. Reached as `client.events`. */
 export class Events {
   readonly #transport: Transport;
 
@@ -22,11 +22,11 @@ export class Events {
   }
 
   /**
-   * Each event as it happens, from now on, or from `after` on: what came later than that is replayed first. A
-   * connection that breaks is made again, and goes on where it was, for as long as it takes; only what is refused
-   * (a revoked key, say) ends the loop with an error. An event may come twice: tell them apart by `id`. When `after`,
-   * or the last event before a long break, is not kept any more, an event of the type `stream.gap` comes first, and
-   * then all that are kept. Without a signal the loop ends by `break`.
+   * Each event as it happens, from now on; with `after`, later events are replayed first. A broken connection is made
+   * again without a time limit and resumes after the last event; only a refusal (a revoked key, say) ends the loop with
+   * an error. An event may come twice: compare the `id`. When `after`, or the last event before a long break, is no
+   * longer stored, an event of the type `stream.gap` comes first, and then all stored events. Without a signal the loop
+   * ends by `break`.
    *
    * @example
    * for await (const { type, session_id } of client.events.follow({ types: ["session.*"] })) console.log(type, session_id);
@@ -36,7 +36,7 @@ export class Events {
   }
 
   /**
-   * Events that are kept, of the last 7 days, oldest first, page after page as the loop goes on.
+   * The stored events, of the last 7 days, oldest first, fetched page by page.
    *
    * @example
    * for await (const { created_at, type } of client.events.list({ sessionId })) console.log(created_at, type);

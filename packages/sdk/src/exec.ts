@@ -10,13 +10,13 @@ import { errorFromNetwork, VivariumError } from "./errors.ts";
 import { readEvents, type ServerSentEvent } from "./sse.ts";
 import { type CallOptions, send, sendJson, type Transport } from "./transport.ts";
 
-/** What a streamed exec yields: raw output as it is produced, then exactly one `exit`. */
+/** Events of a streamed exec: raw output as it is produced, then exactly one `exit`. */
 export type ExecEvent =
   | { type: "stdout"; data: Uint8Array }
   | { type: "stderr"; data: Uint8Array }
   | { type: "exit"; data: ExecExit };
 
-/** Runs a command to its end. A connection that breaks does not stop it, and it is never sent twice. */
+/** Runs a command to its end. A broken connection does not stop the command, and it is never sent twice. */
 export function execBuffered(
   transport: Transport,
   sessionId: string,

@@ -3,7 +3,7 @@ import { VivariumError } from "./errors.ts";
 import { readEvents } from "./sse.ts";
 import { type CallOptions, send, type Transport } from "./transport.ts";
 
-/** The service gives a sign of life every 15 s; a connection without any for this long is lost, whatever it looks like. */
+/** The service sends a sign of life every 15 s; a connection that is silent for this long counts as lost. */
 const SILENCE_MS = 45_000;
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;
@@ -13,7 +13,7 @@ interface Follow {
   after: string | undefined;
 }
 
-/** Where the stream is: the id to resume from. */
+/** The position of the stream: the id to resume after. */
 interface Place {
   id: string | undefined;
 }
@@ -42,7 +42,7 @@ export async function* followEvents(
   }
 }
 
-/** A stream that was open and is not any more. */
+/** The stream was open and has ended. */
 class BrokenOff extends Error {}
 
 async function* connectOnce(
@@ -83,25 +83,25 @@ async function* connectOnce(
       yield JSON.parse(next.value.data) as Event;
     }
   } finally {
-    // Also when the loop over the events was left.
+    // Also runs when the caller leaves the loop over the events.
     silence.abort();
     silence.end();
-    // And the watch over its silence, which would keep the program from ending. What the abort broke off says so here.
+    // Ends the reader and its timer, which would keep the program from ending. The reader rejects because of the abort.
     void events.return(undefined).catch(() => undefined);
   }
 }
 
-/** Aborts when nothing was heard for too long: no answer, or nothing more of one. */
+/** Aborts after too much silence: no answer, or no bytes of one. */
 class Silence {
   readonly #over = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** Each attempt begins a silence of its own, and what the service asked to wait between two is none. */
+  /** Each attempt has its own silence timer; a wait that the service asked for between attempts does not count. */
   over(transport: Transport): Transport {
     return {
       ...transport,
       fetch: (url, init) => {
-        this.heard();
+        this.restart();
         return transport.fetch(url, init);
       },
       sleep: (ms, signal) => {
@@ -115,7 +115,7 @@ class Silence {
     return this.#over.signal;
   }
 
-  heard(): void {
+  restart(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.abort(), SILENCE_MS);
   }
@@ -133,10 +133,10 @@ async function* watched(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   silence: Silence,
 ): AsyncGenerator<Uint8Array> {
-  silence.heard();
+  silence.restart();
   try {
     for await (const chunk of body) {
-      silence.heard();
+      silence.restart();
       yield chunk;
     }
   } finally {
@@ -144,7 +144,7 @@ async function* watched(
   }
 }
 
-/** Without an answer, or with a server's fault, the next connection may succeed. */
+/** No answer, or a fault of the server: the next connection may succeed. */
 function isPassing(error: unknown): boolean {
   if (!(error instanceof VivariumError)) return error instanceof BrokenOff;
   return error.status === 0 || error.status === 429 || error.status >= 500;

@@ -3,7 +3,7 @@ import { errorFromNetwork, VivariumError } from "./errors.ts";
 import { readEvents } from "./sse.ts";
 import { type CallOptions, send, type Transport } from "./transport.ts";
 
-/** A piece of what a process wrote; it may begin or end inside a character. */
+/** A piece of a process's output; it may begin or end inside a character. */
 export interface LogChunk {
   stream: "stdout" | "stderr";
   data: Uint8Array;

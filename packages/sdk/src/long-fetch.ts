@@ -1,6 +1,6 @@
 /**
- * `fetch` over `node:http`. Node's own gives up when no header arrives for five minutes, while a buffered command may
- * rightly take an hour. Pass it as `new Client({ fetch: longFetch })`.
+ * `fetch` over `node:http`. Node's own `fetch` gives up when no header arrives for five minutes, but a buffered command
+ * may take an hour. Pass it as `new Client({ fetch: longFetch })`.
  */
 import { lookup } from "node:dns";
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
@@ -36,7 +36,7 @@ export const longFetch: Fetch = (url, init) =>
 const lookupName: LookupFunction = (name, options, done) =>
   lookup(name.endsWith(".localhost") ? "localhost" : name, options, done);
 
-/** Only as fast as it is taken. A source that fails breaks the request off. */
+/** Reads the source only as fast as the connection takes it. A source that fails aborts the request. */
 function sendBody(
   request: ClientRequest,
   body: Exclude<Parameters<Fetch>[1]["body"], string | undefined>,

@@ -1,7 +1,7 @@
 import { OrgCap } from "./network/org-cap.ts";
 import type { Transport } from "./transport.ts";
 
-/** What holds for all sessions of the organisation that the key belongs to. Reached as `client.org`. */
+/** Settings for all sessions of the organisation that the key belongs to. Reached as `client.org`. */
 export class Org {
   /** How much all sessions may send in a day. */
   readonly cap: OrgCap;

@@ -104,7 +104,7 @@ test.each([2 ** 31, 2 ** 40, Number.POSITIVE_INFINITY])(
   },
 );
 
-test("waitForExit gives up when told to, and when aborted", async () => {
+test("waitForExit gives up after its time limit, and when aborted", async () => {
   const { session } = await serveLog("event: stdout\ndata: aGk=\n\n", false);
   await expect(session.processes.waitForExit("web", { timeoutMs: 100 })).rejects.toMatchObject({
     code: "wait_timeout",

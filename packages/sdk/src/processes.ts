@@ -3,13 +3,13 @@ import { VivariumError } from "./errors.ts";
 import { followLogs, type LogChunk } from "./follow-logs.ts";
 import { type CallOptions, sendJson, type Transport } from "./transport.ts";
 
-/** A timer that is set to more ends at once. A log is followed for less: no session is live for these 24 days. */
+/** A longer timer fires at once. No session is live for these 24 days, so every log ends before. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Named processes of one session, which outlive the request that started them, pauses and forks (interface
- * "Processes"). Reached as `client.session(id).processes`. Every call wakes a paused session; an unknown name is
- * `not_found`.
+ * Named processes of one session, which outlive the request that started them, pauses and forks
+ * (docs/spec/processes.md). Reached as `client.session(id).processes`. Every call wakes a paused session; an unknown
+ * name is `not_found`.
  */
 export class Processes {
   readonly #transport: Transport;
@@ -59,8 +59,8 @@ export class Processes {
   }
 
   /**
-   * Ends a process with SIGTERM, after 5 s with SIGKILL, and resolves when it has exited. One that has exited stays as
-   * it is.
+   * Ends a process with SIGTERM, after 5 s with SIGKILL, and resolves when it has exited. A process that has exited
+   * stays as it is.
    *
    * @example
    * const { exit_code } = await session.processes.kill("web");
@@ -85,9 +85,9 @@ export class Processes {
   }
 
   /**
-   * What survives of the output (10 MiB a stream), then what is written, until the process has exited. Throws
-   * `log_failed` when the session is paused or destroyed meanwhile, `stream_interrupted` when the connection breaks.
-   * Leaving the loop does nothing to the process.
+   * The kept output (10 MiB a stream), then new output, until the process has exited. Throws `log_failed` when the
+   * session is paused or destroyed meanwhile, `stream_interrupted` when the connection breaks. Leaving the loop does
+   * not affect the process.
    *
    * @example
    * for await (const { stream, data } of session.processes.followLogs("web")) process[stream].write(data);
@@ -98,7 +98,7 @@ export class Processes {
 
   /**
    * Resolves when the process has exited and its output has ended, by following its log. Rejects with `wait_timeout`
-   * after `timeoutMs` (without end unless told), and as `followLogs` does.
+   * after `timeoutMs` (default: no limit), and as `followLogs` does.
    *
    * @example
    * const { exit_code } = await session.processes.waitForExit("build", { timeoutMs: 600_000 });

@@ -8,9 +8,9 @@ const PROXY_STATUSES = [502, 503, 504];
 /**
  * Milliseconds to wait before sending the same request again, or undefined when it must not be sent again.
  *
- * A retryable code with Retry-After is a promise that nothing has started, so it holds for every request. Without an
- * answer, or with a proxy's own 5xx, whatever that asks for, the request may have been carried out: only repeatable
- * requests go again.
+ * A retryable code with Retry-After promises that nothing has started, so every request may be repeated. Without an
+ * answer, or with a proxy's own 5xx and any Retry-After, the request may have been carried out: only repeatable
+ * requests are sent again.
  */
 export function retryDelayMs(
   error: VivariumError,
@@ -24,12 +24,12 @@ export function retryDelayMs(
   return request.repeatable && isUnanswered ? FIRST_BACKOFF_MS * 2 ** attempt : undefined;
 }
 
-/** The request may have been carried out, and nobody here was told. */
+/** The request may have been carried out, but no answer came. */
 export function wasAnswerLost(error: VivariumError): boolean {
   return error.code === "connection_failed" || (isOfProxy(error) && PROXY_STATUSES.includes(error.status));
 }
 
-/** A fault that the service has not told itself. */
+/** A fault that the service has not reported itself. */
 function isOfProxy({ code, status }: VivariumError): boolean {
   return code === "error" && status >= 500;
 }

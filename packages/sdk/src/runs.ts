@@ -1,7 +1,7 @@
 import type { RunRequest, RunResult } from "@vivarium/contract/api";
 import { type CallOptions, sendJson, type Transport } from "./transport.ts";
 
-/** Runs code in a session of its own that ends with it. Never sent twice: the code may have effects outside. */
+/** Runs code in a session of its own, which ends with the code. Never sent twice: the code may have effects outside. */
 export function runCode(
   transport: Transport,
   request: RunRequest,

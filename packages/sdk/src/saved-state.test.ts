@@ -153,7 +153,7 @@ test("a create says what it starts from and how long it lives, and asks for timi
   ]);
 });
 
-test("what would make a second thing is not sent twice when the connection breaks; the rest is", async () => {
+test("a call that would make a second thing is not sent twice when the connection breaks; other calls are", async () => {
   const { client, seen } = await serve((_seen, response) => response.destroy());
   const calls: Record<string, () => Promise<unknown>> = {
     pause: () => client.sessions.pause("s"),

@@ -19,9 +19,9 @@ import type { Terminal, TerminalOptions } from "./terminals/terminal.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 /**
- * What is done inside one session. Made by `client.session(id)` without a request; its record and its life are
- * `client.sessions`. Every call waits for a session that is being created, and wakes one that is paused, unless its own
- * description says otherwise.
+ * Work inside one session. Made by `client.session(id)` without a request; `client.sessions` handles its record and its
+ * life. Every call waits for a session that is being created, and wakes one that is paused, unless its own description
+ * says otherwise.
  *
  * @example
  * const { session_id } = await client.sessions.create();
@@ -31,11 +31,11 @@ import type { CallOptions, Transport } from "./transport.ts";
  */
 export class Session {
   readonly id: string;
-  /** What lies below /workspace. */
+  /** Files below /workspace. */
   readonly files: Files;
   /** Named processes that outlive requests. */
   readonly processes: Processes;
-  /** What the session may reach, and what it did. */
+  /** Egress policy and egress log of the session. */
   readonly egress: Egress;
   /** How much the session may send in a day. */
   readonly cap: Cap;
@@ -62,9 +62,9 @@ export class Session {
   }
 
   /**
-   * Opens a terminal (interface "Terminal and tunnel"; in Node). A refusal before it opens is a VivariumError:
-   * `rate_limited` over 16 terminals, `session_unavailable` when the session does not wake in 25 s. Aborting the signal
-   * ends the terminal.
+   * Opens a terminal (docs/spec/terminals.md; in Node). A refusal before it opens is a VivariumError: `rate_limited`
+   * over 16 terminals, `session_unavailable` when the session does not wake in 25 s. Aborting the signal ends the
+   * terminal.
    *
    * @example
    * const terminal = await session.terminal({ rows: 40, cols: 120 });
@@ -89,10 +89,10 @@ export class Session {
   }
 
   /**
-   * Makes a port reachable from outside, or changes how (interface "Expose"). The program must listen on 0.0.0.0. With
-   * the settings that the port has already, nothing changes and a paused session stays paused. `auth_token` is told
-   * once, by the call that made it; `conflict` over 32 ports. Repeated by itself when its answer was lost: what it made
-   * the first time is then told as `unchanged`, without an `auth_token`, which `rotate` makes anew.
+   * Makes a port reachable from outside, or changes how (docs/spec/network.md). The program must listen on 0.0.0.0.
+   * With the settings that the port has already, nothing changes and a paused session stays paused. `auth_token` is
+   * returned once, by the call that made it; `conflict` over 32 ports. Retried when its answer was lost: the retry then
+   * returns `unchanged`, without an `auth_token`; `rotate` makes a new one.
    *
    * @example
    * const { preview_url } = await session.expose(8000);
@@ -103,8 +103,8 @@ export class Session {
   }
 
   /**
-   * Closes a port: its URL, its tokens and what is open through it are dead when the promise resolves. Resolves to
-   * whether it was exposed. Wakes nothing.
+   * Closes a port: its URL, its tokens and its open connections are dead when the promise resolves. Resolves to whether
+   * it was exposed. Wakes nothing.
    *
    * @example
    * await session.unexpose(8000);
@@ -114,8 +114,9 @@ export class Session {
   }
 
   /**
-   * A `fetch` to a port, with its token, or its bearer token, attached (in Node). An exposed port stays as it is; one that
-   * is not is exposed as `expose(port)` does. One with bearer needs `authToken`, else it rejects with `bearer_unknown`.
+   * A `fetch` to a port, with its token, or its bearer token, attached (in Node). An exposed port stays as it is; any
+   * other port is exposed as by `expose(port)`. A port with bearer needs `authToken`, else this rejects with
+   * `bearer_unknown`.
    *
    * @example
    * const preview = await session.preview(8000);
@@ -127,7 +128,7 @@ export class Session {
 
   /**
    * Runs Python in a lasting process of the session (in Node), as a notebook does: variables stay, the last
-   * expression's value and plots are `results`. In `context`, or in the one that all calls without it share. Further
+   * expression's value and plots are `results`. In `context`, or in one that all calls without a context share. Further
    * options, errors and limits are those of `CodeContext.run`.
    *
    * @example
@@ -148,8 +149,8 @@ export class Session {
   }
 
   /**
-   * A context of its own for `runCode`. Sends no request: its process is started by the first run. One with the name of
-   * another is the same, also in another program, and in a fork of the session.
+   * A context of its own for `runCode`. Sends no request: its process is started by the first run. The same name is the
+   * same context, also in another program, and in a fork of the session.
    *
    * @example
    * const context = session.createCodeContext({ cwd: "/workspace/project" });

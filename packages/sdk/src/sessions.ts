@@ -28,8 +28,8 @@ export class Sessions {
   }
 
   /**
-   * Creates a session. It answers at once, usually with `state: "creating"`; a command sent to it waits until it is
-   * live. A repeated request after a broken connection never makes a second session.
+   * Creates a session. The call returns at once, usually with `state: "creating"`; a command sent to it waits until it
+   * is live. A repeated request after a broken connection never makes a second session.
    *
    * It starts from a `template` or `from_checkpoint`; `idle_timeout_ms` pauses it after a while without activity,
    * `paused_ttl_ms` ends it when it was paused that long, `max_lifetime_ms` bounds its life.
@@ -70,7 +70,7 @@ export class Sessions {
   }
 
   /**
-   * Sessions that have not ended, newest first, at most `limit` (20 unless told, 500 at most).
+   * Sessions that have not ended, newest first, at most `limit` (default: 20; at most 500).
    *
    * @example
    * const { sessions } = await client.sessions.list({ state: "live" });
@@ -90,7 +90,7 @@ export class Sessions {
   }
 
   /**
-   * Ended sessions of the last 30 days, newest first, page after page as the loop goes on.
+   * Ended sessions of the last 30 days, newest first, fetched page by page.
    *
    * @example
    * for await (const ended of client.sessions.history()) console.log(ended.session_id, ended.end_reason);
@@ -155,9 +155,9 @@ export class Sessions {
   }
 
   /**
-   * Makes `count` new sessions (1 unless told) from this one's memory, processes and disk at one instant. All are live
-   * when the promise resolves, or none exists. The parent goes on as it was. A request whose answer was lost is not
-   * sent again: the children may exist.
+   * Makes `count` new sessions (default: 1) from this one's memory, processes and disk at one instant. All are live
+   * when the promise resolves, or none exists. The parent keeps running unchanged. A request whose answer was lost is
+   * not sent again: the children may exist.
    *
    * @example
    * const { children } = await client.sessions.fork(sessionId, { count: 4 });
@@ -167,8 +167,8 @@ export class Sessions {
   }
 
   /**
-   * Takes a session back to one of its checkpoints, or to the one that it was started from; given by id, or by name.
-   * Memory, processes and disk are replaced, id and settings stay. It is live when the promise resolves.
+   * Takes a session back to one of its checkpoints, or to the one that it was started from, by id or by name. Memory,
+   * processes and disk are replaced, id and settings stay. It is live when the promise resolves.
    *
    * @example
    * await client.sessions.restore(sessionId, "before-upgrade");
@@ -208,7 +208,7 @@ export class Sessions {
 
   /**
    * Waits while the session is `creating`. Rejects with `session_failed` when provisioning failed and with
-   * `wait_timeout` when it takes too long (5 minutes unless told).
+   * `wait_timeout` when it takes too long (default: 5 minutes).
    *
    * @example
    * const session = await client.sessions.create();

@@ -5,8 +5,8 @@ export interface ServerSentEvent {
 }
 
 /**
- * Events of a byte stream, however its chunks are cut. Comments and unknown fields are passed over. `isAt` is told the
- * id of each block that has one, also of a block without data, which is no event.
+ * Events of a byte stream, however its chunks are cut. Comments and unknown fields are skipped. `isAt` is called with
+ * the id of each block that has one, also of a block without data, which is not an event.
  */
 export async function* readEvents(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -17,7 +17,7 @@ export async function* readEvents(
   let id: string | undefined;
   for await (const line of readLines(body)) {
     if (line === "") {
-      // Before the event is passed on: who leaves the loop over it has it.
+      // Called before the event is yielded: a caller that leaves the loop over it has received it.
       if (id !== undefined) isAt?.(id);
       if (data.length > 0) yield { event, data: data.join("\n") };
       event = "message";
@@ -32,7 +32,7 @@ export async function* readEvents(
   }
 }
 
-/** Whole lines only: what a broken stream leaves unfinished is dropped, as the format demands. */
+/** Whole lines only: an unfinished line of a broken stream is dropped, as the format demands. */
 async function* readLines(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";

@@ -1,7 +1,7 @@
 import type { Template, TemplateList, TemplateSave } from "@vivarium/contract/api";
 import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
 
-/** Templates: what sessions start from. Reached as `client.templates`. */
+/** Templates: starting points of sessions. Reached as `client.templates`. */
 export class Templates {
   readonly #transport: Transport;
 
@@ -11,7 +11,7 @@ export class Templates {
 
   /**
    * Saves a live or paused session as a template of your own. Under a name that exists already this adds a version.
-   * Memory is saved as well, unless the session holds secrets (`memory` tells).
+   * Memory is saved as well, unless the session has secrets (`memory` is then false).
    *
    * @example
    * await client.templates.save(sessionId, { name: "with-tools" });
@@ -61,7 +61,7 @@ export class Templates {
 
   /**
    * Deletes a template of your own, or with `name@version` one of its versions. Sessions and checkpoints made from it
-   * go on.
+   * are not affected.
    *
    * @example
    * await client.templates.delete("with-tools@1");

@@ -40,11 +40,11 @@ export interface TimedOptions extends CallOptions {
 export interface RawBody {
   /** For one attempt. */
   open(): Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>;
-  /** Nothing was taken of it yet, or it can be read again. */
+  /** The body is unread so far, or can be read again. */
   readonly canBeSent: boolean;
 }
 
-/** An id or a name that is one of these would make the path another one, and no encoding keeps it from that. */
+/** An id or a name like one of these would change the path, and no encoding prevents that. */
 const DOT_SEGMENTS = [".", ".."];
 
 type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
@@ -57,9 +57,9 @@ interface Call extends CallOptions {
   body?: unknown;
   raw?: RawBody;
   headers?: Record<string, string>;
-  /** Sending it twice does no more than sending it once. */
+  /** Sending it twice has the same effect as sending it once. */
   repeatable: boolean;
-  /** All it does is to make something be gone. */
+  /** A delete: repeating it is safe. */
   isDoneWhenGone?: boolean;
 }
 
@@ -73,7 +73,7 @@ export function sendJson<T>(transport: Transport, call: Call): Promise<T> {
   return sendAndTake(transport, call, (response) => readJson<T>(transport, call, response));
 }
 
-/** What is taken of an answer belongs to it: an answer that breaks off is none. */
+/** The body belongs to the answer: an answer that breaks off counts as missing. */
 async function sendAndTake<T>(
   transport: Transport,
   call: Call,
@@ -82,12 +82,12 @@ async function sendAndTake<T>(
   let isAnswerLost = false;
   for (let attempt = 0; ; attempt++) {
     const answer = await sendOnce(transport, call);
-    // What is gone when it is asked for again went with the attempt whose answer was lost.
+    // A retry finds nothing: the attempt whose answer was lost has deleted it.
     const isGone = answer instanceof VivariumError && answer.code === "not_found";
     const response = isGone && isAnswerLost && call.isDoneWhenGone ? done() : answer;
     const outcome = response instanceof VivariumError ? response : await take(response);
     if (!(outcome instanceof VivariumError)) return outcome;
-    // An error may have been cut short by it.
+    // The abort may have cut the body of an error short.
     call.signal?.throwIfAborted();
     isAnswerLost ||= wasAnswerLost(outcome);
     const delayMs = attempt < transport.retries ? retryDelayMs(outcome, call, attempt) : undefined;
@@ -115,7 +115,7 @@ async function readJson<T>(transport: Transport, call: Call, response: Response)
 }
 
 async function sendOnce(transport: Transport, call: Call): Promise<Response | VivariumError> {
-  // Not in the `try`: what cannot be sent at all is no fault of the network, and is not tried again.
+  // Outside the `try`: a request that cannot be sent at all is not a network failure, and is not retried.
   const url = buildUrl(transport.url, call);
   const { method, signal } = call;
   const init = { method, headers: buildHeaders(transport, call), ...buildBody(call), signal };

@@ -1,6 +1,6 @@
 /**
  * A session whose guest is a temporary directory of this host: files are written there, commands and processes are run
- * as they are, with the guest's directories replaced. What code contexts need of the interface, and no more.
+ * as they are, with the guest's directories replaced. Implements only the calls that code contexts need.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -64,7 +64,8 @@ async function write(files: { path: string; content: string }[], inGuest: (path:
   for (const { path, content } of files) {
     const target = inGuest(path);
     await mkdir(dirname(target), { recursive: true });
-    // Whole or not there, as a guest's agent writes: contexts that begin side by side bring the same programs.
+    // A rename, as in a guest's agent, so that a file is whole or absent: contexts that start side by side write the
+    // same programs.
     const partial = `${target}.${randomUUID()}`;
     await writeFile(partial, content);
     await rename(partial, target);

@@ -1,4 +1,4 @@
-/** What tests of code contexts ask again and again. */
+/** Values that several tests of code contexts use. */
 import type { CodeContext } from "../src/code/code-context.ts";
 import type { Session } from "../src/session.ts";
 
@@ -12,7 +12,7 @@ export const lastValue = async (context: CodeContext, code: string) =>
 export const AWAIT_FILE =
   "import os, time\ndef await_file(name):\n  while not os.path.exists(name): time.sleep(.01)\n";
 
-/** Until the code has said that it runs. */
+/** Resolves when the code has reported that it runs. */
 export function announced(): { onStdout: () => void; isRunning: Promise<void> } {
   const { promise, resolve } = Promise.withResolvers<void>();
   return { onStdout: resolve, isRunning: promise };

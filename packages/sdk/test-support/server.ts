@@ -1,4 +1,4 @@
-/** A small HTTP server that answers as a test says, and a client of it. */
+/** A small HTTP server with scripted answers, and a client of it. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";

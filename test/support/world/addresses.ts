@@ -1,8 +1,8 @@
 /** The world's addresses: all are routed to it, and all run the same servers. */
 
-/** Look like the public internet, and lead nowhere else from this host while the world stands. */
+/** These look like the public internet, and lead nowhere else from this host while the world runs. */
 export const PUBLIC = {
-  /** What the service under test asks. */
+  /** The name server of the service under test. */
   resolver: "45.90.28.53",
   /** A name server that nobody configured. */
   strangeResolver: "45.90.28.66",
@@ -14,7 +14,7 @@ export const PUBLIC = {
   moved: "45.90.28.40",
 } as const;
 
-/** What no guest may ever reach: private networks and the metadata services of clouds. */
+/** Addresses that no guest may ever reach: private networks and the metadata services of clouds. */
 export const NEVER = {
   ten: "10.66.0.10",
   oneNineTwo: "192.168.66.10",
@@ -33,9 +33,9 @@ export const PORTS = {
   /** Plain HTTP, and HTTP in TLS. */
   web: [80, 8080],
   tls: [443, 8443],
-  /** Send back what comes. */
+  /** Echoes everything. */
   echo: [22, 25, 465, 587, 853, 9000],
-  /** Swallows what comes. */
+  /** Discards everything. */
   sink: 9001,
   /** Sends without end. */
   source: 9002,

@@ -1,6 +1,6 @@
 /**
- * What must never get through, once a millisecond, from inside a namespace that stands for a guest: direct connections,
- * names over TLS and HTTP, questions, datagrams. Says how often it tried when its input ends.
+ * Attempts that must never get through, once a millisecond, from a namespace in place of a guest: direct connections,
+ * names over TLS and HTTP, questions, datagrams. Prints the number of attempts when its input ends.
  */
 import { createSocket } from "node:dgram";
 import { connect } from "node:net";

@@ -13,7 +13,7 @@ export function netnsOf({ dataDir }: ServiceFacts, sessionId: string): string {
   return `viv-${slot}`;
 }
 
-/** While `use` runs, neither the machine's rules nor the host's keep this guest from the address. */
+/** While `use` runs, neither the machine's rules nor the host's block this guest from the address. */
 export async function openedTo<T>(netns: string, address: string, use: () => Promise<T>): Promise<T> {
   const machine = ["inet", "machine"];
   const host = ["inet", "vivarium"];
@@ -29,7 +29,7 @@ export async function openedTo<T>(netns: string, address: string, use: () => Pro
   }
 }
 
-/** While `use` runs, nothing keeps the one machine from a port of the other, and none of all machines from another. */
+/** While `use` runs, nothing blocks the one machine from a port of the other, and no machine from any other. */
 export async function openedBetween<T>(
   from: string,
   to: { netns: string; address: string; port: number },
@@ -48,7 +48,7 @@ export async function openedBetween<T>(
   }
 }
 
-/** Until the machine ends: rules of a chain that contain this text. */
+/** Removes the rules of a chain that contain this text, until the machine ends. */
 export function dropRules(netns: string, chain: string, text: string): void {
   const listing = nft(netns, ["-a", "list", "chain", "inet", "machine", chain]);
   const handles = listing
@@ -59,9 +59,9 @@ export function dropRules(netns: string, chain: string, text: string): void {
 }
 
 function insert(netns: string | undefined, rule: string[]): () => void {
-  const told = nft(netns, ["-e", "-a", "insert", "rule", ...rule]);
-  const handle = /# handle (\d+)/.exec(told)?.[1];
-  if (handle === undefined) throw new Error(`nft tells no handle: ${told}`);
+  const printed = nft(netns, ["-e", "-a", "insert", "rule", ...rule]);
+  const handle = /# handle (\d+)/.exec(printed)?.[1];
+  if (handle === undefined) throw new Error(`nft printed no handle: ${printed}`);
   const place = rule.slice(0, 3);
   return () => void nft(netns, ["delete", "rule", ...place, "handle", handle]);
 }

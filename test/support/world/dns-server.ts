@@ -1,4 +1,4 @@
-/** A name server on port 53 of one address, over UDP and TCP; says what the zone says. */
+/** A name server on port 53 of one address, over UDP and TCP; answers from the zone. */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";

@@ -1,4 +1,4 @@
-/** What the world tells of what reached it. Its servers share one list. */
+/** The world's log of everything that reached it. Its servers share one list. */
 export type WorldEvent =
   | { kind: "accept"; id: number; host: string; port: number }
   | { kind: "closed"; id: number; host: string; port: number; bytes: number }
@@ -11,7 +11,7 @@ export type WorldEvent =
       port: number;
       method: string;
       url: string;
-      /** Names and values in turn. */
+      /** Names and values, alternating. */
       headers: string[];
     };
 

@@ -1,8 +1,8 @@
-"""Tries what the test wants from inside a guest, all at once; prints what came of it as JSON, in the same order."""
+"""Runs the test's probes inside a guest, all at once; prints the results as JSON, in the same order."""
 import errno, json, os, select, socket, ssl, struct, sys, threading, time
 
 WAIT_S = 2.0
-# For the first word of a peer that took the connection, which says so by itself when it will not answer.
+# Limit for the first bytes of a peer that took the connection: a peer that refuses closes the connection itself.
 FIRST_S = 10.0
 
 
@@ -20,7 +20,7 @@ def dialled(probe):
 
 
 def read_until_quiet(peer, wait=None):
-    """What comes until the other side closes, enough is there, or nothing comes any more."""
+    """The bytes until the other side closes, enough are there, or no more arrive."""
     got, end = b"", time.monotonic() + (wait or FIRST_S)
     while len(got) < 65536:
         peer.settimeout(max(0.01, end - time.monotonic()))
@@ -39,7 +39,7 @@ def read_until_quiet(peer, wait=None):
 
 
 def tcp(probe):
-    """Sends chunks (hex), with gaps between, and reads what is answered."""
+    """Sends chunks (hex), with gaps between, and reads the answer."""
     began = time.monotonic()
     peer = dialled(probe)
     chunks = [bytes.fromhex(chunk) for chunk in probe.get("chunks", [])]
@@ -63,7 +63,7 @@ def udp(probe):
 
 
 def tls(probe):
-    """A handshake with this server name (none: null), then one request."""
+    """A handshake with this server name (null: no name), then one request."""
     context = ssl.create_default_context(cafile=probe["ca"])
     context.check_hostname = False
     if not probe.get("verify"):

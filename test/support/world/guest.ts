@@ -1,10 +1,10 @@
-/** One session's guest, and what the tests let it try. */
+/** One session's guest, and the probes of the tests in it. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Client } from "@vivarium/sdk";
 
 const PROBE = readFileSync(fileURLToPath(new URL("./guest-probe.py", import.meta.url)), "utf8");
-/** Where the authority of the world's certificates lies in guests. */
+/** Path of the authority of the world's certificates in guests. */
 export const CA_FILE = "/workspace/world-ca.pem";
 const PROBE_FILE = "/workspace/probe.py";
 
@@ -14,7 +14,7 @@ export type Probe =
       host: string;
       port: number;
       chunks?: string[];
-      /** The last chunk is sent so many times more. */
+      /** Number of repeats of the last chunk. */
       again?: number;
       /** Seconds between chunks. */
       gap?: number;
@@ -39,7 +39,7 @@ export type Probe =
   | { op: "look_up"; name: string };
 
 export interface Outcome {
-  /** What was answered, in latin1. */
+  /** The answer, in latin1. */
   got?: string;
   /** How a connection ended: "open", "closed" or the error's name. */
   end?: string;
@@ -65,7 +65,7 @@ export class Guest {
     this.id = id;
   }
 
-  /** What probes need in the guest. */
+  /** Requirements of probes in the guest. */
   async equip(ca: string): Promise<void> {
     const { files } = this.#client.session(this.id);
     await files.write(CA_FILE, ca);
@@ -86,7 +86,7 @@ export class Guest {
     return outcome as Outcome;
   }
 
-  /** A shell command's standard output; its failure is the test's. */
+  /** A shell command's standard output; its failure fails the test. */
   async run(script: string, timeoutMs = 120_000): Promise<string> {
     const result = await this.#client.sessions.exec(this.id, {
       command: ["sh", "-c", script],
@@ -96,14 +96,14 @@ export class Guest {
     throw new Error(`${script}\nexit code ${result.exit_code}: ${result.stdout}${result.stderr}`);
   }
 
-  /** Whatever its end. */
+  /** The result of a command, also of one that fails. */
   async tries(script: string, timeoutMs = 120_000): Promise<{ code: number; text: string }> {
     const command = ["sh", "-c", script];
     const result = await this.#client.sessions.exec(this.id, { command, timeout_ms: timeoutMs });
     return { code: result.exit_code, text: result.stdout + result.stderr };
   }
 
-  /** Goes on beside the test, also over pauses. */
+  /** Runs beside the test, also over pauses. */
   async start(name: string, script: string): Promise<void> {
     await this.#client.session(this.id).processes.start({ name, command: ["sh", "-c", script] });
   }

@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { ALL, PORTS } from "./addresses.ts";
 import { listenDns } from "./dns-server.ts";
 import { WorldLog } from "./events.ts";
-import { Connections, echo, listenTcp, pour, swallow } from "./tcp-servers.ts";
+import { Connections, echo, listenTcp, sendEndlessly, swallow } from "./tcp-servers.ts";
 import { listenUdp } from "./udp-servers.ts";
 import { listenWeb } from "./web-servers.ts";
 import { ZoneReader } from "./zone.ts";
@@ -30,7 +30,7 @@ for (const host of ALL) {
 await listenWeb({ log, folder }, connections, { certFile, keyFile });
 for (const port of PORTS.echo) await listenTcp(connections, port, echo);
 await listenTcp(connections, PORTS.sink, swallow);
-await listenTcp(connections, PORTS.source, pour);
+await listenTcp(connections, PORTS.source, sendEndlessly);
 
 const say = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const orders = createInterface({ input: process.stdin });

@@ -1,4 +1,4 @@
-/** The world's namespace: one link to this host, many addresses, and counters of whatever arrives at them. */
+/** The world's namespace: one link to this host, many addresses, and counters of all packets that arrive at them. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { UndoStack } from "@vivarium/kit/undo-stack";
@@ -30,7 +30,7 @@ table netdev strange {
 export interface Counted {
   address: string;
   protocol: string;
-  /** Of TCP and UDP. */
+  /** TCP and UDP only. */
   port?: number;
   packets: number;
   /** Whole IP packets. */
@@ -44,12 +44,12 @@ export interface WorldNamespace {
   countedPorts(): Counted[];
   /** Frames that are not IPv4. */
   strangeFrames(): number;
-  /** Counting begins anew. */
+  /** Resets the counters. */
   reset(): void;
   remove(): Promise<void>;
 }
 
-/** A namespace of its own, joined to the network of this process, which has room for one. */
+/** A namespace of its own, joined to the network of this process, which supports one. */
 export function createWorldNamespace(): WorldNamespace {
   removeAbandoned();
   const name = `${PREFIX}${process.pid}`;
@@ -79,7 +79,7 @@ export function createWorldNamespace(): WorldNamespace {
 }
 
 /** The world's addresses in a namespace that the test made and has joined to something else. */
-export function settleIn(name: string, link: string): WorldNamespace {
+export function addWorldTo(name: string, link: string): WorldNamespace {
   for (const address of ALL) inside(name, "ip", "addr", "replace", `${address}/32`, "dev", "lo");
   return { ...countIn(name, link), remove: async () => {} };
 }
@@ -116,7 +116,7 @@ const insideScript = () =>
     ...ALL.map((address) => `ip addr add ${address}/32 dev lo`),
   ].join("\n");
 
-/** Of test runs that were killed. */
+/** Removes namespaces of test runs that were killed. */
 function removeAbandoned(): void {
   if (!existsSync("/run/netns")) return;
   for (const name of readdirSync("/run/netns").filter((one) => one.startsWith(PREFIX))) {

@@ -1,6 +1,6 @@
 /**
- * A world of the test file's own, and the service of all network tests, whose names come from that world: whatever its
- * guests reach is in the world's log.
+ * A world of the test file's own, and the service of all network tests, whose name server is in that world: everything
+ * that its guests reach is in the world's log.
  */
 
 import { UndoStack } from "@vivarium/kit/undo-stack";

@@ -1,4 +1,4 @@
-/** What package managers and git fetch from: one small package of each kind, made here and handed out by the world. */
+/** Packages for package managers and git: one small package of each kind, made here and served by the world. */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { World } from "./world.ts";
 
 export const REGISTRIES = { pip: "pip.example.com", npm: "npm.example.com", git: "git.example.com" } as const;
-/** What each of the packages says when it is used. */
+/** Output of each package when it is used. */
 export const GREETING = "hello from a package";
 
 export function fillRegistries(world: World): void {
@@ -57,7 +57,7 @@ function fillNpm(folder: string, work: string): void {
   writeFileSync(join(folder, name), JSON.stringify({ name, "dist-tags": { latest: version }, versions }));
 }
 
-/** As files alone: any web server can hand a repository out. */
+/** As plain files: any web server can serve a repository. */
 function fillGit(folder: string, work: string): void {
   const checkout = join(work, "checkout");
   const git = (...args: string[]) =>

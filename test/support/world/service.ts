@@ -1,6 +1,6 @@
 /**
- * Boots one service for all network tests of a run. It asks the world's name server, whichever world there is: each test
- * file has one of its own. Two of these runs have no place in one network: run them with `scripts/in-own-network`.
+ * Boots one service for all network tests of a run. It asks the name server of the current world: each test file has a
+ * world of its own. Two such runs conflict in one network: run them with `scripts/in-own-network`.
  */
 import type { TestProject } from "vitest/node";
 import { type Service, startService } from "../service.ts";

@@ -29,7 +29,7 @@ export class Connections {
     });
   }
 
-  /** Ends all of them at once: nothing of them is sent again. */
+  /** Ends all of them at once; nothing is sent again. */
   hangUp(): void {
     for (const socket of this.#open.values()) socket.resetAndDestroy();
   }
@@ -64,7 +64,7 @@ export function swallow(socket: Socket): void {
   socket.resume();
 }
 
-export function pour(socket: Socket): void {
+export function sendEndlessly(socket: Socket): void {
   socket.resume();
   const fill = () => {
     while (socket.writable && socket.write(BLOCK));

@@ -1,4 +1,4 @@
-/** Sends every datagram back, and tells of it. */
+/** Sends every datagram back, and logs it. */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import type { WorldLog } from "./events.ts";

@@ -16,7 +16,7 @@ export async function listenWeb(site: Site, connections: Connections, pair: Pair
     await listenTcp(connections, port, (socket) => plain.emit("connection", socket));
   for (const port of PORTS.tls) {
     await listenTcp(connections, port, (socket) => {
-      // One server for each connection: the name that was asked for is told with the address it came to.
+      // One server for each connection: the log has the requested name with the address at which it was requested.
       const server = secureServer(site, pair, socket.localAddress ?? "?");
       server.emit("connection", socket);
     });

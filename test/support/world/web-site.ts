@@ -1,8 +1,10 @@
 /**
- * What the world's web servers answer, under every name:
+ * Answers of the world's web servers, under every name:
+ *
  *   /            a greeting           /bytes/N   N bytes           /stream    ticks without end
  *   /upload      counts the body      /echo      the request       /redirect?to=URL
- *   everything else: a file of the folder that has the name asked for. WebSockets get their messages back.
+ *
+ * Everything else: a file of the folder for the requested name. WebSockets get their messages back.
  */
 import { createReadStream, type Stats, statSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -26,7 +28,7 @@ export interface Site {
 }
 
 export function answer(site: Site, request: IncomingMessage, response: ServerResponse): void {
-  tell(site, request);
+  logRequest(site, request);
   const { pathname, searchParams } = new URL(request.url ?? "/", "http://world");
   const [, what = "", argument = ""] = pathname.split("/");
   if (what === "") return void response.end(`hello from ${nameOf(request)}\n`);
@@ -40,7 +42,7 @@ export function answer(site: Site, request: IncomingMessage, response: ServerRes
 }
 
 export function upgrade(site: Site, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-  tell(site, request);
+  logRequest(site, request);
   webSockets.handleUpgrade(request, socket, head, (webSocket) => {
     webSocket.on("error", () => {});
     webSocket.on("message", (message, isBinary) => webSocket.send(message, { binary: isBinary }));
@@ -50,7 +52,7 @@ export function upgrade(site: Site, request: IncomingMessage, socket: Duplex, he
 const nameOf = ({ headers }: IncomingMessage) => (headers.host ?? "").replace(/:\d+$/, "");
 const toJson = ({ method, url, rawHeaders }: IncomingMessage) => ({ method, url, headers: rawHeaders });
 
-function tell({ log }: Site, request: IncomingMessage): void {
+function logRequest({ log }: Site, request: IncomingMessage): void {
   const { localAddress: host = "?", localPort: port = 0 } = request.socket;
   log.add({
     kind: "request",

@@ -1,6 +1,7 @@
 /**
- * Everybody else on the internet, in a network namespace: name servers, web servers, mail, metadata services, private
- * hosts. Tests set what its name servers say and ask it what arrived; it is the other side's word, not the service's.
+ * The rest of the internet, in a network namespace: name servers, web servers, mail, metadata services, private hosts.
+ * Tests set the answers of its name servers and ask it which packets arrived: this is the other side's record, not the
+ * service's.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -17,11 +18,11 @@ import type { OpenConnection, WorldEvent } from "./events.ts";
 import { createWorldNamespace, type WorldNamespace } from "./namespace.ts";
 import type { Zone } from "./zone.ts";
 
-const SETTLES_WITHIN_MS = 3_000;
+const QUIET_WITHIN_MS = 3_000;
 const INSIDE = fileURLToPath(new URL("./inside.ts", import.meta.url));
 
 export class World {
-  /** For what the packet counters know and no server tells. */
+  /** For facts that the packet counters know and no server reports. */
   readonly namespace: WorldNamespace;
   /** PEM of the authority that signed all the world's certificates. */
   readonly ca: string;
@@ -42,7 +43,7 @@ export class World {
     });
   }
 
-  /** Once its servers listen. */
+  /** Resolves once its servers listen. */
   ready(): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#waiting.set(0, resolve);
@@ -50,12 +51,12 @@ export class World {
     });
   }
 
-  /** Replaces all that its name servers say. */
+  /** Replaces all answers of its name servers. */
   say(zone: Zone): Promise<unknown> {
     return this.#call("zone", zone);
   }
 
-  /** What happened since the last call. */
+  /** The log since the last call. */
   take(): Promise<WorldEvent[]> {
     return this.#call("take") as Promise<WorldEvent[]>;
   }
@@ -65,10 +66,10 @@ export class World {
   }
 
   /**
-   * Waits until every connection has ended and its last packets have come, for tests that count what comes after. Where
-   * one stays open it waits for a while only.
+   * Waits until every connection has ended and its last packets have arrived, for tests that count later packets. Where
+   * a connection stays open, the wait is limited.
    */
-  async settle(): Promise<void> {
+  async untilQuiet(): Promise<void> {
     await eventually(
       async () => {
         const before = this.namespace.counted();
@@ -77,26 +78,26 @@ export class World {
         await sleep(20);
         if (!isDeepStrictEqual(this.namespace.counted(), before)) throw new Error("packets still come");
       },
-      SETTLES_WITHIN_MS,
+      QUIET_WITHIN_MS,
       50,
     ).catch(() => {});
   }
 
   /**
-   * Its servers leave whatever is open. A flow that was cut on the way goes on being sent again for many seconds, and
-   * once its machine is gone this host answers for it.
+   * Its servers close all open connections. Otherwise a flow that was cut on the way would be retransmitted for many
+   * seconds, and once its machine is gone this host would answer for it.
    */
   async hangUp(): Promise<void> {
     await this.#call("hangUp");
   }
 
-  /** Nothing has happened yet, nothing was counted. */
+  /** Clears the log and the counters. */
   async forget(): Promise<void> {
     this.namespace.reset();
     await this.take();
   }
 
-  /** A folder whose files its web servers hand out under this name. */
+  /** A folder whose files its web servers serve under this name. */
   folderOf(name: string): string {
     const folder = join(this.#folder, "site", name);
     mkdirSync(folder, { recursive: true });
@@ -120,7 +121,7 @@ export class World {
   }
 }
 
-/** Joined to this host, or in a namespace that the test has. */
+/** Joined to this host, or in a namespace of the test. */
 export async function startWorld(makeNamespace = createWorldNamespace): Promise<World> {
   const folder = mkdtempSync(join(tmpdir(), "viv-world-"));
   const { caFile, certFile, keyFile } = makeCertificates(folder);

@@ -1,25 +1,25 @@
-/** What the world's name servers say. */
+/** Answers of the world's name servers. */
 
 export interface NameAnswer {
   a?: string[];
   cname?: string;
-  /** Seconds; 60 unless told. */
+  /** Seconds. Default: 60. */
   ttl?: number;
   /** Code of a failure instead of an answer. */
   rcode?: number;
   /** Records of other types: by number, with their data in base64; TXT by its text. */
   others?: { type: number; data: string }[];
   txt?: string;
-  /** Says nothing at all. */
+  /** Sends no answer. */
   isSilent?: boolean;
   delayMs?: number;
   /** Sends false answers first: with another id, to another question. */
   lies?: "id" | "question";
-  /** With `lies`: what the false answers say. */
+  /** With `lies`: the content of the false answers. */
   lie?: string;
 }
 
-/** By name in lower case, or `*.name` for all below; a list is gone through question by question, and over again. */
+/** By name in lower case, or `*.name` for all below. A list is used question by question, cyclically. */
 export type Zone = Record<string, NameAnswer | NameAnswer[]>;
 
 export class ZoneReader {

@@ -1,4 +1,4 @@
-/** What a new machine may reach, and how much it may send. */
+/** Network options of a new machine: its egress policy and its daily cap. */
 import type { EgressPolicy, SessionCreate } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
 import { collectList, parseCap } from "./values.ts";
@@ -28,7 +28,7 @@ export function addEgressOptions(command: Command): Command {
 }
 
 export function toEgressFields({ egress, allow, egressCap }: EgressOptions) {
-  // A list is there to be kept to.
+  // A list without mode deny would not restrict anything.
   const mode = egress ?? (allow && "deny");
   return {
     egress: mode && { mode, ...(allow && { allow }) },

@@ -13,7 +13,7 @@ const BY_EXTENSION: Readonly<Record<string, Language>> = {
   ".tsx": "bun",
 };
 
-/** The language a program is written in: the option, else what the file's extension says. */
+/** The language of a program: the option, else by the file's extension. */
 export function chooseLanguage(file: string, option?: string): Language {
   const known = LANGUAGE_NAMES.join(", ");
   if (option !== undefined) {
@@ -44,7 +44,8 @@ const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> 
 
 /**
  * The file that a program becomes in its machine, and what runs it. A file, because a program that is an argument lacks
- * its own name (`__file__`, `require.main`) and the lines of its tracebacks. An extension may say more than the language.
+ * its own name (`__file__`, `require.main`) and the lines of its tracebacks. The extension is kept, because it may say
+ * more than the language.
  */
 export function programIn(language: Language, source: string): Program {
   const given = path.extname(source).toLowerCase();

@@ -2,7 +2,7 @@ import type { SessionCreate } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
 import { collectPair, parseDuration, parsePausedTtl } from "./values.ts";
 
-/** What a new session is told, wherever it starts from. */
+/** Settings of a new session, from any starting point. */
 export interface SessionOptions {
   name?: string;
   externalId?: string;
@@ -14,7 +14,7 @@ export interface SessionOptions {
   onDetach?: (typeof ON_DETACH)[number];
 }
 
-/** What becomes of a session when the last client of its terminals has left. */
+/** Fate of a session when the last client of its terminals has left. */
 const ON_DETACH = ["pause", "keep_live", "destroy"] as const;
 
 export function addSessionOptions(command: Command): Command {

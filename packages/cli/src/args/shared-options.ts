@@ -11,7 +11,7 @@ export interface TimedOptions extends ConnectionOptions {
   timing?: boolean;
 }
 
-/** How help describes what stands for a session. */
+/** Help text of an argument that names a session. */
 export const SESSION_ARGUMENT = "id or name of the session, or the beginning of its id";
 
 /** A verb that talks to the service: all of them take these options, in this order. */

@@ -60,11 +60,11 @@ async function showEither(
 async function showOrgCap({ config, terminal }: Context, options: CapOptions): Promise<number> {
   const { cap } = (await connect(withOptions(config, options))).org;
   const { org } = options;
-  const told =
+  const result =
     typeof org === "boolean" || org === undefined
       ? await cap.get()
       : await cap.set(org === "default" ? null : org);
-  terminal.out(options.json ? JSON.stringify(told) : renderOrgCap(told));
+  terminal.out(options.json ? JSON.stringify(result) : renderOrgCap(result));
   return EXIT.ok;
 }
 
@@ -76,7 +76,7 @@ async function showCap(
 ): Promise<number> {
   const client = await connect(withOptions(config, options));
   const { cap } = client.session(await findSession(client, reference));
-  const told = bytes === undefined ? await cap.get() : await cap.set(bytes);
-  terminal.out(options.json ? JSON.stringify(told) : renderCap(told));
+  const result = bytes === undefined ? await cap.get() : await cap.set(bytes);
+  terminal.out(options.json ? JSON.stringify(result) : renderCap(result));
   return EXIT.ok;
 }

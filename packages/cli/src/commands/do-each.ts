@@ -6,12 +6,12 @@ import { UnknownSession } from "../sessions/unknown-session.ts";
 
 interface Each {
   ids: Iterable<string> | AsyncIterable<string>;
-  /** What the JSON calls an id. */
+  /** Key of an id in the JSON. */
   key: string;
   json: boolean | undefined;
 }
 
-/** Does one thing after the other, and says of each whether it is done. */
+/** Does one thing after the other, and reports each result. */
 export async function doEach(
   { config, terminal }: Context,
   { ids, key, json }: Each,
@@ -25,13 +25,13 @@ export async function doEach(
         results.push({ [key]: id, ok: true });
         if (!json) terminal.out(id);
       } catch (error) {
-        if (!isAboutOne(error)) throw error;
+        if (!isItemFailure(error)) throw error;
         results.push({ [key]: id, ok: false, error: error.message, code: error.code });
         if (!json) terminal.note(explainError(error, config));
       }
     }
   } catch (error) {
-    // What is done is done, and would not be told else.
+    // Report what was done: no later output would.
     if (json && results.length > 0) terminal.out(JSON.stringify({ results }));
     throw error;
   }
@@ -39,8 +39,8 @@ export async function doEach(
   return results.every((result) => result.ok) ? EXIT.ok : EXIT.failed;
 }
 
-/** One that is gone does not keep the others; a service that does not answer keeps them all. */
-function isAboutOne(error: unknown): error is VivariumError | UnknownSession {
+/** A failure of one item does not stop the others; a service that does not answer, or refuses the key, stops all. */
+function isItemFailure(error: unknown): error is VivariumError | UnknownSession {
   if (error instanceof UnknownSession) return true;
   return error instanceof VivariumError && error.status !== 0 && error.status !== 401;
 }

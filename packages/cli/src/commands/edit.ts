@@ -79,7 +79,7 @@ async function putBack(
   const place = sessionPlace(session, new AbortController().signal);
   const entry = before && (await scanGuest(session, absolutePath(file), { depth: 0 }))?.get("");
   await session.files.upload(file, after);
-  // A file that is written anew has lost its mode; its time is that of the edit.
+  // A rewritten file has lost its mode; its time is that of the edit.
   if (entry === undefined) return;
   const edited = { ...entry, modifiedAt: Math.floor(Date.now() / 1000) };
   await place.finish([{ path: absolutePath(file), entry: edited, isNew: true }]);

@@ -26,7 +26,7 @@ const streaming = (...events: { id: string; type: string }[]) =>
       response.write(`id: ${each.id}\nevent: ${each.type}\ndata: ${JSON.stringify(each)}\n\n`);
   });
 
-/** It is as if somebody pressed Ctrl-C once so many lines are there. */
+/** Simulates Ctrl-C once so many lines were printed. */
 const interruptAfter = (lines: number) => ({
   onOut: (out: string) => {
     if (out.trimEnd().split("\n").length === lines) setImmediate(() => process.emit("SIGINT"));
@@ -47,7 +47,7 @@ test("kept events are printed one a line, oldest first, over pages", async () =>
   expect(seen.map((each) => each.url)).toEqual(["/v1/events?limit=200", "/v1/events?limit=200&cursor=c"]);
 });
 
-test("a follow prints what comes, and Ctrl-C is how it ends", async () => {
+test("a follow prints new events, until Ctrl-C", async () => {
   const { url, seen } = await streaming(paused, failed);
   const argv = ["events", "-f", "--types", "session.*, egress.denied", "--session", S1];
   const { code, out, err } = await viv(url, argv, {}, interruptAfter(2));
@@ -72,7 +72,7 @@ test.each([[["--json"]], [["--json", "-f"]]])("%j prints each event as one line 
   ).toEqual([paused, forked]);
 });
 
-test("what a guest named cannot steer the terminal", async () => {
+test("a name chosen by a guest cannot steer the terminal", async () => {
   const denied = event(4, "egress.denied", { host: "a\u001b[2J\nb", port: 443, reason: "name_not_allowed" });
   const { url } = await serve((_request, response) => respond(response, 200, { events: [denied] }));
   const { out } = await viv(url, ["events"], {}, { isInteractive: true });
@@ -80,7 +80,7 @@ test("what a guest named cannot steer the terminal", async () => {
   expect(out.trimEnd().split("\n")).toHaveLength(1);
 });
 
-test("an empty type is a mistake, and a refusal of the service is told", async () => {
+test("an empty type is a mistake, and a refusal of the service is reported", async () => {
   const { url, seen } = await serve((_request, response) =>
     respond(response, 400, { error: "types: must be event types", code: "validation" }),
   );

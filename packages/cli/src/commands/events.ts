@@ -7,7 +7,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderEvent } from "../print/event.ts";
 import { paintFor } from "../print/paint.ts";
-import { isCtrlC, withInterrupt } from "../service/interrupt.ts";
+import { untilCtrlC, withInterrupt } from "../service/interrupt.ts";
 import { findSession } from "../sessions/find-session.ts";
 
 interface EventsOptions extends ConnectionOptions {
@@ -50,18 +50,13 @@ async function showEvents(context: Context, options: EventsOptions): Promise<num
     reference === undefined ? undefined : await findSession(client, reference, { orEnded: true });
   const filter: EventFilter = { types: options.types, sessionId, after: options.after };
   const paint = paintFor(context);
-  try {
-    await withInterrupt(async (signal) => {
-      const shown = options.follow
-        ? events.follow(filter, { signal })
-        : events.list({ ...filter, pageSize: LARGEST_PAGE }, { signal });
-      for await (const event of shown)
-        context.terminal.out(options.json ? JSON.stringify(event) : renderEvent(event, paint));
-    });
-  } catch (error) {
-    // Ctrl-C is how a follow ends.
-    if (!options.follow || !isCtrlC(error)) throw error;
-  }
+  await (options.follow ? untilCtrlC : withInterrupt)(async (signal) => {
+    const shown = options.follow
+      ? events.follow(filter, { signal })
+      : events.list({ ...filter, pageSize: LARGEST_PAGE }, { signal });
+    for await (const event of shown)
+      context.terminal.out(options.json ? JSON.stringify(event) : renderEvent(event, paint));
+  });
   return EXIT.ok;
 }
 

@@ -55,7 +55,7 @@ our output are a terminal.`,
     );
 }
 
-/** A separator counts as a word until here: with nothing behind it there is no command. */
+/** The parser keeps a separator as a word; with no words after it there is no command. */
 function commandOf(words: string[]): string[] {
   const command = withoutSeparator(words);
   if (command.length > 0) return command;

@@ -73,7 +73,7 @@ async function searchFiles(
   return found.matches.length > 0 ? EXIT.ok : EXIT.noMatch;
 }
 
-/** As grep(1) shows them: `:` after the numbers of matches, `-` after those around, `--` between distant ones. */
+/** As grep(1): `:` after the line number of a match, `-` after that of a line around it, `--` between groups. */
 function* renderMatches(context: Context, matches: readonly FoundLine[]): Generator<string> {
   const paint = paintFor(context);
   const show = (path: string, line: number, sign: string, text: string) =>

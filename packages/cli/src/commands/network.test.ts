@@ -28,22 +28,22 @@ const answering = (body: unknown) => serve((_request, response) => respond(respo
 const asked = (seen: Seen[]) => seen.map(({ method, url, body }) => [`${method} ${url}`, body]);
 
 /** A service whose session has these exposed ports, and that exposes port 8000 as said. */
-const serveRecord = (previews: object[], told: object = exposed) =>
+const serveRecord = (previews: object[], answer: object = exposed) =>
   serve(({ method }, response) =>
-    respond(response, 200, method === "GET" ? { session_id: S1, exposed_previews: previews } : told),
+    respond(response, 200, method === "GET" ? { session_id: S1, exposed_previews: previews } : answer),
   );
 
-/** A program that stands for the browser: it keeps what it was told, and ends with the code. */
-async function installBrowser(code: number): Promise<{ told: () => Promise<string> }> {
+/** A stand-in for the browser: records its arguments, and ends with the code. */
+async function installBrowser(code: number): Promise<{ opened: () => Promise<string> }> {
   const bin = path.join(dir, "bin");
-  const told = path.join(dir, "told");
+  const record = path.join(dir, "opened");
   await mkdir(bin);
   for (const name of ["xdg-open", "open"]) {
-    await writeFile(path.join(bin, name), `#!/bin/sh\nprintf %s "$1" > ${told}\nexit ${code}\n`);
+    await writeFile(path.join(bin, name), `#!/bin/sh\nprintf %s "$1" > ${record}\nexit ${code}\n`);
     await chmod(path.join(bin, name), 0o755);
   }
   vi.stubEnv("PATH", `${bin}:${process.env.PATH}`);
-  return { told: () => readFile(told, "utf8") };
+  return { opened: () => readFile(record, "utf8") };
 }
 
 const SCREEN = { DISPLAY: ":0" };
@@ -61,7 +61,7 @@ test.each([
   expect(asked(seen)).toEqual([[`POST /v1/sessions/${S1}/expose`, body]]);
 });
 
-test("expose tells a bearer token when it is made, and afterwards how to get another", async () => {
+test("expose prints a bearer token when it is made, and later how to get another", async () => {
   const bearer = { ...exposed, auth: "bearer" };
   const made = await answering({ ...bearer, auth_token: "secret" });
   const first = await viv(made.url, ["expose", "--bearer", S1, "8000"]);
@@ -70,7 +70,7 @@ test("expose tells a bearer token when it is made, and afterwards how to get ano
   expect((await viv(kept.url, ["expose", "--bearer", S1, "8000"])).err).toContain("--rotate");
 });
 
-test("expose shows a human the whole of it, and JSON to who asks", async () => {
+test("expose prints everything for a human, and JSON on request", async () => {
   const { url } = await answering({ ...exposed, login_url: "https://l.example/" });
   const { out } = await viv(url, ["expose", S1, "8000"], {}, HUMAN);
   expect(out).toMatch(/^url +http:\/\/8000-s1a{19}\.localhost:7401\/\?t=tok\nopen to +who has the token/);
@@ -93,7 +93,7 @@ test("unexpose says when there was nothing to close", async () => {
 });
 
 test("open hands the URL to the browser of the screen", async () => {
-  const { told } = await installBrowser(0);
+  const { opened } = await installBrowser(0);
   const known = { port: 8000, visibility: "token", auth: "none", preview_url: "http://x" };
   const { url, seen } = await serveRecord([known], { ...exposed, result: "unchanged" });
   expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual({
@@ -101,7 +101,7 @@ test("open hands the URL to the browser of the screen", async () => {
     out: "",
     err: `viv: opened http://8000-${S1}.localhost:7401\n`,
   });
-  expect(await told()).toBe(URL_WITH_TOKEN);
+  expect(await opened()).toBe(URL_WITH_TOKEN);
   expect(asked(seen).at(-1)).toEqual([
     `POST /v1/sessions/${S1}/expose`,
     { port: 8000, visibility: "token", auth: "none" },
@@ -117,15 +117,15 @@ test("open prints the URL where no screen is, and where no browser works or is f
   expect(await viv(url, ["open", S1, "8000"], SCREEN, HUMAN)).toEqual(printed);
 });
 
-test("open prints the URL where nobody looks, and hands it to no browser", async () => {
-  const { told } = await installBrowser(0);
+test("open prints the URL without a terminal, and opens no browser", async () => {
+  const { opened } = await installBrowser(0);
   const { url } = await serveRecord([], { ...exposed, result: "unchanged" });
   expect(await viv(url, ["open", S1, "8000"], SCREEN)).toEqual({
     code: 0,
     out: `${URL_WITH_TOKEN}\n`,
     err: "",
   });
-  await expect(told()).rejects.toMatchObject({ code: "ENOENT" });
+  await expect(opened()).rejects.toMatchObject({ code: "ENOENT" });
 });
 
 test("open exposes a port that is not, and says how to close it", async () => {
@@ -235,7 +235,7 @@ test.each([
   expect(asked(seen)).toEqual([["POST /v1/sessions", body]]);
 });
 
-test("run gives its machine the network that it is told", async () => {
+test("run gives its machine the network of its options", async () => {
   const { url, seen } = await serve((request, response) => {
     if (request.url === "/v1/sessions") respond(response, 200, record);
     else if (request.method === "PUT") respond(response, 200, { path: "/workspace/main.py", bytes: 0 });

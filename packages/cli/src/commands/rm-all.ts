@@ -41,7 +41,7 @@ async function isAgreed(context: Context, sessions: SessionRecord[]): Promise<bo
   return /^\s*y(es)?\s*$/i.test(answer);
 }
 
-/** One list after the other, as long as there is more than one holds; sessions made meanwhile stay. */
+/** One list after the other, while there are more sessions than one list contains; sessions made meanwhile stay. */
 async function* idsOf(client: Client, first: SessionRecord[]): AsyncGenerator<string> {
   const newest = Math.max(...first.map(({ created_at }) => Date.parse(created_at)));
   const tried = new Set<string>();

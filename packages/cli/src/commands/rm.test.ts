@@ -13,7 +13,7 @@ const record = (session_id: string, facts: object = {}) => ({
 const THREE = [record(A, { name: "web" }), record(B, { state: "paused" }), record(C)];
 type Listed = ReturnType<typeof record>;
 
-/** A service that ends what it is told to, but for those that it answers with an error. */
+/** A service that ends sessions, except those for which it answers with an error. */
 async function serveSessions(
   sessions: Listed[],
   errors: Record<string, [status: number, code: string]> = {},
@@ -52,7 +52,7 @@ describe("rm --all", () => {
     expect(ended(seen)).toEqual([]);
   });
 
-  test("needs --yes where nobody can be asked, and does nothing without", async () => {
+  test("needs --yes where no human can be asked, and does nothing without", async () => {
     const { url, seen } = await serveSessions(THREE);
     const refused = await viv(url, ["rm", "--all", "--json"]);
     expect(refused).toMatchObject({ code: 2, out: "", err: expect.stringContaining("--yes") });
@@ -60,7 +60,7 @@ describe("rm --all", () => {
     expect(await viv(url, ["rm", "--all", "-y"])).toEqual({ code: 0, out: `${A}\n${B}\n${C}\n`, err: "" });
   });
 
-  test("goes on after one that fails, takes one that has ended meanwhile for done, and says each", async () => {
+  test("continues after a failure, counts a session that has ended meanwhile as done, and reports each", async () => {
     const { url } = await serveSessions(THREE, {
       [A]: [503, "session_node_unavailable"],
       [B]: [404, "not_found"],
@@ -81,7 +81,7 @@ describe("rm --all", () => {
     expect((await viv(url, ["rm", "--all", "--json", "-y"])).out).toBe('{"results":[]}\n');
   });
 
-  test("ends more than one list holds, but none that was made after it began", async () => {
+  test("ends more than one list contains, but none that was made after it began", async () => {
     const many = Array.from({ length: 700 }, (_, i) => record(idOf("d", i)));
     const late = record(A, { created_at: "2027-01-01T10:00:01.000Z" });
     let present: Listed[] = many;
@@ -118,13 +118,13 @@ describe("rm --all", () => {
 });
 
 describe("rm of several sessions", () => {
-  test("settles who is meant before it ends any, and ends one that is named twice once", async () => {
+  test("resolves all references before it ends any session, and ends one that is named twice once", async () => {
     const { url, seen } = await serveSessions(THREE);
     expect(await viv(url, ["rm", "web", "b000", A])).toEqual({ code: 0, out: `${A}\n${B}\n`, err: "" });
     expect(seen.map(({ method }) => method)).toEqual(["GET", "DELETE", "DELETE"]);
   });
 
-  test("one that nobody has does not keep the others", async () => {
+  test("a reference without a session does not stop the others", async () => {
     const { url } = await serveSessions(THREE);
     const { code, out } = await viv(url, ["rm", "--json", "wbe", "web"]);
     expect(code).toBe(1);

@@ -90,7 +90,7 @@ async function removeFiles(
   });
 }
 
-/** Who is meant is settled for all before any is ended; one that is meant twice is ended once. */
+/** All references are resolved before any session is ended; a session that is named twice is ended once. */
 async function removeSessions(
   context: Context,
   client: Client,

@@ -91,7 +91,7 @@ async function runProgram(context: Context, file: string, options: RunOptions): 
   return outcome.code;
 }
 
-/** The buffered endpoint takes neither; left out in silence, a program would reach what it must not. */
+/** The buffered endpoint supports neither. Ignored silently, the program could reach hosts that it must not. */
 function refuseSessionOptions(options: RunOptions): void {
   const refuse = (what: string, hint: string) => {
     throw new CliError(`${what} cannot be combined with --deps or --json`, {
@@ -132,7 +132,7 @@ async function runStreamed(
     completed = true;
     return { code: exitCodeOf(terminal, ending), ranMs: ending.duration_ms };
   } finally {
-    // A command that never started leaves the session to us.
+    // A command that never started leaves it to us to end the session.
     if (!completed) await client.sessions.delete(session_id).catch(() => {});
   }
 }

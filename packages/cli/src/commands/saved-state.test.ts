@@ -88,11 +88,11 @@ test.each([
   [["checkpoint", "create", S1], checkpoint],
   [["checkpoint", "start", "chk_1"], session],
   [["template", "save", S1, "tools"], template],
-])("%j tells the stages' times beside its result, or inside its JSON", async (argv, answer) => {
+])("%j prints the stages' times beside its result, or inside its JSON", async (argv, answer) => {
   const timed = { ...answer, timing: { total: 9, load: 7, queue: 1 } };
   const { url, seen } = await answering(timed);
-  const told = await viv(url, [...argv, "--timing"]);
-  expect(told).toMatchObject({ code: 0, err: "viv: queue 1 ms, load 7 ms, total 9 ms\n" });
+  const withTimings = await viv(url, [...argv, "--timing"]);
+  expect(withTimings).toMatchObject({ code: 0, err: "viv: queue 1 ms, load 7 ms, total 9 ms\n" });
   const { out, err } = await viv(url, [...argv, "--timing", "--json"]);
   expect({ record: JSON.parse(out), err }).toEqual({ record: timed, err: "" });
   for (const { url: path } of seen) expect(path).toContain("?timing=true");
@@ -126,7 +126,7 @@ test("create says where a session starts and how long it lives; with --timing it
   ]);
 });
 
-test("checkpoint ls goes through all pages, of one session where told", async () => {
+test("checkpoint ls goes through all pages, of one session on request", async () => {
   const { url, seen } = await serve(({ url: path }, response) =>
     respond(
       response,
@@ -174,7 +174,7 @@ test.each([
   });
 });
 
-test("rm tells as JSON what it has removed, also when the key is refused before the end", async () => {
+test("rm prints as JSON what it has removed, also when the key is refused before the end", async () => {
   const { url } = await serve((request, response) => {
     if (request.url === "/v1/checkpoints/a") response.writeHead(204).end();
     else respond(response, 401, { error: "key is revoked", code: "unauthenticated" });

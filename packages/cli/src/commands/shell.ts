@@ -61,7 +61,7 @@ async function openShell(
     });
   }
   const client = await connect(withOptions(config, options));
-  // Also says at once when there is no such session.
+  // Also fails early when the session does not exist.
   const record = await client.sessions.get(await findSession(client, reference));
   const isUnnamed = options.new || (command.length > 0 && options.terminal === undefined);
   const name = isUnnamed ? undefined : (options.terminal ?? DEFAULT_TERMINAL);

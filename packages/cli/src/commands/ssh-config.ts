@@ -8,7 +8,7 @@ import { EXIT } from "../exit-codes.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
 import { clientOptions, hostAlias, TYPED_HOST } from "../ssh/client-options.ts";
 
-/** Names of sessions that are one word for ssh, and no pattern. */
+/** Session names that are one word for ssh, and not a pattern. */
 const HOST_PATTERN = /^[A-Za-z0-9._-]+$/;
 
 export function sshConfigCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
@@ -42,7 +42,7 @@ async function printConfig(
   return EXIT.ok;
 }
 
-/** A session that was given by its name is reached by it too; which one that is was settled now. */
+/** A session given by name is reached by that name too; the name is resolved now. */
 async function blocksOf(config: CliConfig, references: string[]): Promise<string[]> {
   const find = sessionFinder(await connect(config));
   return await Promise.all(

@@ -36,7 +36,7 @@ async function openSsh(
   options: ConnectionOptions,
 ): Promise<number> {
   const config = withOptions(context.config, options);
-  // Says what is wrong in our own words, before ssh says it in its.
+  // Reports errors in the words of viv, before ssh reports them in its own.
   const client = await connect(config);
   const id = await findSession(client, reference);
   await client.sessions.get(id);

@@ -14,7 +14,7 @@ interface StartOptions extends ConnectionOptions {
   keepAlive?: boolean;
 }
 
-/** What a shell exits with when a command is not found or cannot be executed. */
+/** Exit codes of a shell when a command is not found or cannot be executed. */
 const NOT_STARTED = [127, 126];
 
 export function startCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {

@@ -26,7 +26,7 @@ async function openTunnel({ config }: Context, host: string, options: Connection
   await withInterrupt(async (signal) => {
     const tunnel = await client.session(id).tunnel({ signal });
     const incoming = pipeline(tunnel, process.stdout);
-    // What comes from the session decides when it is over; our input may end before, or never.
+    // The output of the session decides when the tunnel ends; our input may end before, or never.
     pipeline(process.stdin, tunnel, { signal }).catch(() => {});
     await incoming.finally(() => process.stdin.destroy());
   });

@@ -14,7 +14,7 @@ const session = (session_id: string, state: string, facts = {}) => ({
 });
 type Page = { status?: number; body: unknown };
 
-/** Gives one page after the other to the plain list; then it is as if somebody had pressed Ctrl-C. */
+/** Serves one page after the other to the plain list, then simulates Ctrl-C. */
 async function serveLooks(pages: Page[], ended: unknown[] = []) {
   return serve(({ url: asked }, response) => {
     if (asked?.includes("state=ended")) return respond(response, 200, { sessions: ended });
@@ -28,7 +28,7 @@ async function serveLooks(pages: Page[], ended: unknown[] = []) {
 const watch = ["watch", "--interval", "1ms"];
 const withoutTimes = (text: string) => text.replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME").split("\n");
 
-test("without a terminal, watch prints what is there and then every change, until Ctrl-C ends it with 0", async () => {
+test("without a terminal, watch prints the sessions and then every change, until Ctrl-C ends it with 0", async () => {
   const { url } = await serveLooks(
     [
       { body: { sessions: [session("b", "creating"), session("a", "live", { name: "web" })] } },

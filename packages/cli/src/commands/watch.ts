@@ -1,4 +1,4 @@
-import { setTimeout as wait } from "node:timers/promises";
+import { sleep } from "@vivarium/kit/clock";
 import type { Command } from "commander";
 import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { parseDuration } from "../args/values.ts";
@@ -7,7 +7,7 @@ import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { paintFor } from "../print/paint.ts";
-import { isCtrlC, withInterrupt } from "../service/interrupt.ts";
+import { untilCtrlC } from "../service/interrupt.ts";
 import { followSessions } from "../watch/follow.ts";
 import { printLines } from "../watch/print-lines.ts";
 import { drawScreen } from "../watch/screen.ts";
@@ -33,22 +33,11 @@ async function watchSessions(context: Context, options: WatchOptions): Promise<n
   const config = withOptions(context.config, options);
   const client = await connect(config);
   const isScreen = terminal.isInteractive && config.canDraw && !options.json;
-  try {
-    await withInterrupt(async (signal) => {
-      const looks = followSessions({ client, sleep }, { intervalMs: options.interval, signal });
-      const paint = paintFor(context);
-      if (isScreen) await drawScreen({ terminal, paint }, looks, `${config.url}  (Ctrl-C ends)`);
-      else await printLines(terminal, looks, { json: options.json === true });
-      signal.throwIfAborted();
-    });
-  } catch (error) {
-    // Ctrl-C is how a watch ends.
-    if (!isCtrlC(error)) throw error;
-  }
+  await untilCtrlC(async (signal) => {
+    const looks = followSessions({ client, sleep }, { intervalMs: options.interval, signal });
+    const paint = paintFor(context);
+    if (isScreen) await drawScreen({ terminal, paint }, looks, `${config.url}  (Ctrl-C ends)`);
+    else await printLines(terminal, looks, { json: options.json === true });
+  });
   return EXIT.ok;
-}
-
-/** Ends early, and without a word, when the human has had enough. */
-async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  await wait(ms, undefined, { signal }).catch(() => {});
 }

@@ -22,7 +22,7 @@ const unused = () => {
   throw new Error("a source is only read");
 };
 
-/** A source that says what it likes, and gives what it likes. */
+/** A source with any answers that a test gives it. */
 function source(entries: Record<string, Entry>, read: (path: string) => AsyncIterable<Uint8Array>): Place {
   return {
     nameOf: (name) => name,
@@ -108,7 +108,7 @@ describe("a copy to this machine", () => {
       to,
       "src/.",
     );
-    // What a directory would be put into is refused, a file replaces the link.
+    // A link at the path of a directory is refused; one at the path of a file is replaced.
     await copyTo({ ...source(next, () => bytes("x")), hash: hashOfX }, to, "src/sub").catch(
       (error: unknown) => expect(String(error)).toContain("is to be a directory, and is none there"),
     );
@@ -137,7 +137,7 @@ describe("a copy to this machine", () => {
     expect(mtimeMs).toBe(MODIFIED_AT * 1000);
   });
 
-  test("names what is no file, and counts what it did", async () => {
+  test("names entries that are no files, and counts the copied ones", async () => {
     const pipe: Entry = { ...file(0), kind: "other" };
     const place = source({ "": directory, a: file(2), b: file(1), pipe }, () => bytes("x"));
     expect(await copyTo(place, path.join(dir, "to"))).toEqual({
@@ -162,7 +162,7 @@ test("a directory that could not be read is named, and the others are copied", a
 });
 
 describe("finishing in a session", () => {
-  test("few programs set many modes and times, deepest first, whatever is in the names", () => {
+  test("few commands set many modes and times, deepest first, with any characters in the names", () => {
     expect(
       finishingLines([
         { path: "/w/dir", entry: { ...directory, mode: 0o555 }, isNew: true },
@@ -197,7 +197,7 @@ test("in parallel, at most so many are under way, and a failure ends it once the
   expect(begun).not.toContain(6);
 });
 
-test("progress tells share, amount, pace and files", () => {
+test("progress shows share, amount, pace and files", () => {
   const state = { label: "src", done: { bytes: 512, files: 1 }, total: { bytes: 1024, files: 4 } };
   expect(renderProgress({ ...state, elapsedMs: 1000 })).toBe(
     "[############............]  50%  512 B of 1.0 KiB, 512 B/s, 1 of 4 files  src",

@@ -19,7 +19,7 @@ export interface Copied {
   bytes: number;
   /** Files that were there already, byte for byte. */
   skipped: number;
-  /** One line each, of what could not be copied or not be set. */
+  /** One line for each thing that could not be copied or set. */
   problems: string[];
 }
 
@@ -33,12 +33,12 @@ export async function copy(
     throw new CliError(`${source.nameOf(from)}: no such file or directory`, { exitCode: EXIT.failed });
   if (root.kind === "directory" && !recursive)
     throw new CliError(`${source.nameOf(from)} is a directory; add -r to copy it`, { exitCode: EXIT.usage });
-  // A link here, of the session's making, would lead the next copy to wherever the session likes.
+  // A link made here by the session would lead the next copy to any path that the session chose.
   if (root.kind === "link") {
     throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`, { exitCode: EXIT.failed });
   }
   const destination = await destinationOf(target, { from, to });
-  // The human's own link is followed; one of the name that we have put behind it may be of an earlier copy's making.
+  // The human's own link is followed. A link below it may be of an earlier copy's making, and is not.
   const there = (await target.scan(destination, { isLinkKept: destination !== to })) ?? new Map();
   const plan = await planCopy(
     { place: source, root: from, tree },
@@ -80,7 +80,7 @@ export async function copy(
   }
 }
 
-/** What failed, by path: one file that cannot be copied does not keep the others. */
+/** Failures by path: a file that cannot be copied does not stop the others. */
 async function putAll(
   target: Place,
   files: readonly FileToPut[],
@@ -97,7 +97,7 @@ async function putAll(
     if (target.putMany !== undefined && batch.length > 1) {
       for (const [path, problem] of await target.putMany(batch)) failed.set(path, problem);
     } else if (only !== undefined) {
-      const problem = await target.put(only).then(() => undefined, ofThisFileAlone);
+      const problem = await target.put(only).then(() => undefined, messageOfFileFailure);
       if (problem !== undefined) failed.set(only.path, problem);
     }
     const uncounted = batch.filter(({ content }) => "file" in content);
@@ -122,8 +122,8 @@ function* inBatches(files: readonly FileToPut[]): Generator<FileToPut[]> {
   if (batch.length > 0) yield batch;
 }
 
-/** In words when other files may fare better; thrown on when not. */
-function ofThisFileAlone(error: unknown): string {
+/** The message when other files may still succeed; throws otherwise. */
+function messageOfFileFailure(error: unknown): string {
   const isRefusal =
     error instanceof VivariumError && ["validation", "not_found", "payload_too_large"].includes(error.code);
   const isUnreadable =

@@ -3,8 +3,8 @@ import { EXIT } from "../exit-codes.ts";
 import { baseName, join, type Place } from "./entry.ts";
 
 /**
- * Where a copy of `from` goes when the human says `to`, as with cp: into a directory that is there, else under the name
- * itself. What `from/.` holds goes right into it.
+ * The path of a copy of `from` when the human gives `to`, as with cp: inside `to` if that is a directory, else `to`
+ * itself. The contents of `from/.` go directly into `to`.
  */
 export async function destinationOf(
   target: Pick<Place, "scan" | "nameOf">,

@@ -20,14 +20,14 @@ export type Tree = Map<string, Entry>;
 /** Content as it is handed over: a file of this machine can be read again, a stream once. */
 export type Content = { file: string } | AsyncIterable<Uint8Array>;
 
-/** A file that is to be written. */
+/** A file to write. */
 export interface FileToPut {
   path: string;
   bytes: number;
   content: Content;
 }
 
-/** What is set at the end, when nothing writes there any more. */
+/** Attributes set at the end, when nothing is written there any more. */
 export interface ToFinish {
   path: string;
   entry: Entry;
@@ -54,12 +54,12 @@ export interface Place {
   read(path: string): Content;
   /** Writes a file whole or not at all, with its parents. */
   put(file: FileToPut): Promise<void>;
-  /** Writes small files in one go where the side can; what failed, by path. */
+  /** Writes small files in one request where the side can; returns failures by path. */
   putMany?(files: readonly FileToPut[]): Promise<Map<string, string>>;
   makeDirectories(paths: readonly string[]): Promise<void>;
-  /** Takes away links in whose place files are to be, where writing the file would write what the link leads to. */
+  /** Removes links at paths of new files: writing the file would write to the target of the link. */
   removeLinks?(paths: readonly string[]): Promise<void>;
-  /** Makes links, then sets modes and times; what could not be done. */
+  /** Makes links, then sets modes and times; returns failures. */
   finish(what: readonly ToFinish[]): Promise<string[]>;
 }
 
@@ -74,7 +74,7 @@ export function baseName(path: string): string | undefined {
   return ["", ".", ".."].includes(name) ? undefined : name;
 }
 
-/** The directory that holds an entry of a tree; that of the first level is the root, "". */
+/** The parent directory of an entry in a tree; for the first level it is the root, "". */
 export function parentOf(relative: string): string {
   return relative.slice(0, Math.max(relative.lastIndexOf("/"), 0));
 }

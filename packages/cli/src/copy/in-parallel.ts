@@ -1,4 +1,4 @@
-/** Does something for each item, a few at once. The first failure ends it; what is under way is waited for. */
+/** Does something for each item, a few at once. After a failure no item is started; work in flight is awaited. */
 export async function inParallel<T>(
   items: Iterable<T>,
   width: number,

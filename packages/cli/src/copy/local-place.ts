@@ -33,7 +33,7 @@ async function hashLocal(paths: readonly string[], signal: AbortSignal): Promise
       for await (const chunk of createReadStream(file, { signal })) hash.update(chunk);
       hashes.set(file, hash.digest("hex"));
     } catch {
-      // Then it is copied, which says what is wrong with it.
+      // Treated as absent: then it is copied, and the copy reports the error.
       signal.throwIfAborted();
     }
   });
@@ -41,8 +41,8 @@ async function hashLocal(paths: readonly string[], signal: AbortSignal): Promise
 }
 
 /**
- * A link where a directory is to be is not followed: an earlier copy may have made it by the word of the session, and
- * it would lead the files of this one to wherever the session likes.
+ * Hazard: an earlier copy may have made a link because the session said so, and it would lead the files of this copy to
+ * any path that the session chose. A link at the path of a directory is not followed.
  */
 async function makeDirectory(directory: string): Promise<void> {
   const found = await lstat(directory).catch(() => undefined);
@@ -55,7 +55,7 @@ async function makeDirectory(directory: string): Promise<void> {
 /** Rights beyond what the umask gives to new files are not taken from a session. */
 async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
   const complaints: string[] = [];
-  // What is deepest comes first: a directory that loses its rights takes those below it along.
+  // The deepest paths come first: a directory that loses its rights hides the paths below it.
   for (const { path: file, entry } of what.toReversed()) {
     try {
       if (entry.kind === "link") await makeLink(file, entry.target ?? "");
@@ -70,7 +70,7 @@ async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
   return complaints;
 }
 
-/** In place of an old link or file, in one step. */
+/** Replaces an old link or file in one step. */
 async function makeLink(file: string, target: string): Promise<void> {
   const unfinished = unfinishedName(file);
   await symlink(target, unfinished);

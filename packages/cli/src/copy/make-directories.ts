@@ -2,8 +2,8 @@ import { mkdir, stat } from "node:fs/promises";
 import path from "node:path";
 
 /**
- * Makes a directory and those above it that are missing. Node's own `recursive` never ends where a directory is there
- * and cannot hold another, as in /proc (seen in Node 24).
+ * Makes a directory and its missing parents. Node's own `recursive` never ends when a parent exists and cannot contain
+ * a directory, as in /proc (seen in Node 24).
  */
 export async function makeDirectories(directory: string): Promise<void> {
   const above = path.dirname(directory);

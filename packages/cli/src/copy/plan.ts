@@ -1,19 +1,19 @@
-/** What a copy has to do, from what is on both sides. Touches nothing. */
+/** The steps of a copy, from the trees on both sides. Touches nothing. */
 import { CliError } from "../cli-error.ts";
 import { type Entry, join, type Place, type ToFinish, type Tree } from "./entry.ts";
 
 export interface Plan {
   directories: string[];
-  /** Files to be sent. */
+  /** Files to send. */
   files: { from: string; to: string; entry: Entry }[];
   /** Those of them that replace a link, by the target's paths. */
   overLinks: string[];
   /** Files that the target has already. */
   equal: number;
   equalBytes: number;
-  /** What gets its links, modes and times at the end, by the target's paths. */
+  /** Entries that get their links, modes and times at the end, by the target's paths. */
   finishing: ToFinish[];
-  /** What cannot be copied, by the source's paths. */
+  /** Entries that cannot be copied, by the source's paths. */
   leftOut: string[];
 }
 

@@ -1,4 +1,4 @@
-/** How far a copy is, for a human who waits for it. */
+/** Progress of a copy, for a human who waits. */
 import { createReadStream } from "node:fs";
 import { formatBytes } from "../print/bytes.ts";
 import { plainText } from "../print/table.ts";

@@ -2,7 +2,7 @@ import type { Stats } from "node:fs";
 import { lstat, readdir, readlink, stat } from "node:fs/promises";
 import { type Entry, join, type ScanOptions, type Tree } from "./entry.ts";
 
-/** What a name that is no UTF-8 is read as; such a file cannot be named again. */
+/** Node's replacement character in a name that is not UTF-8; such a file cannot be opened by that name. */
 const UNREADABLE = "\ufffd";
 
 /** Everything at and below a path of this machine; a link at its root is followed unless kept, others are links. */
@@ -38,7 +38,7 @@ async function namesIn(root: string, relative: string, tree: Tree): Promise<stri
   }
 }
 
-/** One directory that this user may not read does not keep the others. */
+/** A directory that this user may not read does not stop the others. */
 function setUnread(tree: Tree, relative: string, error: unknown): undefined {
   const directory = tree.get(relative);
   const isRefused =

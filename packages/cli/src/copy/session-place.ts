@@ -1,4 +1,4 @@
-/** A session as one side of a copy: bytes go through its files, what those do not tell through commands. */
+/** A session as one side of a copy: contents go through the file calls, everything else through commands. */
 import type { Session } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import { hashInGuest } from "../guest/hash.ts";
@@ -8,7 +8,7 @@ import { quote, runLines } from "../guest/run-in-guest.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { type FileToPut, type Place, readAll, type ToFinish } from "./entry.ts";
 
-/** What the service gives to files and directories that it makes. */
+/** Modes that the service gives to new files and directories. */
 const NEW_FILE_MODE = 0o644;
 const NEW_DIRECTORY_MODE = 0o755;
 
@@ -57,12 +57,12 @@ async function putMany(
   return failures;
 }
 
-/** Few programs for many files: those of one mode, or of one time, share a line. */
+/** Few commands for many files: files of the same mode, or of the same time, share a line. */
 export function finishingLines(what: readonly ToFinish[]): string[] {
   const links = what.filter(({ entry }) => entry.kind === "link");
   const files = what.filter(({ entry }) => entry.kind === "file");
   const byTime = Map.groupBy(files, ({ entry }) => entry.modifiedAt);
-  // What is deepest comes first: a directory that loses its rights takes those below it along.
+  // The deepest paths come first: a directory that loses its rights hides the paths below it.
   const byMode = Map.groupBy(what.filter(needsMode).toReversed(), ({ entry }) => entry.mode);
   return [
     ...links.map(({ path, entry }) => `ln -sfT -- ${quote(entry.target ?? "")} ${quote(path)}`),

@@ -7,7 +7,7 @@ import type { Finding } from "./finding.ts";
 
 const MAIN = path.join(import.meta.dirname, "../main.ts");
 
-test("what may not be tried is called unknown, and no lack of the host", async () => {
+test("a check that may not run is unknown, not a lack of the host", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "viv-doctor-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   await mkdir(path.join(dataDir, "pool"));
@@ -18,11 +18,11 @@ test("what may not be tried is called unknown, and no lack of the host", async (
     execFile("/usr/bin/setpriv", [...doctor, "--data-dir", dataDir], (_code, stdout) => resolve(stdout)),
   );
   const { checks } = JSON.parse(json) as { checks: Finding[] };
-  const told = checks.filter(({ name }) => ["reflink", "nft"].includes(name));
+  const found = checks.filter(({ name }) => ["reflink", "nft"].includes(name));
   const unknown = {
     status: "warn",
     cost: expect.stringMatching(/^unknown/),
     remedy: "Run viv doctor as root.",
   };
-  expect(told).toEqual([expect.objectContaining(unknown), expect.objectContaining(unknown)]);
+  expect(found).toEqual([expect.objectContaining(unknown), expect.objectContaining(unknown)]);
 });

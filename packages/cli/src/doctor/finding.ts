@@ -1,12 +1,12 @@
-/** What one check of a host found. */
+/** Result of one check of a host. */
 export interface Finding {
   name: string;
   /** ok; warn: works, at a cost; fail: sessions cannot run. */
   status: "ok" | "warn" | "fail";
   found: string;
-  /** What the lack costs. */
+  /** The consequence of the lack. */
   cost?: string;
-  /** The way out. */
+  /** The advice. */
   remedy?: string;
 }
 
@@ -24,5 +24,5 @@ export function lack(
   return { name, status, found, cost, remedy };
 }
 
-/** What helps where the host was not looked at, because of who asked. */
+/** The remedy for a check that this user may not run. */
 export const AS_ROOT = "Run viv doctor as root.";

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { closedChains } from "./firewall.ts";
 
-/** What nft says of these tables, in a namespace of their own. */
+/** Output of nft for these tables, in a namespace of their own. */
 function closedAmong(...commands: string[]): string[] {
   const script = [
     ...commands.map((command) => `nft '${command}'`),
@@ -10,8 +10,8 @@ function closedAmong(...commands: string[]): string[] {
     "echo",
     "nft list ruleset",
   ];
-  const told = execFileSync("unshare", ["--net", "sh", "-ec", script.join("\n")], { encoding: "utf8" });
-  const [chains = "", ...rules] = told.split("\n");
+  const printed = execFileSync("unshare", ["--net", "sh", "-ec", script.join("\n")], { encoding: "utf8" });
+  const [chains = "", ...rules] = printed.split("\n");
   return closedChains(chains, rules.join("\n")).map(
     ({ family, table, name }) => `${family} ${table} ${name}`,
   );
@@ -27,7 +27,7 @@ test("a host without other firewalls, and one that accepts by default, close not
   ).toEqual([]);
 });
 
-test("a firewall that drops what is forwarded or comes in is found, and Vivarium's own is none", () => {
+test("a firewall that drops forwarded or incoming packets is found, Vivarium's own is not", () => {
   expect(closedAmong(DOCKER, UFW)).toEqual(["ip filter FORWARD", "ip filter INPUT"]);
   expect(
     closedAmong(
@@ -39,6 +39,6 @@ test("a firewall that drops what is forwarded or comes in is found, and Vivarium
   ).toEqual([]);
 });
 
-test("one that lets our links through closes nothing", () => {
+test("a firewall that lets our links through is no problem", () => {
   expect(closedAmong(DOCKER, 'insert rule ip filter FORWARD iifname "viv*" accept')).toEqual([]);
 });

@@ -1,5 +1,5 @@
-/** Other firewalls of this host: what they drop stays dropped, whatever Vivarium's own table accepts. */
-import { runHostCommand } from "../supervisor/host-command.ts";
+/** Other firewalls of this host: a packet that they drop stays dropped, even if Vivarium's own table accepts it. */
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { type Finding, lack, ok } from "./finding.ts";
 
 interface Chain {
@@ -11,7 +11,7 @@ interface Chain {
 }
 
 const OURS = "vivarium";
-/** By hook: the direction in which machines must be let through, and what they lack otherwise. */
+/** By hook: the direction that must be open for machines, and what does not work otherwise. */
 const NEEDS: Record<string, { directions: string[]; cost: string }> = {
   forward: {
     directions: ["iifname", "oifname"],

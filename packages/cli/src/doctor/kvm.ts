@@ -34,7 +34,7 @@ export async function checkKvm(imagesDir: string): Promise<Finding> {
   return lack("KVM", "warn", `opens, but a guest does not boot on it: ${failure}`, COST);
 }
 
-/** Boots until the kernel's first line; returns why that did not come about. */
+/** Boots until the kernel's first line; returns the reason if that does not happen. */
 async function bootOnKvm(kernel: string): Promise<string | undefined> {
   const machine = ["-M", "microvm,acpi=on,rtc=on", "-accel", "kvm", "-cpu", "host", "-m", "256"];
   const screen = ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"];
@@ -52,21 +52,21 @@ function watchBoot(child: ChildProcess): Promise<string | undefined> {
   let complaint = "";
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(complaint || silence()), BOOT_LIMIT_MS);
-    const settle = (result: string | undefined) => {
+    const finish = (result: string | undefined) => {
       clearTimeout(timer);
       resolve(result);
     };
     child.stdout?.on("data", (chunk: Buffer) => {
       serial = (serial + chunk).slice(-OUTPUT_CAP_CHARS);
-      if (serial.includes(KERNEL_SPEAKS)) settle(undefined);
+      if (serial.includes(KERNEL_SPEAKS)) finish(undefined);
     });
     child.stderr?.on("data", (chunk: Buffer) => {
       complaint = firstLine(complaint + chunk);
       // A guest that dies leaves QEMU waiting for a debugger.
-      if (/internal error|failed|not supported/i.test(complaint)) settle(complaint);
+      if (/internal error|failed|not supported/i.test(complaint)) finish(complaint);
     });
-    child.on("error", (error) => settle(error.message));
-    child.on("exit", (code) => settle(complaint || `QEMU ended with exit code ${code}`));
+    child.on("error", (error) => finish(error.message));
+    child.on("exit", (code) => finish(complaint || `QEMU ended with exit code ${code}`));
   });
 }
 

@@ -3,10 +3,10 @@ import { copyFile, mkdtemp, rm, statfs, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
 
-/** Says something about who asks, and nothing about the host. */
+/** Errors about this user's rights, not about the host. */
 const NOT_ALLOWED = new Set(["EACCES", "EPERM"]);
 const GIB = 1024 ** 3;
-/** Base template, baseline and room for a few sessions. */
+/** Base template, baseline and disk space for a few sessions. */
 const LEAST_FREE_BYTES = 10 * GIB;
 
 export async function checkReflink(dataDir: string): Promise<Finding> {

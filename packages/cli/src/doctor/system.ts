@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
-import { runHostCommand } from "../supervisor/host-command.ts";
-import { findServiceUser, GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
+import { findAccount } from "@vivarium/kit/account";
+import { runHostCommand } from "@vivarium/kit/host-command";
+import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
 import { type Finding, lack, ok } from "./finding.ts";
 
 const SUPPORTED = ["debian 12", "debian 13", "ubuntu 24.04"];
@@ -35,7 +36,7 @@ export function checkRoot(): Finding {
 
 export async function checkServiceUser(): Promise<Finding> {
   const names = [SERVICE_USER, GATEWAY_USER];
-  const users = await Promise.all(names.map((name) => findServiceUser(name)));
+  const users = await Promise.all(names.map((name) => findAccount(name)));
   const missing = names.filter((_, index) => users[index] === undefined);
   if (missing.length === 0) {
     return ok("service users", users.map((user) => `${user?.name}, uid ${user?.uid}`).join("; "));

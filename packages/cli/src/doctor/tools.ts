@@ -1,4 +1,4 @@
-import { runHostCommand } from "../supervisor/host-command.ts";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
 
 /** 8.2 brought the read-only memory backend (`readonly=on,rom=off`) that clones share. */

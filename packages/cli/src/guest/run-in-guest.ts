@@ -25,7 +25,7 @@ export async function runInGuest(
   throw new Error("the stream of a program ended without its exit");
 }
 
-/** Runs lines of shell, as many at once as fit; what they complain about is the result. */
+/** Runs lines of shell, as many at once as fit; returns their error output. */
 export async function runLines(
   session: Session,
   lines: readonly string[],
@@ -51,7 +51,7 @@ export async function runLines(
   return complaints;
 }
 
-/** One word of shell, whatever is in it. */
+/** Quotes any text as one word of shell. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -11,7 +11,7 @@ const record = (type: string, size: number, time: string, path: string, target =
 const read = (...records: Buffer[]) => readTree(Buffer.concat(records));
 const ROOT = record("d755", 4096, "1600000000.5", "");
 
-test("a tree is what find tells of it, with names of any characters", () => {
+test("a tree is what find prints of it, with names of any characters", () => {
   const tree = read(
     ROOT,
     record("f6755", 3, "1600000001.9999", "a b'c\nd"),
@@ -69,7 +69,7 @@ const here = {
   },
 } as unknown as Session;
 
-test("a link at the root is followed where it is a human's own, and told as a link where it is to be kept", async () => {
+test("a link at the root is followed where it is a human's own, and listed as a link where links are kept", async () => {
   const folder = mkdtempSync(join(tmpdir(), "scan-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   mkdirSync(join(folder, "tree"));

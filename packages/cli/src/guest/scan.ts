@@ -5,7 +5,7 @@ import { runInGuest } from "./run-in-guest.ts";
 
 /**
  * Prints type and mode, size, time, path and target of everything at and below $1, down to depth $2, each ended by NUL.
- * GNU find tells it all in one walk; with another find, each file is asked for on its own.
+ * GNU find prints everything in one walk; with another find, a shell prints each file.
  */
 const SCRIPT = `
 [ -e "$1" ] || [ -L "$1" ] || exit 44
@@ -21,14 +21,14 @@ exec find -H "$1" -maxdepth "$2" -exec sh -c 'for f; do
   printf "%s\\0%s\\0" "\${p#/}" "$(readlink "$f")"
 done' "$1" {} +`;
 const NOTHING_THERE = 44;
-/** A link is there, and is not to be followed. */
+/** The path is a link, and links must not be followed. */
 const LINK_THERE = 45;
 const EVERYTHING = 1_000_000;
-/** Are shown of what could not be read. */
+/** Most read errors to show. */
 const COMPLAINTS = 10;
 const FIELDS = 5;
 const KINDS: Readonly<Record<string, Entry["kind"]>> = { f: "file", d: "directory", l: "link" };
-/** What was there when its directory was read, and has gone since. */
+/** The file was there when its directory was read, and is gone now. */
 const VANISHED = /: No such file or directory$/;
 
 /** Everything at and below an absolute path of a session; undefined when nothing is there. */
@@ -53,7 +53,7 @@ export async function scanGuest(
   return tree;
 }
 
-/** The session's word is not trusted: whatever it says, every path is below the root and in a directory of the tree. */
+/** The output is not trusted: every path must be below the root, in a directory of the tree. */
 export function readTree(output: Buffer): Tree {
   const tree: Tree = new Map();
   const fields = splitAtNul(output);
@@ -62,7 +62,7 @@ export function readTree(output: Buffer): Tree {
     const bytes = fields[i + 3] as Buffer;
     const path = name ?? "";
     if (!isBelow(tree, path)) throw new CliError(`the session lists a file that is not its own: ${path}`);
-    // What is below a directory would be below a link to anywhere, were the directory told of once more as one.
+    // A second entry for the same path could turn a directory into a link to any path, with the files below it.
     if (tree.has(path)) continue;
     const isText = Buffer.from(path).equals(bytes);
     tree.set(path, {

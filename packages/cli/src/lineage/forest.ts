@@ -1,6 +1,6 @@
 /**
- * Who came from what: sessions, the checkpoints taken of them, and what was forked or started from either. Records
- * name their parents only, and a parent may be gone, so the trees are put together here.
+ * Ancestry of sessions: sessions, their checkpoints, and the sessions forked or started from either. Records name their
+ * parents only, and a parent may be gone, so the trees are put together here.
  */
 import type { Checkpoint, SessionRecord } from "@vivarium/sdk";
 
@@ -11,7 +11,7 @@ interface Descent {
 }
 export interface SessionNode extends Descent {
   kind: "session";
-  /** How it began. */
+  /** How the session began. */
   origin: "create" | "fork" | "checkpoint";
   session: SessionRecord;
 }
@@ -19,7 +19,7 @@ export interface CheckpointNode extends Descent {
   kind: "checkpoint";
   checkpoint: Checkpoint;
 }
-/** Something that others come from and of which no record is left. */
+/** An ancestor of which no record is left. */
 export interface GoneNode extends Descent {
   kind: "gone";
   id: string;
@@ -32,7 +32,7 @@ export function missingParents(sessions: SessionRecord[], checkpoints: Checkpoin
   return [...new Set(named)].filter((id) => !known.has(id));
 }
 
-/** The trees, oldest first on every level. Each record is in exactly one place. */
+/** The trees, oldest first on every level. Each record is in exactly one tree. */
 export function buildForest(sessions: SessionRecord[], checkpoints: Checkpoint[]): LineageNode[] {
   const records = [...sessions, ...checkpoints].sort(byAge);
   const gone = missingParents(sessions, checkpoints).map(
@@ -46,7 +46,7 @@ export function buildForest(sessions: SessionRecord[], checkpoints: Checkpoint[]
     const parentId = parentOf(record);
     const parent = parentId === undefined ? undefined : nodes.get(parentId);
     if (parent === undefined) roots.push(node);
-    // What is gone appears where its oldest descendant would.
+    // A missing ancestor is shown where its oldest descendant would be.
     else if (parent.kind === "gone" && parent.children.length === 0) roots.push(parent);
     parent?.children.push(node);
   }
@@ -58,7 +58,7 @@ export function idOfNode(node: LineageNode): string {
   return idOf(node.kind === "session" ? node.session : node.checkpoint);
 }
 
-/** The tree that an id is in. */
+/** The tree that contains an id. */
 export function treeOf(roots: LineageNode[], id: string): LineageNode | undefined {
   const holds = (node: LineageNode): boolean => idOfNode(node) === id || node.children.some(holds);
   return roots.find(holds);

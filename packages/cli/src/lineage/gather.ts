@@ -1,7 +1,7 @@
 import type { Checkpoint, Client, SessionRecord } from "@vivarium/sdk";
 import { missingParents } from "./forest.ts";
 
-/** What one answer of the service holds at most. */
+/** Most records in one answer of the service. */
 const LARGEST_LIST = 500;
 /** How far back in the history ended parents are looked for: beyond it they are shown as gone. */
 const HISTORY_DEPTH = 1000;

@@ -1,9 +1,9 @@
 import type { Health } from "@vivarium/sdk";
 
-/** First words of the banner: by them a waiting `viv` knows that the supervisor has said all it has to say. */
+/** First words of the banner: a waiting `viv` stops waiting at this line. */
 export const BANNER_START = "Vivarium serves";
 
-/** What somebody who has just started the service wants to know. */
+/** Facts for a human who has just started the service. */
 export function renderBanner(facts: {
   url: string;
   keyFile: string;

@@ -13,7 +13,7 @@ export function renderEvent({ created_at, type, session_id, data }: Event, paint
   return [created_at, painted, ...rest].join("  ");
 }
 
-/** Where the words end can be seen. */
+/** Quotes a text whose end would not be visible otherwise. */
 function textOf(value: unknown): string {
   if (typeof value === "string") return /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value);
   return Array.isArray(value) ? value.map(textOf).join(",") : JSON.stringify(value);

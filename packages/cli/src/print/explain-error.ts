@@ -4,10 +4,7 @@ import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, isLocal } from "../connect.ts";
 import { plainText } from "./table.ts";
 
-/**
- * An error in words for the human who gave the command: what happened, then what to do about it. A session may have put
- * words into it.
- */
+/** An error for a human: what happened, then what to do. The text may come from a session, and is made harmless. */
 export function explainError(error: unknown, config: CliConfig): string {
   if (error instanceof CliError) return joinLines(`viv: ${harmless(error.message)}`, error.hint);
   if (error instanceof VivariumError) {

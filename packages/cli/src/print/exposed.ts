@@ -1,7 +1,7 @@
 import type { Exposed } from "@vivarium/sdk";
 import { renderFields } from "./table.ts";
 
-/** The bearer token is not among it: it is told beside. */
+/** The bearer token is not included: the caller prints it. */
 export function renderExposed(exposed: Exposed): string {
   return renderFields([
     ["url", exposed.preview_url],

@@ -12,13 +12,13 @@ const STATE_STYLES: Readonly<Record<string, Style>> = {
   ended: "dim",
 };
 
-/** Puts a style around text, or leaves it alone where nobody would see the colour. */
+/** Puts a style around text, or returns the text unchanged where colours are off. */
 export type Paint = (style: Style, text: string) => string;
 
 export const noPaint: Paint = (_style, text) => text;
 const withEscapes: Paint = (style, text) => styleText(style, text, { validateStream: false });
 
-/** Colours only for a human, and only for one who has not declined them. */
+/** Colours only on a terminal, and only for a human who has not declined them. */
 export function paintFor(context: {
   terminal: { readonly isInteractive: boolean };
   config: { readonly wantsColour: boolean };

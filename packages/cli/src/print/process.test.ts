@@ -21,7 +21,7 @@ const build = {
   exit_code: 0,
 };
 
-test("processes are a table with what is known of each, and cannot break it", () => {
+test("processes are a table, and cannot break it", () => {
   expect(renderProcesses([web, build], now).split("\n")).toEqual([
     "NAME   STATE    PID  EXIT  AGE  COMMAND                 KEEPS ALIVE",
     "web    running  7          2h   python3 -m http.server  yes",

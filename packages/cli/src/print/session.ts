@@ -24,10 +24,10 @@ export function renderSessions(sessions: SessionRecord[], now: Date, paint: Pain
   });
 }
 
-/** What a list says about a session beside its state. */
+/** The detail column of a list. */
 export function detailOf(session: SessionRecord, now: Date): string {
-  const told = session.end_reason ?? session.status_reason ?? session.status_detail;
-  if (told !== undefined) return told;
+  const reason = session.end_reason ?? session.status_reason ?? session.status_detail;
+  if (reason !== undefined) return reason;
   const since = session.paused_at && `for ${formatAge(now.getTime() - Date.parse(session.paused_at))}`;
   const until = session.wake_at && `wakes in ${formatAhead(Date.parse(session.wake_at) - now.getTime())}`;
   return [since, until].filter(Boolean).join(", ");

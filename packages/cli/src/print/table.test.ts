@@ -14,7 +14,7 @@ test("columns are as wide as their widest cell, lines end without blanks", () =>
   ).toBe("ID       STATE\nlong-id  live\nx");
 });
 
-test("what comes from outside cannot steer the terminal or break the line", () => {
+test("text from outside cannot steer the terminal or break the line", () => {
   expect(renderTable(["N"], [["\u001b[31mred\u001b[0m\nnext\u0007"]])).toBe("N\nred next");
 });
 

@@ -9,7 +9,7 @@ export function renderTable(headings: string[], rows: string[][], paintCell: Pai
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? "").length)));
   return lines
     .map((line, row) => {
-      // Blanks at the end go before colours come: a painted blank would stay.
+      // Blanks at the end are removed before colours are added: a painted blank would stay.
       const lastFilled = line.findLastIndex((cell) => cell.trim() !== "");
       return line
         .slice(0, lastFilled + 1)
@@ -20,7 +20,7 @@ export function renderTable(headings: string[], rows: string[][], paintCell: Pai
     .join("\n");
 }
 
-/** Without the columns from `firstOptional` on that have nothing to tell: an empty column is noise. */
+/** Drops empty columns from `firstOptional` on. */
 export function withoutEmptyColumns(
   headings: string[],
   rows: string[][],
@@ -31,7 +31,7 @@ export function withoutEmptyColumns(
   return [pick(headings), rows.map(pick)];
 }
 
-/** `name  value` lines; what is unset is left out. */
+/** `name value` lines; unset values are left out. */
 export function renderFields(
   fields: [name: string, value: string | undefined][],
   paintValue: (value: string, name: string) => string = plain,
@@ -47,13 +47,13 @@ function plain(text: string): string {
   return text;
 }
 
-/** One line that cannot steer the terminal, whatever it is made from. */
+/** One line that cannot steer the terminal, for text of any origin. */
 export function plainText(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this removes
   return stripVTControlCharacters(text).replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ");
 }
 
-/** A line that comes from a session: as it is for a program, harmless for a human's terminal. */
+/** A line that comes from a session: unchanged for a program, harmless for a human's terminal. */
 export function showableLine(terminal: { readonly isInteractive: boolean }, text: string): string {
   return terminal.isInteractive ? plainText(text.replaceAll("\t", "        ")) : text;
 }

@@ -12,7 +12,7 @@ export function renderTemplates(templates: Template[], now: Date, paint: Paint =
     template.status,
     template.versions.join(" "),
     template.memory ? "yes" : "no",
-    // Of a template that came with the service nobody may know.
+    // The origin of an official template may be unknown.
     template.created_at ? formatAge(now.getTime() - Date.parse(template.created_at)) : "",
     template.description ?? "",
   ]);

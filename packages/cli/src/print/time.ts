@@ -20,6 +20,12 @@ export function formatSeconds(ms: number): string {
   return `${(ms / SECOND_MS).toFixed(ms < 10 * SECOND_MS ? 2 : 1)} s`;
 }
 
+/** `10:00:00`, on the clock of this machine. */
+export function formatClock(at: Date): string {
+  const two = (n: number) => String(n).padStart(2, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
 /** The largest unit that fits, and the one below it unless that is zero. */
 function figures(ms: number): string[] {
   const largest = UNITS.findIndex((unit) => ms >= unit.ms);

@@ -3,7 +3,7 @@ import { formatBytes } from "./bytes.ts";
 import { formatAge, formatAhead } from "./time.ts";
 import { renderTiming } from "./timing.ts";
 
-test("stages are told in the order in which they happen, sums last", () => {
+test("stages are printed in the order in which they happen, sums last", () => {
   expect(renderTiming({ total: 9, stopped: 4, handshake: 3, warm: 1, queue: 0, load: 2 })).toBe(
     "queue 0 ms, load 2 ms, handshake 3 ms, warm 1 ms, stopped 4 ms, total 9 ms",
   );
@@ -30,10 +30,10 @@ test.each([
   [7_199_000, "1h59m"],
   [7_200_000, "2h"],
   [90 * 86_400_000 - 1, "89d23h"],
-])("what is %d ms ahead is told in two figures: %s", (ms, text) => {
+])("%d ms ahead are printed in two figures: %s", (ms, text) => {
   expect(formatAhead(ms)).toBe(text);
 });
 
-test("an age is told in one figure", () => {
+test("an age is printed in one figure", () => {
   expect([59_999, 60_000, 7_199_000, 90_000_000].map(formatAge)).toEqual(["59s", "1m", "1h", "1d"]);
 });

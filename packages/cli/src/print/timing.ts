@@ -1,6 +1,6 @@
 import type { Terminal } from "../terminal.ts";
 
-/** Stages in the order in which they happen; what else the service sends comes after them, sums last. */
+/** Stages in the order in which they happen; unknown stages come after them, sums last. */
 const STAGES = [
   "queue",
   "place",
@@ -14,7 +14,7 @@ const STAGES = [
   "load",
   "handshake",
 ];
-/** Sums over stages: how long a guest stood still, and everything. */
+/** Sums over stages: how long the guest was stopped, and the total. */
 const SUMS = ["stopped", "total"];
 
 /** Milliseconds per stage. */
@@ -34,7 +34,7 @@ export function renderTiming(timing: Timing): string {
     .join(", ");
 }
 
-/** Says beside the result where the time went, to who has asked for it. */
+/** Prints the timings beside the result, if they were asked for. */
 export function noteTiming(
   terminal: Terminal,
   options: { timing?: boolean; json?: boolean },

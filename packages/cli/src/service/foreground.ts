@@ -4,10 +4,7 @@ import { CliError } from "../cli-error.ts";
 
 const FORWARDED = ["SIGTERM", "SIGHUP"] as const;
 
-/**
- * Runs a program of this machine on our terminal and resolves to its exit code. Ctrl-C is the program's to deal with:
- * it gets it from the terminal as we do.
- */
+/** Runs a program of this machine on our terminal and resolves to its exit code. The program handles Ctrl-C. */
 export async function runForeground(
   command: readonly string[],
   { missing, ...options }: SpawnOptions & { missing: string },

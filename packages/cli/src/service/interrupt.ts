@@ -6,7 +6,7 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
   const onPipeError = (error: Error) => abort.abort(error);
   process.once("SIGINT", onInterrupt);
   process.once("SIGTERM", onTerminate);
-  // The reader of our output has gone (`| head`): nobody wants the rest.
+  // The reader of our output has gone (`| head`): the rest has no reader.
   process.stdout.on("error", onPipeError);
   try {
     return await work(abort.signal);
@@ -19,7 +19,7 @@ export async function withInterrupt<T>(work: (signal: AbortSignal) => Promise<T>
 
 type EndingSignal = "SIGINT" | "SIGTERM";
 
-/** Why work was ended by the human, or whoever started it, and not by a failure. */
+/** Why work ended early: the human or the parent process ended it; nothing failed. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
   readonly signal: EndingSignal;
@@ -30,7 +30,14 @@ export class Interrupted extends Error {
   }
 }
 
-/** What has no end of its own ends so, and has done what it should. */
-export function isCtrlC(error: unknown): boolean {
-  return error instanceof Interrupted && error.signal === "SIGINT";
+/** Like `withInterrupt`, for work that has no end of its own: Ctrl-C ends it without an error. */
+export async function untilCtrlC(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  try {
+    await withInterrupt(async (signal) => {
+      await work(signal);
+      signal.throwIfAborted();
+    });
+  } catch (error) {
+    if (!(error instanceof Interrupted && error.signal === "SIGINT")) throw error;
+  }
 }

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 
-/** An opener that still runs after this long has found a browser, and may well be it. */
-const SETTLED_MS = 2000;
+/** An opener that still runs after this long has found a browser, and may be the browser itself. */
+const OPENED_MS = 2000;
 
 /** Whether the program found something that shows the page. */
 export async function openInBrowser(program: string, url: string): Promise<boolean> {
@@ -10,12 +10,12 @@ export async function openInBrowser(program: string, url: string): Promise<boole
     const timer = setTimeout(() => {
       child.unref();
       resolve(true);
-    }, SETTLED_MS);
-    const settle = (isOpen: boolean) => {
+    }, OPENED_MS);
+    const finish = (isOpen: boolean) => {
       clearTimeout(timer);
       resolve(isOpen);
     };
-    child.once("error", () => settle(false));
-    child.once("exit", (code) => settle(code === 0));
+    child.once("error", () => finish(false));
+    child.once("exit", (code) => finish(code === 0));
   });
 }

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { dir } from "../../test-support/program.ts";
 import { readOwnFile } from "./own-file.ts";
 
-test("a plain file is read; what is another file by link is not", async () => {
+test("a plain file is read; a link to another file is not", async () => {
   const folder = path.join(dir, "folder");
   await mkdir(folder);
   const named = (name: string) => path.join(folder, name);

@@ -7,8 +7,9 @@ interface OwnFile {
 }
 
 /**
- * A file in the folder of an unprivileged process, read with more rights than that has: it could have put a link there, to
- * learn of us what it must not read itself. Throws where the file is missing or is no plain file of that folder.
+ * Reads a file in the folder of an unprivileged process, with more rights than that process has. Hazard: the process
+ * could have put a link there, to get the contents of a file that it must not read. Throws if the file is missing, or
+ * is not a plain file of that folder.
  */
 export async function readOwnFile(file: string): Promise<OwnFile> {
   const handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);

@@ -2,7 +2,7 @@ import type { ExecEvent } from "@vivarium/sdk";
 import { EXIT } from "../exit-codes.ts";
 import type { Terminal } from "../terminal.ts";
 
-/** How a program ended, as far as its exit code goes. */
+/** How a program ended, as far as its exit code says. */
 interface Ending {
   exit_code: number;
   timed_out: boolean;
@@ -40,7 +40,7 @@ export async function showBuffered(
   if (result.truncated) terminal.note("viv: the output was cut at 4 MiB per stream");
 }
 
-/** The program's code becomes ours; a timeout has a code of its own and is said. */
+/** The program's exit code becomes ours; a timeout has a code of its own and is reported. */
 export function exitCodeOf(terminal: Terminal, ending: Ending): number {
   if (!ending.timed_out) return ending.exit_code;
   terminal.note(

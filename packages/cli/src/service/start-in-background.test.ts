@@ -28,7 +28,7 @@ test("up --background returns when the service that was started before answers, 
   expect(err).toContain(`already serves ${dir} at ${url}`);
 });
 
-test("whoever asks at a wrong address is told where the service of the data directory is", async () => {
+test("a wrong address is an error that names the address of the service of the data directory", async () => {
   const { url } = await serve(() => {});
   await holdLock(url);
   const file = path.join(dir, "a.py");

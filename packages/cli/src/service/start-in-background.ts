@@ -50,11 +50,11 @@ async function waitForAnswer(
   const deadline = performance.now() + LIMIT_MS;
   while (performance.now() < deadline) {
     const said = await follow();
-    // Somebody else's start may have won the race: then that one is waited for.
+    // Another start may have won the race: then wait for that one.
     const isOvertaken = ended.code === EXIT.alreadyRunning;
     const health = isOvertaken || said.includes(BANNER_START) ? await askHealth(client) : undefined;
     if (health) return health;
-    if (isOvertaken) await refuseWhatServesElsewhere(config);
+    if (isOvertaken) await refuseOtherAddress(config);
     if (ended.code !== undefined && !isOvertaken) {
       await follow();
       throw new CliError("the service did not start; its last words are above", {
@@ -69,10 +69,10 @@ async function waitForAnswer(
 }
 
 /** The service of this data directory is up, and answers at another address than the one that is asked. */
-async function refuseWhatServesElsewhere(config: CliConfig): Promise<void> {
+async function refuseOtherAddress(config: CliConfig): Promise<void> {
   const holder = await findHolder(layoutOf(config.dataDir).lockFile);
   if (!holder || !(await askHealth(connectWithoutKey({ ...config, url: holder.url })))) return;
-  // Asked after the other: one service that listens at both would have answered by now.
+  // Checked second: a service that listens at both addresses would have answered by now.
   if (await askHealth(connectWithoutKey(config))) return;
   throw new CliError(`the service of ${config.dataDir} answers at ${holder.url}, not at ${config.url}`, {
     hint: `Use its address (--url ${holder.url}, or VIV_URL), or start another service with a --data-dir of its own.`,

@@ -23,7 +23,7 @@ const THREE = [record(WEB, { name: "web" }), record(DB, { name: "my db", state: 
 const LIST = "/v1/sessions?limit=500";
 const ENDED = "/v1/sessions?state=ended&limit=500";
 
-/** A service that has these sessions, and those that have ended; of each it knows its record and nothing else. */
+/** A service with these sessions and these ended ones; it serves their records and nothing else. */
 async function serveSessions(sessions: object[] = THREE, ended: object[] = []) {
   return await serve(({ method, url = "" }, response) => {
     if (url.startsWith(LIST)) return respond(response, 200, { sessions });
@@ -60,7 +60,7 @@ test("an id in full costs no request, a name or a beginning costs one", async ()
   expect(urls(seen)).toEqual([LIST, `/v1/sessions/${WEB}`]);
 });
 
-test("what has the form of an id is an id, whatever sessions are called", async () => {
+test("a reference in the form of an id is an id, also when a session has that name", async () => {
   const { url, seen } = await serveSessions([record(WEB, { name: OTHER }), record(OTHER)]);
   expect(await got(url, OTHER)).toBe(OTHER);
   expect(urls(seen)).toEqual([`/v1/sessions/${OTHER}`]);
@@ -243,7 +243,7 @@ describe("sessions that have ended", () => {
     expect(urls(service.seen)).toEqual([LIST, ENDED, url]);
   });
 
-  test("one that has not ended goes before them", async () => {
+  test("a session that has not ended goes before ended ones", async () => {
     const { url, seen } = await serveSessions(THREE, [reused]);
     await viv(url, ["egress", "log", "web"]);
     expect(urls(seen)).toEqual([LIST, `/v1/sessions/${WEB}/egress-log?limit=100`]);

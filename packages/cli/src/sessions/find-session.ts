@@ -7,7 +7,7 @@ import { doubtfulSession, UnknownSession, unknownSession } from "./unknown-sessi
 /** The id of the session that a human means by its id, its name or the beginning of its id. */
 export type FindSession = (reference: string) => Promise<string>;
 
-/** For a verb that works on one session. `orEnded`: the verb reads what is kept of ended sessions too. */
+/** For a verb that works on one session. `orEnded`: the verb also reads the records of ended sessions. */
 export function findSession(
   client: Client,
   reference: string,
@@ -42,7 +42,10 @@ export function sessionFinder(client: Client, { orEnded = false } = {}): FindSes
   };
 }
 
-/** The one session of a list that is meant; fails where another may be meant as well, also one that it does not hold. */
+/**
+ * The one session of a list that a reference means. Fails where the reference may mean another session as well, also
+ * one outside the list.
+ */
 export function pickSession(
   reference: string,
   { sessions, isCut = sessions.length >= LIMITS.listMax }: Listed & { isCut?: boolean },
@@ -57,12 +60,12 @@ export function pickSession(
 
 type Listed = Pick<SessionList, "sessions">;
 
-/** The states that have lists of their own, which hold more together than the list of all. */
+/** The states with lists of their own, which contain more sessions together than the list of all. */
 const STATES = ["live", "paused", "creating"] as const;
 
 const isFull = ({ sessions }: Listed) => sessions.length >= LIMITS.listMax;
 
-/** Names are those of a project: the sessions that a full list leaves out may have this one as well. */
+/** Names are unique in a project only: the sessions that a full list leaves out may have this name as well. */
 function isBeyond(reference: string, listed: Listed): boolean {
   return isFull(listed) && matchSession(reference, listed.sessions).every(({ name }) => name === reference);
 }

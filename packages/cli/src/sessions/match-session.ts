@@ -1,10 +1,10 @@
 import type { SessionRecord } from "@vivarium/sdk";
 
-/** Fewer characters fit a strange session too easily: a mistyped name must not end somebody's work. */
+/** Fewer characters fit other sessions too easily: a mistyped name must not end a session. */
 export const SHORTEST_BEGINNING = 4;
 const BEGINNING_PATTERN = /^[a-z0-9]+$/;
 
-/** The sessions that a human may mean: that with the id, else those with the name, else those whose id begins so. */
+/** The sessions that a reference may mean: by id, else by name, else by the beginning of the id. */
 export function matchSession(reference: string, sessions: readonly SessionRecord[]): SessionRecord[] {
   const byId = sessions.filter(({ session_id }) => session_id === reference);
   if (byId.length > 0) return byId;
@@ -14,7 +14,7 @@ export function matchSession(reference: string, sessions: readonly SessionRecord
   return sessions.filter(({ session_id }) => session_id.startsWith(reference));
 }
 
-/** Whether a match rests on fewer characters of an id than are acted on. */
+/** Whether a match rests on fewer characters of an id than this program acts on. */
 export function isTooShort(reference: string, { session_id, name }: SessionRecord): boolean {
   return reference !== session_id && reference !== name && reference.length < SHORTEST_BEGINNING;
 }

@@ -7,7 +7,7 @@ import { isTooShort, SHORTEST_BEGINNING } from "./match-session.ts";
 const LISTED = 20;
 const WHAT_THERE_IS = "What there is: viv ls; ended sessions: viv ls --state ended";
 
-/** What was given for a session names none, or not one alone. */
+/** The reference names no session, or more than one. */
 export class UnknownSession extends CliError {
   readonly code: "not_found" | "ambiguous";
 
@@ -17,7 +17,7 @@ export class UnknownSession extends CliError {
   }
 }
 
-/** No session fits; `ended` are those that did. */
+/** No session fits; `ended` are ended sessions that did. */
 export function unknownSession(reference: string, ended: readonly SessionRecord[]): UnknownSession {
   const quoted = quote(reference);
   if (ended.length === 0)
@@ -28,7 +28,7 @@ export function unknownSession(reference: string, ended: readonly SessionRecord[
   return new UnknownSession(`no session fits ${quoted} any more; ended:\n${listOf(ended)}`, "not_found");
 }
 
-/** At least one session fits; which is meant is not certain. */
+/** At least one session fits, but the reference is ambiguous. */
 export function doubtfulSession(
   reference: string,
   matches: readonly SessionRecord[],

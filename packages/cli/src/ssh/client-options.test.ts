@@ -9,7 +9,7 @@ const config = {
   stateDir: "/home/me/.state/vivarium",
 };
 
-test("a host stands for its session however it is written", () => {
+test("each form of a host names its session", () => {
   expect([hostAlias("s1"), "s1.viv", "s1"].map(sessionOfHost)).toEqual(["s1", "s1", "s1"]);
 });
 
@@ -24,7 +24,7 @@ test("the client goes through a tunnel of this program, as the session's user, w
   });
 });
 
-test("another service is named in the command, whatever is in its address", () => {
+test("another service is named in the command, with any characters in its address", () => {
   const other = { ...config, url: "https://a.example/x%20y?'z", stateDir: "/home/a b" };
   const options = Object.fromEntries(clientOptions(other, "viv-s1"));
   expect(options.ProxyCommand).toContain(` tunnel --url 'https://a.example/x%%20y?'\\''z' --data-dir `);

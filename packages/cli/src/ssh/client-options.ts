@@ -5,7 +5,7 @@ import { DEFAULT_LISTEN } from "../config.ts";
 
 /** The user of every session. */
 const USER = "sandbox";
-/** What stands for the name of the host in a proxy command, as it was typed. */
+/** Token for the host name in a proxy command, as it was typed. */
 export const TYPED_HOST = "%n";
 
 /** This very program, from anywhere. */
@@ -25,8 +25,8 @@ export function knownHostsFile(config: Pick<CliConfig, "stateDir">): string {
 }
 
 /**
- * Options as ssh_config(5) has them, name and value. The tunnel's key is what lets anybody in; the key of the host is
- * remembered under the session's own name at the first visit, and a changed one is refused.
+ * Options as ssh_config(5) has them, name and value. Access is controlled by the API key of the tunnel. The host key is
+ * stored under the session's own name at the first visit, and a changed one is refused.
  */
 export function clientOptions(
   config: Pick<CliConfig, "url" | "dataDir" | "stateDir">,
@@ -57,7 +57,7 @@ function quoteWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(escaped) ? escaped : `'${escaped.replaceAll("'", "'\\''")}'`;
 }
 
-/** For ssh itself, which splits lists of files at blanks and takes quotes for its own. */
+/** For ssh itself, which splits lists of files at blanks and treats quotes specially. */
 function quoteValue(value: string): string {
   const escaped = value.replaceAll("%", "%%");
   return /[\s'"]/.test(escaped) ? `"${escaped.replaceAll(/["\\]/g, "\\$&")}"` : escaped;

@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 import { CliError } from "../cli-error.ts";
 
-/** Found now, because the control plane would only die again and again over it. */
+/** Checked here, because the control plane would otherwise die of it again and again. */
 export async function requireFreeAddress(listen: string): Promise<void> {
   const { host, port } = splitListen(listen);
   const probe = createServer();
@@ -26,7 +26,7 @@ function splitListen(listen: string): { host: string; port: number } {
   return { host: listen.slice(0, split).replaceAll(/[[\]]/g, ""), port: Number(listen.slice(split + 1)) };
 }
 
-/** Where this host reaches a service that listens there. */
+/** The address at which this host reaches a service that listens there. */
 export function urlOf(listen: string): string {
   const { host, port } = splitListen(listen);
   if (host === "0.0.0.0") return `http://127.0.0.1:${port}`;

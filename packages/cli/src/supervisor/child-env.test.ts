@@ -18,7 +18,7 @@ test("processes of the service meet where the data directory has its sockets, an
   });
 });
 
-test("what is set in the environment is handed on, but for what options settle", () => {
+test("the environment is passed on, except for values that options set", () => {
   const set = {
     VIV_NODE_SOCKET: "/elsewhere/node.sock",
     VIV_GATEWAY_SOCKET: "/elsewhere/gateway.sock",
@@ -43,7 +43,7 @@ test("a socket that is set to nothing is the usual one", () => {
   });
 });
 
-test("control knows that nothing else serves the built-in database, and of another only what it is told", () => {
+test("control is alone on the built-in database; for another database the setting decides", () => {
   const of = (childEnv: Record<string, string>, databaseUrl?: string) =>
     childEnvOf({ childEnv, databaseUrl }, facts).VIV_SOLE_CONTROL;
   expect(of({})).toBe("1");

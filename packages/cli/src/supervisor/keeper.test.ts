@@ -31,7 +31,7 @@ function keep(launch: (signal: AbortSignal) => Promise<Running>) {
   };
 }
 
-test("starts a killed process again and stops it for good when told", async () => {
+test("starts a killed process again and stops it for good on request", async () => {
   const launched: Running[] = [];
   const { keeper, reports } = keep(async () => {
     const running = start("sleep 60");
@@ -59,7 +59,7 @@ test("waits longer after each early death, and a failing launch counts as one", 
   await keeper.stop();
 });
 
-test("gives up what cannot be started, and what is not wanted any more", async () => {
+test("gives up a process that cannot be started, or is no longer wanted", async () => {
   const { keeper } = keep(async () => {
     throw new Error("no disk");
   });

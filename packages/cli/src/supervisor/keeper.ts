@@ -6,10 +6,10 @@ const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5000;
 /** Having run this long, a process counts as healthy again: its next death is answered at once. */
 const HEALTHY_MS = 10_000;
-/** After so many deaths in a row there is no hope that the next launch goes better. */
+/** After so many deaths in a row the next launch is not expected to succeed. */
 export const HOPELESS_DEATHS = 6;
 
-/** Starts the process. The signal says that it is not wanted any more. */
+/** Starts the process. The signal aborts a launch that is no longer wanted. */
 type Launch = (signal: AbortSignal) => Promise<Running>;
 
 /** Keeps one process running: starts it, and again after every death, ever more slowly while it dies young. */
@@ -34,8 +34,8 @@ export class Keeper {
   }
 
   /**
-   * Resolves when the process was launched for the first time. Rejects when that is hopeless, or with the signal's reason
-   * once it is not wanted any more; it is to be stopped then as ever.
+   * Resolves when the process was launched for the first time. Rejects when that is hopeless, or with the signal's
+   * reason once the process is no longer wanted. It must be stopped afterwards in every case.
    */
   start(signal: AbortSignal): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -52,12 +52,12 @@ export class Keeper {
     await this.#loop;
   }
 
-  async #keepRunning(told: { onLaunched: () => void; onHopeless: (why: Error) => void }): Promise<void> {
+  async #keepRunning(callbacks: { onLaunched: () => void; onHopeless: (why: Error) => void }): Promise<void> {
     const { signal } = this.#stopping;
     let wasLaunched = false;
     const onLaunched = () => {
       wasLaunched = true;
-      told.onLaunched();
+      callbacks.onLaunched();
     };
     while (!signal.aborted) {
       const startedAt = performance.now();
@@ -67,7 +67,7 @@ export class Keeper {
       const wasHealthy = wasLaunched && performance.now() - startedAt > HEALTHY_MS;
       this.#deaths = wasHealthy ? 1 : this.#deaths + 1;
       if (!wasLaunched && this.#deaths >= HOPELESS_DEATHS)
-        return told.onHopeless(new CliError(`${this.name} cannot be started: ${ending}`));
+        return callbacks.onHopeless(new CliError(`${this.name} cannot be started: ${ending}`));
       const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (this.#deaths - 1), LONGEST_PAUSE_MS);
       this.#report(`${this.name} ended (${ending}); starting it again in ${pauseMs / 1000} s`);
       await sleep(pauseMs, signal);
@@ -77,7 +77,7 @@ export class Keeper {
   async #runOnce(onLaunched: () => void): Promise<string> {
     try {
       this.#current = await this.#launch(this.#stopping.signal);
-      // stop() may have come while the launch was under way and have found nothing to stop.
+      // stop() may have been called during the launch, and found nothing to stop.
       if (this.#stopping.signal.aborted) await this.#current.stop();
       onLaunched();
       return await this.#current.ended;

@@ -1,9 +1,9 @@
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
-import type { ServiceUser } from "./service-user.ts";
+import type { Account } from "@vivarium/kit/account";
 
-/** Where everything of one service lies under its data directory. */
+/** Paths of one service below its data directory. */
 export interface Layout {
   dataDir: string;
   imagesDir: string;
@@ -37,14 +37,14 @@ export function logFile(layout: Layout, name: string): string {
   return path.join(layout.logDir, `${name}.log`);
 }
 
-/** Directories that must exist before the lock can be taken; passable for the service user, listable for nobody else. */
+/** Directories that must exist before the lock is taken. The service user may enter them; only root may list them. */
 export async function makeBaseDirs(layout: Layout): Promise<void> {
   for (const dir of [layout.dataDir, layout.runDir]) await makeDir(dir, 0o755);
   await makeDir(layout.logDir, 0o750);
 }
 
 /** Directories of the unprivileged processes. */
-export async function makeUserDirs(layout: Layout, user: ServiceUser): Promise<void> {
+export async function makeUserDirs(layout: Layout, user: Account): Promise<void> {
   await makeDir(layout.postgresDir, 0o755);
   for (const dir of [layout.controlDir, layout.postgresSocketDir]) {
     await makeDir(dir, 0o700);

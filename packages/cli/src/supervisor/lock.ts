@@ -1,6 +1,6 @@
 /**
- * One supervisor per data directory. The lock is a file that names its holder; it appears whole or not at all (a hard
- * link to a finished file), and a holder that no longer lives has lost it.
+ * One supervisor per data directory. The lock is a file that names its holder. It appears whole or not at all (a hard
+ * link to a finished file). A holder that is dead has lost the lock.
  */
 import { link, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { randomId } from "@vivarium/kit/id";

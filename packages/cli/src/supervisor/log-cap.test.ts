@@ -4,7 +4,7 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { capLogs } from "./log-cap.ts";
 
-test("moves what is over the cap aside and lets writers go on in the same file", async () => {
+test("moves logs over the cap aside, while writers keep the same file", async () => {
   const dir = await mkdtemp(path.join(tmpdir(), "viv-logs-"));
   const file = (name: string) => path.join(dir, name);
   await writeFile(file("big.log"), "x".repeat(101));

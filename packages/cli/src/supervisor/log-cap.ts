@@ -4,7 +4,7 @@ import path from "node:path";
 const CAP_BYTES = 16 * 1024 * 1024;
 const TICK_MS = 10_000;
 
-/** Keeps every log in the directory under its cap; one older file of each stays beside it. */
+/** Keeps every log in the directory under its cap; one older file of each is kept beside it. */
 export function startLogCap(logDir: string): () => void {
   const timer = setInterval(() => void capLogs(logDir).catch(() => {}), TICK_MS);
   timer.unref();

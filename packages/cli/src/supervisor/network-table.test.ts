@@ -1,9 +1,9 @@
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
 import { expect, it, onTestFinished } from "vitest";
-import { runHostCommand } from "./host-command.ts";
 import { holdNetworkTable } from "./network-table.ts";
 
 async function makeTable() {
@@ -43,6 +43,6 @@ it("leaves the table to a service that runs, also while it has no slot yet, and 
   expect(await exists()).toBe(true);
   await leaveOther();
   expect(await exists()).toBe(false);
-  // And nothing of the one that died is kept.
+  // Nothing of the dead service is kept either.
   expect(await readdir(path.join(dir, "s"))).toEqual([]);
 });

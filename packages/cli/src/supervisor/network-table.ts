@@ -1,35 +1,36 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { randomId } from "@vivarium/kit/id";
-import { runHostCommand } from "./host-command.ts";
 import { findHolder, takeLock } from "./lock.ts";
 
 const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
 /** The node makes this chain when it switches forwarding on (node/src/host/host-network.ts). */
 const FORWARDING_WAS_OFF = "forwarding_was_off";
 
-interface Places {
-  /** Where the nodes of this host take their slots, whatever their data directory. */
+interface Paths {
+  /** Where the nodes of this host claim their slots, for every data directory. */
   slotsDir: string;
-  /** Where its services say that they run, a file each. */
+  /** Where the services of this host register, one file each. */
   servicesDir: string;
   table: string[];
 }
 
-const PLACES: Places = {
+const PATHS: Paths = {
   slotsDir: "/run/vivarium/slots",
   servicesDir: "/run/vivarium/services",
   table: ["inet", "vivarium"],
 };
 
 /**
- * The one nft table of Vivarium is all services' of this host: from this call, before a node starts, until the function
- * it returns is called, no service removes it. It goes with the last service and the last slot: machines that run on
- * need it, be they of this service or of another. With it goes the host's forwarding, if a node of ours switched it on.
+ * All services of this host share one nft table of Vivarium. From this call, which comes before a node starts, until
+ * the returned function is called, no service removes the table. The last service removes it when no slot is left:
+ * machines that keep running need it, of any service. The host's forwarding is then switched off too, if a node of ours
+ * switched it on.
  */
 export async function holdNetworkTable(
   url: string,
-  { slotsDir, servicesDir, table }: Places = PLACES,
+  { slotsDir, servicesDir, table }: Paths = PATHS,
 ): Promise<() => Promise<void>> {
   await mkdir(servicesDir, { recursive: true, mode: 0o700 });
   const lock = await takeLock(path.join(servicesDir, randomId(8)), url);
@@ -43,16 +44,16 @@ export async function holdNetworkTable(
   };
 }
 
-/** Only where it is still as a node of ours left it, and was off before. */
+/** Only if forwarding is still as a node of ours left it, and was off before. */
 async function stopForwarding(table: string[]): Promise<void> {
   const wasOff = await runHostCommand("nft", ["list", "chain", ...table, FORWARDING_WAS_OFF]);
   if (wasOff.code !== 0) return;
   if ((await readFile(FORWARDING, "utf8")).trim() === "1") await writeFile(FORWARDING, "0");
 }
 
-/** Removes what services have left that were killed. */
+/** Removes the files of services that were killed. */
 async function countRunning(servicesDir: string): Promise<number> {
-  // A name with a dot is of a file that is being written.
+  // A name with a dot is a file that is still being written.
   const files = (await namesIn(servicesDir))
     .filter((name) => !name.includes("."))
     .map((name) => path.join(servicesDir, name));

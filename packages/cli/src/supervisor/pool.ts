@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { CliError } from "../cli-error.ts";
-import { runHostCommand } from "./host-command.ts";
 import type { Layout } from "./layout.ts";
 import { MOUNT_POOL } from "./repository.ts";
 

@@ -3,21 +3,22 @@ import { existsSync } from "node:fs";
 import { chown, cp, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Account } from "@vivarium/kit/account";
+import { runHostCommand } from "@vivarium/kit/host-command";
 import { CliError } from "../cli-error.ts";
-import { runHostCommand } from "./host-command.ts";
 import type { Layout } from "./layout.ts";
-import { asUser, type ServiceUser } from "./service-user.ts";
+import { asUser } from "./service-user.ts";
 
 const DATABASE = "vivarium";
 
 export interface PostgresFiles {
-  /** Holds bin/, lib/, share/. */
+  /** Contains bin/, lib/, share/. */
   programs: string;
   cluster: string;
 }
 
 /** Programs copied, cluster made, each once; afterwards this costs a few file checks. */
-export async function preparePostgres(layout: Layout, user: ServiceUser): Promise<PostgresFiles> {
+export async function preparePostgres(layout: Layout, user: Account): Promise<PostgresFiles> {
   const programs = await installPrograms(layout);
   const cluster = path.join(layout.postgresDir, "data");
   if (existsSync(path.join(cluster, "PG_VERSION"))) await checkVersion(programs, cluster);
@@ -26,8 +27,8 @@ export async function preparePostgres(layout: Layout, user: ServiceUser): Promis
 }
 
 /**
- * The npm package may lie where the service user cannot read, and it carries its links only as a list, which a script
- * that npm may not have run would turn into links.
+ * The service user may be unable to read the npm package, and the package has its library links only as a list, which
+ * its install script would turn into links: npm may not have run that script.
  */
 async function installPrograms(layout: Layout): Promise<string> {
   const source = packageDir();
@@ -67,8 +68,8 @@ async function makeLinks(dir: string): Promise<void> {
   }
 }
 
-/** Made beside its place and renamed when whole: an interrupted first start leaves nothing half-made. */
-async function makeCluster({ programs, cluster }: PostgresFiles, user: ServiceUser): Promise<void> {
+/** Made under a temporary name and renamed when whole: an interrupted first start leaves nothing half-made. */
+async function makeCluster({ programs, cluster }: PostgresFiles, user: Account): Promise<void> {
   const partial = `${cluster}.partial`;
   await rm(partial, { recursive: true, force: true });
   await mkdir(partial, { mode: 0o700 });
@@ -85,7 +86,7 @@ async function makeCluster({ programs, cluster }: PostgresFiles, user: ServiceUs
   await rename(partial, cluster);
 }
 
-async function runAs(user: ServiceUser, argv: string[], input?: string): Promise<void> {
+async function runAs(user: Account, argv: string[], input?: string): Promise<void> {
   const [program = "", ...args] = asUser(user, argv);
   const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" };
   const result = await runHostCommand(program, args, { input, env, cwd: "/", timeoutMs: 120_000 });
@@ -104,6 +105,6 @@ async function checkVersion(programs: string, cluster: string): Promise<void> {
 }
 
 /** Reaches the database over its unix socket, as a process of the service user (or root). */
-export function databaseUrl(layout: Layout, user: ServiceUser): string {
+export function databaseUrl(layout: Layout, user: Account): string {
   return `postgres://${user.name}@/${DATABASE}?host=${encodeURIComponent(layout.postgresSocketDir)}`;
 }

@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import type { Account } from "@vivarium/kit/account";
 import { sleep } from "@vivarium/kit/clock";
 import { type Layout, logFile } from "./layout.ts";
 import type { PostgresFiles } from "./postgres-files.ts";
 import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
-import { asUser, type ServiceUser } from "./service-user.ts";
+import { asUser } from "./service-user.ts";
 
 const READY_LIMIT_MS = 60_000;
 const READY_POLL_MS = 20;
@@ -31,12 +32,12 @@ const SETTINGS: Readonly<Record<string, string>> = {
 
 /**
  * Starts the database, or takes over the one that an earlier supervisor left running: it outlives a supervisor that is
- * killed, because nothing is gained by a recovery.
+ * killed, because a recovery would gain nothing.
  */
 export async function launchPostgres(
   layout: Layout,
   files: PostgresFiles,
-  user: ServiceUser,
+  user: Account,
   signal: AbortSignal,
 ): Promise<Running> {
   const left = findPostmaster(files.cluster);
@@ -45,7 +46,7 @@ export async function launchPostgres(
   return running;
 }
 
-/** The postmaster that serves this cluster now, whoever started it. */
+/** The postmaster that serves this cluster now, started by any process. */
 function findPostmaster(cluster: string): ProcessIdentity | undefined {
   const pid = Number(readPidFile(cluster)[0]);
   const identity = pid > 0 ? identify(pid) : undefined;
@@ -60,7 +61,7 @@ export async function stopLeftPostgres(cluster: string): Promise<boolean> {
   return true;
 }
 
-function startPostmaster(layout: Layout, files: PostgresFiles, user: ServiceUser): Running {
+function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): Running {
   const settings = { ...SETTINGS, unix_socket_directories: layout.postgresSocketDir };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const program = path.join(files.programs, "bin", "postgres");
@@ -73,7 +74,7 @@ function startPostmaster(layout: Layout, files: PostgresFiles, user: ServiceUser
   });
 }
 
-/** The last line of the pid file says how far it is. */
+/** The last line of the pid file is the postmaster's status. */
 async function waitUntilReady(cluster: string, running: Running, signal: AbortSignal): Promise<void> {
   let ending: string | undefined;
   void running.ended.then((how) => {

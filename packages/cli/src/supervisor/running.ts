@@ -6,9 +6,9 @@ import { isAlive, type ProcessIdentity } from "./process-identity.ts";
 /** A process that runs, started by us or found running. */
 export interface Running {
   pid: number;
-  /** Resolves when it has ended, with how. */
+  /** Resolves when it has ended, with a description of the end. */
   ended: Promise<string>;
-  /** Ends it: asked first, killed when it does not follow in time. */
+  /** Ends it: asks first, kills it after the time limit. */
   stop(): Promise<void>;
 }
 
@@ -21,9 +21,9 @@ const ADOPTED_POLL_MS = 300;
 const GRACEFUL: StopManner = { signal: "SIGTERM", limitMs: 15_000 };
 
 /**
- * Starts a process in a session of its own, so that Ctrl-C reaches the supervisor alone, which then stops the others
- * in order. Its output goes straight to the log: no line is lost and nothing blocks when the supervisor dies. The end
- * of its standard input tells it that the supervisor is gone.
+ * Starts a process in a session of its own, so that Ctrl-C reaches the supervisor alone, which then stops the others in
+ * order. Its output goes straight to the log: no line is lost and nothing blocks when the supervisor dies. Its standard
+ * input ends when the supervisor is gone, which the process notices.
  */
 export function startProcess(
   argv: string[],
@@ -60,7 +60,7 @@ export function startProcess(
   return { pid: child.pid ?? 0, ended, stop };
 }
 
-/** Watches over a process that an earlier supervisor started. */
+/** Watches a process that an earlier supervisor started. */
 export function adoptProcess(identity: ProcessIdentity, stop: StopManner): Running {
   const ended = (async () => {
     while (isAlive(identity)) await sleep(ADOPTED_POLL_MS);

@@ -1,10 +1,11 @@
 /**
  * `viv up`: everything of one machine under one parent. Order matters twice. Starting: pool, database, gateway, node,
- * control. Stopping: the reverse, so that no request meets a half-gone service, and the node, which frees a slot once the
- * gateway forgot its machine, is heard to the end. Machines are nobody's children: they outlive all of this and are adopted
- * at the next start.
+ * control. Stopping: the reverse, so that no request meets a half-gone service, and the node, which frees a slot once
+ * the gateway forgot its machine, is served to the end. Machines are not children of the supervisor: they outlive all
+ * of this and are adopted at the next start.
  */
 import { once } from "node:events";
+import type { Account } from "@vivarium/kit/account";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
@@ -26,17 +27,11 @@ import { launchPostgres } from "./postgres.ts";
 import { databaseUrl, preparePostgres } from "./postgres-files.ts";
 import { ENTRY_POINTS } from "./repository.ts";
 import { startProcess } from "./running.ts";
-import {
-  checkReach,
-  ensureServiceUser,
-  GATEWAY_USER,
-  SERVICE_USER,
-  type ServiceUser,
-} from "./service-user.ts";
+import { checkReach, ensureServiceUser, GATEWAY_USER, SERVICE_USER } from "./service-user.ts";
 
 const ANSWER_LIMIT_MS = 60_000;
 
-/** Of `sun_path`, without the byte that ends it. */
+/** Length of `sun_path`, without the terminating byte. */
 const SOCKET_PATH_BYTES = 107;
 
 const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
@@ -51,7 +46,7 @@ interface Deps {
   terminal: Terminal;
 }
 
-/** Runs the service in the foreground until it is told to stop; returns the exit code. */
+/** Runs the service in the foreground until it is stopped; returns the exit code. */
 export async function supervise({ config, terminal }: Deps, input: SuperviseInput): Promise<number> {
   requireRoot();
   const startedAt = performance.now();
@@ -92,9 +87,9 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
 
 interface Supervision extends Deps {
   layout: Layout;
-  /** In the order of starting; filled as they come, so that a failure half-way stops what runs. */
+  /** In the order of starting; filled step by step, so that a failure half-way stops the processes that run. */
   keepers: Keeper[];
-  /** Somebody wants all of it to end. */
+  /** Aborted when the whole service should end. */
   stopping: AbortSignal;
 }
 
@@ -122,7 +117,7 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   await keep(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
-async function startPostgres(supervision: Supervision, user: ServiceUser): Promise<string> {
+async function startPostgres(supervision: Supervision, user: Account): Promise<string> {
   const { layout, keepers, terminal, stopping } = supervision;
   requireSocketPath(layout);
   const files = await preparePostgres(layout, user);
@@ -136,15 +131,16 @@ async function startPostgres(supervision: Supervision, user: ServiceUser): Promi
 }
 
 /**
- * Of a stream that passes through, each chunk is young garbage beside the heap that weighs a hundred times what the
- * collector counts: it has to look at what is young often. A look at the whole heap waits until that has doubled. Left to
- * itself the collector did it for each 20 MiB that passed: of 64 MiB of a download that was 100 of 163 ms of the node's
- * processor time, and 130 of control's 213; memory grows as little with it as before, by 50 MiB at most for 512 MiB up
- * and down. Swept by helpers, daemons take two cores from what the stream needs.
+ * Garbage collector settings. Most of a stream that passes through is young garbage: buffers that weigh a hundred times
+ * what the collector counts for them. So it must collect young objects often, and the whole heap only when that has
+ * doubled. With default settings it collected the whole heap every 20 MiB of a stream: 100 of the node's 163 ms of
+ * processor time for a download of 64 MiB, and 130 of control's 213. Memory grows as little as before, by 50 MiB at
+ * most for 512 MiB up and down. Concurrent sweeping is off: its
+ * helper threads would take two cores from the stream.
  */
 const COLLECTOR = ["--max-semi-space-size=1", "--heap-growing-percent=100", "--no-concurrent-sweeping"];
 
-/** The database's address is for control alone: node and gateway know nothing of tenants. */
+/** Only control gets the database's address: node and gateway know nothing of tenants. */
 async function keep(
   { layout, keepers, terminal, stopping }: Supervision,
   name: "node" | "gateway" | "control",
@@ -163,7 +159,7 @@ async function keep(
   await keeper.start(stopping);
 }
 
-/** Waits until the service answers, then says so; false when it was stopped or does not come. */
+/** Waits until the service answers, then prints the banner; false when it was stopped or does not answer. */
 async function announce(
   { config, terminal, layout, keepers, stopping }: Supervision,
   input: SuperviseInput,
@@ -210,11 +206,11 @@ function requireRoot(): void {
   );
 }
 
-/** The kernel takes no longer path for a socket, and the database splits its list of folders at commas. */
+/** The kernel allows no longer path for a socket, and the database splits its list of folders at commas. */
 function requireSocketPath({ postgresSocketDir, dataDir }: Layout): void {
-  const room = SOCKET_PATH_BYTES - Buffer.byteLength(`${postgresSocketDir}/.s.PGSQL.5432`);
-  if (room >= 0 && !postgresSocketDir.includes(",")) return;
-  const why = room < 0 ? `is ${-room} bytes too long` : "has a comma";
+  const left = SOCKET_PATH_BYTES - Buffer.byteLength(`${postgresSocketDir}/.s.PGSQL.5432`);
+  if (left >= 0 && !postgresSocketDir.includes(",")) return;
+  const why = left < 0 ? `is ${-left} bytes too long` : "has a comma";
   throw new CliError(`the database cannot listen below ${dataDir}: the path ${why}`, {
     hint: "Choose another --data-dir, or set DATABASE_URL to a PostgreSQL of your own.",
   });

@@ -1,7 +1,8 @@
 /**
- * What terminals answer when programs ask them: their kind, their colours, where the cursor is. A shell that is come back
- * to shows its latest output again, with the questions in it, which nobody waits for any more: the answers would be
- * typed into the shell.
+ * Answers that terminals send when programs ask them: their kind, their colours, the position of the cursor.
+ *
+ * Hazard: after a reconnect a shell shows its latest output again, with the old questions in it. Nothing waits for the
+ * answers any more, so they would be typed into the shell.
  */
 const ESCAPE = "\u001b";
 const ANSWERS = new RegExp(
@@ -16,7 +17,7 @@ const ANSWERS = new RegExp(
   "g",
 );
 
-/** Without the answers in it. */
+/** The input without such answers. */
 export function withoutAnswers(typed: Buffer): Buffer {
   return Buffer.from(typed.toString("latin1").replaceAll(ANSWERS, ""), "latin1");
 }

@@ -10,7 +10,7 @@ import { takeTerminal } from "./own-terminal.ts";
 
 const WEB_SOCKET_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/** Hands out each request for a terminal, to be answered or not. */
+/** Hands each request for a terminal to the test, which may answer it or not. */
 async function serveTerminals(onRequest: (request: IncomingMessage, socket: Duplex) => void) {
   const server = createServer();
   const sockets = new Set<Duplex>();

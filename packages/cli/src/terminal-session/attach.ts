@@ -12,18 +12,18 @@ export interface Attachment extends Omit<TerminalOptions, "rows" | "cols" | "sig
   detachKey: DetachKey;
 }
 
-/** For so long a lost connection is tried again. */
+/** How long a lost connection is retried. */
 const RECONNECT_MS = 60_000;
 const RECONNECT_EVERY_MS = 1000;
-/** For so long after coming back the terminal may answer questions that nobody asks any more. */
+/** How long after a reconnect the terminal may answer old questions. */
 const STALE_ANSWERS_MS = 1000;
 const CLOSE_PATIENCE_MS = 2000;
-/** Tells programs that take the whole screen to draw it again. */
+/** Makes programs that take the whole screen redraw it. */
 const SIGWINCH = 28;
 
 /**
- * Resolves when the program has exited or the human has left it. A terminal with a name is come back to when the
- * connection is lost. The human's terminal is given back before this settles.
+ * Resolves when the program has exited or the human has left it. A terminal with a name is reattached when the
+ * connection is lost. The human's terminal is restored before this resolves or rejects.
  */
 export async function attach(
   session: Session,
@@ -31,7 +31,7 @@ export async function attach(
   take: () => OwnTerminal = takeTerminal,
 ): Promise<Ending> {
   const size = { rows: process.stdout.rows || 24, cols: process.stdout.columns || 80 };
-  // Until it is open, Ctrl-C still is Ctrl-C.
+  // Until the terminal is open, Ctrl-C ends this program.
   let terminal = await withInterrupt((signal) => session.terminal({ ...options, ...size, signal }));
   const own = take();
   let openedAt = performance.now();
@@ -78,7 +78,7 @@ async function showAll(terminal: Terminal, own: OwnTerminal): Promise<Ending | V
   }
 }
 
-/** Throws the loss itself when the service stays away. */
+/** Throws the original loss when the service stays away. */
 async function reopen(
   { session, own }: { session: Session; own: OwnTerminal },
   options: TerminalOptions,
@@ -104,7 +104,7 @@ async function reopen(
   throw lost;
 }
 
-/** An attempt that nobody answers keeps neither the human, who may leave, nor longer than there is time. */
+/** One attempt, ended early when the human leaves or the time is up. */
 async function openWithin(
   session: Session,
   options: TerminalOptions,
@@ -113,7 +113,7 @@ async function openWithin(
   const attempt = new AbortController();
   let isOpen = false;
   const giveUp = () => {
-    // The signal holds for the whole life of a terminal.
+    // The signal counts for the whole life of a terminal.
     if (!isOpen) attempt.abort(lost);
   };
   const timer = setTimeout(giveUp, ms);

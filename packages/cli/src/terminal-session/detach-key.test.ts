@@ -26,6 +26,6 @@ test("the key counts also where a program has asked for other reports of keys", 
   expect(beforeDetach(key, typed("just text"))).toBeUndefined();
 });
 
-test("with none, every key goes to the session", () => {
+test("without one, every key goes to the session", () => {
   expect(beforeDetach(parseDetachKey("none"), Buffer.from([0x1d]))).toBeUndefined();
 });

@@ -2,9 +2,9 @@ import { InvalidArgumentError, Option } from "commander";
 
 /** The key that leaves a shell and lets it run on. */
 export interface DetachKey {
-  /** As it is told to the human: `Ctrl-]`. */
+  /** As shown to the human: `Ctrl-]`. */
   name: string;
-  /** What the key sends: a byte, or an escape sequence where a program has asked for those. */
+  /** The bytes of the key: one byte, or an escape sequence where a program has asked for those. */
   sequences: readonly string[];
 }
 
@@ -21,12 +21,12 @@ export function parseDetachKey(text: string): DetachKey {
   const code = letter.charCodeAt(0);
   return {
     name: `Ctrl-${letter.toUpperCase()}`,
-    // As modifyOtherKeys and the keyboard protocol of newer terminals have it: 5 is Ctrl.
+    // The forms of modifyOtherKeys and of the keyboard protocol of newer terminals: 5 is Ctrl.
     sequences: [String.fromCharCode(byte), `\u001b[27;5;${code}~`, `\u001b[${code};5u`],
   };
 }
 
-/** What is typed before the key, when the key is in it. */
+/** The input before the key, if the input contains the key. */
 export function beforeDetach(key: DetachKey, typed: Buffer): Buffer | undefined {
   const at = key.sequences.map((each) => typed.indexOf(each, 0, "latin1")).filter((i) => i >= 0);
   return at.length === 0 ? undefined : typed.subarray(0, Math.min(...at));

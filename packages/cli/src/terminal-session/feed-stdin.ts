@@ -7,12 +7,13 @@ import { randomUUID } from "node:crypto";
 import { addAbortSignal, type Readable } from "node:stream";
 import type { ExecEvent, Session } from "@vivarium/sdk";
 
-/** What one message of input holds: the terminal's own limit. */
+/** Payload of one message of input: the terminal's own limit. */
 const PIECE_BYTES = 32 * 1024;
 const READY = "viv-ready";
 /**
- * Waits until the pipe is there, and runs the command with it as input. Once both sides hold the pipe it loses its name,
- * here: the feeder is ended with the command, however early that is. `$0` is what a shell calls itself in errors.
+ * Waits until the pipe is there, and runs the command with it as input. The name of the pipe is removed once both sides
+ * have it open: removed here, because the feeder is ended with the command, however early that is. `$0` is what a shell
+ * calls itself in errors.
  */
 const READER = `pipe=$1; shift
 mkfifo -m 600 "$pipe" 2>/dev/null
@@ -20,8 +21,8 @@ exec 3<"$pipe"
 rm -f "$pipe"
 exec "$@" <&3 3<&-`;
 /**
- * Before the terminal takes bytes as they are, nothing may be sent; then come pieces, each behind a line with its length,
- * and a length of 0 at the end.
+ * Nothing may be sent before the terminal is in raw mode. Then come pieces, each after a line with its length, and a
+ * length of 0 at the end.
  */
 const WRITER = `stty raw -echo || exit
 mkfifo -m 600 "$0" 2>/dev/null
@@ -43,7 +44,7 @@ export async function* execWithInput(
   const feeding = feed(session, pipe, input, either).then(
     () => undefined,
     (cause: unknown) => {
-      // What has ended by itself needs no input; a feeder that failed would leave it waiting.
+      // A command that has ended by itself needs no input; a feeder that failed would leave it waiting.
       if (over.signal.aborted) return undefined;
       over.abort(cause);
       return { cause };
@@ -59,7 +60,7 @@ export async function* execWithInput(
 }
 
 async function feed(session: Session, pipe: string, input: Readable, signal: AbortSignal): Promise<void> {
-  // Also an input that never says anything does not outlive the command.
+  // Also ends the feeder when the input never produces anything.
   addAbortSignal(signal, input);
   const terminal = await session.terminal({ cmd: ["sh", "-c", WRITER, pipe], signal });
   const ready = Promise.withResolvers<void>();
@@ -76,7 +77,7 @@ async function feed(session: Session, pipe: string, input: Readable, signal: Abo
   await watching;
 }
 
-/** Until the feeder has exited. A command that reads no more ends it too. */
+/** Until the feeder has exited. A command that stops reading ends the feeder too. */
 async function watch(terminal: AsyncIterable<Uint8Array>, onReady: () => void): Promise<void> {
   let shown = "";
   for await (const chunk of terminal) {

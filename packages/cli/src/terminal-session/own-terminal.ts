@@ -1,8 +1,8 @@
-/** The terminal that the human sits at: keys as they come, and back to how it was whatever happens. */
+/** The terminal of the human: passes keys on as they come, and is always restored. */
 import { once } from "node:events";
 import { ScreenModes } from "./screen-modes.ts";
 
-/** After these nobody is left to see a message; what the shell would say is their number. */
+/** After these signals nobody sees a message; the exit code is the one a shell would report. */
 const ENDING_SIGNALS = { SIGTERM: 15, SIGHUP: 1, SIGINT: 2, SIGQUIT: 3 } as const;
 const SIGNALLED = 128;
 
@@ -11,16 +11,16 @@ export interface OwnTerminal {
   onResize(listener: () => void): void;
   /** Keys, only as fast as the listener takes them. */
   onInput(listener: (typed: Buffer) => Promise<void>): void;
-  /** The terminal itself has gone. */
+  /** Called when the terminal itself has gone. */
   onEnd(listener: () => void): void;
   show(chunk: Uint8Array): Promise<void>;
-  /** Says something between two programs, on a screen that the first has not left its marks on. */
+  /** Prints a line between two programs, on a screen without the first program's modes. */
   say(line: string): void;
-  /** Gives the terminal back; twice is once. What did not end by itself has left the cursor within a line. */
+  /** Restores the terminal; a second call does nothing. A program that was cut off left the cursor within a line. */
   restore(how?: { isCutOff: boolean }): void;
 }
 
-/** Takes the terminal over. It is given back by `restore`, and at the latest when the process ends. */
+/** Takes the terminal over. It is restored by `restore`, and at the latest when the process ends. */
 export function takeTerminal({
   stdin,
   stdout,
@@ -37,7 +37,7 @@ export function takeTerminal({
     isTaken = false;
     for (const cleanup of cleanups) cleanup();
     stdin.pause();
-    // A terminal that has gone cannot be given back.
+    // A terminal that has gone cannot be restored.
     try {
       const isWithinLine = isCutOff && !modes.isFullScreen;
       stdout.write(`${modes.undo()}${isWithinLine ? "\r\n" : ""}`);

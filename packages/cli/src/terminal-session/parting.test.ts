@@ -7,7 +7,7 @@ const line = (
   name?: string,
 ) => partingLine({ session_id: "s1", on_pty_detach }, how === "left" ? { how } : { how, code: 0 }, name);
 
-test("who leaves is told how to come back", () => {
+test("a human who leaves reads how to come back", () => {
   expect(line("keep_live", "left", "shell")).toMatch(/come back with: viv shell s1$/);
   expect(line("keep_live", "left", "editor")).toMatch(/viv shell --terminal editor s1$/);
   expect(line("keep_live", "left")).toContain("is ended");

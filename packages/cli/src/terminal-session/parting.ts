@@ -1,7 +1,7 @@
 import type { SessionRecord } from "@vivarium/sdk";
 import type { Ending } from "./attach.ts";
 
-/** What the human should know who has left, or undefined when there is nothing to know. */
+/** A note for a human who has left a terminal; undefined when there is nothing to say. */
 export function partingLine(
   record: Pick<SessionRecord, "session_id" | "on_pty_detach">,
   ending: Ending,

@@ -18,7 +18,7 @@ test("the screen, the cursor and the mouse are given back", () => {
   );
 });
 
-test("what the program has undone itself is left alone", () => {
+test("a mode that the program has undone itself is left alone", () => {
   expect(after(`${ESC}[?1049h${ESC}[?2004h`, "text", `${ESC}[?2004l${ESC}[?1049l`)).toBe(`${ESC}[0m`);
 });
 

@@ -1,15 +1,12 @@
-/**
- * What a program has done to the human's terminal beyond its text (another screen, no cursor, mouse reports), so that
- * it can be undone when the program is left while it runs.
- */
+/** Terminal modes that a program has set (another screen, no cursor, mouse reports), to undo them when it is left. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const SET_OR_RESET = /\u001b\[\?([\d;]+)([hl])/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const KEYPAD = /\u001b([=>])/g;
-/** A sequence that is cut by the end of a chunk; nobody writes longer ones. */
+/** A sequence that is cut off at the end of a chunk; real sequences are not longer. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const UNFINISHED = /\u001b(?:\[(?:\?[\d;]{0,32})?)?$/;
-/** Modes that leave a terminal unusable, and how they are when all is well. */
+/** Modes that leave a terminal unusable, and their normal state. */
 const NORMAL: Readonly<Record<string, "h" | "l">> = {
   "1": "l",
   "7": "h",
@@ -33,7 +30,7 @@ export class ScreenModes {
   #isKeypadChanged = false;
   #rest = "";
 
-  /** Sees what goes to the terminal. */
+  /** Reads output for the terminal. */
   watch(chunk: Uint8Array): void {
     const text =
       this.#rest + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).toString("latin1");
@@ -53,7 +50,7 @@ export class ScreenModes {
     return ["47", "1047", "1049"].some((mode) => this.#changed.has(mode));
   }
 
-  /** What takes the terminal back to how it was; nothing when nothing was changed. */
+  /** Sequences that undo the changes; empty without changes. */
   undo(): string {
     const modes = [...this.#changed].map((mode) => `\u001b[?${mode}${NORMAL[mode]}`).join("");
     const keys = this.#isKeypadChanged ? "\u001b>" : "";

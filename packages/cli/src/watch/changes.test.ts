@@ -12,7 +12,7 @@ function session(id: string, facts: Partial<SessionRecord> = {}): SessionRecord 
 const known = (...sessions: SessionRecord[]) => new Map(sessions.map((each) => [each.session_id, each]));
 const nobody = new Map<string, SessionRecord>();
 
-test("what stayed as it was is no change", () => {
+test("an unchanged session is no change", () => {
   const same = session("a", { active_since: at });
   expect(findChanges(known(same), [{ ...same, last_active_at: "later" }], nobody, now)).toEqual([]);
 });
@@ -38,7 +38,7 @@ test("a session that failed says why", () => {
   ]);
 });
 
-test("a state that was left and come back to between two looks is told", () => {
+test("a state that was left and entered again between two looks is a change", () => {
   const before = known(
     session("a", { active_since: "1" }),
     session("b", { state: "paused", paused_at: "1" }),

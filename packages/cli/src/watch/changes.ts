@@ -1,21 +1,18 @@
 import type { SessionRecord } from "@vivarium/sdk";
 
-/** One session that is not where it was when we last looked. */
+/** A session whose state has changed since the last look. */
 export interface Change {
   at: string;
   session_id: string;
   name?: string | undefined;
-  /** Absent: we had not seen it before. */
+  /** Absent: the session is new. */
   from?: string;
   to: string;
-  /** What the service says about it, or what must have happened in between. */
+  /** The service's detail of the state, or what must have happened in between. */
   detail?: string | undefined;
 }
 
-/**
- * What has happened to sessions between two looks. `ended` describes those that are in `before` alone, as far as the
- * history has them.
- */
+/** The changes of sessions between two looks. `ended`: records from the history for sessions only in `before`. */
 export function findChanges(
   before: ReadonlyMap<string, SessionRecord>,
   after: readonly SessionRecord[],
@@ -40,12 +37,12 @@ function changeOf(before: SessionRecord | undefined, session: SessionRecord, at:
   const detail = session.status_reason ?? session.status_detail;
   if (before === undefined) return [{ at, session_id, name, to: state, detail }];
   if (before.state !== state) return [{ at, session_id, name, from: before.state, to: state, detail }];
-  const between = whatHappenedBetween(before, session);
+  const between = describeBetween(before, session);
   return between === undefined ? [] : [{ at, session_id, name, from: state, to: state, detail: between }];
 }
 
-/** Two looks may find the same state with another one between them. */
-function whatHappenedBetween(before: SessionRecord, after: SessionRecord): string | undefined {
+/** The state may be the same at both looks, with another one in between. */
+function describeBetween(before: SessionRecord, after: SessionRecord): string | undefined {
   if (after.state === "live" && before.active_since !== after.active_since) return "was paused in between";
   if (after.state === "paused" && before.paused_at !== after.paused_at) return "was live in between";
   return undefined;

@@ -1,15 +1,16 @@
-import { type Client, type SessionRecord, VivariumError } from "@vivarium/sdk";
+import type { Client, SessionRecord, VivariumError } from "@vivarium/sdk";
+import { isTemporaryFailure } from "../service/temporary-failure.ts";
 import { type Change, findChanges } from "./changes.ts";
 
 const LARGEST_LIST = 500;
 
-/** What one look at the service has brought. */
+/** Result of one look at the service. */
 export interface Look {
   at: Date;
   sessions: SessionRecord[];
-  /** Since the look before; none at the first. */
+  /** Changes since the look before; empty at the first. */
   changes: Change[];
-  /** Why this look brought nothing; the sessions are then those of the look before. */
+  /** Why this look failed; the sessions are then those of the look before. */
   failure?: VivariumError;
 }
 
@@ -34,14 +35,14 @@ export async function* followSessions(
       yield { at, sessions, changes };
     } catch (error) {
       if (signal.aborted) return;
-      if (known === undefined || !isPassing(error)) throw error;
+      if (known === undefined || !isTemporaryFailure(error)) throw error;
       yield { at: new Date(), sessions: last, changes: [], failure: error };
     }
     await deps.sleep(intervalMs, signal);
   }
 }
 
-/** The history is only asked when a session has gone from the list. */
+/** The history is only read when a session has gone from the list. */
 async function describeEnded(
   client: Client,
   known: ReadonlyMap<string, SessionRecord>,
@@ -53,11 +54,4 @@ async function describeEnded(
   if (missing.length === 0) return new Map();
   const page = await client.sessions.list({ state: "ended", limit: LARGEST_LIST }, { signal });
   return new Map(page.sessions.map((session) => [session.session_id, session]));
-}
-
-/** Without an answer, or with a server's fault, the next look may succeed. */
-function isPassing(error: unknown): error is VivariumError {
-  return (
-    error instanceof VivariumError && (error.status === 0 || error.status === 429 || error.status >= 500)
-  );
 }

@@ -1,9 +1,9 @@
-import { plainText } from "../print/table.ts";
+import { renderChange } from "../print/change.ts";
 import type { Terminal } from "../terminal.ts";
 import type { Change } from "./changes.ts";
 import type { Look } from "./follow.ts";
 
-/** For pipes and logs: what is there at the start, then one line for each change. */
+/** For pipes and logs: the sessions at the start, then one line for each change. */
 export async function printLines(
   terminal: Terminal,
   looks: AsyncIterable<Look>,
@@ -20,16 +20,9 @@ export async function printLines(
       terminal.out(json ? JSON.stringify(change) : renderChange(change));
     }
     isFirst = false;
-    // One word about a service that does not answer, not one every second.
+    // One line when the service stops answering, not one every second.
     if (failure && !isSilent) terminal.note(`viv: ${failure.message}; trying again`);
     if (!failure && isSilent) terminal.note("viv: the service answers again");
     isSilent = failure !== undefined;
   }
-}
-
-/** `2027-01-01T10:00:00.000Z  <id>  live -> paused  name  (detail)` */
-export function renderChange(change: Change): string {
-  const { at, session_id, from, to, name, detail } = change;
-  const move = from === undefined ? to : `${from} -> ${to}`;
-  return plainText([at, session_id, move, name, detail && `(${detail})`].filter(Boolean).join("  "));
 }

@@ -2,9 +2,10 @@ import { stripVTControlCharacters } from "node:util";
 import type { SessionRecord } from "@vivarium/sdk";
 import { expect, test } from "vitest";
 import { noPaint, paintFor } from "../print/paint.ts";
+import { renderScreen } from "../print/screen.ts";
 import type { Change } from "./changes.ts";
 import type { Look } from "./follow.ts";
-import { drawScreen, renderScreen } from "./screen.ts";
+import { drawScreen } from "./screen.ts";
 
 const at = new Date(2027, 0, 1, 10, 0, 0);
 const sessions = Array.from({ length: 40 }, (_, i): SessionRecord => {
@@ -17,7 +18,7 @@ const changes = Array.from({ length: 30 }, (_, i): Change => {
 });
 const plain = { title: "here", paint: noPaint, columns: 60, rows: 20 };
 
-test("a screen never has more lines or wider ones than there is room", () => {
+test("a screen never has more lines or wider ones than the terminal", () => {
   const paint = paintFor({ terminal: { isInteractive: true }, config: { wantsColour: true } });
   for (const rows of [1, 5, 10, 20, 80]) {
     for (const history of [[], changes.slice(0, 1), changes]) {
@@ -38,7 +39,7 @@ test("it shows how many sessions there are, the first of them, and the newest ch
   expect(lines[heading + 1]).toMatch(/^10:00:00 {4}0s ago {2}s0 {2}live → paused {2}n+$/);
 });
 
-test("a service that does not answer is said at the top, above what was last known", () => {
+test("a service that does not answer is reported at the top, above the last known sessions", () => {
   const failure = { message: "nothing listens at http://h" } as Look["failure"];
   const lines = renderScreen({ at, sessions: sessions.slice(0, 1), changes: [], failure }, [], plain);
   expect(lines[0]).toBe("here  nothing listens at http://h; trying again");

@@ -1,10 +1,10 @@
-/** The audit log (part 2, 13): who did what, and what came of it. So far it holds the commands of sessions. */
+/** The audit log: who ran which command, and its outcome. So far it covers the commands of sessions. */
 import { z } from "zod";
 import { timestamp } from "./wire-types.ts";
 
 export const AUDIT_ACTIONS = ["session.exec"] as const;
 
-/** What an entry tells of a command; which of the first three it has is the session's `command_capture`. */
+/** One command. `command_capture` of the session decides which of the first three fields are present. */
 export const CommandMeta = z
   .object({
     kind: z.enum(["exec", "run", "process", "pty"]),

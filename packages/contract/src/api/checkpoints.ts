@@ -4,7 +4,7 @@ import { text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const CHECKPOINT_NAME_PATTERN = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
-/** Body of `POST /v1/sessions/{id}/checkpoints` (part 2, 7). Unknown fields are ignored. */
+/** Body of `POST /v1/sessions/{id}/checkpoints`. Unknown fields are ignored. */
 export const CheckpointCreate = z
   .object({
     name: z
@@ -23,11 +23,11 @@ export const Checkpoint = z
   .object({
     checkpoint_id: z.string(),
     parent_session_id: z.string(),
-    /** The same value, under the name that other resources use. */
+    /** The same value as `parent_session_id`, under the name that other resources use. */
     session_id: z.string(),
     name: z.string().optional(),
     labels: z.record(z.string(), z.string()).optional(),
-    /** Bytes that were stored for it; blocks that an earlier saved state holds are not counted again. */
+    /** Bytes stored for this checkpoint. Blocks that an earlier saved state already contains are not counted again. */
     size_bytes: z.int(),
     created_at: timestamp,
     timing: z.record(z.string(), z.int()).optional(),
@@ -40,7 +40,7 @@ export const CheckpointList = z
   .meta({ id: "CheckpointList" });
 export type CheckpointList = z.infer<typeof CheckpointList>;
 
-/** Body of `POST /v1/checkpoints/{cid}/sessions`: the fields of a create that the checkpoint does not settle. */
+/** Body of `POST /v1/checkpoints/{cid}/sessions`: the fields of a create that the checkpoint does not fix. */
 export const CheckpointStart = SessionCreate.pick({
   name: true,
   labels: true,
@@ -65,7 +65,7 @@ export type ParsedCheckpointStart = z.output<typeof CheckpointStart>;
 export const Restore = z.object({ checkpoint_id: text() }).meta({ id: "Restore" });
 export type Restore = z.input<typeof Restore>;
 
-/** Body of `POST /v1/sessions/{id}/fork` (wire.md 4.10) on a server that makes at most `cap` children at once. */
+/** Body of `POST /v1/sessions/{id}/fork` on a server that makes at most `cap` children at once. */
 export function forkWithin(cap: number) {
   return z.object({ count: wholeNumber(1, cap).nullish() }).meta({ id: "Fork" });
 }

@@ -1,11 +1,11 @@
-/** What a session may reach: its policy, its daily cap and what it did (wire.md part 2, 2 and 3). */
+/** Egress of a session: its policy, its daily cap and its log (docs/spec/network.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const EGRESS_MODES = ["allow", "deny"] as const;
 
-/** Closed: a misspelt `alow` must not become full egress. What an entry must be is told by the service, per index. */
+/** Strict: a misspelt `alow` must not become full egress. The service checks each entry and names a wrong one. */
 export const EgressPolicy = z
   .strictObject({
     mode: z.enum(EGRESS_MODES),
@@ -58,7 +58,7 @@ export type OrgEgressCapPut = z.infer<typeof OrgEgressCapPut>;
 export const OrgEgressCap = z
   .object({
     cap_bytes: z.int().meta({ description: "the cap in force; 0: none" }),
-    override: z.boolean().meta({ description: "whether the organisation chose it" }),
+    override: z.boolean().meta({ description: "whether the organisation set it" }),
     default_cap_bytes: z.int().meta({ description: "the operator's default; 0: none" }),
     today_bytes: z.int(),
     date: z.string().meta({ format: "date" }),
@@ -81,7 +81,7 @@ export const EgressLogEntry = z
     reason: z.string(),
     bytes_out: z.int(),
     bytes_in: z.int(),
-    count: z.int().meta({ description: "how many alike this line stands for" }),
+    count: z.int().meta({ description: "number of equal events that this line stands for" }),
   })
   .meta({ id: "EgressLogEntry" });
 export type EgressLogEntry = z.infer<typeof EgressLogEntry>;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { ERROR_ALIASES, ERRORS, type ErrorCode, type ErrorRow, isErrorCode } from "./errors.ts";
 
-/** The table of the interface, "Errors": code, also seen as, HTTP, retryable. */
+/** The table of docs/spec/errors.md: code, also seen as, HTTP, retryable. */
 const INTERFACE_ROWS = `
 validation                   | bad_request                                     | 400        | no
 payload_too_large            |                                                 | 400        | no
@@ -32,12 +32,12 @@ internal                     | internal_error                                  |
 error                        |                                                 | any        | no
 `;
 
-/** Codes beyond the interface, of what wire.md marks [B]. */
+/** Codes beyond that table. */
 const BEYOND_ROWS = `
 egress_capped                |                                                 | 409        | no
 `;
 
-/** Retry-After per code as wire.md part 1, section 2 gives it; every other code never sends the header. */
+/** Retry-After in seconds per code; every other code never sends the header. */
 const RETRY_AFTER_S: Partial<Record<ErrorCode, number>> = {
   session_not_live: 1,
   idempotency_key_in_progress: 1,

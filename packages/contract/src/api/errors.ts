@@ -1,7 +1,4 @@
-/**
- * The closed set of error codes (interface "Errors", wire.md 2): one row per code, the only place where a code
- * meets a status. This table imports nothing.
- */
+/** The closed set of error codes (docs/spec/errors.md), with the status of each. This table imports nothing. */
 export interface ErrorRow {
   readonly status: number;
   readonly retryable: boolean;
@@ -123,7 +120,7 @@ export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code);
 }
 
-/** Older equivalents that some servers still send; ours never emits them (wire.md 2). */
+/** Older equivalents that some servers still send; ours never emits them. */
 export const ERROR_ALIASES: Readonly<Record<string, ErrorCode>> = {
   bad_request: "validation",
   unauthorized: "unauthenticated",

@@ -1,8 +1,8 @@
-/** What happened in an organisation (wire.md part 2, 12.1): one envelope, whatever carries it. */
+/** Events of an organisation (docs/spec/events.md): one envelope, the same on every transport. */
 import { z } from "zod";
 import { timestamp } from "./wire-types.ts";
 
-/** What this version tells. Readers pass over types that they do not know. */
+/** The event types of this version. Readers skip types that they do not know. */
 export const EVENT_TYPES = [
   "session.created",
   "session.live",
@@ -30,7 +30,7 @@ export const EVENT_TYPES = [
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
-/** Not an event of anybody: it says that a stream cannot go on where its reader asked. */
+/** Sent by a stream itself, never stored: the stream cannot continue from the event that its reader named. */
 export const STREAM_GAP = "stream.gap";
 
 /** `type`, or every type of a group: `session.*`. */

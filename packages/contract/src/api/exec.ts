@@ -3,14 +3,14 @@ import { LIMITS } from "./limits.ts";
 import { CreateTiming } from "./sessions.ts";
 import { durationMs, text } from "./wire-types.ts";
 
-/** argv, run without a shell (wire.md 5.1). */
+/** argv, run without a shell. */
 export const Command = z
   .array(text())
   .min(1, `must hold 1 to ${LIMITS.execArgs} strings`)
   .max(LIMITS.execArgs, `must hold 1 to ${LIMITS.execArgs} strings`)
   .refine((argv) => argv[0] !== "", "must not start with an empty string");
 
-/** Body of `POST /v1/sessions/{id}/exec` (interface "Exec request", wire.md 5.1). */
+/** Body of `POST /v1/sessions/{id}/exec` (docs/spec/exec.md). */
 export const ExecRequest = z
   .object({
     command: Command,
@@ -32,19 +32,19 @@ const outputFields = {
   restore_ms: z.int().optional(),
 };
 
-/** Buffered answer of an exec (wire.md 5.1). */
+/** Buffered answer of an exec. */
 export const ExecResult = z
   .object({ ...outputFields, sandbox_id: z.string(), timing: CreateTiming.optional() })
   .meta({ id: "ExecResult" });
 export type ExecResult = z.infer<typeof ExecResult>;
 
-/** Data of the `exit` event of a streamed exec (wire.md 5.2). */
+/** Data of the `exit` event of a streamed exec. */
 export const ExecExit = z
   .object({ exit_code: z.int(), timed_out: z.boolean(), duration_ms: z.int() })
   .meta({ id: "ExecExit" });
 export type ExecExit = z.infer<typeof ExecExit>;
 
-/** Body of `POST /v1/sessions/batch/exec` (wire.md 5.4). */
+/** Body of `POST /v1/sessions/batch/exec`. */
 export const BatchExecRequest = ExecRequest.extend({
   session_ids: z
     .array(text())

@@ -3,7 +3,7 @@ import { FilePath, isInWorkspace } from "./files.ts";
 
 const problem = (path: string) => FilePath.safeParse(path).error?.issues[0]?.message;
 
-describe("wire.md 6.1: a path by its text alone", () => {
+describe("a path by its text alone", () => {
   test.each([
     "/workspace",
     "/workspace/",

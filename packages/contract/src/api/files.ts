@@ -1,17 +1,14 @@
-/** Files of a session (interface "Exec and files", "File rules"; wire.md 6). */
+/** Files of a session (docs/spec/files.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { text } from "./wire-types.ts";
 
-/** One byte of a name that is no UTF-8, as guest/files.ts writes it. */
+/** One byte of a name that is not UTF-8, as guest/files.ts writes it. */
 const ESCAPED_BYTE = /\\x(?:[89a-f][0-9a-f]|5c)/g;
-/** How long the name is in the guest. */
+/** Length of the name in the guest, in bytes. */
 const bytesOf = (name: string) => new TextEncoder().encode(name.replaceAll(ESCAPED_BYTE, "?")).length;
 
-/**
- * A path as a caller gives it: absolute, or relative to /workspace. What is wrong with its text alone is told here; what
- * it leads to is the guest's to say.
- */
+/** A path as a caller gives it: absolute, or relative to /workspace. The guest checks the file behind it. */
 export const FilePath = text()
   .min(1, "must not be empty")
   .refine((path) => bytesOf(path) <= LIMITS.pathBytes, `must be at most ${LIMITS.pathBytes} bytes long`)
@@ -21,7 +18,7 @@ export const FilePath = text()
   )
   .refine(isInWorkspace, "path must be under /workspace");
 
-/** By its text: links are another matter. */
+/** Checks the text only. Symbolic links are resolved in the guest. */
 export function isInWorkspace(path: string): boolean {
   const parts: string[] = [];
   for (const part of (path.startsWith("/") ? path : `/workspace/${path}`).split("/")) {
@@ -34,7 +31,7 @@ export function isInWorkspace(path: string): boolean {
 export const FILE_ENCODINGS = ["text", "base64"] as const;
 export type FileEncoding = (typeof FILE_ENCODINGS)[number];
 const encoding = z.enum(FILE_ENCODINGS, "must be text or base64");
-/** A file may hold NUL. */
+/** File contents may contain NUL. */
 const content = z.string().refine((value) => value.isWellFormed(), "must be valid Unicode");
 
 /** Body of `PUT …/files`: at most LIMITS.fileWriteBytes once decoded. */
@@ -98,7 +95,7 @@ export const FileUploaded = z
   .meta({ id: "FileUploaded" });
 export type FileUploaded = z.infer<typeof FileUploaded>;
 
-/** Body of `PUT …/files/batch`. A path that is wrong fails its own item only, so items are checked one by one. */
+/** Body of `PUT …/files/batch`. Items are checked one by one, because a wrong path fails only its own item. */
 export const FileBatch = z
   .object({
     files: z
@@ -116,7 +113,7 @@ export const FileBatchResult = z
   .meta({ id: "FileBatchResult" });
 export type FileBatchResult = z.infer<typeof FileBatchResult>;
 
-/** Body of `POST …/files`, an older way to say the same; a `path` left out is /workspace where the query's is. */
+/** Body of `POST …/files`, an older form of the same. A missing `path` is /workspace where it is in the query. */
 export const LegacyFileCall = z
   .object({
     op: z.enum(["read", "write", "list"]),

@@ -1,4 +1,4 @@
-/** Forms of public identifiers (wire.md 1.3). The form says what an id is; it never says that it exists. */
+/** Forms of public identifiers. The form shows the kind of an id, never that it exists. */
 export const SESSION_ID_PATTERN = /^[a-z0-9]{21}$/;
 export const CHECKPOINT_ID_PATTERN = /^chk_[a-z0-9]{21}$/;
 export const AUDIT_ID_PATTERN = /^aud_[a-z0-9]{21}$/;

@@ -4,7 +4,7 @@ import { DEFAULT_SIZE, LIMITS, SIZES } from "./limits.ts";
 const MIB = 1024 * 1024;
 const HOUR_MS = 3_600_000;
 
-/** The interface's "Limits", then those that only the wire contract names. */
+/** The documented limits, then the smaller ones. */
 const ROWS: [what: string, found: number, expected: number][] = [
   ["concurrent live sessions per account", LIMITS.concurrentSessions, 10],
   ["idle_timeout_ms: maximum 1 hour", LIMITS.idleTimeoutMs, HOUR_MS],

@@ -1,4 +1,4 @@
-/** Every limit of the interface in one place ("Limits", wire.md). Units last in the names. Imports nothing. */
+/** Every limit of the interface. Units last in the names. Imports nothing. */
 const KIB = 1024;
 const MIB = 1024 * KIB;
 const SECOND_MS = 1000;
@@ -90,7 +90,7 @@ export const LIMITS = {
 
   egressEntries: 256,
   egressEntryChars: 255,
-  /** Of each: connections let through, connections refused, questions answered, questions refused. */
+  /** Lines kept of each kind: connections allowed, connections refused, questions answered, questions refused. */
   egressLogLines: 10_000,
   egressLogRetentionMs: 7 * DAY_MS,
   previewsPerSession: 32,
@@ -103,7 +103,7 @@ export const LIMITS = {
   auditCommandBytes: 4 * KIB,
 } as const;
 
-/** The tiers of `size` (wire.md 4.1). `disk_gb` is the virtual size of the session's disk. */
+/** The tiers of `size`. `disk_gb` is the virtual size of the session's disk. */
 export const SIZES = {
   small: { vcpus: 1, mem_mb: 1024, disk_gb: 8 },
   medium: { vcpus: 2, mem_mb: 4096, disk_gb: 16 },

@@ -1,4 +1,4 @@
-/** Guest ports that the outside can reach (wire.md part 2, 4). */
+/** Guest ports that can be reached from outside (docs/spec/network.md). */
 import { z } from "zod";
 import { text, wholeNumber } from "./wire-types.ts";
 
@@ -39,7 +39,7 @@ export const Exposed = z
       .string()
       .optional()
       .meta({ description: "the token in preview_url, with visibility token" }),
-    auth_token: z.string().optional().meta({ description: "told once, by the call that minted it" }),
+    auth_token: z.string().optional().meta({ description: "returned once, by the call that created it" }),
     login_url: z.string().optional(),
     expires_at: z.string().optional().meta({ format: "date-time" }),
   })

@@ -1,4 +1,4 @@
-/** Named processes (interface "Process (ProcessInfo)", "Processes"; wire.md 7). */
+/** Named processes of a session (docs/spec/processes.md). */
 import { z } from "zod";
 import { Command, ExecRequest } from "./exec.ts";
 import { timestamp } from "./wire-types.ts";
@@ -27,7 +27,7 @@ export const ProcessInfo = z
     pid: z.int().optional(),
     command: z.array(z.string()).meta({
       description:
-        "of an exited process that began long ago, where many with long commands followed, only the first 256 bytes; then its last word ends in …",
+        "of an old exited process, after which many with long commands began, only the first 256 bytes; its last word then ends in …",
     }),
     state: z.enum(["running", "exited"]),
     keep_alive: z.boolean(),

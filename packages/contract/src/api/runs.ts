@@ -7,11 +7,11 @@ import { durationMs, text } from "./wire-types.ts";
 export const LANGUAGES = ["python", "node", "bun"] as const;
 export type Language = (typeof LANGUAGES)[number];
 
-/** Body of `POST /v1/sessions/exec` (interface "Stateless execution request", wire.md 5.3). */
+/** Body of `POST /v1/sessions/exec` (docs/spec/exec.md). */
 export const RunRequest = z
   .object({
     language: z.enum(LANGUAGES),
-    /** Becomes a file, which may hold NUL. */
+    /** Written to a file, so it may contain NUL. */
     code: z.string().refine((value) => value.isWellFormed(), "must be valid Unicode"),
     dependencies: z
       .array(
@@ -33,7 +33,7 @@ export const RunRequest = z
   .meta({ id: "RunRequest" });
 export type RunRequest = z.input<typeof RunRequest>;
 
-/** `install`: ended while installing; `run`: the code was cut off by the cap; `done`: it ran to its own end. */
+/** `install`: ended while installing packages; `run`: stopped by the time limit; `done`: the code ended by itself. */
 export const RUN_PHASES = ["install", "run", "done"] as const;
 export type RunPhase = (typeof RUN_PHASES)[number];
 

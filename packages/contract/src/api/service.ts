@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { timestamp } from "./wire-types.ts";
 
-/** Body of every non-2xx answer (interface "Errors"): these two fields and no other. */
+/** Body of every non-2xx answer (docs/spec/errors.md): these two fields and no other. */
 export const ErrorBody = z.object({ error: z.string(), code: z.string() }).meta({ id: "Error" });
 export type ErrorBody = z.infer<typeof ErrorBody>;
 
-/** `GET /v1/healthz` (wire.md 3.1). */
+/** `GET /v1/healthz` */
 export const CheckResult = z.enum(["ok", "warn", "fail", "off"]);
 export type CheckResult = z.infer<typeof CheckResult>;
 
@@ -26,7 +26,7 @@ export const Health = z
   .meta({ id: "Health" });
 export type Health = z.infer<typeof Health>;
 
-/** `GET /v1/org` (wire.md 3.2 and part 2, 1.1). */
+/** `GET /v1/org` */
 export const OrgRecord = z
   .object({
     org_id: z.string(),
@@ -37,14 +37,14 @@ export const OrgRecord = z
       running: z.int(),
       warm: z.int(),
       limits: z.object({ running: z.int(), warm: z.int().optional() }),
-      /** Machines that wait for the next create: for everybody's, and for those from the caller's own templates. */
+      /** Machines that wait for the next create: the ones shared by all callers, and the ones for the caller's own templates. */
       pool: z
         .array(
           z.object({
             template: z.string(),
             size: z.string(),
             ready: z.int(),
-            /** How many are to be ready, by how often one was wanted lately. */
+            /** Target number of ready machines, computed from recent demand. */
             wanted: z.int().optional(),
           }),
         )
@@ -71,7 +71,7 @@ export const OrgRecord = z
   .meta({ id: "Org" });
 export type OrgRecord = z.infer<typeof OrgRecord>;
 
-/** `GET /v1/whoami` (part 2, 11). */
+/** `GET /v1/whoami` */
 export const Whoami = z
   .object({
     kind: z.enum(["user", "api_key", "scoped_token"]),

@@ -25,7 +25,7 @@ const labels = z
     `must hold at most ${LIMITS.labelEntries} entries`,
   );
 
-/** Body of `POST /v1/sessions` (interface "Session create request", wire.md 4.1). Unknown fields are ignored. */
+/** Body of `POST /v1/sessions` (docs/spec/sessions.md). Unknown fields are ignored. */
 export const SessionCreate = z
   .object({
     size: z.enum(SIZE_NAMES as [string, ...string[]]).nullish(),
@@ -66,24 +66,24 @@ export const SessionCreate = z
 export type SessionCreate = z.input<typeof SessionCreate>;
 export type ParsedSessionCreate = z.output<typeof SessionCreate>;
 
-/** Where a create's time went, in milliseconds (performance.md "Stage timings"); shown to who asks for it. */
+/** Duration of each stage of a create, in milliseconds; included on request. */
 export const CreateTiming = z
   .object({
     place: z.int().meta({ description: "until the node was asked for a machine" }),
-    queue: z.int().optional().meta({ description: "until the node had room for it" }),
+    queue: z.int().optional().meta({ description: "until the node had capacity for it" }),
     disk: z.int().optional().meta({ description: "making its disk" }),
     load: z.int().optional().meta({ description: "starting it and loading the baseline" }),
-    handshake: z.int().optional().meta({ description: "until its agent had a new identity" }),
+    handshake: z.int().optional().meta({ description: "until its agent had the new identity" }),
     total: z.int().meta({ description: "from the request to live" }),
   })
   .meta({ id: "CreateTiming" });
 export type CreateTiming = z.infer<typeof CreateTiming>;
 
-/** Where the saved state of a paused session lies: instant, to be unpacked, to be fetched. */
+/** Saved state of a paused session. hot: ready to load; warm: must be unpacked first; cold: must be fetched first. */
 export const SNAPSHOT_TIERS = ["hot", "warm", "cold"] as const;
 export const ARCHIVE_STATUSES = ["pending", "complete", "failed", "unavailable"] as const;
 
-/** Durable upload of a paused session (wire.md 4.9). */
+/** Durable upload of a paused session. */
 export const Archive = z
   .object({
     status: z.enum(ARCHIVE_STATUSES),
@@ -92,7 +92,7 @@ export const Archive = z
   })
   .meta({ id: "Archive" });
 
-/** The session record (interface "Session record", wire.md 4.4). Unset optional fields are omitted, never null. */
+/** The session record (docs/spec/sessions.md). Unset optional fields are omitted, never null. */
 export const SessionRecord = z
   .object({
     session_id: z.string(),
@@ -130,7 +130,7 @@ export const SessionRecord = z
     exposed_ports: z.array(z.int()).optional(),
     exposed_previews: z.array(ExposedPreview).optional(),
     parent_session_id: z.string().optional(),
-    /** The checkpoint it was started from, which may be deleted by now. */
+    /** The checkpoint that this session was started from; it may have been deleted since. */
     from_checkpoint: z.string().optional(),
     ended_at: timestamp.optional(),
     end_reason: z.enum(END_REASONS).optional(),

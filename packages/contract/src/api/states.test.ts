@@ -12,8 +12,8 @@ import {
 } from "./states.ts";
 
 /**
- * The table of the interface, "Session states", row by row: from | what happens (as our event) | to | end_reason.
- * `*` stands for every state but `destroyed`; `-` for no session yet.
+ * The state table of docs/spec/sessions.md, row by row: from | what happens (as our event) | to | end_reason. `*`
+ * stands for every state but `destroyed`; `-` for no session yet.
  */
 const INTERFACE_ROWS = `
 -                | create                      | creating         |
@@ -41,7 +41,7 @@ node_lost        | recover                     | live             |
 live             | restore                     | live             |
 `;
 
-/** What the wire contract adds where the interface is silent. */
+/** Moves beyond that table. */
 const DECIDED_ROWS = `
 paused           | pause                       | paused           |
 live             | resume                      | live             |

@@ -1,6 +1,6 @@
 /**
- * Session states and transitions as data (interface "States and transitions", wire.md 4.5).
- * This table imports nothing: control decides by it, the SDK and the docs are printed from it.
+ * Session states and transitions as data (docs/spec/sessions.md). This table imports nothing: control decides by it,
+ * the SDK and the docs are printed from it.
  */
 
 /** States a session row can be in. `destroyed` is never on the wire: history rows show `ended`. */
@@ -41,7 +41,7 @@ export const END_REASONS = [
 ] as const;
 export type EndReason = (typeof END_REASONS)[number];
 
-/** `status_detail` of a session that is `creating` (wire.md 4.2). */
+/** `status_detail` of a session that is `creating`. */
 export const CREATING_DETAILS = ["waiting_for_capacity", "preparing_template", "starting"] as const;
 export type CreatingDetail = (typeof CREATING_DETAILS)[number];
 
@@ -75,7 +75,7 @@ export const SESSION_EVENTS = [
 ] as const;
 export type SessionEvent = (typeof SESSION_EVENTS)[number];
 
-/** One legal move. `from: null` is the birth of a session. */
+/** One legal move. `from: null` creates the session. */
 export interface Transition {
   readonly from: SessionState | null;
   readonly event: SessionEvent;
@@ -88,10 +88,7 @@ export interface Transition {
 
 const ANY_NOT_DESTROYED = ["creating", "live", "paused", "lifetime_expired", "node_lost", "failed"] as const;
 
-/**
- * The interface's state table, row by row, in its order. A pair (from, event) that is not listed is refused.
- * Rows marked [D] are decisions of wire.md where the interface is silent.
- */
+/** The state table, row by row. A pair (from, event) without a row is refused. */
 export const TRANSITIONS: readonly Transition[] = [
   { from: null, event: "create", to: "creating" },
   { from: "creating", event: "provisioned", to: "live", newMachine: true },
@@ -118,15 +115,15 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: "paused", event: "node_declared_lost", to: "node_lost" },
   { from: "node_lost", event: "recover", to: "live", newMachine: true },
   { from: "live", event: "restore", to: "live", newMachine: true },
-  { from: "paused", event: "restore", to: "live", newMachine: true }, // [D] part 2, 7
-  { from: "live", event: "machine_lost", to: "failed" }, // [D] the machine died and nothing can bring its memory back
-  { from: "creating", event: "machine_found", to: "live", newMachine: true }, // [D] the row is older than its machine
-  { from: "live", event: "machine_found", to: "live", newMachine: true }, // [D] the same
-  { from: "paused", event: "machine_found", to: "live", newMachine: true }, // [D] the same
-  { from: "creating", event: "saved_state_found", to: "paused" }, // [D] the row is older than what was saved of it
-  { from: "live", event: "saved_state_found", to: "paused" }, // [D] the same
-  { from: "paused", event: "saved_state_found", to: "paused" }, // [D] the same
-  { from: "failed", event: "failed_expired", to: "destroyed", endReason: "error" }, // [D] 4.2
+  { from: "paused", event: "restore", to: "live", newMachine: true },
+  { from: "live", event: "machine_lost", to: "failed" }, // the machine died and its memory cannot be restored
+  { from: "creating", event: "machine_found", to: "live", newMachine: true }, // the row is older than its machine
+  { from: "live", event: "machine_found", to: "live", newMachine: true }, // the same
+  { from: "paused", event: "machine_found", to: "live", newMachine: true }, // the same
+  { from: "creating", event: "saved_state_found", to: "paused" }, // the row is older than its saved state
+  { from: "live", event: "saved_state_found", to: "paused" }, // the same
+  { from: "paused", event: "saved_state_found", to: "paused" }, // the same
+  { from: "failed", event: "failed_expired", to: "destroyed", endReason: "error" },
   ...ANY_NOT_DESTROYED.flatMap((from): Transition[] => [
     { from, event: "destroy", to: "destroyed", endReason: "client_destroy" },
     { from, event: "first_exec_completed", to: "destroyed", endReason: "client_destroy" },

@@ -4,7 +4,7 @@ import { plainText, timestamp } from "./wire-types.ts";
 
 export const TEMPLATE_NAME_PATTERN = /^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/;
 
-/** Body of `POST /v1/sessions/{id}/templates` (part 2, 8). Unknown fields are ignored. */
+/** Body of `POST /v1/sessions/{id}/templates`. Unknown fields are ignored. */
 export const TemplateSave = z
   .object({
     name: z
@@ -21,7 +21,7 @@ export type TemplateSave = z.input<typeof TemplateSave>;
 export const TEMPLATE_KINDS = ["official", "user"] as const;
 export const TEMPLATE_STATUSES = ["queued", "building", "ready", "failed"] as const;
 
-/** What an official template was made of, as far as whoever made it said so. */
+/** Origin of an official template, as far as its publisher named it. */
 export const TemplateOrigin = z.object({
   built_at: timestamp.optional(),
   base_image_ref: z
@@ -36,7 +36,7 @@ export const TemplateOrigin = z.object({
   cadence: z
     .string()
     .optional()
-    .meta({ description: "how often it is built anew; on-demand: when the operator says so" }),
+    .meta({ description: "how often it is rebuilt; on-demand: when the operator asks for it" }),
   category: z.string().optional().meta({ description: "what it is for; base: a system to build on" }),
 });
 export type TemplateOrigin = z.infer<typeof TemplateOrigin>;
@@ -46,19 +46,19 @@ export const Template = z
     name: z.string(),
     kind: z.enum(TEMPLATE_KINDS),
     description: z.string().optional(),
-    /** Of an official template only where its node tells when it was made. */
+    /** Present on an official template only if its node reports when it was made. */
     created_at: timestamp.optional(),
     status: z.enum(TEMPLATE_STATUSES),
-    /** The version that a create gets which names none. */
+    /** The version that a create without a version uses. */
     version: z.string().optional(),
     /** All ready versions, newest first. */
     versions: z.array(z.string()),
-    /** The smallest size that a session of it can have. */
+    /** The smallest size that a session from this template can have. */
     size: z.string().optional(),
-    /** Whether memory was saved, so that sessions begin with its processes running. */
+    /** Whether memory was saved, so that sessions start with its processes running. */
     memory: z.boolean(),
     timing: z.record(z.string(), z.int()).optional(),
-    /** Of official templates only. */
+    /** Official templates only. */
     ...TemplateOrigin.shape,
   })
   .meta({ id: "Template" });

@@ -1,4 +1,4 @@
-/** Terminal frames and what a terminal is asked for (interface "Terminal and tunnel", "Terminal frames"; wire.md 8). */
+/** Terminal frames, and the options of a terminal (docs/spec/terminals.md). */
 import { z } from "zod";
 import { Command, ExecRequest } from "./exec.ts";
 import { PROCESS_NAME_PATTERN } from "./processes.ts";
@@ -24,8 +24,8 @@ export const PtyQuery = z.object({
   cmd: Command.optional(),
   cwd: ExecRequest.shape.cwd,
   /**
-   * Beyond the interface: a terminal that stays when its clients leave, and that others can attach to by this name. It
-   * is made when there is none. `rows` and `cols` are those of who came last; the rest counts only when it is made.
+   * A named terminal stays when its clients leave, and others can attach to it by this name. The first client creates
+   * it. `rows` and `cols` are those of the latest client; the other options count only for the client that creates it.
    */
   terminal: z
     .string()
@@ -34,7 +34,7 @@ export const PtyQuery = z.object({
 });
 export type PtyQuery = z.output<typeof PtyQuery>;
 
-/** Closing codes of both WebSocket endpoints (wire.md 8.1). */
+/** Closing codes of both WebSocket endpoints (docs/spec/terminals.md). */
 export const WS_CLOSE = {
   normal: 1000,
   goingAway: 1001,

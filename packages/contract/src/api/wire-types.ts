@@ -1,11 +1,11 @@
-/** Small building blocks shared by the schemas of the public interface (wire.md 1.2). */
+/** Small building blocks shared by the schemas of the public interface (docs/spec/conventions.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 
 /** RFC 3339, UTC, milliseconds and `Z`. */
 export const timestamp = z.string().meta({ format: "date-time" });
 
-/** RFC 3339 of a request, with any offset; `t` and `z` may be small. */
+/** RFC 3339 in a request, with any offset; `t` and `z` may be lower case. */
 export function instant(error: string) {
   return z
     .string(error)
@@ -14,8 +14,8 @@ export function instant(error: string) {
 }
 
 /**
- * Any text of a request but the content of a file: PostgreSQL keeps no NUL, no argument or name of Linux holds one, and
- * a lone surrogate cannot be written as UTF-8. `typeError` is told of what is no string.
+ * Any text of a request except file contents. PostgreSQL cannot store NUL, no argument or name on Linux contains one,
+ * and a lone surrogate cannot be written as UTF-8. `typeError` builds the message for a value that is not a string.
  */
 export function text(typeError?: string) {
   return z
@@ -24,7 +24,7 @@ export function text(typeError?: string) {
     .refine((value) => !value.includes("\0"), "must not contain a NUL character");
 }
 
-/** A whole number from `min` to `max`; what is none and what is out of range are told in the same words. */
+/** A whole number from `min` to `max`. A value of another type and a value out of range give the same message. */
 export function wholeNumber(min: number, max: number) {
   const words = `must be a whole number from ${min} to ${max}`;
   return z.int(words).min(min, words).max(max, words);
@@ -60,7 +60,7 @@ export function plainText(min: number, max: number) {
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** `env` and `secrets` (wire.md 4.1). The bound on both together is checked where both are known. */
+/** `env` and `secrets`. The limit on both together is checked by the caller, which knows both. */
 export const variables = z
   .record(
     z

@@ -8,7 +8,7 @@
  *        Applied               dead. A version that was skipped counts as applied with a later one
  *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on these ports (`host:port`
  *                              entries). Sent before the DNS answer. 409 when the machine has another generation by
- *                              now; 503 when too many wait or are open for it
+ *                              now; 503 when too many wait or are open for the machine
  *   POST /v1/wakes  WakeCall → 200 WakeOutcome, after at most 30 s; several calls for one session share one wake
  *   POST /v1/flows    Flows  → 204: what the gateway did and refused, for the sessions' egress logs; and which sessions'
  *                              previews were used
@@ -46,7 +46,7 @@ export type WakeOutcome = z.infer<typeof WakeOutcome>;
 
 export const EGRESS_VERDICTS = ["allowed", "denied"] as const;
 
-/** Why something was refused, or how it was let through: one word for machines, listed in docs/network.md. */
+/** Why something was refused, or how it was allowed: one word for programs, listed in docs/network.md. */
 export const EGRESS_REASONS = [
   "name_allowed",
   "address_allowed",
@@ -81,7 +81,7 @@ export const EgressEntry = z.object({
   bytes_in: z.int(),
   verdict: z.enum(EGRESS_VERDICTS),
   reason: z.enum(EGRESS_REASONS),
-  /** How many alike this line stands for; absent: one. */
+  /** Number of equal events that this line stands for; absent: one. */
   count: z.int().optional(),
 });
 export type EgressEntry = z.infer<typeof EgressEntry>;

@@ -1,6 +1,6 @@
 /**
- * What no session reaches, whatever its policy, `a.b.c.d/n`: private, loopback, link-local and metadata, shared, for
- * documentation and tests, multicast, reserved. The node closes them, and control refuses entries that lie in them.
+ * Addresses that no session reaches under any policy, `a.b.c.d/n`: private, loopback, link-local and metadata, shared,
+ * for documentation and tests, multicast, reserved. The node closes them, and control refuses entries that lie in them.
  */
 export const NEVER_RANGES: readonly string[] = [
   "0.0.0.0/8",

@@ -1,5 +1,5 @@
 /**
- * What the node tells its gateway: whole tables with a version, at every change. The gateway keeps nothing else.
+ * The node's state for its gateway: whole tables with a version, sent at every change. The gateway keeps nothing else.
  */
 import { z } from "zod";
 import { EGRESS_MODES } from "../api/egress.ts";
@@ -7,17 +7,17 @@ import { EGRESS_MODES } from "../api/egress.ts";
 /** Ports on a slot's host address that the gateway listens on; the slot's namespace sends a guest's traffic there. */
 export const GATEWAY_PORTS = { dns: 15_053, http: 15_080, tls: 15_443 } as const;
 
-/** Entries in their normalised form: `host`, `*.host`, `IPv4`, each with `:port` or without (wire.md 3.1). */
+/** Entries in their normalised form: `host`, `*.host`, `IPv4`, each with `:port` or without. */
 export const EgressRules = z.object({ mode: z.enum(EGRESS_MODES), allow: z.array(z.string()).max(256) });
 export type EgressRules = z.infer<typeof EgressRules>;
 
-/** One machine's place on the host's side of the network. */
+/** One machine's end on the host's side of the network. */
 export const GatewaySlot = z.object({
   /** Where the gateway listens for this machine and for no other. */
   host_address: z.ipv4(),
   /** Where the gateway reaches the machine's exposed ports. */
   machine_address: z.ipv4(),
-  /** Absent while the slot is prepared for nobody: whatever comes is refused. */
+  /** Absent while the slot has no machine: every connection is refused. */
   machine: z
     .object({
       machine_id: z.string(),
@@ -32,7 +32,7 @@ export type GatewaySlot = z.infer<typeof GatewaySlot>;
 /** Why a preview cannot be answered by a machine right now; `live` and `paused` can be. */
 export const PREVIEW_STATES = ["live", "paused", "gone", "unavailable"] as const;
 
-/** An exposed port (wire.md 4). Secrets are hashes: SHA-256, hex. */
+/** An exposed port. Secrets are hashes: SHA-256, hex. */
 export const PreviewRoute = z.object({
   session_id: z.string(),
   port: z.int().min(1).max(65_535),
@@ -56,7 +56,7 @@ export const PreviewRoute = z.object({
 export type PreviewRoute = z.infer<typeof PreviewRoute>;
 
 export const GatewayTables = z.object({
-  /** Grows with every change; begins anew with the node's process. */
+  /** Grows with every change; restarts with the node's process. */
   version: z.int().min(1),
   slots: z.array(GatewaySlot),
   routes: z.array(PreviewRoute),

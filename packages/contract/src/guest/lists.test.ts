@@ -43,7 +43,7 @@ test("of a frame within whose item it ends only that item's beginning is kept, a
   const reader = new ListReader(SHAPE);
   const payload = Buffer.from('"read"\n"on');
   expect([...reader.read({ type: FRAME.items, payload })]).toEqual(["read"]);
-  // As whoever reads from the socket does with its memory.
+  // As a socket reader does with its memory.
   payload.fill(0);
   expect([...reader.read({ type: FRAME.items, payload: Buffer.from('e"\n') })]).toEqual(["one"]);
 });

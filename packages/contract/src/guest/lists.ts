@@ -17,14 +17,14 @@ export interface ListShape<Item, End> {
 }
 
 const MIB = 1024 * 1024;
-/** 100,000 long names, all of them escaped, are more than anybody lists. */
+/** 100,000 long names, all of them escaped, are more than any real list. */
 const FILES_BYTES = 32 * MIB;
 const name = FileList.shape.entries.element;
 
 export const LISTS = {
   entries: shape(name, FileList.omit({ entries: true }), 100_000, FILES_BYTES),
   paths: shape(name, FindResult.omit({ paths: true }), 10_000, FILES_BYTES),
-  /** Those of 8 MiB are fewer, each with all that is around it. */
+  /** Matches in a list of 8 MiB are fewer, each with the lines around it. */
   matches: shape(GrepMatch, GrepResult.omit({ matches: true }), 100_000, FILES_BYTES),
   processes: shape(GuestProcess, z.object({}), LIMITS.processEntries, 16 * MIB),
 } as const;
@@ -40,9 +40,9 @@ function shape<Item, End>(
 
 /** A process's command fills a request; a line that was found, with twenty around it and all of them escaped, half of that. */
 export const ITEM_BYTES = MIB + 64 * 1024;
-/** Where agents cut. */
+/** Payload at which agents cut. */
 const PAYLOAD_BYTES = 32 * 1024;
-/** What a smaller frame counts for: agents fill all but the last, and each is work for those who read it. */
+/** A smaller frame counts as this many bytes: agents fill all frames but the last, and each costs its readers work. */
 const LEAST_FRAME_BYTES = 4 * 1024;
 
 export function encodeList(items: readonly unknown[], end: unknown): Buffer {
@@ -53,7 +53,7 @@ export function encodeList(items: readonly unknown[], end: unknown): Buffer {
   return Buffer.concat([...frames, encodeFrame(FRAME.eof, JSON.stringify(end))]);
 }
 
-/** What is no list of its shape. */
+/** The frames are not a list of the expected shape. */
 export class ListError extends Error {}
 
 /** Frames of a list to its items. */
@@ -69,7 +69,7 @@ export class ListReader<Item, End> {
     this.#shape = shape;
   }
 
-  /** Items that this frame completes, to be taken before the next one. Throws ListError. */
+  /** Items that this frame completes, to be read before the next frame. Throws ListError. */
   *read({ type, payload }: Frame): Generator<Item, void> {
     if (type === FRAME.eof) this.end = this.#readEnd(payload);
     else if (type !== FRAME.items) throw new ListError(`a list has no frame of type ${type}`);
@@ -82,7 +82,7 @@ export class ListReader<Item, End> {
     for (let at = 0; at < payload.length; ) {
       const newline = payload.indexOf(0x0a, at);
       if (newline < 0) {
-        // A copy: the piece itself would keep all that was read with it.
+        // A copy: the piece itself would keep the whole chunk in memory.
         this.#keep(Buffer.from(payload.subarray(at)));
         return;
       }

@@ -11,7 +11,7 @@
  *   POST /v1/thaw                       → 200 {}
  *   POST /v1/power-off                  → 200 {}, then the machine ends
  *
- * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is no error:
+ * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is not an error:
  * exit 127 (126: not executable, or argument list too long) with one line on stderr.
  */
 import { z } from "zod";
@@ -53,14 +53,13 @@ export type ExecEnd = z.infer<typeof ExecEnd>;
 
 export const GuestCommands = z.object({
   /**
-   * Of exec, those that began before this memory was last captured and are under way. In a machine that was loaded nobody
-   * listens to them.
+   * Commands of exec in flight that began before this memory was last captured. In a loaded machine they have no client.
    */
   going_on: z.int().min(0),
 });
 export type GuestCommands = z.infer<typeof GuestCommands>;
 
-/** What a machine is told after its memory was loaded, before its user processes run. */
+/** Sent to a machine after its memory was loaded, before its user processes run. */
 export interface Resumed {
   /** 64 bytes of host randomness, base64. */
   entropy: string;
@@ -74,8 +73,8 @@ export interface Resumed {
     no_sudo: boolean;
   };
   /**
-   * The user's processes go on with a later call. An agent that was saved before this was said does not know it, and
-   * thaws: until its machine is stopped they run for a moment.
+   * The user's processes are thawed by a later call. An agent from a snapshot that is older than this field ignores it
+   * and thaws: the processes then run for a moment, until the machine is stopped.
    */
   stay_frozen?: boolean;
 }

@@ -1,6 +1,6 @@
 /**
- * Named processes (interface "Processes", wire.md 7). They live in the agent's table, in memory: they are frozen, saved
- * and copied with the machine.
+ * Named processes (docs/spec/processes.md). They live in the agent's table, in memory: they are frozen, saved and copied
+ * with the machine.
  *
  *   POST   /v1/processes         ProcessSpec      → 200 GuestProcess; one that cannot be spawned is `exited` at once, 127
  *                                                   or 126, with one line in its stderr log. `process_exists`,
@@ -10,7 +10,7 @@
  *   DELETE /v1/processes/{name}                   → 200 GuestProcess once it has exited: SIGTERM to its process group,
  *                                                   SIGKILL to all of its cgroup after 5 s
  *   GET    /v1/processes/{name}/logs?tail_bytes=  → 200 frames: the last bytes of stdout, of stderr, then `eof`
- *   GET    /v1/processes/{name}/logs?follow=true  → 200 frames: what survives, then live output, `eof` when the process
+ *   GET    /v1/processes/{name}/logs?follow=true  → 200 frames: the kept output, then live output, `eof` when the process
  *                                                   has exited and its output is drained
  *
  * Logs are ring files in the guest, 10 MiB a stream, below a directory that the user can read and not write.
@@ -23,7 +23,7 @@ export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: strin
 const milliseconds = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const GuestProcess = z.object({
   name: z.string().max(63),
-  /** Only its beginning, and `…`, once the records of all take too much and this one has exited. */
+  /** Cut to its beginning and `…` when this process has exited and all records together are too large. */
   argv: z.array(z.string()).max(1024),
   keep_alive: z.boolean(),
   /** Absent when it could not be spawned. */

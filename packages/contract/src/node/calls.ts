@@ -5,22 +5,22 @@
  *   GET    /v1/info                               → 200 NodeInfo
  *   GET    /v1/machines                           → 200 {machines: MachineStatus[]}
  *   PUT    /v1/machines/{machine_id}  StartSpec   → 200 MachineStatus, once the machine answers and was reseeded; with
- *                                                   `hold` it stands still again by then. Same id and same body again:
+ *                                                   `hold` it is stopped again by then. Same id and same body again:
  *                                                   the same answer (also while starting); other body: 409
  *   GET    /v1/machines/{machine_id}              → 200 MachineStatus
  *   DELETE /v1/machines/{machine_id}              → 204 when nothing of it is left; unknown id: 204
- *   POST   /v1/machines/{machine_id}/continue     → 200 MachineStatus: a held machine goes on, reseeded; one that runs
+ *   POST   /v1/machines/{machine_id}/continue     → 200 MachineStatus: a held machine continues, reseeded; one that runs
  *                                                   already: the same answer
  *   POST   /v1/machines/{machine_id}/exec         → 200 exec frames (contract/guest frames.ts); dropping the connection
  *          ExecCall                                 kills the command
  *   PUT    /v1/machines/{machine_id}/files?path=  → 200 {bytes}; raw body, for the service's own files
  *
- *   *      /v1/machines/{machine_id}/guest/files… → what contract/guest files.ts says, bodies handed on as they come, with
+ *   *      /v1/machines/{machine_id}/guest/files… → as in contract/guest files.ts, bodies passed on as they come, with
  *          /v1/machines/{machine_id}/guest/         the limits of what an agent may answer; refusals of the agent come as
  *          processes…                               those of the node, with the codes of GUEST_ERRORS. An upload's answer
  *                                                   is UploadWritten
  *   GET    /v1/machines/{machine_id}/terminals    → 101: `Connection: Upgrade`, `Upgrade: vivarium-stream`, then both ways
- *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first says one thing, 4 bytes length (big-endian)
+ *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first sends one opening, 4 bytes length (big-endian)
  *                                                   and JSON: the caller a TerminalSpec or TunnelSpec, the node `{}` or
  *                                                   a refusal `{code, message}`. Then contract/guest terminals.ts: frames
  *                                                   of a terminal, raw bytes of a tunnel. The end of either side ends both
@@ -30,7 +30,7 @@
  *          Spec                                     the same answer (also while it is made); other body: 409
  *   GET    /v1/snapshots/{snapshot_id}            → 200 SnapshotStatus; snapshot_damaged for one known to be damaged,
  *                                                   which the list leaves out
- *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it go on
+ *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it keep running
  *
  * Refusals are `{code, message}` with a status of NODE_ERRORS. A machine that ended by itself stays listed as `ended`
  * with a reason until it is deleted.
@@ -58,16 +58,16 @@ export const StartSpec = z.object({
   no_sudo: z.boolean(),
   /** Loaded instead of the template's baseline; its size must be `size`. */
   snapshot_id: SnapshotId.optional(),
-  /** The machine goes on as the one that was saved: its identity stays. Otherwise it becomes a machine of its own. */
+  /** The machine keeps the identity of the saved one. Otherwise it gets a new identity. */
   resume: z.boolean().optional(),
-  /** Load, reseed and stand still: it could go on, and none of its user's processes runs before `continue`. */
+  /** Load, reseed and stop: the machine is ready, and none of its user's processes runs before `continue`. */
   hold: z.boolean().optional(),
   /** In force before the guest runs; absent: full public egress, nothing exposed. */
   network: NetworkSpec.optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
 
-/** Milliseconds spent per stage of a start (performance.md "Stage timings"). */
+/** Milliseconds spent per stage of a start. */
 export const StartTimings = z.object({
   queue: z.int(),
   disk: z.int(),
@@ -78,7 +78,7 @@ export type StartTimings = z.infer<typeof StartTimings>;
 
 export const MachineStatus = z.object({
   machine_id: z.string(),
-  /** `held`: loaded, or captured, and standing still until it is continued or deleted. */
+  /** `held`: loaded, or captured, and stopped until it is continued or deleted. */
   state: z.enum(["starting", "running", "held", "ended"]),
   /** Why a machine ended by itself: one line that is safe to show to a user. */
   reason: z.string().optional(),
@@ -96,8 +96,8 @@ export const SnapshotSpec = z.union([
   z.object({
     machine_id: MachineId,
     /**
-     * What becomes of the machine once its state is durable. `hold`: it stands still and never runs again unless it is
-     * continued, which makes the snapshot a past of its own. A capture that fails lets the machine go on in any case.
+     * State of the machine once the snapshot is durable. `hold`: it is stopped and never runs again unless it is
+     * continued, which makes the snapshot a past of its own. After a failed capture the machine continues in any case.
      */
     after: z.enum(["continue", "hold"]),
   }),
@@ -105,7 +105,7 @@ export const SnapshotSpec = z.union([
 ]);
 export type SnapshotSpec = z.infer<typeof SnapshotSpec>;
 
-/** Milliseconds per stage of a capture; `stopped` is how long the guest stood still. */
+/** Milliseconds per stage of a capture; `stopped` is how long the guest was stopped. */
 export const CaptureTimings = z.object({
   freeze: z.int(),
   state: z.int(),
@@ -125,7 +125,7 @@ export const SnapshotStatus = z.object({
   bytes: z.int(),
   created_at: z.string(),
   timings: CaptureTimings.optional(),
-  /** The machine that gave way to it: it was captured with `after: "hold"`. */
+  /** The machine that was captured with `after: "hold"` for this snapshot. */
   machine_id: z.string().optional(),
 });
 export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
@@ -141,7 +141,7 @@ export const ExecCall = z.object({
 });
 export type ExecCall = z.infer<typeof ExecCall>;
 
-/** Answer to an upload: the digest is of what was handed to the agent, taken outside the guest, where it is cheap. */
+/** Answer to an upload: the digest covers the bytes sent to the agent, computed outside the guest, where it is cheap. */
 export const UploadWritten = FileWritten.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 export type UploadWritten = z.infer<typeof UploadWritten>;
 
@@ -172,7 +172,7 @@ export const NodeInfo = z.object({
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
   /** Whether the disk gate would let another machine in; absent: start one to find out. */
   has_disk_room: z.boolean().optional(),
-  /** What can be started here; the current version of each template before its others. */
+  /** Templates that can be started here; the current version of each before its others. */
   baselines: z.array(
     z.object({
       template: z.string(),
@@ -182,7 +182,7 @@ export const NodeInfo = z.object({
       created_at: z.string().optional(),
       /** Whether a StartSpec that names no version gets this one. */
       is_current: z.boolean().optional(),
-      /** What this version of the template was made of. */
+      /** Origin of this version of the template. */
       origin: TemplateOrigin.optional(),
     }),
   ),
@@ -194,7 +194,7 @@ export const NodeInfo = z.object({
         size: z.string(),
         snapshot_id: z.string().optional(),
         ready: z.int(),
-        /** How many are worth having, by how often one was wanted lately. */
+        /** Target number, computed from recent demand. */
         wanted: z.int().optional(),
       }),
     )

@@ -1,4 +1,4 @@
-/** What a node refuses by itself; refusals.ts adds what an agent does. Imports nothing. */
+/** Refusals of a node itself; refusals.ts adds those of an agent. Imports nothing. */
 export const OWN_ERRORS = {
   invalid: {
     status: 400,

@@ -3,8 +3,8 @@
  *
  *   PUT    /v1/machines/{machine_id}/network      → 200 {generation}, once kernel and gateway have it and what it does not
  *          NetworkSpec                              allow is cut. A generation older than the machine's: 409. When the
- *                                                   gateway cannot confirm within 5 s: network_unconfirmed (503); the wish is
- *                                                   kept and goes on being applied
+ *                                                   gateway cannot confirm within 5 s: network_unconfirmed (503); the network
+ *                                                   is kept and still being applied
  *   PUT    /v1/previews  PreviewTable             → 200 {version}, once it is on the node's disk and the gateway confirmed it;
  *                                                   replaces all routes of this node. An older version than the node's, or
  *                                                   the same with other routes: 409. network_unconfirmed likewise
@@ -12,20 +12,20 @@
  *                                                   the last minute (a reading is up to 2 s old), and log
  *                                                   lines after the cursor, at most 5,000; kept until asked for with a later
  *                                                   cursor, at most 50,000, the oldest dropped and counted
- *   GET    /v1/wakes                              → 200 {wakes: Wake[]}: visitors' wishes nobody answered yet; waits up to 20 s
- *                                                   for one. A wish is told again 10 s later, until it is answered or
- *                                                   nobody waits for it any more
+ *   GET    /v1/wakes                              → 200 {wakes: Wake[]}: wake requests of visitors without an answer yet; waits up
+ *                                                   to 20 s for one. A request is sent again 10 s later, until it is
+ *                                                   answered or no visitor waits any more
  *   POST   /v1/wakes/{wake_id}  WakeOutcome       → 204
  *
- * The node keeps previews over a restart, unless its file is damaged: NodeInfo.previews_version tells which it has (0: none).
+ * The node keeps previews over a restart, unless its file is damaged: NodeInfo.previews_version is their version (0: none).
  */
 import { z } from "zod";
 import { EgressEntry, WakeOutcome } from "../gateway/calls.ts";
 import { EgressRules, PreviewRoute } from "../gateway/tables.ts";
 
-/** What one machine may do on the network, whole. */
+/** The whole network configuration of one machine. */
 export const NetworkSpec = z.object({
-  /** Grows with every change of the session's wish. */
+  /** Grows with every change of the session's settings. */
   generation: z.int().min(1),
   egress: EgressRules,
   /** Guest ports that previews lead to. */
@@ -49,7 +49,7 @@ export const MachineCounters = z.object({
   dropped_packets: z.int(),
   /** Whether its limit has cut something. */
   is_capped: z.boolean(),
-  /** The `egress_limit_bytes` that is meant. */
+  /** The `egress_limit_bytes` that this refers to. */
   limit_bytes: z.int().optional(),
 });
 export type MachineCounters = z.infer<typeof MachineCounters>;

@@ -1,9 +1,9 @@
-/** Commands of a machine, and files of the service's own: processes and files of this host. */
+/** Commands of a machine, and files of the service itself: processes and files of this host. */
 import { mkdir, rename, stat, writeFile } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { dirname, isAbsolute, join, normalize } from "node:path";
 import { ExecCall } from "@vivarium/contract/node";
-import { runHostCommand } from "./host-command.ts";
+import { streamHostCommand } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
 import { running } from "./machine-table.ts";
 import { Output } from "./output.ts";
@@ -22,21 +22,21 @@ export async function exec(
   const end = () => refuse(response, new Refusal("outcome_unknown", "the agent broke the connection"));
   machine.underWay.add(end);
   response.once("close", () => machine.underWay.delete(end));
-  const goOn = () => execOnHost(machine, call, response);
-  await state.onExec(call, () => new Output(response), goOn);
+  const proceed = () => execOnHost(machine, call, response);
+  await state.onExec(call, () => new Output(response), proceed);
 }
 
 async function execOnHost(machine: FakeMachine, call: ExecCall, response: ServerResponse): Promise<void> {
   if (call.argv[0] === "") throw new Refusal("invalid", "argv must not start with an empty string");
-  const place = await placeOf(machine, call);
+  const command = await translateCommand(machine, call);
   const gone = new AbortController();
-  // Of a machine that is held the commands stand still; they go on with it.
+  // While a machine is stopped its commands are stopped too; they continue with the machine.
   response.once("close", () => {
     if (machine.state !== "held") gone.abort();
   });
-  await runHostCommand({
+  await streamHostCommand({
     call,
-    ...place,
+    ...command,
     out: response,
     onSpawned: () => {
       response.writeHead(200, { "content-type": "application/octet-stream" });
@@ -53,14 +53,17 @@ export interface Command {
   env: Record<string, string>;
 }
 
-export interface Place {
+export interface TranslatedCommand {
   argv: string[];
   cwd: string;
   env: Record<string, string>;
 }
 
-/** What a command of the guest is on this host. */
-export async function placeOf(machine: FakeMachine, { argv = [], cwd, env }: Command): Promise<Place> {
+/** A guest command translated to this host. */
+export async function translateCommand(
+  machine: FakeMachine,
+  { argv = [], cwd, env }: Command,
+): Promise<TranslatedCommand> {
   await machine.withFiles();
   return {
     argv: argv.map((argument) => toHostText(machine, argument)),
@@ -96,7 +99,7 @@ export interface Put {
   response: ServerResponse;
 }
 
-/** Undefined when a test has broken the answer off. */
+/** Undefined when a test has aborted the answer. */
 export async function putFile(
   state: NodeState,
   machineId: string,
@@ -117,7 +120,7 @@ export async function putFile(
   return { bytes: body.length };
 }
 
-/** Guest paths in a text become paths of this host, so that a command finds the files it was given. */
+/** Replaces guest paths in a text by paths of this host, so that a command finds its files. */
 function toHostText(machine: FakeMachine, text: string): string {
   let mapped = text.replaceAll(/(?<![\w.-])\/workspace(?![\w-])/g, join(machine.dir, "workspace"));
   for (const [guestPath, hostPath] of machine.placed) mapped = mapped.replaceAll(guestPath, hostPath);

@@ -1,7 +1,7 @@
 /**
- * A node without virtual machines: it answers every call of contract/node over HTTP on a unix socket, and what runs in a
- * machine are processes and files of this host, or what a test says. The suites of test/contract hold for it as for the
- * real daemon.
+ * A node without virtual machines. It answers every call of contract/node over HTTP on a unix socket. The contents of a
+ * machine are processes and files of this host, or scripted by a test. The suites of test/contract run against it and
+ * against the real daemon.
  */
 import { rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -39,7 +39,7 @@ export class FakeNode extends NodeState {
     const server = createServer((request, response) => {
       serve(this, request, response).catch((error: unknown) => refuse(response, error));
     });
-    // As the node has it: a connection that is kept does not close by itself.
+    // As in the real node: a kept-alive connection does not close by itself.
     server.keepAliveTimeout = 0;
     server.on("connection", (socket: Socket) => {
       this.#connections.add(socket);
@@ -54,14 +54,15 @@ export class FakeNode extends NodeState {
     await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
   }
 
-  /** The daemon dies: its socket refuses, its machines live on. */
+  /** Simulates the death of the daemon: its socket refuses, its machines live on. */
   async goDown(): Promise<void> {
     const server = this.#server;
     if (!server) return;
     this.#server = undefined;
-    // First of all: a client that connects anew meanwhile would keep it open.
+    // Close the listener first: a client that reconnects meanwhile would keep the server open.
     const stopped = new Promise((resolve) => server.close(resolve));
-    // A server has closed before its connections have: what comes next would still be told to those who were cut off.
+    // A server emits "close" before its connections have closed: later calls would still answer clients that were cut
+    // off.
     const closed = [...this.#connections].map(
       (socket) => new Promise((resolve) => socket.once("close", resolve)),
     );
@@ -70,7 +71,7 @@ export class FakeNode extends NodeState {
     await Promise.all([stopped, ...closed]);
   }
 
-  /** The daemon dies and is there again; machines live on. */
+  /** Simulates a restart of the daemon; machines live on. */
   async restart(): Promise<void> {
     await this.goDown();
     await this.listen();
@@ -96,13 +97,13 @@ interface Call {
   /** The machine, snapshot or wake that the path names. */
   id: string;
   query: URLSearchParams;
-  /** As it came. */
+  /** The body as it arrived. */
   body: Buffer;
   json: unknown;
   response: ServerResponse;
 }
 
-/** Answered with what it resolves with; with nothing, 204; or it has answered itself. */
+/** Sends what the handler resolves with; 204 for nothing. A handler may also answer by itself. */
 const ANSWERED = Symbol("answered");
 const CALLS: Readonly<Record<string, (node: NodeState, call: Call) => unknown>> = {
   "GET info": ({ info, previews }) => ({ ...info, previews_version: previews.version }),
@@ -159,7 +160,7 @@ function parse(body: Buffer): unknown {
   }
 }
 
-/** Fires when the caller is gone. */
+/** Fires when the caller disconnects. */
 function goneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
   response.once("close", () => gone.abort());

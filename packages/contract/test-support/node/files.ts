@@ -1,4 +1,4 @@
-/** Files of a fake machine: the directory of this host that stands for its /workspace. Names are UTF-8 here. */
+/** Files of a fake machine: a directory of this host stands for its /workspace. Names are UTF-8 here. */
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rename, rm, rmdir, stat, unlink } from "node:fs/promises";
@@ -23,7 +23,7 @@ const CODES: Readonly<Record<string, NodeErrorCode>> = {
   ENOSPC: "no_space",
 };
 
-/** Failures of this host's files as the guest's refusals. */
+/** Turns file errors of this host into refusals of the guest. */
 export async function asGuest<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -35,7 +35,7 @@ export async function asGuest<T>(work: Promise<T>): Promise<T> {
 
 export const workspaceOf = (machine: FakeMachine) => join(machine.dir, "workspace");
 
-/** Where a path of the guest is on this host. Links on the way are followed; the last part is taken as it is. */
+/** The path on this host for a guest path. Links on the way are followed; a link at the end is not. */
 export async function locate(machine: FakeMachine, path: string | null): Promise<string> {
   if (!path || path.includes("\0"))
     throw new Refusal("bad_path", "the path must be a text that is not empty");
@@ -62,7 +62,7 @@ async function realParent(dir: string): Promise<string> {
 
 const isBelow = (path: string, root: string) => path === root || path.startsWith(`${root}/`);
 
-/** What a path leads to, its last link followed as well. */
+/** The target of a path, with a link at the end followed as well. */
 export async function followed(machine: FakeMachine, path: string | null): Promise<string> {
   const real = await realpath(await locate(machine, path));
   if (isBelow(real, await realpath(workspaceOf(machine)))) return real;

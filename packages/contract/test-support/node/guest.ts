@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { PROCESS_NAME_PATTERN } from "@vivarium/contract/api";
 import type { ProcessSpec } from "@vivarium/contract/guest";
-import { placeOf } from "./exec.ts";
+import { translateCommand } from "./exec.ts";
 import { asGuest, deleteFile, listFiles, makeDirectory, readFile, renameFile, writeFile } from "./files.ts";
 import { listFrames } from "./lists.ts";
 import type { FakeMachine } from "./machine.ts";
@@ -16,17 +16,17 @@ import type { NodeState } from "./state.ts";
 
 interface GuestParts {
   machineId: string;
-  /** Below `guest/`. */
+  /** The part of the path below `guest/`. */
   path: string;
   searchParams: URLSearchParams;
   request: IncomingMessage;
   response: ServerResponse;
 }
 
-/** A call below `guest/`, and what a test answers to it. */
+/** A call below `guest/`, with the means for a test to answer it. */
 export class GuestRequest {
   readonly machineId: string;
-  /** As `"GET files/read"`. */
+  /** For example `"GET files/read"`. */
   readonly call: string;
   readonly query: Record<string, string>;
   readonly request: IncomingMessage;
@@ -45,13 +45,13 @@ export class GuestRequest {
   body(): Promise<Buffer> {
     return buffer(this.request);
   }
-  /** A list goes as its frames. */
+  /** Lists are sent as frames. */
   json(answerBody: unknown): void {
     const list = listFrames(this.call, answerBody as object);
     if (list) this.response.writeHead(200).end(list);
     else answer(this.response, answerBody);
   }
-  /** Raw bytes with their length, as a file is read. */
+  /** Raw bytes with their length, as in the answer to a file read. */
   bytes(content: Buffer): void {
     this.response.writeHead(200, { "content-length": content.length }).end(content);
   }
@@ -70,9 +70,9 @@ type Answerer = (
 
 const json = async <T>(request: IncomingMessage) => JSON.parse((await buffer(request)).toString()) as T;
 
-/** Which path by which method, and what it resolves with, if it does not answer by itself. */
+/** Handlers by method and path. The result is sent unless the handler answers by itself. */
 const CALLS: Readonly<Record<string, Answerer>> = {
-  // This node saves no machine with its commands.
+  // This node never saves the commands of a machine.
   "GET commands": () => ({ going_on: 0 }),
   "GET files/read": (machine, { query, response }) => readFile(machine, query, response),
   "GET files/list": (machine, { query }) => listFiles(machine, query),
@@ -85,7 +85,7 @@ const CALLS: Readonly<Record<string, Answerer>> = {
   "GET processes": listProcesses,
   "POST processes": async (machine, { request }) => {
     const spec = await json<ProcessSpec>(request);
-    return await startProcess(machine, spec, await placeOf(machine, spec));
+    return await startProcess(machine, spec, await translateCommand(machine, spec));
   },
   "GET processes/{name}": (machine, { name }) => findProcess(machine, name).info,
   "DELETE processes/{name}": (machine, { name }) => killProcess(machine, name),

@@ -1,6 +1,6 @@
 /**
- * Runs one command of a fake machine as a real process of this host and writes the frames of its exec answer.
- * It keeps the agent's promises: own process group, output limits, exit codes, 500 ms of patience for held pipes.
+ * Runs one command of a fake machine as a real process of this host and writes the frames of its exec answer. Behaves
+ * like the agent: own process group, output limits, exit codes, a wait of 500 ms for pipes that stay open.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:os";
@@ -16,14 +16,14 @@ export interface HostCommand {
   cwd: string;
   env: Record<string, string>;
   out: Writable;
-  /** Called once, before the first frame: the command is spawned (or is known not to be spawnable). */
+  /** Called once, before the first frame: the command was spawned, or cannot be. */
   onSpawned: () => void;
-  /** Aborted when the caller went away or the machine ended. */
+  /** Aborted when the caller disconnects or the machine ends. */
   signal: AbortSignal;
   onGroup: (pgid: number) => void;
 }
 
-export async function runHostCommand(command: HostCommand): Promise<void> {
+export async function streamHostCommand(command: HostCommand): Promise<void> {
   const { call, argv, cwd, env, out, signal } = command;
   const startedAt = process.hrtime.bigint();
   const limit = call.output_limit_bytes ?? Number.POSITIVE_INFINITY;
@@ -103,7 +103,7 @@ function answerUnspawnable(out: Writable, name: string, cause: unknown): void {
   out.end(encodeFrame(FRAME.exit, JSON.stringify(end)));
 }
 
-/** Copies one stream into frames; a slow reader pauses the command, a reached limit drops the rest. */
+/** Copies one stream into frames. A slow reader pauses the command; output beyond the limit is dropped. */
 function pump(from: Readable, out: Writable, type: FrameType, limit: number) {
   let sent = 0;
   let isTruncated = false;

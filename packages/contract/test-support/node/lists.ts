@@ -1,4 +1,4 @@
-/** Lists of a guest as tests write and read them: as one object, as contract/guest says its parts. */
+/** Lists of a guest as tests write and read them: as one object, in the form of contract/guest. */
 import { encodeList, FrameDecoder, ListReader, type ListShape } from "@vivarium/contract/guest";
 
 const LISTED: Readonly<Record<string, string>> = {
@@ -8,7 +8,7 @@ const LISTED: Readonly<Record<string, string>> = {
   "GET processes": "processes",
 };
 
-/** `call`: as `"GET files/list"`. Undefined where its answer is no list. */
+/** `call`: for example `"GET files/list"`. Undefined where the answer is not a list. */
 export function listFrames(call: string, answer: object): Buffer | undefined {
   const key = LISTED[call];
   if (key === undefined) return undefined;

@@ -9,7 +9,7 @@ export function machineId(id: string): string {
   throw new Refusal("machine_not_found", "no machine of this name on this node");
 }
 
-/** The machine, started and not ended; it may stand still. */
+/** The machine, started and not ended; it may be stopped. */
 export function alive({ machines }: NodeState, id: string): FakeMachine {
   const machine = machines.get(id);
   if (!machine) throw new Refusal("machine_not_found", `no machine ${id} on this node`);

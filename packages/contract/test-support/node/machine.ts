@@ -13,18 +13,18 @@ export class FakeMachine {
   reason: string | undefined;
   readonly guest_ip = "10.64.0.3";
   timings: StartTimings = { queue: 1, disk: 2, load: 3, handshake: 4 };
-  /** Its guest refuses to become another machine, and so does every copy of it. */
+  /** Its guest refuses to change identity, and so does every copy of the guest. */
   isUnfit = false;
 
-  /** Of this host; `workspace` in it stands for /workspace. It is there once `withFiles` was called. */
+  /** A directory of this host; `workspace` in it stands for /workspace. Exists after `withFiles` was called. */
   readonly dir: string;
-  /** Guest path → host path of files that were put outside /workspace. */
+  /** Guest path → host path of files outside /workspace. */
   readonly placed = new Map<string, string>();
   readonly processes = new Map<string, NamedProcess>();
   readonly groups = new Set<number>();
   /** Aborted when the machine ends: its running commands die. */
   readonly life = new AbortController();
-  /** Break off what is under way with the guest. */
+  /** Aborts the calls in flight with the guest. */
   readonly underWay = new Set<() => void>();
   #turn: Promise<unknown> = Promise.resolve();
   #files: Promise<unknown> | undefined;
@@ -41,7 +41,7 @@ export class FakeMachine {
     return { machine_id, state, guest_ip, timings, network_generation: this.spec.network?.generation };
   }
 
-  /** Most machines of a test of control never see a file. */
+  /** Most machines in control's tests never need a directory. */
   async withFiles(): Promise<void> {
     this.#files ??= Promise.all(
       ["workspace", "home"].map((name) => mkdir(join(this.dir, name), { recursive: true })),
@@ -49,14 +49,14 @@ export class FakeMachine {
     await this.#files;
   }
 
-  /** Captures and continues take turns. */
+  /** Serialises captures and continues. */
   exclusive<T>(work: () => Promise<T>): Promise<T> {
     const mine = this.#turn.then(work);
     this.#turn = mine.catch(() => {});
     return mine;
   }
 
-  /** What waits for a machine that ends waits no longer. */
+  /** Ends every wait for this machine when the machine ends. */
   whileAlive<T>(work: Promise<T> | T): Promise<T> {
     const { promise: ended, reject } = Promise.withResolvers<never>();
     const onEnd = () => reject(new Refusal("machine_gone", "the machine has ended"));
@@ -74,7 +74,7 @@ export class FakeMachine {
     for (const pgid of this.groups) killGroup(pgid);
   }
 
-  /** As when it is held: its processes stand still, and whoever spoke to them is cut off. */
+  /** Simulates a stop: the machine's processes are stopped, and clients connected to them are cut off. */
   breakOff(): void {
     for (const end of this.underWay) end();
   }

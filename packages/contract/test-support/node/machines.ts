@@ -9,7 +9,7 @@ import { Refusal, valid } from "./refusal.ts";
 import { type FakeSnapshot, findSnapshot, loadSnapshot } from "./snapshots.ts";
 import type { NodeState } from "./state.ts";
 
-/** The same start again gives the same machine, also while the first is under way; another one is refused. */
+/** The same start again gives the same machine, also while the first is in flight; a different start is refused. */
 export async function startMachine(state: NodeState, id: string, body: unknown): Promise<MachineStatus> {
   const spec = valid(StartSpec.safeParse(body));
   await state.stopping.get(id);
@@ -29,12 +29,12 @@ export async function startMachine(state: NodeState, id: string, body: unknown):
   return (await done).status;
 }
 
-/** The network may have changed since: it is not what makes a machine another one. */
+/** The network may differ: it is not part of a machine's identity. */
 function isSameMachine(one: StartSpec, other: StartSpec): boolean {
   return JSON.stringify({ ...one, network: undefined }) === JSON.stringify({ ...other, network: undefined });
 }
 
-/** A start that is asked for again may bring a newer network. */
+/** A repeated start may bring a newer network. */
 function catchUp({ networks }: NodeState, id: string, { network }: StartSpec): void {
   if (network && network.generation > (networks.get(id)?.generation ?? 0)) networks.set(id, network);
 }
@@ -96,7 +96,7 @@ async function stop(state: NodeState, id: string): Promise<void> {
   state.machines.delete(id);
   state.networks.delete(id);
   machine?.end("it was deleted");
-  // What was under way with it has failed, and leaves nothing behind it.
+  // Calls in flight with the machine have failed by now and leave nothing behind.
   await machine?.exclusive(async () => {});
   const dir = join(state.folder, id);
   if (existsSync(dir)) await rm(dir, { recursive: true, force: true, maxRetries: 5 });

@@ -1,11 +1,11 @@
-/** The network of the fake node: what it was told, as if kernel and gateway had confirmed it, and no traffic at all. */
+/** The network of the fake node: the configured one, as if kernel and gateway had confirmed it; without traffic. */
 import { isDeepStrictEqual } from "node:util";
 import { type MachineCounters, type NetworkReport, NetworkSpec, PreviewTable } from "@vivarium/contract/node";
 import { alive } from "./machine-table.ts";
 import { Refusal, valid } from "./refusal.ts";
 import type { NodeState } from "./state.ts";
 
-/** What a machine has that was started without a word about its network. */
+/** The network of a machine that was started without one. */
 const OPEN: NetworkSpec = { generation: 1, egress: { mode: "allow", allow: [] }, exposed: [] };
 
 export async function putNetwork(
@@ -35,7 +35,7 @@ export async function putPreviews(state: NodeState, body: unknown): Promise<{ ve
   return { version: table.version };
 }
 
-/** Log lines and used previews are told until a report after its cursor is asked for. */
+/** Log lines and used previews are reported again until a report acknowledges them by its cursor. */
 export function networkReport(state: NodeState, after: string | null): NetworkReport {
   state.reportCount += 1;
   if (after === state.report.cursor)

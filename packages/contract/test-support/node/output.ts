@@ -1,4 +1,4 @@
-/** An answer of frames that a test writes: of a command, or of a log. */
+/** An answer in frames that a test writes: of a command, or of a log. */
 import type { ServerResponse } from "node:http";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
 

@@ -12,7 +12,7 @@ import {
   type GuestProcess,
   type ProcessSpec,
 } from "@vivarium/contract/guest";
-import type { Place } from "./exec.ts";
+import type { TranslatedCommand } from "./exec.ts";
 import { killGroup } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
 import { Refusal } from "./refusal.ts";
@@ -51,7 +51,7 @@ export class NamedProcess extends EventEmitter {
     this.emit("over");
   }
 
-  /** The last bytes of both streams, and which of them lack something before. */
+  /** The last bytes of both streams, and whether each of them was cut at the start. */
   tail(bytes: number) {
     const last = (type: LogType) => (bytes === 0 ? Buffer.alloc(0) : this.#logs[type].subarray(-bytes));
     const isCut = (type: LogType) => this.#wasCut.has(type) || this.#logs[type].length > bytes;
@@ -63,7 +63,7 @@ export class NamedProcess extends EventEmitter {
 export async function startProcess(
   machine: FakeMachine,
   spec: ProcessSpec,
-  place: Place,
+  command: TranslatedCommand,
 ): Promise<GuestProcess> {
   const running = [...machine.processes.values()].filter(({ info }) => info.state === "running");
   if (machine.processes.get(spec.name)?.info.state === "running")
@@ -72,14 +72,14 @@ export async function startProcess(
     throw new Refusal("process_limit", `${running.length} are running`);
   const { name, argv, keep_alive } = spec;
   const info: GuestProcess = { name, argv, keep_alive, state: "running", started_at_ms: Date.now() };
-  const made = await spawnNamed(info, place);
+  const made = await spawnNamed(info, command);
   if (made.child?.pid !== undefined) machine.groups.add(made.child.pid);
   machine.processes.delete(name);
   machine.processes.set(name, made);
   return made.info;
 }
 
-async function spawnNamed(info: GuestProcess, { argv, cwd, env }: Place): Promise<NamedProcess> {
+async function spawnNamed(info: GuestProcess, { argv, cwd, env }: TranslatedCommand): Promise<NamedProcess> {
   const [file = "", ...rest] = argv;
   const child = spawn(file, rest, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
   try {

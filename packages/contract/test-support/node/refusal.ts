@@ -1,4 +1,4 @@
-/** What a node says no with. */
+/** Refusals and answers of the fake node. */
 import type { ServerResponse } from "node:http";
 import { NODE_ERRORS, type NodeErrorCode } from "@vivarium/contract/node";
 
@@ -10,7 +10,7 @@ export class Refusal extends Error {
   }
 }
 
-/** What a schema of the contract makes of a body; what does not fit is refused. */
+/** The parsed body; one that does not fit the schema is refused. */
 export function valid<T>(
   result:
     | { success: true; data: T }
@@ -25,7 +25,7 @@ export function bodyOfRefusal(error: unknown): { code: NodeErrorCode; message: s
   return { code: error instanceof Refusal ? error.code : "internal", message: (error as Error).message };
 }
 
-/** An answer that has begun can only break off. */
+/** After the headers were sent, an error can only abort the answer. */
 export function refuse(response: ServerResponse, error: unknown): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
   answer(response, bodyOfRefusal(error), NODE_ERRORS[bodyOfRefusal(error).code].status);

@@ -1,13 +1,13 @@
 /**
- * Terminals and the tunnel of a machine. On this host a terminal is a real one, made by script(1), and a tunnel says what
- * an SSH server says first and then echoes; a test may take the machine's side instead.
+ * Terminals and the tunnel of a machine. A terminal is a real one of this host, made by script(1). A tunnel sends the
+ * greeting of an SSH server and then echoes. A test may script the machine's side instead.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { encodeTerminalFrame, TERMINAL_FRAME, TerminalFrameDecoder } from "@vivarium/contract/guest";
 import { encodeOpening, NODE_ERRORS, OpeningReader, TerminalCall, TunnelCall } from "@vivarium/contract/node";
-import { placeOf } from "./exec.ts";
+import { translateCommand } from "./exec.ts";
 import { killGroup } from "./host-command.ts";
 import type { FakeMachine } from "./machine.ts";
 import { machineId, running } from "./machine-table.ts";
@@ -22,7 +22,7 @@ export type StreamCall = { machineId: string } & (
 /** The machine's side of a terminal or a tunnel. */
 export class Stream {
   readonly socket: Socket;
-  /** Terminal frames that came, or pieces of a tunnel under type -1. */
+  /** Terminal frames received, or pieces of a tunnel under type -1. */
   readonly received: { type: number; payload: Buffer }[] = [];
   readonly gone: Promise<void>;
 
@@ -80,7 +80,7 @@ export async function serveUpgrade(
   }
 }
 
-/** Whatever the guest does, its machine may be held or end, and its caller leave. */
+/** While the guest is busy, its machine may be stopped or end, and its caller may leave. */
 async function open(state: NodeState, machine: FakeMachine, call: StreamCall, socket: Socket): Promise<void> {
   const { promise: brokenOff, reject } = Promise.withResolvers<never>();
   brokenOff.catch(() => {});
@@ -102,14 +102,14 @@ async function open(state: NodeState, machine: FakeMachine, call: StreamCall, so
     state.streams.push({ ...call, stream });
     return stream;
   };
-  const goOn = async () => {
+  const proceed = async () => {
     if (call.kind === "terminals") await showTerminal(socket, machine, call.spec, begin);
     else echo(socket, begin);
   };
-  await Promise.race([state.onStream(call, accept, goOn), brokenOff]);
+  await Promise.race([state.onStream(call, accept, proceed), brokenOff]);
 }
 
-/** A caller that leaves is noticed by nobody who does not read. */
+/** A caller that leaves is only noticed by reading. */
 function collectEarly(socket: Socket): { giveBack(): void } {
   const chunks: Buffer[] = [];
   const onData = (chunk: Buffer) => void chunks.push(chunk);
@@ -157,9 +157,9 @@ function echo(socket: Socket, begin: () => void): void {
 const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 async function showTerminal(socket: Socket, machine: FakeMachine, spec: TerminalCall, begin: () => void) {
-  const { cwd, env, argv } = await placeOf(machine, { ...spec, argv: spec.argv ?? ["bash", "-l"] });
+  const { cwd, env, argv } = await translateCommand(machine, { ...spec, argv: spec.argv ?? ["bash", "-l"] });
   const command = `stty rows ${spec.rows} cols ${spec.cols}; exec ${argv.map(quote).join(" ")}`;
-  // The command stands for itself: script(1) runs it in a shell, whose own end would hide a signal.
+  // exec: script(1) runs the command in a shell, and the shell's own exit would hide a signal.
   const child = spawn("script", ["-qfec", command, "/dev/null"], { cwd, env, detached: true });
   if (child.pid !== undefined) machine.groups.add(child.pid);
   begin();

@@ -1,31 +1,31 @@
-/** Visitors' wishes that paused sessions go on. */
+/** Wake requests: visitors came to paused sessions. */
 import { type Wake, WakeOutcome } from "@vivarium/contract/node";
 import { Refusal, valid } from "./refusal.ts";
 
 const CALLER_WAITS_MS = 20_000;
-/** Whoever took a wish may have died with it. */
-const TOLD_AGAIN_MS = 10_000;
+/** A request is sent again, because the reader may have died with it. */
+const RESEND_MS = 10_000;
 
 export class Wakes {
   readonly outcomes = new Map<string, WakeOutcome>();
-  readonly #pending = new Map<string, { wake: Wake; toldAt: number }>();
+  readonly #pending = new Map<string, { wake: Wake; sentAt: number }>();
   readonly #askers = new Set<() => void>();
 
   visit(wakeId: string, sessionId: string): void {
     const wake = { wake_id: wakeId, session_id: sessionId };
-    this.#pending.set(wakeId, { wake, toldAt: Number.NEGATIVE_INFINITY });
+    this.#pending.set(wakeId, { wake, sentAt: Number.NEGATIVE_INFINITY });
     for (const look of this.#askers) look();
   }
 
-  /** Wishes to be told now; waits for one until the caller is gone. */
+  /** Requests that are due; waits for one until the caller disconnects. */
   async take(gone: AbortSignal): Promise<Wake[]> {
     const until = AbortSignal.any([gone, AbortSignal.timeout(CALLER_WAITS_MS)]);
     for (;;) {
       const now = performance.now();
-      const due = [...this.#pending.values()].filter(({ toldAt }) => now - toldAt >= TOLD_AGAIN_MS);
-      if (due.length > 0 && !gone.aborted) return due.map((one) => tell(one, now));
+      const due = [...this.#pending.values()].filter(({ sentAt }) => now - sentAt >= RESEND_MS);
+      if (due.length > 0 && !gone.aborted) return due.map((one) => markSent(one, now));
       if (until.aborted) return [];
-      await this.#somethingNew(until);
+      await this.#untilChanged(until);
     }
   }
 
@@ -36,9 +36,9 @@ export class Wakes {
     this.outcomes.set(wakeId, outcome);
   }
 
-  async #somethingNew(until: AbortSignal): Promise<void> {
+  async #untilChanged(until: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, TOLD_AGAIN_MS / 10);
+    const timer = setTimeout(resolve, RESEND_MS / 10);
     const look = () => resolve();
     this.#askers.add(look);
     until.addEventListener("abort", look, { once: true });
@@ -49,7 +49,7 @@ export class Wakes {
   }
 }
 
-function tell(pending: { wake: Wake; toldAt: number }, now: number): Wake {
-  pending.toldAt = now;
+function markSent(pending: { wake: Wake; sentAt: number }, now: number): Wake {
+  pending.sentAt = now;
   return pending.wake;
 }

@@ -1,28 +1,27 @@
 /** How much of a file the file system keeps once for several files (FIEMAP, Linux Documentation/filesystems/fiemap). */
-import { execa } from "execa";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
 
 const BLOCK_BYTES = 512;
-/** A guest stands still meanwhile; one with root can cut its disk into millions of extents. */
+/** The guest is frozen meanwhile; a guest with root can cut its disk into millions of extents. */
 const LIMIT_MS = 3_000;
 /** `   0:        0..    4095:   33190416..  33194511:   4096:             last,shared,eof` */
 const EXTENT = /^\s*\d+:\s*\d+\.\.\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+):(.*)$/;
 
-/** 0 where it cannot be found out: the file is then counted as if all of it were its own. */
+/** 0 when filefrag fails: the file is then counted as if it shared nothing. */
 export async function sharedBytes(file: string): Promise<number> {
-  // Blocks that were written and have no place on the disk yet are given theirs first (-s): they look shared until then.
-  const command = ["-s", "-v", `-b${BLOCK_BYTES}`, file];
+  // -s: blocks that were written but not yet allocated look shared until the file is synced.
+  const args = ["-s", "-v", `-b${BLOCK_BYTES}`, file];
+  const child = spawn("filefrag", args, { stdio: ["ignore", "pipe", "ignore"], timeout: LIMIT_MS });
+  const closed = once(child, "close").then(
+    ([code]) => code === 0,
+    () => false,
+  );
   let blocks = 0;
-  try {
-    for await (const line of execa("filefrag", command, {
-      buffer: false,
-      stdin: "ignore",
-      timeout: LIMIT_MS,
-    })) {
-      const [, length, flags = ""] = EXTENT.exec(line) ?? [];
-      if (/\bshared\b/.test(flags)) blocks += Number(length);
-    }
-    return blocks * BLOCK_BYTES;
-  } catch {
-    return 0;
+  for await (const line of createInterface(child.stdout)) {
+    const [, length, flags = ""] = EXTENT.exec(line) ?? [];
+    if (/\bshared\b/.test(flags)) blocks += Number(length);
   }
+  return (await closed) ? blocks * BLOCK_BYTES : 0;
 }

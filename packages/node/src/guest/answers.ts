@@ -2,6 +2,7 @@
 import { type ClientHttp2Stream, constants } from "node:http2";
 import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/guest";
 import type { NodeErrorCode } from "@vivarium/contract/node";
+import { readAtMost } from "@vivarium/kit/read-at-most";
 import type { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
@@ -59,20 +60,15 @@ async function readJson(stream: ClientHttp2Stream, limitBytes: number) {
 }
 
 async function collect(stream: ClientHttp2Stream, limitBytes: number) {
-  const chunks: Buffer[] = [];
-  let size = 0;
   try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      size += chunk.length;
-      if (size > limitBytes) throw new NodeError("agent_unavailable", "the agent answered with too much");
-      chunks.push(chunk);
-    }
-    return Buffer.concat(chunks);
+    const body = await readAtMost(stream, limitBytes);
+    if (body) return body;
   } catch (cause) {
     cancel(stream);
-    if (cause instanceof NodeError) throw cause;
     throw new NodeError("agent_unavailable", "the agent broke off its answer", { cause });
   }
+  cancel(stream);
+  throw new NodeError("agent_unavailable", "the agent answered with too much");
 }
 
 /** A refusal of the agent in the node's own words: guest text goes to the tenant, never into a decision. */

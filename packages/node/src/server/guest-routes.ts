@@ -1,6 +1,7 @@
 /** `/v1/machines/{id}/guest/…`: files and processes, handed on to the agent of the machine. */
 import type { IncomingMessage } from "node:http";
 import { FileWritten } from "@vivarium/contract/guest";
+import { readAtMost } from "@vivarium/kit/read-at-most";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type GuestCall, guestCall } from "../guest/calls.ts";
 import type { AgentClient } from "../guest/client.ts";
@@ -85,15 +86,9 @@ function whenCallerLeaves(reply: FastifyReply): AbortSignal {
 }
 
 async function readBody(request: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > JSON_BODY_BYTES)
-      throw new NodeError("invalid", `the body is longer than ${JSON_BODY_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
+  const body = await readAtMost(request.iterator({ destroyOnReturn: false }), JSON_BODY_BYTES);
+  if (body) return body;
+  throw new NodeError("invalid", `the body is longer than ${JSON_BODY_BYTES} bytes`);
 }
 
 /**

@@ -9,7 +9,7 @@ import { AWAIT_FILE, announced, valueIn } from "../../test-support/code-values.t
 import { serve } from "../../test-support/server.ts";
 import { Client } from "../client.ts";
 
-/** A process that ended and that nobody has asked about yet does not count. */
+/** Ignores a zombie: a process that ended and that no parent has waited for yet. */
 const isRunning = async (pid: number) => {
   const status = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => ") Z");
   return !status.includes(") Z");
@@ -35,7 +35,7 @@ describe("a kernel outlives", () => {
     expect([stdout, stderr]).toEqual(["still\nchild\n", "bad\n"]);
   });
 
-  test("code that forks: one of two goes on", async () => {
+  test("code that forks: one of two processes continues", async () => {
     const { session } = await startGuest();
     const { stdout } = await session.runCode(
       "import os\npid = os.fork()\nif pid:\n  os.waitpid(pid, 0)\nprint('parent' if pid else 'child')",
@@ -105,15 +105,15 @@ describe("a kernel outlives", () => {
 
   test("a listener that is slow: the code waits for it", async () => {
     const { session } = await startGuest();
-    const { promise: mayGoOn, resolve: goOn } = Promise.withResolvers<void>();
+    const { promise: mayContinue, resolve: continueRun } = Promise.withResolvers<void>();
     const code = "for n in range(64): print('x' * 1024 * 1024)\nprinted = True";
     let isDone = false;
-    const run = session.runCode(code, { onStdout: () => mayGoOn }).then(() => {
+    const run = session.runCode(code, { onStdout: () => mayContinue }).then(() => {
       isDone = true;
     });
     await delay(1500);
     expect(isDone).toBe(false);
-    goOn();
+    continueRun();
     await run;
     expect(await valueIn(session, "printed")).toBe("True");
   });
@@ -137,7 +137,7 @@ describe("contexts", () => {
     expect((await again.run("x")).results[0]?.data).toBe("'a'");
   });
 
-  test("begin anew after restart, and a run under way is told", async () => {
+  test("begin again after restart, and a run in flight is rejected", async () => {
     const { session } = await startGuest();
     const context = session.createCodeContext();
     await context.restart();
@@ -155,7 +155,7 @@ describe("contexts", () => {
     expect(fresh).toMatchObject({ execution_count: 1, error: { name: "NameError" } });
   });
 
-  test("end with close, and begin anew with the next run", async () => {
+  test("end with close, and begin again with the next run", async () => {
     const { session, named } = await startGuest();
     const context = session.createCodeContext({ name: "short" });
     await context.close();

@@ -11,16 +11,16 @@ import { kernelFiles } from "./kernel-files.ts";
 import { type RunQueue, runQueueOf } from "./run-queue.ts";
 
 const SOCKETS = "/tmp/.vivarium-code";
-/** A kernel that is just being started has this long to listen. */
+/** Time limit for a new kernel to listen. */
 const START_S = 20;
 const DEFAULT_TIMEOUT_MS = 30_000;
-/** Below what a command may take, so that a timeout is always ours to tell. */
+/** Below the time limit of a command, so that this client reports the timeout itself. */
 const LONGEST_TIMEOUT_MS = LIMITS.execTimeoutMaxMs - 60_000;
-/** One argument holds 128 KiB on Linux. */
+/** Linux limits one argument to 128 KiB. */
 const PIECE_CHARS = 100_000;
 const REQUEST_CHARS = 512 * 1024;
 const NOT_BEGUN = "the run before this one was broken off, and this one was not begun";
-/** How a run ends whose hour was over before its own time was. */
+/** The error of a run that the hour of a command ended before its own timeout. */
 const CUT_OFF = {
   name: "KeyboardInterrupt",
   value:
@@ -28,20 +28,20 @@ const CUT_OFF = {
   traceback: "",
 };
 
-/** What a context is made with. */
+/** Options of a new context. */
 export interface CodeContextOptions {
   language?: "python";
-  /** 1 to 58 of a-z, 0-9 and hyphens; contexts of one name are the same. Default: a new one. */
+  /** 1 to 58 of a-z, 0-9 and hyphens. The same name is the same context. Default: a new name. */
   name?: string;
-  /** Directory that the code begins in. Default: /workspace. */
+  /** Working directory at the start. Default: /workspace. */
   cwd?: string;
-  /** Keeps the session from pausing when it is idle. Default: false; a pause loses no variable. */
+  /** Keeps the session from pausing when it is idle. Default: false. A pause loses no variable. */
   keepAlive?: boolean;
 }
 
-/** How code is run. */
+/** Options of one run. */
 export interface RunCodeOptions extends CallOptions, Listeners {
-  /** From when the code begins to run; 30 s unless told, 59 minutes at most. */
+  /** Counted from when the code begins to run. Default: 30 s; at most 59 minutes. */
   timeoutMs?: number;
 }
 
@@ -49,15 +49,15 @@ type Request = { do: "run"; code: string; timeout_s: number } | { do: "interrupt
 
 /**
  * A Python process in a session that keeps its variables from one run to the next, through pauses and into forks. Made
- * by `session.createCodeContext()`. It is the named process `code-<name>`, started by its first run; runs of one context
- * come one after the other, in the order in which a client asked for them, contexts run side by side.
+ * by `session.createCodeContext()`. It is the named process `code-<name>`, started by its first run; runs of one
+ * context are executed one at a time, in the order of the calls; contexts run side by side.
  */
 export class CodeContext {
   readonly name: string;
   readonly #transport: Transport;
   readonly #sessionId: string;
   readonly #options: CodeContextOptions;
-  /** A kernel has answered: when there is none any more, its variables are lost. */
+  /** A kernel has answered: if it is missing later, its variables are lost. */
   #wasThere = false;
 
   constructor(transport: Transport, sessionId: string, options: CodeContextOptions & { name: string }) {
@@ -70,11 +70,11 @@ export class CodeContext {
   /**
    * Runs code as a cell of a notebook: top-level `await` works, the value of an expression at the end is shown,
    * `display(x)` shows others, figures of matplotlib are shown and closed. An exception and a timeout are results, not
-   * errors. A timeout raises KeyboardInterrupt; what does not end within 5 s of it is killed.
+   * errors. A timeout raises KeyboardInterrupt; code that does not end within 5 s of it is killed.
    *
    * Rejects with `kernel_died` when the process ended (the next run gets a new one), `kernel_failed` when there is no
-   * Python 3.9 or it could not be started, and as `execStream` does: `exec_failed` when the session is paused meanwhile,
-   * the code then goes on after the wake; what waited for its turn is not run. Aborting interrupts the code.
+   * Python 3.9 or it could not be started, and as `execStream` does: `exec_failed` when the session is paused
+   * meanwhile: the code continues after the wake, and waiting runs are dropped. Aborting interrupts the code.
    *
    * @example
    * await context.run("x = 6");
@@ -102,7 +102,7 @@ export class CodeContext {
         await run.take(event);
       }
     } catch (error) {
-      // What waits would wake the session that has just been paused.
+      // A waiting run would wake the session that has just been paused.
       if (hasCode(error, "exec_failed")) this.#queue.drop(new VivariumError("exec_failed", NOT_BEGUN));
       throw error;
     }
@@ -112,18 +112,18 @@ export class CodeContext {
     throw lost("the kernel was killed");
   }
 
-  /** Raises KeyboardInterrupt in the code that runs, if any does. Its run ends with that error. */
+  /** Raises KeyboardInterrupt in the running code, if any. Its run ends with that error. */
   async interrupt(options: CallOptions = {}): Promise<void> {
-    await this.#tell({ do: "interrupt" }, options);
+    await this.#sendRequest({ do: "interrupt" }, options);
   }
 
-  /** Begins anew with a new process and without variables. A run under way rejects with `kernel_died`. */
+  /** Starts a new process without variables. A run in flight rejects with `kernel_died`. */
   async restart(options: CallOptions = {}): Promise<void> {
-    await this.#tell({ do: "restart" }, options);
+    await this.#sendRequest({ do: "restart" }, options);
     this.#wasThere = false;
   }
 
-  /** Ends the process. Runs that wait for their turn reject with `kernel_died`; a later one starts another process. */
+  /** Ends the process. Waiting runs reject with `kernel_died`; a later run starts a new process. */
   async close(options: CallOptions = {}): Promise<void> {
     await this.#queue.cutIn(() => this.#end(options), lost("the context was closed"));
   }
@@ -149,14 +149,14 @@ export class CodeContext {
     return new Processes(this.#transport, this.#sessionId);
   }
 
-  /** Where there is no kernel, there is nothing to interrupt or to restart. */
-  async #tell(request: Request, options: CallOptions): Promise<void> {
+  /** Without a kernel there is nothing to interrupt or to restart. */
+  async #sendRequest(request: Request, options: CallOptions): Promise<void> {
     await Array.fromAsync(this.#ask(inPieces(request), 0, options));
   }
 
-  /** The answer of the kernel, which is started when there is none: in most cases there is one, so it is asked first. */
+  /** Asks the kernel, and starts one only if none answers: usually there is one. */
   async *#askRunning(pieces: string[], options: CallOptions): AsyncGenerator<KernelEvent, void, void> {
-    for (const prepare of [async () => 0, () => this.#start(options), () => this.#startAnew(options)]) {
+    for (const prepare of [async () => 0, () => this.#start(options), () => this.#replaceKernel(options)]) {
       let absence: KernelEvent["event"] | undefined;
       const seconds = await prepare();
       let hasWaited: boolean;
@@ -167,25 +167,25 @@ export class CodeContext {
           else if (event.event === "waited") hasWaited = true;
           else yield event;
         }
-        // Another program's code kept the kernel for as long as a command may wait: it is asked anew.
+        // The kernel was busy with another client's code for as long as a command may wait: ask it again.
       } while (hasWaited);
       if (absence === undefined) {
         this.#wasThere = true;
         return;
       }
-      if (absence === "absent") this.#mourn("the kernel has ended");
+      if (absence === "absent") this.#throwIfLost("the kernel has ended");
     }
     throw new VivariumError("kernel_failed", await this.#complaint(options));
   }
 
-  /** Throws when there was a kernel whose variables somebody may count on. */
-  #mourn(what: string): void {
+  /** Throws when there was a kernel whose variables the caller may rely on. */
+  #throwIfLost(what: string): void {
     if (!this.#wasThere) return;
     this.#wasThere = false;
     throw lost(what);
   }
 
-  /** One command in the guest that speaks with the kernel and ends with it (kernel/ask.py). */
+  /** Runs one command in the guest that talks to the kernel and ends with the answer (kernel/ask.py). */
   async *#ask(
     pieces: string[],
     waitS: number,
@@ -207,7 +207,7 @@ export class CodeContext {
     else if (watched.exitCode !== 0) throw new VivariumError("kernel_failed", watched.complaint);
   }
 
-  /** Resolves to how long the kernel may take to listen. One that somebody else has just started is as good. */
+  /** Resolves to how long the kernel may take to listen. A kernel that another client just started counts as well. */
   async #start(options: CallOptions): Promise<number> {
     const { pathOf, files } = await kernelFiles();
     const { results } = await new Files(this.#transport, this.#sessionId).writeBatch(files, options);
@@ -218,10 +218,10 @@ export class CodeContext {
     const { cwd, keepAlive: keep_alive } = this.#options;
     try {
       await this.#processes.start({ name: this.#processName, command, cwd, keep_alive }, options);
-      this.#mourn("the kernel has ended");
+      this.#throwIfLost("the kernel has ended");
     } catch (error) {
       if (!hasCode(error, "conflict")) throw error;
-      // Either it runs already, or it may not: 32 others do.
+      // Either it runs already, or 32 others do and it may not start.
       const { processes } = await this.#processes.list(options);
       const isThere = processes.some(({ name, state }) => name === this.#processName && state === "running");
       if (!isThere) throw error;
@@ -229,8 +229,8 @@ export class CodeContext {
     return START_S;
   }
 
-  /** For a kernel that runs and cannot be reached, its socket being deleted for example. */
-  async #startAnew(options: CallOptions): Promise<number> {
+  /** For a kernel that runs but cannot be reached, for example because its socket was deleted. */
+  async #replaceKernel(options: CallOptions): Promise<number> {
     const { state } = await this.#processes.get(this.#processName, options);
     if (state === "exited") throw new VivariumError("kernel_failed", await this.#complaint(options));
     await this.#end(options);
@@ -243,7 +243,7 @@ export class CodeContext {
   }
 }
 
-/** The output of the asking command, and how it ended. */
+/** Output of the asking command, and how it ended. */
 class AskOutput implements AsyncIterable<Uint8Array> {
   readonly #events: AsyncIterable<ExecEvent>;
   #stderr = "";
@@ -254,7 +254,7 @@ class AskOutput implements AsyncIterable<Uint8Array> {
     this.#events = events;
   }
 
-  /** The program is not there yet: Python says so with 2. */
+  /** Python exits with 2 when the program is missing. */
   get isMissing(): boolean {
     return this.exitCode === 2;
   }
@@ -277,7 +277,7 @@ class AskOutput implements AsyncIterable<Uint8Array> {
   }
 }
 
-/** In ASCII, since the kernel's command line is bytes, in pieces that each fit into one argument. */
+/** In ASCII, since the kernel's command line is bytes; in pieces that each fit into one argument. */
 function inPieces(request: Request): string[] {
   const text = JSON.stringify(request).replaceAll(
     /[\u007f-\uffff]/g,

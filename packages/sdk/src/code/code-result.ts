@@ -1,8 +1,8 @@
-/** What a run of code gives back, in the words of other code interpreters. */
+/** The result of a run of code, in the terms of other code interpreters. */
 
 /**
- * One format of one value. `value` numbers the values that a run showed, from 0: a table comes as several results with
- * the same number. `main` marks the value of the expression at the end of the code.
+ * One format of one value. `value` numbers the shown values of a run from 0: a table comes as several results with the
+ * same number. `main` marks the value of the expression at the end of the code.
  */
 export type CodeResult = { value: number; main: boolean } & (
   | {
@@ -16,7 +16,7 @@ export type CodeResult = { value: number; main: boolean } & (
       data: string;
     }
   | {
-      /** Lists and dicts as they are; a table as `{columns, index, data}`. */
+      /** Lists and dicts as JSON; a table as `{columns, index, data}`. */
       type: "application/json";
       data: unknown;
     }
@@ -31,16 +31,16 @@ export interface CodeError {
 
 export interface CodeExecution {
   results: CodeResult[];
-  /** The first 4 MiB of what was printed, as text; `onStdout` gets all of it. */
+  /** The first 4 MiB of standard output, as text; `onStdout` gets all of it. */
   stdout: string;
   stderr: string;
   error?: CodeError;
-  /** Counts the runs of a context, from 1; begins anew when its process does. */
+  /** Number of the run in its context, from 1; restarts at 1 with a new process. */
   execution_count: number;
-  /** The code was interrupted because its time was up. */
+  /** The code was interrupted by its timeout. */
   timed_out: boolean;
   duration_ms: number;
-  /** Something of `stdout`, `stderr` or `results` was left out. */
+  /** Part of `stdout`, `stderr` or `results` was left out. */
   truncated?: true;
 }
 

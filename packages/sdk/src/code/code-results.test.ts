@@ -1,4 +1,4 @@
-/** What a run gives: the real kernel with this host's python3; the guest is a directory (test-support/code-guest.ts). */
+/** Results of runs: the real kernel with this host's python3; the guest is a directory (test-support/code-guest.ts). */
 import { execFileSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -42,7 +42,7 @@ describe("a run", () => {
   test("streams what is printed while it runs, each stream by itself", async () => {
     const { session, root } = await startGuest();
     const seen: string[] = [];
-    // The code goes on after each word only when it was heard.
+    // The code continues after each word only once this side has received the word.
     const hear = async (text: string) => {
       seen.push(text);
       await writeFile(join(root, `heard-${seen.length}`), "");
@@ -59,7 +59,7 @@ describe("a run", () => {
     const { session } = await startGuest();
     const { error } = await session.runCode("def half(n):\n  return n / 0\nhalf(1)");
     expect(error).toMatchObject({ name: "ZeroDivisionError", value: "division by zero" });
-    // Versions of Python differ in what they underline.
+    // Versions of Python underline differently.
     expect(error?.traceback.split("\n").filter((line) => !/^[ ~^]+$/.test(line))).toEqual([
       "Traceback (most recent call last):",
       '  File "<cell 1>", line 3, in <module>',

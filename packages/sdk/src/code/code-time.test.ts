@@ -24,7 +24,7 @@ describe("time and interrupts", () => {
 
   test("code that takes no notice of interrupts is killed after the grace", async () => {
     const { session } = await startGuest();
-    // Not by `except`: between two rounds of a loop an interrupt is outside of its `try`.
+    // Not by `except`: between two rounds of a loop an interrupt is raised outside of its `try`.
     const deaf =
       "import signal, time\nsignal.signal(signal.SIGINT, lambda *_: None)\nwhile True: time.sleep(60)";
     await expect(session.runCode(deaf, { timeoutMs: 1_000 })).rejects.toMatchObject({
@@ -34,7 +34,7 @@ describe("time and interrupts", () => {
     expect(await valueIn(session, "40 + 2")).toBe("42");
   });
 
-  test("code that takes no notice of its caller's leaving is killed, and the next run is told", async () => {
+  test("code that takes no notice of its caller's leaving is killed, and the next run reports it", async () => {
     const { session } = await startGuest();
     const abort = new AbortController();
     const { onStdout, isRunning } = announced();
@@ -104,7 +104,7 @@ kept = 1`;
   });
 
   describe("runs that wait for their turn", () => {
-    /** A context with a run that is under way until the file is there. */
+    /** A context with a run in flight until the file exists. */
     async function busy() {
       const guest = await startGuest();
       const context = guest.session.createCodeContext({ name: "a" });
@@ -113,25 +113,25 @@ kept = 1`;
         onStdout,
       });
       await isRunning;
-      return { ...guest, context, first, goOn: () => writeFile(join(guest.root, "go"), "") };
+      return { ...guest, context, first, letContinue: () => writeFile(join(guest.root, "go"), "") };
     }
     const append = (word: string) => `order.append('${word}')`;
 
     test("are not asked of the service before it: a command ends an hour after it was asked for", async () => {
-      const { client, session, context, first, requests, goOn } = await busy();
+      const { client, session, context, first, requests, letContinue } = await busy();
       requests.length = 0;
       const again = client.session("s1").createCodeContext({ name: "a" });
       const queued = [context.run(append("second")), again.run(append("third"))];
-      // Asked after them, and answered: they would be there by now.
+      // Asked after them, and answered: they would have arrived by now.
       await session.createCodeContext({ name: "b" }).run("1");
       expect(requests).toEqual(["POST exec", "PUT files/batch", "POST processes", "POST exec"]);
-      await goOn();
+      await letContinue();
       await Promise.all([first, ...queued]);
       expect(await lastValue(context, "order")).toBe("['first', 'second', 'third']");
     });
 
-    test("leave the queue at once when they are aborted, and let nobody pass who was before them", async () => {
-      const { context, first, goOn } = await busy();
+    test("leave the queue at once when they are aborted, without letting later runs overtake earlier ones", async () => {
+      const { context, first, letContinue } = await busy();
       const abort = new AbortController();
       const left = context.run(append("left"), { signal: abort.signal });
       const last = context.run(append("last"));
@@ -142,7 +142,7 @@ kept = 1`;
         isFirstOver = true;
       });
       const wasFirstOver = last.then(() => isFirstOver);
-      await goOn();
+      await letContinue();
       expect(await wasFirstOver).toBe(true);
       expect(await lastValue(context, "order")).toBe("['first', 'last']");
       await expect(context.run("1", { signal: abort.signal })).rejects.toMatchObject({ name: "AbortError" });
@@ -169,9 +169,9 @@ kept = 1`;
     });
 
     test("are refused at once when they are too long", async () => {
-      const { context, first, goOn } = await busy();
+      const { context, first, letContinue } = await busy();
       await expect(context.run("#".repeat(600_000))).rejects.toMatchObject({ code: "payload_too_large" });
-      await goOn();
+      await letContinue();
       await first;
     });
   });
@@ -200,7 +200,7 @@ describe("where another program's code has the kernel", () => {
     });
   const END = { event: "end", timed_out: false };
 
-  test("for an hour, a run that has not begun is asked for anew", async () => {
+  test("for an hour, a run that has not begun is asked for again", async () => {
     const begun = said({ event: "begin", count: 7 }, END) + exit(false);
     const { session } = await answering([exit(true), exit(true), begun]);
     expect(await session.runCode("1")).toMatchObject({ execution_count: 7, timed_out: false });

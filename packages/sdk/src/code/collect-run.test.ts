@@ -1,17 +1,17 @@
 import { expect, test } from "vitest";
 import { RunCollector } from "./collect-run.ts";
 
-test("results that hold next to nothing are kept up to a number, and told beyond it", async () => {
-  let told = 0;
+test("results that hold next to nothing are kept up to a number, and reported beyond it", async () => {
+  let reported = 0;
   const collector = new RunCollector({
     onResult: () => {
-      told++;
+      reported++;
     },
   });
   const formats = [{ type: "text/plain" as const, data: "" }];
   for (let n = 0; n < 200_000; n++)
     await collector.take({ event: "result", main: false, formats, isCut: false });
-  expect(told).toBe(200_000);
+  expect(reported).toBe(200_000);
   expect(collector.execution.results.length).toBeLessThanOrEqual(64 * 1024 * 2);
   expect(collector.execution.truncated).toBe(true);
 });

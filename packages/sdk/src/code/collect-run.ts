@@ -2,19 +2,19 @@ import { LIMITS } from "@vivarium/contract/api/limits";
 import type { CodeExecution, CodeResult } from "./code-result.ts";
 import type { KernelEvent } from "./kernel-events.ts";
 
-/** What one run may keep in memory here. */
+/** Memory limit of one run in this process. */
 const RESULTS_CHARS = 64 * 1024 * 1024;
-/** What a result takes beside its data. */
+/** Size of a result beside its data. */
 const RESULT_CHARS = 512;
 
-/** Who is told while the code runs. The code waits for a promise that is returned, once enough is under way. */
+/** Callbacks while the code runs. A returned promise slows the code down, once enough output is in flight. */
 export interface Listeners {
   onStdout?: (text: string) => void | Promise<void>;
   onStderr?: (text: string) => void | Promise<void>;
   onResult?: (result: CodeResult) => void | Promise<void>;
 }
 
-/** Puts together what a kernel says about one run. */
+/** Assembles the messages of a kernel about one run. */
 export class RunCollector {
   readonly execution: CodeExecution = {
     results: [],
@@ -52,9 +52,9 @@ export class RunCollector {
   }
 
   async #takeText(stream: "stdout" | "stderr", text: string): Promise<void> {
-    const room = LIMITS.execOutputBytes - this.execution[stream].length;
-    this.execution[stream] += text.slice(0, room);
-    if (text.length > room) this.execution.truncated = true;
+    const left = LIMITS.execOutputBytes - this.execution[stream].length;
+    this.execution[stream] += text.slice(0, left);
+    if (text.length > left) this.execution.truncated = true;
     await (stream === "stdout" ? this.#listeners.onStdout?.(text) : this.#listeners.onStderr?.(text));
   }
 

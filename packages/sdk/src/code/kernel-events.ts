@@ -1,13 +1,10 @@
-/** What a kernel says, one JSON object a line (kernel/serve.py). It comes out of a guest, so nothing of it is trusted. */
+/** Messages of a kernel, one JSON object per line (kernel/serve.py). They come from a guest: nothing is trusted. */
 import { VivariumError } from "../errors.ts";
 import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
 
 type Format = { type: CodeResultType; data: CodeResult["data"] };
 export type KernelEvent =
-  /**
-   * `absent`: no kernel listens; `missing`: the program that would ask it is not there; `waited`: the time of a command
-   * was over before the code began, so that nothing of it was run.
-   */
+  /** `absent`: no kernel listens; `missing`: no asking program; `waited`: timed out before the code began. */
   | { event: "absent" | "missing" | "waited" | "ok" }
   | { event: "begin"; count: number }
   | { event: "stdout" | "stderr"; text: string }
@@ -18,7 +15,7 @@ export type KernelEvent =
 /** The kernel cuts each format at 8 MiB. */
 const LINE_BYTES = 48 * 1024 * 1024;
 const NEWLINE = 10;
-/** In the order in which they are given. */
+/** The order of the formats of one value. */
 const TYPES: readonly CodeResultType[] = ["text/plain", "text/html", "image/png", "application/json"];
 
 export async function* readKernelEvents(

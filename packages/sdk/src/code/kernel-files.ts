@@ -1,11 +1,11 @@
-/** The programs of a kernel, as they are put into a session (in Node). */
+/** The programs of a kernel, as they are written into a session (in Node). */
 import type { FileToWrite } from "../files/files.ts";
 
 const NAMES = ["ask.py", "serve.py", "work.py", "vivarium_display.py"] as const;
 type Name = (typeof NAMES)[number];
 
 export interface KernelFiles {
-  /** Absolute, in the guest. Named by the contents, so that versions do not disturb each other. */
+  /** Absolute, in the guest. Named by a hash of the contents, so that versions do not disturb each other. */
   pathOf(name: Name): string;
   files: FileToWrite[];
 }

@@ -1,12 +1,12 @@
 import type { Transport } from "../transport.ts";
 
 /**
- * The runs of one context that this client asked for: one after the other, in the order in which they were asked for. A
- * command may take an hour from when the service was asked for it, so one that still has to wait is not asked for yet.
+ * The runs of one context that this client asked for: executed one at a time, in the order of the calls. A command may
+ * take one hour from its request, so the request of a waiting run is not sent yet.
  */
 export class RunQueue {
   readonly #whenEmpty: () => void;
-  /** Resolves when all that was asked for until now is over. */
+  /** Resolves when every run asked for so far is over. */
   #last: Promise<unknown> = Promise.resolve();
   #size = 0;
   readonly #waiting = new Set<(reason: Error) => void>();
@@ -24,18 +24,18 @@ export class RunQueue {
     });
   }
 
-  /** Ends what waits with this reason, and does the work at once; what is asked for from now on comes after it. */
+  /** Rejects all waiting runs with this reason, and does the work at once; later runs come after it. */
   cutIn<T>(work: () => Promise<T>, reason: Error): Promise<T> {
     this.drop(reason);
     return this.#append(work);
   }
 
-  /** Ends what waits with this reason. */
+  /** Rejects all waiting runs with this reason. */
   drop(reason: Error): void {
     for (const drop of this.#waiting) drop(reason);
   }
 
-  /** Whoever leaves before his turn lets nobody pass those who were before him. */
+  /** A run that leaves the queue before its turn does not let later runs overtake earlier ones. */
   async #append<T>(work: () => Promise<T>): Promise<T> {
     const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
     this.#last = Promise.all([this.#last, isOver]);
@@ -65,7 +65,7 @@ export class RunQueue {
 
 const queues = new WeakMap<Transport, Map<string, RunQueue>>();
 
-/** The queue of a context, which all its objects of one client share; only those are kept that something is in. */
+/** The queue of a context, shared by all its objects of one client. Empty queues are not kept. */
 export function runQueueOf(transport: Transport, context: string): RunQueue {
   const ofClient = queues.get(transport) ?? new Map<string, RunQueue>();
   queues.set(transport, ofClient);

@@ -30,7 +30,7 @@ export async function* readStream(
   if (Number.isFinite(expected) && bytes !== expected) throw brokenOff(query.path);
 }
 
-/** Saves what comes into a local file, whole or not at all: it is written under another name and renamed. */
+/** Saves the bytes as a local file, whole or not at all: they are written under another name, then renamed. */
 export async function saveStream(
   content: AsyncIterable<Uint8Array>,
   file: string,

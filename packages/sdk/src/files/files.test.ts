@@ -23,7 +23,7 @@ async function temporaryDirectory(): Promise<string> {
   return directory;
 }
 
-/** Takes uploads as the service does, and remembers all requests. */
+/** Takes uploads as the service does, and records all requests. */
 async function serveUploads(fetch?: typeof longFetch) {
   const uploads: Buffer[] = [];
   const server = await serve(
@@ -183,7 +183,7 @@ test.each(FETCHES)(
     }
     const upload = session.files.upload("p", endless());
     await delay(500);
-    // What sockets and buffers hold, far from all of it.
+    // More than sockets and buffers contain, far from the whole file.
     expect(given).toBeLessThan(total / 2);
     read();
     expect(await upload).toMatchObject({ bytes: total * 1024 * 1024 });
@@ -359,7 +359,7 @@ test("leaving a download's loop ends the request", async () => {
   await closed;
 });
 
-test("a stream that an upload did not read to its end is left to nobody", async () => {
+test("a stream that an upload did not read to its end is closed", async () => {
   const { session: unreachable } = await serve(() => undefined, { url: "http://127.0.0.1:9" });
   const unread = createReadStream("/proc/version");
   await expect(unreachable.files.upload("p", unread)).rejects.toMatchObject({ status: 0 });

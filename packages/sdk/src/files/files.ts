@@ -14,15 +14,15 @@ import { type CallOptions, sendJson, type Transport } from "../transport.ts";
 import { readStream, saveStream } from "./download.ts";
 import { openUpload, type UploadSource } from "./upload-source.ts";
 
-/** How a search for paths is bounded. */
+/** Limits of a search for paths. */
 export interface FindOptions extends CallOptions {
-  /** Directory to search, /workspace unless told. */
+  /** Directory to search. Default: /workspace. */
   path?: string;
-  /** Paths (find) or matching files (grep) at most: 1,000 unless told, 10,000 at most. */
+  /** Most paths (find) or matching files (grep). Default: 1,000; at most 10,000. */
   maxResults?: number;
 }
 
-/** How a search for lines is bounded. */
+/** Limits of a search for lines. */
 export interface GrepOptions extends FindOptions {
   /** Glob that base names must match. */
   filePattern?: string;
@@ -30,7 +30,7 @@ export interface GrepOptions extends FindOptions {
   caseSensitive?: boolean;
   /** Lines before and after each match, 0 to 10. Default: 0. */
   contextLines?: number;
-  /** Base names of directories that are left out, at any depth. */
+  /** Base names of directories to skip, at any depth. */
   excludeDirs?: readonly string[];
 }
 
@@ -41,10 +41,10 @@ export interface FileToWrite {
 }
 
 /**
- * Files of one session (interface "Exec and files", "File rules"). Reached as `client.session(id).files`.
+ * Files of one session (docs/spec/files.md). Reached as `client.session(id).files`.
  *
  * A path is absolute or relative to /workspace, and must lie there. Every call wakes a paused session. Refusals are
- * VivariumErrors: `not_found` for what does not exist, `validation` for a wrong path or kind of file, `conflict` for a
+ * VivariumErrors: `not_found` for a missing file, `validation` for a wrong path or kind of file, `conflict` for a
  * directory that is not empty or a full disk, `payload_too_large` over a cap.
  */
 export class Files {
@@ -57,7 +57,7 @@ export class Files {
   }
 
   /**
-   * The text of a file of at most 4 MiB; what is not UTF-8 becomes U+FFFD.
+   * The text of a file of at most 4 MiB; bytes that are not UTF-8 become U+FFFD.
    *
    * @example
    * const text = await session.files.read("notes.txt");
@@ -89,8 +89,8 @@ export class Files {
   }
 
   /**
-   * Saves a file of any size as a local file, in place of an old one or not at all (in Node). Resolves to its size in
-   * bytes and its SHA-256 in hex.
+   * Saves a file of any size as a local file, whole or not at all; an old file is replaced (in Node). Resolves to its
+   * size in bytes and its SHA-256 in hex.
    *
    * @example
    * const { bytes, sha256 } = await session.files.download("model.bin", "./model.bin");
@@ -104,7 +104,7 @@ export class Files {
   }
 
   /**
-   * Writes a file of at most 8 MiB, whole or not at all. Its parents are made.
+   * Writes a file of at most 8 MiB, whole or not at all. Missing parents are created.
    *
    * @example
    * await session.files.write("src/main.py", "print(6 * 7)\n");
@@ -137,8 +137,8 @@ export class Files {
 
   /**
    * Writes a file of any size, whole or not at all, reading the source only as fast as the guest takes it. Resolves to
-   * `bytes` and `sha256` of what was written. Once something was read of a stream, the upload is never sent again: a
-   * broken one rejects with `connection_failed`. A source that fails rejects with its own error.
+   * `bytes` and `sha256` of what was written. An upload is never sent again once a part of its stream was read: a
+   * broken upload rejects with `connection_failed`. A source that fails rejects with its own error.
    *
    * @example
    * await session.files.upload("data.csv", { file: "./data.csv" });
@@ -174,7 +174,7 @@ export class Files {
 
   /**
    * Absolute paths of files that match a glob: `*`, `?`, `[…]`, and `/**` at the end for everything below. Looks at
-   * 10,000 files; `truncated` when there is more.
+   * 10,000 files; `truncated` when there are more.
    *
    * @example
    * const { paths } = await session.files.find("src/**", { maxResults: 100 });
@@ -218,7 +218,7 @@ export class Files {
       method: "DELETE",
       path: this.#path,
       query: { path, recursive },
-      // A second time it would find nothing and say so.
+      // A repeated request would find nothing and report an error.
       repeatable: false,
       signal,
     });

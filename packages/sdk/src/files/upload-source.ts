@@ -1,9 +1,9 @@
 import type { RawBody } from "../transport.ts";
 
 /**
- * What can be uploaded: bytes, a Blob, a stream or any other async iterable of bytes, or a local file (in Node). Bytes,
- * Blobs and local files can be read again, so an upload of them that got no answer may be repeated; the rest is read
- * once.
+ * Sources of an upload: bytes, a Blob, a stream or any other async iterable of bytes, or a local file (in Node). Bytes,
+ * Blobs and local files can be read again, so an upload of them that got no answer may be repeated; the other sources
+ * are read once.
  */
 export type UploadSource =
   | Uint8Array<ArrayBuffer>
@@ -11,7 +11,7 @@ export type UploadSource =
   | AsyncIterable<Uint8Array>
   | { file: string | URL };
 
-/** A source as a body of requests. `close` ends what is left of it; a failure of the source itself is in `failure`. */
+/** A source as a body of requests. `close` releases the rest of the source; `failure` is the source's own. */
 export interface UploadBody extends RawBody {
   readonly failure: { cause: unknown } | undefined;
   close(): void;
@@ -23,7 +23,7 @@ export async function openUpload(source: UploadSource): Promise<UploadBody> {
   return new OnceReadable(source);
 }
 
-/** A pipe or a device has no size, and a file of the kernel says 0: both are read to learn what they hold. */
+/** A pipe or a device has no size, and a file of the kernel reports 0: both are read to learn their length. */
 async function openFile(file: string | URL): Promise<UploadBody> {
   const [{ createReadStream, openAsBlob }, { readFile, stat }] = await Promise.all([
     import("node:fs"),
@@ -34,7 +34,7 @@ async function openFile(file: string | URL): Promise<UploadBody> {
   return replayable(found.size === 0 ? new Uint8Array(await readFile(file)) : await openAsBlob(file));
 }
 
-/** Opened with the first read: an attempt that never comes so far leaves nothing open. */
+/** Opened with the first read: an attempt that fails earlier leaves nothing open. */
 async function* opening(open: () => AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   yield* open();
 }
@@ -44,8 +44,8 @@ function replayable(bytes: Uint8Array<ArrayBuffer> | Blob): UploadBody {
 }
 
 /**
- * Pulls from the source only when the connection has room. Until the first pull nothing is lost, so that an attempt
- * whose connection never came about can be followed by another.
+ * Pulls from the source only when the connection takes more. Until the first pull nothing is lost, so that an attempt
+ * without a connection can be followed by another.
  */
 class OnceReadable implements UploadBody {
   readonly #source: AsyncIterable<Uint8Array>;
@@ -54,7 +54,8 @@ class OnceReadable implements UploadBody {
   #failure: { cause: unknown } | undefined;
 
   constructor(source: AsyncIterable<Uint8Array>) {
-    // A stream of Node that fails before the first read ends the program unless somebody listens; the read fails too.
+    // A stream of Node that fails before the first read ends the program unless it has an error listener; the read
+    // fails too.
     if ("on" in source && typeof source.on === "function") source.on("error", () => undefined);
     this.#source = source;
     this.#iterator = source[Symbol.asyncIterator]();
@@ -76,8 +77,8 @@ class OnceReadable implements UploadBody {
   }
 
   /**
-   * Not waited for: a source that never gives anything would never end either. A stream of Node is told itself, since its
-   * iterator hears of it only between two reads.
+   * Not awaited: a source that never gives anything would never end either. A stream of Node is destroyed directly,
+   * since its iterator notices only between two reads.
    */
   close(): void {
     if ("destroy" in this.#source && typeof this.#source.destroy === "function") this.#source.destroy();

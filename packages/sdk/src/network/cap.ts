@@ -1,10 +1,7 @@
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
 import { type CallOptions, sendJson, type Transport } from "../transport.ts";
 
-/**
- * How much one session may send in a day (interface "Session egress cap"). Reached as `client.session(id).cap`. No call
- * wakes a paused session.
- */
+/** Daily cap of one session (docs/spec/network.md). Reached as `client.session(id).cap`. Never wakes the session. */
 export class Cap {
   readonly #transport: Transport;
   readonly #path: string;
@@ -15,7 +12,7 @@ export class Cap {
   }
 
   /**
-   * The cap (0: none), and what was sent on the UTC day `date`.
+   * The cap (0: none), and the bytes sent on the UTC day `date`.
    *
    * @example
    * const { egress_cap_bytes, today_bytes } = await session.cap.get();
@@ -28,7 +25,7 @@ export class Cap {
   /**
    * Sets the cap, or clears it with 0. It takes effect within seconds. A session that has reached it stays live and
    * sends nothing until 00:00 UTC, or until the cap is higher. `wakeOnHttp` says whether visitors of its previews wake
-   * the session; it stays as it is unless told.
+   * the session; without it, the setting stays as it is.
    *
    * @example
    * await session.cap.set(100 * 1024 * 1024);

@@ -2,21 +2,20 @@ import type { EgressLog, EgressLogEntry, EgressPolicy, SessionEgress } from "@vi
 import { paginate } from "../paginator.ts";
 import { type CallOptions, sendJson, type Transport } from "../transport.ts";
 
-/** Which lines of an egress log are asked for; all of them unless told. */
+/** Filter of an egress log; without one, all lines. */
 export interface EgressLogFilter {
   /** Not older than this. */
   since?: Date | string;
-  /** Only what was let through, or only what was refused. */
+  /** Only allowed lines, or only refused ones. */
   decision?: EgressLogEntry["decision"];
   /** Only this host name, in any case of letters. */
   host?: string;
-  /** Lines of one request: 50 unless told, 200 at most. */
+  /** Lines of one request. Default: 50; at most 200. */
   pageSize?: number;
 }
 
 /**
- * What one session may reach and what it did reach (interface "Egress policy"). Reached as `client.session(id).egress`.
- * No call wakes a paused session.
+ * Egress policy and log of one session (docs/spec/network.md), as `client.session(id).egress`. Never wakes the session.
  */
 export class Egress {
   readonly #transport: Transport;
@@ -39,9 +38,9 @@ export class Egress {
 
   /**
    * Replaces the whole policy. It is in force when the promise resolves: connections that it does not allow are cut,
-   * the others live on. In mode `deny` only `allow` is reached: `host`, `host:port`, `*.host`, an IPv4 address, each
-   * with or without a port; without entries nothing is, not even DNS. When an entry is refused with `validation`,
-   * whose message names it, the old policy stays.
+   * the others live on. In mode `deny` only the entries of `allow` can be reached: `host`, `host:port`, `*.host`, an
+   * IPv4 address, each with or without a port; without entries nothing can, not even DNS. When an entry is refused with
+   * `validation`, whose message names it, the old policy stays.
    *
    * @example
    * await session.egress.set({ mode: "deny", allow: ["pypi.org", "files.pythonhosted.org"] });
@@ -57,9 +56,9 @@ export class Egress {
   }
 
   /**
-   * What the session reached and what it was refused, newest first, page after page as the loop goes on: connections
-   * that ended, refusals and DNS questions. Kept for 7 days, the newest 10,000 of each
-   * part (let through or refused, connections or questions), also when the session has ended.
+   * Log of the session's egress, newest first, fetched page by page: connections that ended, refusals and DNS
+   * questions. Kept for 7 days, the newest 10,000 of each kind (allowed or refused, connections or questions), also
+   * when the session has ended.
    *
    * @example
    * for await (const { at, host, reason } of session.egress.log({ decision: "denied" })) console.log(at, host, reason);

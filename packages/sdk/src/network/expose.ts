@@ -10,27 +10,27 @@ import { VivariumError } from "../errors.ts";
 import { type CallOptions, sendJson, type Transport } from "../transport.ts";
 import { Preview } from "./preview.ts";
 
-/** How a port is reached from outside. What is left out becomes its default, also where it was something else. */
+/** How a port is reached from outside. A field that is left out gets its default, whatever it was before. */
 export interface ExposeOptions extends CallOptions {
-  /** Who is let in: who has the token of the URL (`token`, the default), or everybody (`public`). */
+  /** `token` (default): only visitors with the token of the URL; `public`: everyone. */
   visibility?: PreviewVisibility;
   /** `bearer`: requests must carry `auth_token` as well. Default: `none`. */
   auth?: PreviewAuth;
-  /** Where browsers that are not let in are sent. Default: nowhere. */
+  /** Where browsers without access are redirected. Default: nowhere. */
   loginUrl?: string;
-  /** Makes new tokens; those that were told before are dead when the promise resolves. */
+  /** Makes new tokens; the old ones are dead when the promise resolves. */
   rotate?: boolean;
 }
 
-/** What `preview` cannot read from the session's record. */
+/** Values that `preview` cannot read from the session's record. */
 export interface PreviewOptions extends CallOptions {
   /** The bearer token (`auth_token`) of a port with `auth: "bearer"`. */
   authToken?: string;
-  /** The port's login URL, where it has one: the record does not tell it, and it is dropped when left out. */
+  /** The port's login URL, if it has one: the record does not contain it, and without this field it is removed. */
   loginUrl?: string;
 }
 
-/** Repeated when its answer was lost: the second call finds what the first one made. */
+/** Repeated when its answer was lost: the second call finds the port that the first one exposed. */
 export function exposePort(
   transport: Transport,
   sessionId: string,
@@ -62,7 +62,7 @@ export async function unexposePort(
   return ok;
 }
 
-/** Asks with the settings that the port has: with others the call would open, close or change it. */
+/** Sends the settings that the port has: other settings would open, close or change the port. */
 export async function openPreview(
   transport: Transport,
   sessionId: string,

@@ -31,7 +31,7 @@ const line = (host: string) => ({
   count: 1,
 });
 
-/** Answers everything with this, and keeps what it was asked. */
+/** Answers every request with this, and records the requests. */
 async function answering(answer: unknown) {
   const seen: unknown[] = [];
   const served = await serve(async (request, response) => {
@@ -86,7 +86,7 @@ test("the organisation's cap is read, set, cleared and given back", async () => 
   ]);
 });
 
-test("a capped organisation is told so once, and nothing is sent again", async () => {
+test("a capped organisation is one error, and nothing is sent again", async () => {
   let requests = 0;
   const { client } = await serve((_request, response) => {
     requests++;

@@ -12,8 +12,8 @@ export class OrgCap {
   }
 
   /**
-   * The cap in force (0: none), whether the organisation chose it (`override`), and what its sessions sent on the UTC
-   * day `date`.
+   * The cap in force (0: none), whether the organisation chose it (`override`), and the bytes its sessions sent on the
+   * UTC day `date`.
    *
    * @example
    * const { cap_bytes, today_bytes } = await client.org.cap.get();
@@ -23,9 +23,9 @@ export class OrgCap {
   }
 
   /**
-   * Sets the cap; 0: none, `null`: the operator's default. Over it every live session is paused within seconds, and
-   * what would start or wake one is refused with `egress_capped`, until 00:00 UTC or a higher cap. `forbidden` with a
-   * key of one project, `validation` over the operator's bound.
+   * Sets the cap; 0: none, `null`: the operator's default. Over the cap every live session is paused within seconds,
+   * and calls that would start or wake one are refused with `egress_capped`, until 00:00 UTC or a higher cap.
+   * `forbidden` with a key of one project, `validation` over the operator's limit.
    *
    * @example
    * await client.org.cap.set(100 * 1024 ** 3);

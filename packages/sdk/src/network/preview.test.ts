@@ -6,7 +6,7 @@ import type { PreviewOptions } from "./expose.ts";
 
 type Guest = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>;
 
-/** What a preview's host gets to see, in order. */
+/** The requests that a preview's host receives, in order. */
 interface Seen {
   request: string;
   token: unknown;
@@ -44,8 +44,8 @@ interface Route {
   auth_token?: string;
 }
 
-/** A service that exposes port 8000 so, whose preview is that guest; what it was asked to expose. */
-async function startService(origin: string, known: Route | undefined, told: Route = known ?? {}) {
+/** A service that exposes port 8000 with these settings, and serves that guest; records the expose calls. */
+async function startService(origin: string, known: Route | undefined, answered: Route = known ?? {}) {
   const asked: unknown[] = [];
   const { session } = await serve(async (request, response) => {
     const previews = [
@@ -54,10 +54,10 @@ async function startService(origin: string, known: Route | undefined, told: Rout
     ];
     if (request.method === "GET") return json(response, { session_id: "s1", exposed_previews: previews });
     asked.push(JSON.parse((await bodyOf(request)).toString()));
-    const { visibility = "token", auth = "none" } = told;
+    const { visibility = "token", auth = "none" } = answered;
     const isToken = visibility === "token";
     json(response, {
-      ...told,
+      ...answered,
       visibility,
       auth,
       preview_url: isToken ? `${origin}/?t=tok` : origin,
@@ -99,7 +99,7 @@ test("an exposed port is asked for as it is", async () => {
   expect(seen[0]).toMatchObject({ token: undefined, authorization: undefined });
 });
 
-test("a login URL is kept when it is told", async () => {
+test("a login URL is kept when it is given", async () => {
   const loginUrl = "https://login.example/";
   const known = { visibility: "token", auth: "none" } as const;
   const { asked } = await openPreview(undefined, known, { loginUrl });
@@ -182,7 +182,7 @@ test("redirects are followed inside the preview and nowhere else", async () => {
   await expect(preview.fetch("/loop")).rejects.toThrow("more than 20 times");
 });
 
-test("whatever a guest answers is an answer or an error", async () => {
+test("every answer of a guest is an answer or an error", async () => {
   const { preview } = await openPreview((request, response) => {
     response.writeHead(Number(request.url?.slice(1))).end();
   });

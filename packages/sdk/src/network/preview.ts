@@ -4,19 +4,19 @@ import { isRedirect, nextHop } from "./redirect.ts";
 
 const MAX_REDIRECTS = 20;
 
-/** A port of a session that is reached from outside, and what lets requests in. Made by `session.preview(port)`. */
+/** A port of a session that is reached from outside, with its tokens. Made by `session.preview(port)`. */
 export class Preview {
-  /** As the service told it. Its `preview_url` opens the preview in a browser. */
+  /** The service's answer. Its `preview_url` opens the preview in a browser. */
   readonly exposed: Exposed;
-  /** Where the preview is; without its token. */
+  /** URL of the preview, without its token. */
   readonly url: string;
-  /** What lets a request in, for clients other than `fetch`: the token, the bearer token, both or none. */
+  /** Headers that let a request in, for clients other than `fetch`: the token, the bearer token, both or neither. */
   readonly headers: Readonly<Record<string, string>>;
   /**
-   * The global `fetch` with the preview's headers (in Node). Paths are those of the preview, as is an absolute URL;
-   * another origin is a TypeError, since it would be told the token. Redirects are followed inside the preview; one
-   * that leads elsewhere is the answer. A paused session wakes while the request is held. Failures of the network are
-   * VivariumErrors; answers are never errors, whatever their status.
+   * The global `fetch` with the preview's headers (in Node). Takes paths and absolute URLs of the preview. Another
+   * origin is a TypeError, since it would receive the token. Redirects are followed inside the preview; a redirect to
+   * another origin is returned as the answer. A paused session wakes while the request waits. Failures of the network
+   * are VivariumErrors; answers are never errors, whatever their status.
    *
    * @example
    * const response = await preview.fetch("/api/items", { method: "POST", body: "{}" });
@@ -30,7 +30,7 @@ export class Preview {
       ...(exposed.ingress_token !== undefined && { "vivarium-preview-token": exposed.ingress_token }),
       ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
     };
-    // A function of its own, so that it can be handed to what takes a `fetch`.
+    // A function of its own, so that it can be passed where a `fetch` is expected.
     this.fetch = (input, init) => fetchPreview(this, input, init);
   }
 }
@@ -75,7 +75,7 @@ function toRequest({ url }: Pick<Preview, "url">, input: string | URL | Request,
   throw new TypeError(`${request.url} is not in the preview ${url}, whose token it must not be told`);
 }
 
-/** A stream is sent as it comes; anything else with its length, and again where a redirect asks for it. */
+/** A stream is sent chunked; any other body with its length, and again where a redirect asks for it. */
 async function bodyOf(
   request: Request,
   { body }: RequestInit,
@@ -85,7 +85,7 @@ async function bodyOf(
   return isStream ? request.body : await request.blob();
 }
 
-/** Without those of a body that is not sent. */
+/** Without the headers of a body that is not sent. */
 function headersOf(request: Request, hasBody: boolean): Record<string, string> {
   const all = [...request.headers];
   return Object.fromEntries(hasBody ? all : all.filter(([name]) => !name.startsWith("content-")));

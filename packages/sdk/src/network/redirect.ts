@@ -12,7 +12,7 @@ export function isRedirect({ status, headers }: Response): boolean {
   return REDIRECTS.includes(status) && headers.has("location");
 }
 
-/** Where an answer sends the request; undefined where it leads elsewhere, or needs a body that is gone. */
+/** The next request after a redirect. Undefined for another origin, or when the needed body is gone. */
 export function nextHop({ url, method, body }: Hop, { status, headers }: Response): Hop | undefined {
   const target = URL.parse(headers.get("location") ?? "", url);
   if (target === null || target.origin !== new URL(url).origin) return undefined;

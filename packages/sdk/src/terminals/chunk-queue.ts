@@ -1,4 +1,4 @@
-/** What comes and was not taken yet; holds the sender back when it is more than `fullBytes`. One reader at a time. */
+/** Received chunks that were not read yet; pauses the sender above `fullBytes`. One reader at a time. */
 export class ChunkQueue {
   readonly #chunks: Uint8Array[] = [];
   readonly #flow: { fullBytes: number; pause(): void; resume(): void };
@@ -18,7 +18,7 @@ export class ChunkQueue {
     this.#arrived.resolve();
   }
 
-  /** The first end counts. What came before it can still be taken. */
+  /** The first end counts. Chunks from before it can still be read. */
   end(error?: unknown): void {
     this.#end ??= { error };
     this.#arrived.resolve();

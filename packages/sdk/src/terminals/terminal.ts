@@ -3,12 +3,12 @@ import type { CallOptions, Transport } from "../transport.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
 import { closedBy, disconnected, NORMAL_CLOSE, openWebSocket, sendAll } from "./web-socket.ts";
 
-/** Types of messages (interface "Terminal frames"). */
+/** Types of messages (docs/spec/terminals.md). */
 const FRAME = { data: 0x01, resize: 0x02, signal: 0x03, exit: 0x05, error: 0x06 } as const;
-/** What may wait here for a slow reader before the guest has to. */
+/** Output buffered here for a slow reader; beyond it the guest is paused. */
 const WAITING_BYTES = 256 * 1024;
 
-/** What a terminal is asked for; everything has a default. */
+/** Options of a terminal; each has a default. */
 export interface TerminalOptions extends CallOptions {
   /** 1 to 1,000. Default: 24. */
   rows?: number;
@@ -36,9 +36,9 @@ export async function openTerminal(
 }
 
 /**
- * An open terminal (interface "Terminal frames"). Iterating yields its output as raw bytes, until the program has
- * exited; it throws `disconnected` when the service or the network ends it before, and the signal's reason when that was
- * aborted. Output that is not read holds the program back. Leaving a loop leaves the terminal open.
+ * An open terminal (docs/spec/terminals.md). Iterating yields its output as raw bytes, until the program has exited; it
+ * throws `disconnected` when the service or the network ends it before, and the signal's reason when the signal was
+ * aborted. Output that is not read blocks the program. Leaving a loop leaves the terminal open.
  *
  * @example
  * const terminal = await session.terminal({ cmd: ["python3"] });
@@ -48,8 +48,8 @@ export async function openTerminal(
  */
 export class Terminal implements AsyncIterable<Uint8Array> {
   /**
-   * The program's exit code, 128 + the signal that killed it; it comes after all output was read. Rejects as iterating
-   * throws, and with `disconnected` after `close`.
+   * The program's exit code, 128 + the signal that killed it; it resolves after all output was read. Rejects as
+   * iterating throws, and with `disconnected` after `close`.
    */
   readonly exit: Promise<number>;
   readonly #webSocket: WebSocket;
@@ -66,7 +66,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
       resume: () => webSocket.resume(),
     });
     this.exit = this.#exit.promise;
-    // Whoever does not ask for it shall not be bothered by it.
+    // A caller that never reads `exit` gets no unhandled rejection.
     this.exit.catch(() => undefined);
     webSocket.on("message", (message: Buffer) => this.#receive(message));
     webSocket.once("close", (code, reason) => {
@@ -77,7 +77,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     webSocket.resume();
   }
 
-  /** Types into the terminal. Resolves when the connection has taken it, which it does as fast as the program reads. */
+  /** Types into the terminal. Resolves when the connection has taken it, at the speed at which the program reads. */
   write(data: string | Uint8Array): Promise<void> {
     return sendAll(
       this.#webSocket,
@@ -86,7 +86,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     );
   }
 
-  /** Changes the size, 1 to 1,000 each; the program is told by SIGWINCH. */
+  /** Changes the size, 1 to 1,000 each; the program gets a SIGWINCH. */
   async resize(rows: number, cols: number): Promise<void> {
     const payload = new DataView(new ArrayBuffer(4));
     payload.setUint16(0, rows);
@@ -99,14 +99,14 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     await sendAll(this.#webSocket, Uint8Array.of(number), FRAME.signal);
   }
 
-  /** Leaves. A terminal without a name is hung up; what follows for the session, `on_pty_detach` says. */
+  /** Leaves. A terminal without a name is hung up; `on_pty_detach` decides what happens to the session. */
   async close(): Promise<void> {
     const { readyState, CLOSED } = this.#webSocket;
     if (readyState === CLOSED) return;
     this.#isClosedHere = true;
     const closed = new Promise((resolve) => this.#webSocket.once("close", resolve));
     this.#webSocket.close(NORMAL_CLOSE);
-    // Else the service's answer to the closing would not be read.
+    // Otherwise the service's answer to the close would not be read.
     this.#webSocket.resume();
     await closed;
   }
@@ -127,7 +127,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
       this.#hasExited = true;
       this.#output.end();
       this.#exit.resolve(payload.readInt32BE());
-      // Only the closing is left to come, however much waits here.
+      // Only the close is left to come, also when a lot is buffered here.
       this.#webSocket.resume();
     }
   }

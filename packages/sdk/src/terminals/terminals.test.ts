@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { json, serve } from "../../test-support/server.ts";
 import { frame } from "../../test-support/terminal-frame.ts";
 
-/** The service's side of one WebSocket per test; `accept` gets it with the request's path and headers. */
+/** The service's side of one WebSocket per test; `accept` receives it with the request's path and headers. */
 async function serveWebSocket(
   accept: (webSocket: WebSocket, request: { url?: string; authorization?: string }) => void,
 ) {
@@ -117,7 +117,7 @@ test("long input comes in order, in messages that the service takes, as fast as 
   expect(Math.max(...got.map(({ length }) => length))).toBeLessThanOrEqual(LIMITS.webSocketMessageBytes);
 });
 
-test("output that nobody reads holds the service back; all of it comes once somebody does", async () => {
+test("unread output pauses the service; all of it arrives once it is read", async () => {
   const piece = frame(PTY_FRAME.data, Buffer.alloc(64 * 1024, "x"));
   const pieces = 512;
   let sent = 0;
@@ -135,7 +135,7 @@ test("output that nobody reads holds the service back; all of it comes once some
   expect(await terminal.exit).toBe(0);
 });
 
-test("leaving a loop leaves the terminal open, and another loop goes on", async () => {
+test("leaving a loop leaves the terminal open, and another loop continues", async () => {
   const { session } = await serveWebSocket((webSocket) => {
     webSocket.send(frame(PTY_FRAME.data, "$ "));
     webSocket.on("message", () => {

@@ -12,12 +12,13 @@ interface Opening extends CallOptions {
 }
 
 export const NORMAL_CLOSE = 1000;
-/** What one message may carry; the service takes larger ones, but nobody gains by them. */
+/** Payload of one message; the service takes larger ones, without a gain. */
 const MESSAGE_BYTES = 64 * 1024;
 
 /**
- * Resolves to an open WebSocket that is paused, so that nothing is lost before somebody listens. It is opened again
- * where the service asks for it (a refusal with Retry-After has started nothing). The signal holds for its whole life.
+ * Resolves to an open WebSocket that is paused, so that nothing is lost before a listener is attached. It is opened
+ * again where the service asks for it (a refusal with Retry-After has started nothing). The signal counts for the whole
+ * life of the WebSocket.
  */
 export async function openWebSocket(transport: Transport, opening: Opening): Promise<WebSocket> {
   for (let attempt = 0; ; attempt++) {
@@ -57,7 +58,7 @@ export function disconnected(message: string, cause?: unknown): VivariumError {
   return new VivariumError("disconnected", message, { cause });
 }
 
-/** What the end of a WebSocket means that nobody here asked for. A connection that was lost may be made again. */
+/** The error for the end of a WebSocket that this client did not ask for. A lost connection may be made again. */
 export function closedBy(code: number, reason: Buffer): VivariumError {
   if (code === 1006) return new VivariumError("disconnected", "the connection was lost", { retryable: true });
   const said = reason.toString() || (code === 1001 ? "the session was paused or destroyed" : `code ${code}`);
@@ -81,7 +82,7 @@ function openOnce(
     webSocket.once("close", () => signal?.removeEventListener("abort", abort));
     webSocket.once("unexpected-response", (_request, response) => {
       signal?.removeEventListener("abort", abort);
-      // Kept open for a next request that never comes, the connection would keep the program from ending.
+      // A connection kept open for a next request, which never comes, would keep the program from ending.
       const { socket } = response;
       resolve(readRefusal(response).finally(() => socket.destroy()));
     });
@@ -99,11 +100,11 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   try {
     for await (const chunk of message) chunks.push(chunk);
   } catch {
-    // What came before the connection broke has to do.
+    // Use the part of the answer that arrived before the connection broke.
   }
   const headers = Object.entries(message.headers).map(([name, value]) => [name, String(value)] as const);
   const body = Buffer.concat(chunks);
-  // Statuses below 200 and above 599 do not come here, but are nothing that a Response can hold.
+  // Statuses below 200 and above 599 should not occur here, and a Response cannot represent them.
   const status = Math.min(Math.max(message.statusCode ?? 500, 200), 599);
   return await errorFromResponse(
     new Response(status === 204 || status === 304 ? null : body, {
@@ -113,7 +114,7 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   );
 }
 
-/** The service pings; a connection on which nothing comes any more is lost. One that is not read tells nothing. */
+/** The service pings; a silent connection is lost. A paused connection cannot be judged. */
 function endSilence(webSocket: WebSocket): void {
   const timer = setTimeout(() => {
     if (webSocket.isPaused) timer.refresh();

@@ -22,8 +22,7 @@ const sent = line("b.example", {
 });
 
 /**
- * One log after the other, newest line first, in pages of three; then the session is gone, or it is as if somebody had
- * pressed Ctrl-C.
+ * Serves one log after the other, newest line first, three a page. Then the session is gone, or Ctrl-C is simulated.
  */
 async function serveLogs(logs: (Line[] | "down")[], end: "gone" | "interrupt" = "gone") {
   let look = 0;
@@ -80,7 +79,7 @@ test("filters go to the service, and JSON has the lines in the same order", asyn
   );
 });
 
-test("what a guest names cannot steer the terminal", async () => {
+test("a name chosen by a guest cannot steer the terminal", async () => {
   const { url } = await serveLogs([[line("a\u001b[2Jb\nc")]]);
   const { out } = await viv(url, ["egress", "log", S1], {}, { isInteractive: true });
   expect(out).not.toContain("\u001b[2J");
@@ -92,7 +91,7 @@ test("an empty log says so", async () => {
   expect((await viv(url, ["egress", "log", S1])).out).toContain("Nothing logged");
 });
 
-test("a follow prints what is there and then each line that comes, over pages, until the session ends", async () => {
+test("a follow prints the present lines and then each new one, over pages, until the session ends", async () => {
   const [a, b, c, d, e, f, g] = ["a", "b", "c", "d", "e", "f", "g"].map((name) => line(name)) as Line[];
   const { url } = await serveLogs([
     [b, a],
@@ -105,7 +104,7 @@ test("a follow prints what is there and then each line that comes, over pages, u
   expect(hostsOf(out)).toEqual(["a", "b", "c", "d", "e", "f", "g"]);
 });
 
-test("a follow begins with as many lines as told, and begins with none", async () => {
+test("a follow begins with the requested number of lines, also with none", async () => {
   const logs = [
     [line("b"), line("a")],
     [line("c"), line("b"), line("a")],
@@ -116,7 +115,7 @@ test("a follow begins with as many lines as told, and begins with none", async (
   expect(hostsOf((await viv(empty.url, [...follow, "--json", S1])).out)).toEqual(["a"]);
 });
 
-test("a follow tells lines alike apart by what stands around them", async () => {
+test("a follow distinguishes equal lines by their neighbours", async () => {
   const [x, y] = [line("x"), line("y")];
   const { url } = await serveLogs([
     [x, x, y],
@@ -125,7 +124,7 @@ test("a follow tells lines alike apart by what stands around them", async () => 
   expect(hostsOf((await viv(url, [...follow, "--json", S1])).out)).toEqual(["y", "x", "x", "y", "x"]);
 });
 
-test("a follow goes on when old lines are dropped, and when the service fails for a while", async () => {
+test("a follow continues when old lines are dropped, and when the service fails for a while", async () => {
   const [a, b, c] = [line("a"), line("b"), line("c")];
   const { url } = await serveLogs([[b, a], "down", [c, b]]);
   const { code, out } = await viv(url, [...follow, "--json", S1]);

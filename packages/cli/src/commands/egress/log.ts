@@ -1,4 +1,4 @@
-import { setTimeout as wait } from "node:timers/promises";
+import { sleep } from "@vivarium/kit/clock";
 import type { EgressLogFilter } from "@vivarium/sdk";
 import type { Command } from "commander";
 import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../../args/shared-options.ts";
@@ -6,13 +6,12 @@ import { parseCount, parseDuration, parseSince } from "../../args/values.ts";
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
 import type { Context } from "../../context.ts";
-import { followLog } from "../../egress/follow-log.ts";
-import { takeNewest } from "../../egress/take-newest.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderLog, renderLogLine } from "../../print/egress.ts";
 import { paintFor } from "../../print/paint.ts";
-import { isCtrlC, withInterrupt } from "../../service/interrupt.ts";
+import { untilCtrlC } from "../../service/interrupt.ts";
 import { findSession } from "../../sessions/find-session.ts";
+import { followLog, takeNewest } from "./follow-log.ts";
 
 interface EgressLogOptions extends ConnectionOptions {
   follow?: boolean;
@@ -62,22 +61,11 @@ async function showLog(context: Context, reference: string, options: EgressLogOp
     terminal.out(options.json ? JSON.stringify({ entries }) : renderLog(entries, paint));
     return EXIT.ok;
   }
-  try {
-    await withInterrupt(async (signal) => {
-      const { interval: intervalMs } = options;
-      const lines = followLog({ client, sleep }, { sessionId: id, filter, limit, intervalMs, signal });
-      for await (const entry of lines)
-        terminal.out(options.json ? JSON.stringify(entry) : renderLogLine(entry, paint));
-      signal.throwIfAborted();
-    });
-  } catch (error) {
-    // Ctrl-C is how a follow ends.
-    if (!isCtrlC(error)) throw error;
-  }
+  await untilCtrlC(async (signal) => {
+    const { interval: intervalMs } = options;
+    const lines = followLog({ client, sleep }, { sessionId: id, filter, limit, intervalMs, signal });
+    for await (const entry of lines)
+      terminal.out(options.json ? JSON.stringify(entry) : renderLogLine(entry, paint));
+  });
   return EXIT.ok;
-}
-
-/** Ends early, and without a word, when the human has had enough. */
-async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  await wait(ms, undefined, { signal }).catch(() => {});
 }

@@ -1,12 +1,14 @@
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
 import type { EgressPolicy } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
 import { EGRESS_MODES } from "../../args/egress-options.ts";
 import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../../args/shared-options.ts";
 import { collectList } from "../../args/values.ts";
+import { CliError } from "../../cli-error.ts";
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
 import type { Context } from "../../context.ts";
-import { readEntries } from "../../egress/read-entries.ts";
 import { EXIT } from "../../exit-codes.ts";
 import { renderPolicy } from "../../print/egress.ts";
 import { findSession } from "../../sessions/find-session.ts";
@@ -57,4 +59,24 @@ async function setPolicy(
   const policy = await client.session(id).egress.set({ mode: options.mode, allow });
   terminal.out(options.json ? JSON.stringify(policy) : renderPolicy(policy));
   return EXIT.ok;
+}
+
+/** Entries of a policy from a file, one a line; empty lines and comments are skipped. */
+async function readEntries(file: string): Promise<string[]> {
+  return (await readText(file))
+    .split("\n")
+    .map((line) => line.replace(/#.*/, "").trim())
+    .filter((line) => line !== "");
+}
+
+async function readText(file: string): Promise<string> {
+  if (file === "-") return text(process.stdin);
+  try {
+    return await readFile(file, "utf8");
+  } catch (cause) {
+    throw new CliError(`cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+      exitCode: EXIT.usage,
+      cause,
+    });
+  }
 }

@@ -2,9 +2,8 @@
 
     ask.py SOCKET SECONDS REQUEST...
 
-SECONDS is how long to wait for a kernel that is just being started. REQUEST is JSON, in as many pieces as it takes to
-stay below what one argument may hold. Whoever kills this program takes the request back: the kernel sees the connection
-end, and interrupts the code.
+SECONDS is how long to wait for a kernel that is just being started. REQUEST is JSON, in pieces that each fit into one
+argument. Killing this program cancels the request: the kernel sees the connection end, and interrupts the code.
 """
 
 import os
@@ -38,7 +37,7 @@ def main(path, seconds, *pieces):
             while chunk:
                 chunk = chunk[os.write(1, chunk):]
     except ConnectionError:
-        pass  # The kernel has died, or nobody listens: an answer without its end says so.
+        pass  # The kernel has died, or does not listen: the missing end of the answer shows it.
 
 
 main(*sys.argv[1:])

@@ -8,10 +8,10 @@ Callers connect to a Unix socket (ask.py does) and send one JSON object as a lin
     {"do": "interrupt"}                  → ok; the running code gets a KeyboardInterrupt
     {"do": "restart"}                    → ok; the variables are gone, running code has died
 
-The answer is one JSON object a line, each with an "event", and ends with the connection. A caller who leaves takes the
-request back. The kernel itself runs no code of a caller, so it stays in charge whatever that does: it reads what is
-printed only as fast as the caller takes it, interrupts code that is out of time, kills code that does not listen, and
-starts the next process when one has died.
+The answer is one JSON object a line, each with an "event", and ends with the connection. A caller who disconnects
+cancels the request. The kernel process runs no code of a caller, so the code cannot break it. It reads printed output
+only as fast as the caller takes it, interrupts code that is out of time, kills code that ignores interrupts, and starts
+the next process when one has died.
 """
 
 import codecs
@@ -28,16 +28,16 @@ import time
 WORK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "work.py")
 CHUNK_BYTES = 65536
 REQUEST_BYTES = 4 * 1024 * 1024
-# What may wait for a slow caller before the code has to.
+# Output buffered for a slow caller; beyond it the code is blocked.
 WAITING_BYTES = 1024 * 1024
-# What is printed while nobody asks: the last of it is shown with the next run.
+# Output printed between runs: the last part is shown with the next run.
 BETWEEN_CHARS = 65536
-# Code that is interrupted is interrupted again every second, and killed after this many.
+# Interrupted code is interrupted again every second, and killed after this many seconds.
 GRACE_S = 5
 
 
 class Caller:
-    """One connection: its request, and what it has not taken yet of the answer."""
+    """One connection: its request, and the part of the answer that the caller has not taken yet."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -47,13 +47,13 @@ class Caller:
         self.is_gone = False
         self.is_answered = False
 
-    def tell(self, event, **facts):
+    def emit(self, event, **facts):
         if not self.is_gone:
             self.outbox += json.dumps({"event": event, **facts}).encode() + b"\n"
 
 
 class Worker:
-    """The process that the code runs in, and what connects it with us."""
+    """The process that runs the code, and the connections to it."""
 
     def __init__(self):
         self.channel, theirs = socket.socketpair()
@@ -67,7 +67,7 @@ class Worker:
         )
         theirs.close()
         self.exit = os.pidfd_open(self.process.pid)
-        # Until it says so, an interrupt would end it.
+        # Before it is ready, an interrupt would end it.
         self.is_ready = False
         self.inbox = bytearray()
         self.pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
@@ -76,9 +76,10 @@ class Worker:
             os.set_blocking(pipe.fileno(), False)
 
     def read(self, name):
-        """What is in the pipe now, as text; no more than a pipe holds, else one who always writes is never done.
+        """The text in the pipe now; at most what a pipe holds, because a process that always writes would never end this.
 
-        None when nobody is left who could write."""
+        None when every writer has closed the pipe.
+        """
         try:
             chunk = os.read(self.pipes[name].fileno(), CHUNK_BYTES)
         except BlockingIOError:
@@ -86,7 +87,7 @@ class Worker:
         return self.decoders[name].decode(chunk) if chunk else None
 
     def send(self, number):
-        """To all that the code has started, as a terminal's Ctrl-C would."""
+        """Sends the signal to every process that the code has started, as a terminal's Ctrl-C would."""
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
@@ -110,7 +111,7 @@ class Kernel:
         self.waiting = collections.deque()
         self.current = None
         self.count = 0
-        # How a worker ended while nobody asked for anything: the next caller has to know that the variables are gone.
+        # How a worker ended between requests: the next caller has to learn that the variables are gone.
         self.loss = None
         self.start_worker()
 
@@ -128,7 +129,7 @@ class Kernel:
         try:
             connection, _ = self.listener.accept()
         except OSError:
-            return  # Gone again.
+            return  # The caller has disconnected.
         connection.setblocking(False)
         caller = Caller(connection)
         self.selector.register(connection, selectors.EVENT_READ, lambda mask: self.attend(caller, mask))
@@ -149,7 +150,7 @@ class Kernel:
             pass
         except OSError:
             return self.part(caller)
-        self.settle(caller)
+        self.watch(caller)
 
     def hear(self, caller, chunk):
         if caller.request is not None:
@@ -167,8 +168,10 @@ class Kernel:
             caller.request = {}
             self.answer(caller, "refused", reason="no request that this kernel knows")
 
-    def settle(self, caller):
-        """Asks for what the caller is waited for: room to write, its leaving; and holds the code while it is slow."""
+    def watch(self, caller):
+        """Registers the events that a caller can cause (space to write, disconnecting); blocks the code while the caller
+        is slow.
+        """
         if caller.is_gone:
             return
         if caller.is_answered and not caller.outbox:
@@ -179,9 +182,9 @@ class Kernel:
             self.hold_output(len(caller.outbox) > WAITING_BYTES)
 
     def answer(self, caller, event, **facts):
-        caller.tell(event, **facts)
+        caller.emit(event, **facts)
         caller.is_answered = True
-        self.settle(caller)
+        self.watch(caller)
 
     def part(self, caller):
         caller.is_gone = True
@@ -212,10 +215,10 @@ class Kernel:
         timeout_s = caller.request.get("timeout_s")
         self.next_signal = None if timeout_s is None else time.monotonic() + timeout_s
         self.has_timed_out = False
-        caller.tell("begin", count=self.count)
+        caller.emit("begin", count=self.count)
         for name, text in self.between.items():
             if text:
-                caller.tell(name, text=text)
+                caller.emit(name, text=text)
                 self.between[name] = ""
         cell = json.dumps({"code": caller.request.get("code", ""), "count": self.count}).encode() + b"\n"
         self.worker.channel.setblocking(True)
@@ -223,8 +226,8 @@ class Kernel:
             self.worker.channel.sendall(cell)
             self.worker.channel.setblocking(False)
         except OSError:
-            pass  # It has died, which we are about to hear.
-        self.settle(caller)
+            pass  # It has died; the event about its death comes next.
+        self.watch(caller)
 
     def interrupt(self, caller):
         if self.current is not None:
@@ -253,7 +256,7 @@ class Kernel:
         self.stop()
 
     def stop(self):
-        """Interrupts the running code, now and every second from now on; the last time it is killed."""
+        """Interrupts the running code, now and every second; the last time it is killed."""
         now = time.monotonic()
         if not self.is_stopping:
             self.is_stopping = True
@@ -270,7 +273,7 @@ class Kernel:
         self.selector.register(worker.exit, selectors.EVENT_READ, lambda mask: self.notice_death(worker))
 
     def hold_output(self, is_held):
-        """While the caller is slow we read nothing, so that the pipes fill and the code waits."""
+        """While the caller is slow this reads nothing, so that the pipes fill and the code blocks."""
         if self.worker is None or is_held == self.is_held:
             return
         self.is_held = is_held
@@ -296,8 +299,8 @@ class Kernel:
         if text is None:
             self.unwatch(worker.pipes[name])
         elif text and self.current is not None:
-            self.current.tell(name, text=text)
-            self.settle(self.current)
+            self.current.emit(name, text=text)
+            self.watch(self.current)
         elif text:
             self.between[name] = (self.between[name] + text)[-BETWEEN_CHARS:]
 
@@ -323,7 +326,7 @@ class Kernel:
             message = json.loads(line)
             result, end, waits = message.get("result"), message.get("end"), message.get("waits")
         except (ValueError, AttributeError):
-            return worker.send(signal.SIGKILL)  # The code has written where only its process should.
+            return worker.send(signal.SIGKILL)  # The code wrote to the socket that only its process may use.
         if message.get("ready"):
             worker.is_ready = True
         if self.current is not None:
@@ -333,17 +336,17 @@ class Kernel:
         if self.current is None:
             return
         if result is not None:
-            self.current.tell("result", **result)
-            self.settle(self.current)
+            self.current.emit("result", **result)
+            self.watch(self.current)
         if end is not None:
             self.finish("end", timed_out=self.has_timed_out, **end)
 
     def read_printed(self, worker):
-        """What was printed before a message comes before it."""
+        """Output that was printed before a message is sent before it."""
         for name in worker.pipes:
             text = worker.read(name)
             if text:
-                self.current.tell(name, text=text)
+                self.current.emit(name, text=text)
 
     def notice_death(self, worker):
         if worker is self.worker:
@@ -358,7 +361,7 @@ class Kernel:
         loss = {"reason": reason, "code": worker.bury()}
         self.count = 0
         if self.current is None or self.current.is_gone:
-            self.loss = loss  # Nobody heard of it: whoever comes next has to know that the variables are gone.
+            self.loss = loss  # No caller received this: the next caller has to learn that the variables are gone.
         if self.current is not None:
             self.finish("died", timed_out=self.has_timed_out, **loss)
 

@@ -1,6 +1,6 @@
-"""What a value looks like: the formats in which it can be shown, and the figures of matplotlib.
+"""The formats in which a value can be shown, and the figures of matplotlib.
 
-Nothing is imported for its sake: pandas and matplotlib are used when the code has imported them.
+This module imports neither pandas nor matplotlib: they are used once the code has imported them.
 """
 
 import base64
@@ -16,7 +16,7 @@ BACKEND = "vivarium_figures"
 
 
 def formats_of(value):
-    """{format: data} of a value: always text/plain, and whatever else it offers; and whether something was left out."""
+    """{format: data} of a value: always text/plain, and every other format it offers; and whether a format was left out."""
     text = repr(value)
     formats = {"text/plain": cut(text)}
     is_cut = formats["text/plain"] is not text
@@ -25,7 +25,7 @@ def formats_of(value):
     for name, read in READERS.items():
         try:
             data = read(value)
-        except Exception:  # A format that fails is one that it does not have.
+        except Exception:  # A format that fails is left out.
             continue
         if data is None:
             continue
@@ -37,7 +37,7 @@ def formats_of(value):
 
 
 def cut(text):
-    """As much of it as takes FORMAT_CHARS in JSON, where a character takes up to twelve."""
+    """The longest beginning that takes at most FORMAT_CHARS in JSON, where a character takes up to twelve."""
     if len(text) * 12 <= FORMAT_CHARS:
         return text
     part = text[:FORMAT_CHARS]
@@ -58,7 +58,7 @@ def png(value):
 
 
 def data(value):
-    """As JSON: what is made of plain lists and dicts, tables, and what knows how (`_repr_json_`)."""
+    """As JSON: plain lists and dicts, tables, and values with `_repr_json_`."""
     if is_table(value):
         return json.loads(value.to_json(orient="split", date_format="iso")) if len(value) <= TABLE_ROWS else None
     plain = value if type(value) in (dict, list) else offered(value, "_repr_json_", object)
@@ -69,7 +69,9 @@ READERS = {"text/html": html, "image/png": png, "application/json": data}
 
 
 def offered(value, method, kind):
-    """What notebooks call to show a value. Looked up in its class: an instance may pretend to have everything."""
+    """The methods that notebooks call to show a value. Looked up in the class: an instance may pretend to have every
+    attribute.
+    """
     if not callable(getattr(type(value), method, None)):
         return None
     shown = getattr(value, method)()
@@ -93,7 +95,7 @@ def png_of_figure(figure):
 
 
 def open_figures():
-    """Formats of every figure that pyplot holds, in order. They are closed, so that each is shown once, or never."""
+    """Formats of every open figure of pyplot, in order. The figures are closed, so that each is shown at most once."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return
@@ -113,9 +115,9 @@ def close_figure(value):
 
 
 class FiguresBackend(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """A backend of matplotlib: Agg, which needs no screen, with a `show` that shows here.
+    """A backend of matplotlib: Agg, which needs no screen, with a `show` that shows the figure here.
 
-    It is made when matplotlib asks for it by its name, so it costs nothing before.
+    It is created when matplotlib asks for it by name, so it costs nothing before.
     """
 
     def __init__(self, show):

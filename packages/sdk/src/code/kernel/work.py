@@ -1,4 +1,4 @@
-"""The process that the code runs in: executes one cell after the other and says what came of it.
+"""The process that the code runs in: executes one cell after the other and reports each result.
 
     work.py FD
 
@@ -40,12 +40,12 @@ class Worker:
         self.is_interruptible = False
         self.was_interrupted = False
         self.loop = None
-        # Copies that no code closes by accident; Python's own streams write to them.
+        # Copies that the code cannot close by accident; Python's own streams write to them.
         self.outputs = {1: os.dup(1), 2: os.dup(2)}
         self.names = self.make_main().__dict__
 
     def make_main(self):
-        """What the code takes for the program: a module of its own, so that pickle and the like find its names."""
+        """The module that the code sees as `__main__`: a real module, so that pickle and similar find its names."""
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
         main.display = self.display
@@ -68,7 +68,7 @@ class Worker:
         self.send({"end": {"error": None if raised is None else describe(raised)}})
 
     def attempt(self, step):
-        """Runs it so that an interrupt ends it; returns what it raised."""
+        """Runs it so that an interrupt ends it; returns the exception it raised."""
         try:
             try:
                 self.is_interruptible = True
@@ -80,7 +80,7 @@ class Worker:
             return raised
 
     def prepare(self):
-        """Puts right what earlier code may have closed or replaced."""
+        """Restores the streams that earlier code may have closed or replaced."""
         signal.signal(signal.SIGINT, self.on_interrupt)
         importlib.invalidate_caches()
         self.was_interrupted = False
@@ -92,7 +92,7 @@ class Worker:
                 setattr(sys, name, open_stream(self.outputs[number]))
 
     def execute(self, code, name):
-        """Runs all of it; the value of an expression at its end is shown, unless a semicolon follows."""
+        """Runs the whole cell; the value of an expression at its end is shown, unless a semicolon follows."""
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         tree = ast.parse(code, name)
         last = None
@@ -151,9 +151,11 @@ class Worker:
 
     @contextlib.contextmanager
     def undisturbed(self):
-        """A message that an interrupt cuts in half would be the last; the interrupt comes after it."""
+        """Hazard: a message cut in half by an interrupt would break the connection. The interrupt is delivered after the
+        message.
+        """
         if threading.current_thread() is not threading.main_thread():
-            yield  # Interrupts go to the main thread only.
+            yield  # Interrupts are delivered to the main thread only.
             return
         was_interruptible, self.is_interruptible = self.is_interruptible, False
         try:
@@ -173,11 +175,11 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except Exception:  # Whatever the code has put there.
+            except Exception:  # The code may have put any object there.
                 pass
 
     def end_if_copy(self, raised):
-        """Code that forked and came to its end: one process goes on to the next cell, not two. It ends as Python would."""
+        """Code that forked: only one of the processes takes the next cell. The other one ends as Python would."""
         if os.getpid() == self.pid:
             return
         wanted = raised.code if isinstance(raised, SystemExit) else raised
@@ -188,7 +190,7 @@ class Worker:
 
 
 def describe(raised):
-    """The exception as the one who wrote the code knows it."""
+    """The exception as the author of the code knows it."""
     try:
         value = str(raised)
     except Exception:
@@ -198,14 +200,14 @@ def describe(raised):
 
 
 def cut(text):
-    """Its beginning and its end: the last line of a traceback is what one looks for."""
+    """Its beginning and its end: the last line of a traceback is the important one."""
     if len(text) <= ERROR_CHARS:
         return text
     return text[: ERROR_CHARS // 2] + "\n…\n" + text[-ERROR_CHARS // 2 :]
 
 
 def frames_of_code(at):
-    """Without our own: those that led to the code, and that of an interrupt behind it."""
+    """Without our own frames: those above the code, and that of an interrupt below it."""
     while at is not None and not at.tb_frame.f_code.co_filename.startswith("<cell "):
         at = at.tb_next
     first = at
@@ -224,7 +226,7 @@ def is_same_file(one, other):
 
 
 def open_stream(number):
-    """Text that leaves with every line, and no error about a character that UTF-8 does not have."""
+    """A stream that flushes every line, and replaces characters that UTF-8 does not have."""
     raw = io.FileIO(number, "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(raw, 65536), encoding="utf-8", errors="backslashreplace", line_buffering=True
@@ -248,7 +250,8 @@ def main(number):
     worker = Worker(channel)
     signal.signal(signal.SIGINT, worker.on_interrupt)
     sys.stdout, sys.stderr = open_stream(worker.outputs[1]), open_stream(worker.outputs[2])
-    # As if the code were typed in: its own directory is searched, and packages of the user, also the first of them.
+    # As if the code were typed in: its own directory is on the path, and the packages of the user, also the first one
+    # installed.
     sys.path[0] = ""
     if site.ENABLE_USER_SITE and site.getusersitepackages() not in sys.path:
         sys.path.append(site.getusersitepackages())

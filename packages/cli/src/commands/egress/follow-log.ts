@@ -5,15 +5,16 @@ import {
   type EgressLogFilter,
   VivariumError,
 } from "@vivarium/sdk";
-import { takeNewest } from "./take-newest.ts";
+import { isTemporaryFailure } from "../../service/temporary-failure.ts";
 
-/** Lines have no number. This many alike in a row are taken for the same ones. */
+const LARGEST_PAGE = 200;
+/** Lines have no number. This many equal lines in a row count as the same lines. */
 const REMEMBERED = 50;
 
 interface Follow {
   sessionId: string;
   filter: EgressLogFilter;
-  /** Lines to begin with. */
+  /** Number of lines to begin with. */
   limit: number;
   intervalMs: number;
   signal: AbortSignal;
@@ -31,7 +32,7 @@ export async function* followLog(
   let known: string[] | undefined;
   while (!signal.aborted) {
     try {
-      // Asked before the lines are: a session that has ended adds none afterwards that this look could miss.
+      // Must come before the lines are read: a session that has ended adds no line that this read could miss.
       const hasEnded = known !== undefined && (await isGone(deps.client, sessionId, signal));
       const fresh = known
         ? await newerThan(egress, filter, known, signal)
@@ -41,13 +42,28 @@ export async function* followLog(
       if (hasEnded) return;
     } catch (error) {
       if (signal.aborted) return;
-      if (known === undefined || !isPassing(error)) throw error;
+      if (known === undefined || !isTemporaryFailure(error)) throw error;
     }
     await deps.sleep(intervalMs, signal);
   }
 }
 
-/** Reads from the newest line back to where the known ones, newest first, begin. */
+/** The newest lines of a log, at most `limit`, oldest first. */
+export async function takeNewest(
+  egress: Egress,
+  filter: EgressLogFilter,
+  limit: number,
+  signal?: AbortSignal,
+): Promise<EgressLogEntry[]> {
+  const taken: EgressLogEntry[] = [];
+  for await (const entry of egress.log({ ...filter, pageSize: Math.min(limit, LARGEST_PAGE) }, { signal })) {
+    taken.push(entry);
+    if (taken.length === limit) break;
+  }
+  return taken.reverse();
+}
+
+/** Reads from the newest line back to the first known one (known: newest first). */
 async function newerThan(
   egress: Egress,
   filter: EgressLogFilter,
@@ -61,12 +77,12 @@ async function newerThan(
     texts.push(textOf(entry));
     if (known.length > 0 && matchesAt(texts, texts.length - known.length, known)) break;
   }
-  // Old lines are dropped, so that the log may end before the known ones do.
+  // Old lines are dropped, so the log may end before the known ones do.
   const start = texts.findIndex((_, at) => matchesAt(texts, at, known));
   return read.slice(0, start < 0 || known.length === 0 ? read.length : start).reverse();
 }
 
-/** Whether the known lines stand there, as far as there are any. */
+/** Whether the known lines are at this index, as far as there are lines. */
 function matchesAt(texts: readonly string[], at: number, known: readonly string[]): boolean {
   return at >= 0 && texts.slice(at, at + known.length).every((text, i) => text === known[i]);
 }
@@ -83,11 +99,4 @@ async function isGone(client: Client, sessionId: string, signal: AbortSignal): P
     if (error instanceof VivariumError && error.code === "not_found") return true;
     throw error;
   }
-}
-
-/** Without an answer, or with a server's fault, the next look may succeed. */
-function isPassing(error: unknown): boolean {
-  return (
-    error instanceof VivariumError && (error.status === 0 || error.status === 429 || error.status >= 500)
-  );
 }
