@@ -2,6 +2,7 @@ import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { columnOwners, cyclesAmong, FLOOR_RULES, secondWriters } from "./support/floor-rules.ts";
+import { bannedWords } from "./support/plain-words.ts";
 import { importsOf, SOURCE_RULES, type Source } from "./support/source-rules.ts";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -78,6 +79,27 @@ describe("files", () => {
     ];
     expect(cyclesAmong(circle)).toHaveLength(1);
     expect(cyclesAmong(circle.slice(1))).toEqual([]);
+  });
+});
+
+describe("words", () => {
+  test("of comments and names are plain", () => {
+    expect(sources.flatMap(bannedWords)).toEqual([]);
+  });
+
+  test.each([
+    "/** Whoever asks is told. */",
+    "// What stands still goes on.",
+    "/** As `wire.md` says. */",
+    "const lookedInVain = 1;",
+    "class OutputRooms {}",
+    "function tellEveryone() {}",
+  ])("are seen where they are not: %s", (text) => {
+    expect(bannedWords({ path: "packages/kit/src/a.ts", text })).not.toEqual([]);
+  });
+
+  test("in strings are those of callers", () => {
+    expect(bannedWords({ path: "a.ts", text: `log.info("who is told goes on");` })).toEqual([]);
   });
 });
 
