@@ -104,7 +104,7 @@ export interface App {
   inLine(): Promise<void>;
   meter: Meter;
   /** One look at all deadlines, for who cannot wait for the next. */
-  lookAtClocks(): Promise<void>;
+  checkDeadlines(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -145,7 +145,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     mintedKey,
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
-      stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
+      stopLooking = parts.eventFeed.followMoves(logPublishFailure(log));
       const every = (ms: number, work: () => Promise<unknown>) => repeat(ms, stopping.signal, work);
       const looked = untilLooked(parts, tickMs, stopping.signal);
       inLine = bringInLine(parts, looked, stopping.signal);
@@ -160,7 +160,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           every(HOUR_MS, () => runPart(parts, name, part)),
         ),
         every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
-        every(FLUSH_MS, () => parts.eventFeed.look().catch(lookedInVain(log))),
+        every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
         every(FLUSH_MS, () => parts.activity.flush()),
         every(FLUSH_MS, () => parts.commandLog.flush()),
       ];
@@ -168,7 +168,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       sweeping = Promise.all([...always, onceInLine]);
     },
     inLine: () => inLine,
-    lookAtClocks: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
+    checkDeadlines: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
     close: async () => {
       stopping.abort();
       stopLooking();
@@ -307,7 +307,7 @@ async function prepareStore(db: Database, controlDir: string, log: Log) {
 }
 
 /** A database that is away is told of by the sweeps, which ask less often. */
-function lookedInVain(log: Log): (err: unknown) => void {
+function logPublishFailure(log: Log): (err: unknown) => void {
   return (err) => {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
     else log.warn({ err }, "events could not be published; it is tried again");

@@ -2,7 +2,7 @@ import { CHECKPOINT_ID_PATTERN, CHECKPOINT_NAME_PATTERN } from "@vivarium/contra
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { type CheckpointRow, findCheckpoint, findCheckpointByName, holdCheckpoint } from "./store.ts";
+import { type CheckpointRow, findCheckpoint, findCheckpointByName, lockCheckpoint } from "./store.ts";
 
 /** The caller's checkpoint, or the one answer for foreign, deleted and never made. */
 export async function getCheckpoint(db: Queries, scope: Scope, id: string): Promise<CheckpointRow> {
@@ -17,7 +17,7 @@ export async function getCheckpointForUse(
   scope: Scope,
   { id, field }: { id: string; field?: string },
 ): Promise<CheckpointRow> {
-  const row = CHECKPOINT_ID_PATTERN.test(id) ? await holdCheckpoint(tx, scope, id) : undefined;
+  const row = CHECKPOINT_ID_PATTERN.test(id) ? await lockCheckpoint(tx, scope, id) : undefined;
   if (!row) throw checkpointNotFound(field);
   return row;
 }

@@ -29,7 +29,7 @@ export async function findCheckpoint(
 }
 
 /** The same, and it cannot be deleted before the transaction ends. */
-export async function holdCheckpoint(
+export async function lockCheckpoint(
   tx: Queries,
   scope: Scope,
   id: string,

@@ -63,7 +63,7 @@ test("who looks at the clocks waits for activity that is being written", async (
     expect(rowCount).toBe(1);
   });
   const order: string[] = [];
-  const look = control.app.lookAtClocks().then(() => order.push("looked"));
+  const look = control.app.checkDeadlines().then(() => order.push("looked"));
   await sleep(300);
   order.push("let go");
   await holder.query("commit");
@@ -78,9 +78,9 @@ test("who reads a row is told what was not written before, also when it is writt
   const activity = new Activity({ db, log: silentLog });
   const id = await control.createLive();
   activity.touch(id);
-  const pending = activity.pending();
+  const pending = activity.unflushed();
   await activity.flush();
-  expect([pending(id), activity.pending()(id)]).toEqual([expect.any(Date), undefined]);
+  expect([pending(id), activity.unflushed()(id)]).toEqual([expect.any(Date), undefined]);
   await db.destroy();
 });
 

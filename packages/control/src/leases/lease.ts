@@ -49,7 +49,7 @@ export async function extendLease(db: Queries, id: string, delayMs: number): Pro
  * The row is as it was before, unless another instant was written since. A wake writes one: a command that goes on after it
  * can only be the one that this lease was for.
  */
-export async function giveUpLease(db: Queries, id: string, { until, before }: Lease): Promise<void> {
+export async function revertLease(db: Queries, id: string, { until, before }: Lease): Promise<void> {
   await db
     .updateTable("sessions")
     .set({

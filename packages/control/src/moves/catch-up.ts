@@ -7,9 +7,9 @@
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
-import { nameSnapshot, ownSnapshots } from "../operations/snapshot-names.ts";
+import { recordSnapshotName, ownSnapshots } from "../operations/snapshot-names.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import { decideFound, incarnationOf } from "../sessions/state.ts";
+import { decideCatchUp, incarnationOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { saveMove } from "./save-move.ts";
 
@@ -32,9 +32,9 @@ export async function catchUpWithMachine(
 ): Promise<boolean> {
   // Nobody waits for a run whose row is old: its lease ends it.
   if (session.origin === "run") return false;
-  const machine = laterMachine(session, machines, isLater);
+  const machine = newerMachine(session, machines, isLater);
   if (!machine) return false;
-  const move = decideFound(session, "machine_found", incarnationOf(machine.machine_id));
+  const move = decideCatchUp(session, "machine_found", incarnationOf(machine.machine_id));
   if (!move) return false;
   const row = await saveMove(db, session.id, move, {
     ...operationOf(session),
@@ -51,17 +51,17 @@ export async function catchUpWithMachine(
 }
 
 /** The machine that the row goes forward to, if it is older than the one that goes on. */
-export function laterMachine(
+export function newerMachine(
   session: SessionRow,
   machines: readonly MachineStatus[],
-  isLater: IsLater = isAhead,
+  isLater: IsLater = isNewerThanRow,
 ): MachineStatus | undefined {
-  const machine = goingOn(session, machines);
+  const machine = currentMachine(session, machines);
   return machine && isLater(session, machine) ? machine : undefined;
 }
 
 /** The one that runs; where all stand still, the last: it was about to go on, or to be let go. */
-function goingOn(session: SessionRow, machines: readonly MachineStatus[]): MachineStatus | undefined {
+function currentMachine(session: SessionRow, machines: readonly MachineStatus[]): MachineStatus | undefined {
   const newestFirst = machines
     .filter(({ machine_id: id }) => incarnationOf(id) >= session.incarnation)
     .sort((one, other) => incarnationOf(other.machine_id) - incarnationOf(one.machine_id));
@@ -74,7 +74,7 @@ function goingOn(session: SessionRow, machines: readonly MachineStatus[]): Machi
  * An operation of this database can leave a machine of the next number, and raises the generation in the row before it
  * asks for one. Further numbers, and later generations, were given by rows that are lost.
  */
-export function isAhead(
+export function isNewerThanRow(
   session: SessionRow,
   { machine_id: id, network_generation: generation = 0 }: MachineStatus,
 ): boolean {
@@ -90,7 +90,7 @@ export async function catchUpWithSavedState(
   snapshots: readonly SnapshotStatus[],
 ): Promise<SessionRow | undefined> {
   const saved = await lastSaved({ db }, session, snapshots);
-  const move = saved && decideFound(session, "saved_state_found", incarnationOf(saved.machine_id));
+  const move = saved && decideCatchUp(session, "saved_state_found", incarnationOf(saved.machine_id));
   if (!move) return undefined;
   const row = await db.transaction().execute(async (tx) => {
     const moved = await saveMove(tx, session.id, move, {
@@ -99,7 +99,7 @@ export async function catchUpWithSavedState(
       // A wake that was asked for before the session was woken is not asked for any more.
       wakeAt: null,
     });
-    if (moved) await nameSnapshot(tx, saved.snapshot_id);
+    if (moved) await recordSnapshotName(tx, saved.snapshot_id);
     return moved;
   });
   if (row)

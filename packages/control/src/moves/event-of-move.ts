@@ -1,6 +1,6 @@
 /** The event that a move of a session emits. Pure. */
 import type { EventType, SessionState } from "@vivarium/contract/api";
-import { isAwaited, type Move } from "../sessions/state.ts";
+import { isCreating, type Move } from "../sessions/state.ts";
 
 interface MoveEvent {
   type: EventType;
@@ -42,5 +42,5 @@ function typeOfStart({ from, state, incarnation, event }: Move): EventType | und
   if (event === "recover") return "session.recovered";
   if (state === "paused") return from.state === "paused" ? undefined : "session.paused";
   if (state !== "live" || incarnation === from.incarnation) return undefined;
-  return isAwaited(from.state) ? "session.live" : "session.resumed";
+  return isCreating(from.state) ? "session.live" : "session.resumed";
 }

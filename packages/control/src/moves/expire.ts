@@ -9,7 +9,7 @@ import { lifetimeReason } from "./pause-machine.ts";
 import { saveMove } from "./save-move.ts";
 
 /** True when the paused session's lifetime is over by now: then it is put down as expired, should it still stand. */
-export async function expireIfOver(deps: MoveDeps, session: SessionRow): Promise<boolean> {
+export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow): Promise<boolean> {
   if (session.max_lifetime_ms === null) return false;
   if (dueEvent(session, await deadlineNow(deps.db)) !== "max_lifetime") return false;
   await expirePaused(deps, session);
@@ -19,7 +19,7 @@ export async function expireIfOver(deps: MoveDeps, session: SessionRow): Promise
 /** The session as a reader sees it: one whose lifetime is over is told as that, as every verb says it. */
 export async function readSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const session = await getSession(deps.db, scope, id);
-  const isOver = session.state === "paused" && session.op === null && (await expireIfOver(deps, session));
+  const isOver = session.state === "paused" && session.op === null && (await expireIfLifetimeOver(deps, session));
   return isOver ? await getSession(deps.db, scope, id) : session;
 }
 

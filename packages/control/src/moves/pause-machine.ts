@@ -28,7 +28,7 @@ export interface Paused {
 }
 
 /** BUSY: the session moved under the decision, something else holds it, or the reason is gone by the time of the claim. */
-export async function captureSession(
+export async function pauseLiveSession(
   deps: MoveDeps,
   session: SessionRow,
   why: Pick<OperationInput, "event" | "wake_at">,
@@ -53,7 +53,7 @@ export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Pause
     make: (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal),
     commit: (snapshot) => commit(deps, op, snapshot),
     finish: (session, snapshot, elapsedMs) => {
-      deps.operations.behind(letMachineGo(deps, op.session));
+      deps.operations.runInBackground(releaseMachine(deps, op.session));
       const timings = { ...(snapshot.timings ?? NO_TIMINGS), total: elapsedMs() };
       const facts = { event: eventOf(op), bytes: snapshot.bytes };
       return { outcome: { session, timings }, timings, facts };
@@ -67,8 +67,8 @@ export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Pause
 /** A session that nobody uses is not paused under a guest operation that began after the decision. */
 function wasUsedMeanwhile({ activity }: MoveDeps, op: Operation): boolean {
   if (op.isTakenOver) return false;
-  if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session);
-  return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session);
+  if (eventOf(op) === "last_pty_detached_pause") return activity.isInUse(op.session);
+  return eventOf(op) === "idle_timeout" && activity.hasUnflushed(op.session);
 }
 
 async function commit(
@@ -109,7 +109,7 @@ async function endInstead(deps: MoveDeps, op: Operation): Promise<void> {
 }
 
 /** The held machine and the generation before; what fails here is found by the reconcile. */
-async function letMachineGo(deps: MoveDeps, before: SessionRow): Promise<void> {
+async function releaseMachine(deps: MoveDeps, before: SessionRow): Promise<void> {
   await collectLast(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);

@@ -8,7 +8,7 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { MoveDeps } from "./deps.ts";
-import { captureSession, type Paused } from "./pause-machine.ts";
+import { pauseLiveSession, type Paused } from "./pause-machine.ts";
 
 /** Pauses a session; of one that is paused already only the wake is set anew (wire.md 4.8). */
 export async function pauseSession(
@@ -20,7 +20,7 @@ export async function pauseSession(
   if (wakeAt) await checkWakeAt(deps, wakeAt);
   // Only who may see the same session, and asks for the same, shares an outcome.
   const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
-  return await deps.operations.share(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
+  return await deps.operations.singleFlight(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
 }
 
 async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | null) {
@@ -33,7 +33,7 @@ async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | 
   if (session.op !== null) return BUSY;
   if (deps.requireDurablePause) throw notDurable();
   const why = { event: "pause" as const, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
-  return await captureSession(deps, session, why);
+  return await pauseLiveSession(deps, session, why);
 }
 
 async function checkWakeAt({ db }: MoveDeps, wakeAt: Date): Promise<void> {

@@ -32,9 +32,9 @@ export function addMoveRoutes(server: Server, deps: MoveDeps & PreviewUrls): voi
       },
     },
     async (request) => {
-      const pending = deps.activity.pending();
+      const unflushed = deps.activity.unflushed();
       const row = await readSession(deps, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(deps, withActivity(pending, row), { withTiming: request.query.timing });
+      return toRecord(deps, withActivity(unflushed, row), { withTiming: request.query.timing });
     },
   );
   server.delete(

@@ -9,7 +9,7 @@ import type { Operation } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { laterMachine } from "./catch-up.ts";
+import { newerMachine } from "./catch-up.ts";
 import type { MoveDeps } from "./deps.ts";
 
 /** Does nothing when something else holds the session: that knows better. */
@@ -41,7 +41,7 @@ async function removeOthers(
   const machines = (await deps.nodes.listMachines()).filter(({ machine_id: id }) =>
     id.startsWith(`${session.id}-`),
   );
-  if (laterMachine(session, machines)) return false;
+  if (newerMachine(session, machines)) return false;
   const others = machines.filter(({ machine_id: id }) => id !== wanted);
   await Promise.all(others.map(({ machine_id: id }) => deps.nodes.deleteMachine(id)));
   return true;

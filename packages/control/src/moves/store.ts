@@ -4,7 +4,7 @@ import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
 import { newEventId } from "../events/append.ts";
-import { entersLife, entersRest, isAwaited, type Move, type Standing } from "../sessions/state.ts";
+import { entersLive, entersPause, isCreating, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDetails } from "./save-move.ts";
 
@@ -71,10 +71,10 @@ function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: M
     ...(statusReason !== undefined && { status_reason: statusReason }),
     ...(timings && { timings: JSON.stringify(timings) }),
     ...(move.incarnation !== move.from.incarnation && { guest_ip: guestIp ?? null }),
-    ...(entersLife(move) && { live_since: now, paused_at: null }),
-    ...(entersLife(move) && !isAwaited(move.from.state) && { resumed_at: now }),
+    ...(entersLive(move) && { live_since: now, paused_at: null }),
+    ...(entersLive(move) && !isCreating(move.from.state) && { resumed_at: now }),
     // A saved state that was found is newer than the row: its rest begins no earlier than now.
-    ...((entersRest(move) || move.event === "saved_state_found") && { paused_at: now }),
+    ...((entersPause(move) || move.event === "saved_state_found") && { paused_at: now }),
     ...(snapshot && { snapshot_id: snapshot.id, snapshot_bytes: snapshot.bytes }),
     ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),
   };

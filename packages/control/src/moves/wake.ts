@@ -18,7 +18,7 @@ import { takeSlots } from "../sessions/slots.ts";
 import { decide, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
-import { expireIfOver } from "./expire.ts";
+import { expireIfLifetimeOver } from "./expire.ts";
 import { saveMove } from "./save-move.ts";
 import { requireState, startSpec } from "./start-spec.ts";
 
@@ -33,8 +33,8 @@ export async function wakeSession(
   session: SessionRow,
   event: WakeEvent,
 ): Promise<SessionRow | typeof BUSY> {
-  return await deps.operations.share(`wake ${session.id}`, async () => {
-    if (await expireIfOver(deps, session)) return BUSY;
+  return await deps.operations.singleFlight(`wake ${session.id}`, async () => {
+    if (await expireIfLifetimeOver(deps, session)) return BUSY;
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await tellingRefusal(deps.db, wanted, () =>

@@ -10,7 +10,7 @@ import { keepOnlyCheckpoints } from "../checkpoints/store.ts";
 import { migrate } from "../db/migrate.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
-import { forgetUnborn } from "../leases/unborn.ts";
+import { deleteProvisionalHistory } from "../leases/provisional.ts";
 import { findSnapshotsInUse } from "../sessions/store.ts";
 import { OrphanSnapshots, type SnapshotOwners } from "../upkeep/orphan-snapshots.ts";
 
@@ -432,6 +432,6 @@ test("a fork that is taken back after its last child is gone has nothing to forg
   await leaveOperation(id, "fork", { snapshot_id: `frk_${randomId()}` });
   await untilOver(id);
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-  await expect(forgetUnborn(db, [])).resolves.toBeUndefined();
+  await expect(deleteProvisionalHistory(db, [])).resolves.toBeUndefined();
   await db.destroy();
 });

@@ -13,8 +13,8 @@ import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
-import { savable } from "./savable.ts";
-import { savingSteps } from "./save-state.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
+import { snapshotSteps } from "./snapshot-steps.ts";
 
 export interface CheckpointInput {
   sessionId: string;
@@ -33,7 +33,7 @@ export async function createCheckpoint(
   { sessionId, body }: CheckpointInput,
 ): Promise<Created> {
   return await whenFree(deps, sessionId, async () => {
-    const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
     await checkQuota(deps.db, session, body.name);
     const claimed = deps.operations.claim(session, "checkpoint", { snapshot_id: `chk_${randomId()}` });
@@ -43,7 +43,7 @@ export async function createCheckpoint(
 
 async function takeCheckpoint(deps: MoveDeps, op: Operation, body: CheckpointCreate) {
   return await carryOut(deps, op, {
-    ...savingSteps(deps, op),
+    ...snapshotSteps(deps, op),
     commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
     finish: (checkpoint, snapshot, elapsedMs): Finished<Created> => {
       const timings = { ...snapshot.timings, total: elapsedMs() };

@@ -13,17 +13,17 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { takeSlots } from "../sessions/slots.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
-import { listUnborn, type SessionRow } from "../sessions/store.ts";
+import { listCreatingFrom, type SessionRow } from "../sessions/store.ts";
 import {
   discard,
-  handOutTogether,
-  insertLeased,
+  markAllLive,
+  insertProvisional,
   type Ready,
   startTogether,
-  withLeased,
+  withProvisional,
 } from "../starts/start-together.ts";
-import { savable } from "./savable.ts";
-import { forgetState, savingSteps } from "./save-state.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
+import { discardSnapshot, snapshotSteps } from "./snapshot-steps.ts";
 
 export interface Forked {
   parentId: string;
@@ -37,7 +37,7 @@ export async function forkSession(
   { sessionId, count }: { sessionId: string; count: number },
 ): Promise<Forked> {
   return await whenFree(deps, sessionId, async () => {
-    const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
     const wanted = wantedBy(principal, session.project_id, "fork");
     return await tellingRefusal(deps.db, wanted, () => tryFork(deps, principal, session, count));
@@ -68,7 +68,7 @@ async function begin(
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
   if (!parent) return undefined;
   const settings = Array.from({ length: count }, () => childOf(parent, principal, snapshotId));
-  return { parent, children: await insertLeased(tx, settings) };
+  return { parent, children: await insertProvisional(tx, settings) };
 }
 
 async function makeChildren(
@@ -78,9 +78,9 @@ async function makeChildren(
 ): Promise<Forked | typeof BUSY> {
   let capture = 0;
   let start = 0;
-  return await withLeased(deps, children, () =>
+  return await withProvisional(deps, children, () =>
     carryOut(deps, op, {
-      ...savingSteps(deps, op),
+      ...snapshotSteps(deps, op),
       commit: (_snapshot, elapsedMs) =>
         discardingFirst(deps, children, async () => {
           crashPoint("fork.captured");
@@ -92,7 +92,7 @@ async function makeChildren(
         }),
       finish: (live, snapshot, elapsedMs): Finished<Forked> => {
         // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
-        deps.operations.behind(forgetState(deps, op));
+        deps.operations.runInBackground(discardSnapshot(deps, op));
         for (const { id } of live) deps.signals.moved(id);
         const stopped = snapshot.timings?.stopped;
         const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: elapsedMs() };
@@ -126,7 +126,7 @@ async function commit(
 ): Promise<SessionRow[] | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await deps.operations.isOurs(op, tx))) return undefined;
-    const live = await handOutTogether(tx, ready);
+    const live = await markAllLive(tx, ready);
     const { state } = op.session;
     await appendEvent(
       tx,
@@ -140,9 +140,9 @@ async function commit(
  * A fork whose process died. Children that are not live yet go, since nobody was told of them, and so does what they
  * come from; those that are live stay.
  */
-export async function takeBackFork(deps: MoveDeps, op: Operation): Promise<void> {
-  await discard(deps, await listUnborn(deps.db, op.input.snapshot_id ?? ""));
-  await forgetState(deps, op);
+export async function rollBackFork(deps: MoveDeps, op: Operation): Promise<void> {
+  await discard(deps, await listCreatingFrom(deps.db, op.input.snapshot_id ?? ""));
+  await discardSnapshot(deps, op);
 }
 
 function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {

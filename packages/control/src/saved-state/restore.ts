@@ -11,7 +11,7 @@ import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
 import { untilStored } from "../db/retry.ts";
-import { noteKeepAlive } from "../deadlines/keep-alive.ts";
+import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectLast } from "../egress/reports.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -22,7 +22,7 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { saveMove, saveTimings } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { claimWithSlot } from "../moves/wake.ts";
-import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
+import { endedDuringRequest, ownershipOf } from "../operations/ownership.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
@@ -30,7 +30,7 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { savable } from "./savable.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
 
 const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
 
@@ -42,11 +42,11 @@ export async function restoreSession(
   const startedAt = performance.now();
   return await whenFree(deps, sessionId, async () => {
     const found = await findBoth(deps, scopeOf(principal), sessionId, idOrName);
-    const session = await savable(deps, found.session);
+    const session = await requireSnapshotable(deps, found.session);
     if (session === BUSY) return BUSY;
     checkLineage(session, found.checkpoint);
     // Its processes run again, whatever ran before.
-    await noteKeepAlive(deps.db, session);
+    await setMayKeepAlive(deps.db, session);
     const restore = () =>
       operate(deps, claimRestore(deps, session, found.checkpoint), (op) =>
         exchangeMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
@@ -109,12 +109,12 @@ async function exchangeMachine(
     finish: async (session, loaded) => {
       await goOn(deps, op, { session, spec });
       const timings = timingsOf(loaded);
-      deps.operations.behind(saveTimings(deps.db, session, timings));
+      deps.operations.runInBackground(saveTimings(deps.db, session, timings));
       return { outcome: { ...session, timings }, timings, facts: { checkpoint_id: checkpoint.id } };
     },
     remove: () => deps.nodes.deleteMachine(machineId),
     rollBack: () =>
-      takeBackRestore(deps, op).catch((err: unknown) =>
+      rollBackRestore(deps, op).catch((err: unknown) =>
         deps.log.warn({ err, session_id: op.session.id }, "a restore is taken back once the node answers"),
       ),
     explain,
@@ -128,7 +128,7 @@ function explain(error: NodeError): ApiError | undefined {
 }
 
 /** Also for an operation whose process died before the switch. Nothing of the new machine may stay: its name is used again. */
-export async function takeBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
+export async function rollBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
   await deps.operations.clear(op);
 }
@@ -168,7 +168,7 @@ async function goOn(
     });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    if (op.signal.aborted) throw (await isEnded(deps, op)) ? endedMeanwhile() : apiErrorOfOperation(error);
+    if (op.signal.aborted) throw (await isEnded(deps, op)) ? endedDuringRequest() : apiErrorOfOperation(error);
     // A refusal is final: the reconcile finds the session without a machine, and says so in its record.
     if (isRefusal(error)) await deps.operations.clear(op);
     throw apiErrorOfOperation(error);
@@ -177,7 +177,7 @@ async function goOn(
 }
 
 async function isEnded(deps: MoveDeps, op: Operation): Promise<boolean> {
-  return (await aftermathOf(deps, op)).is === "ended";
+  return (await ownershipOf(deps, op)).is === "ended";
 }
 
 function checkpointGone(cause: NodeError): ApiError {

@@ -16,8 +16,8 @@ import { keepVersion } from "../templates/keep.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
 import { findVersionById, listVersions, type TemplateRow } from "../templates/store.ts";
-import { savable } from "./savable.ts";
-import { savingSteps } from "./save-state.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
+import { snapshotSteps } from "./snapshot-steps.ts";
 
 export type SaveTemplateDeps = MoveDeps & { node: NodeState };
 
@@ -34,7 +34,7 @@ export async function saveTemplate(
   const scope = scopeOf(principal);
   if (isOfficial(await deps.node.current(), body.name)) throw reserved(body.name);
   const { row, timings } = await whenFree(deps, sessionId, async () => {
-    const session = await savable(deps, await getSession(deps.db, scope, sessionId));
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scope, sessionId));
     if (session === BUSY) return BUSY;
     const claimed = deps.operations.claim(session, "save_template", { snapshot_id: `tpl_${randomId()}` });
     return await operate(deps, claimed, (op) => takeTemplate(deps, op, body));
@@ -45,7 +45,7 @@ export async function saveTemplate(
 
 async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: TemplateSave) {
   return await carryOut(deps, op, {
-    ...savingSteps(deps, op),
+    ...snapshotSteps(deps, op),
     commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
     finish: (row, snapshot, elapsedMs): Finished<Saved> => {
       const timings = { ...snapshot.timings, total: elapsedMs() };

@@ -8,7 +8,7 @@ interface KeyOfOrg {
 }
 
 /** Holds the key until the transaction ends; false when another transaction does. */
-export async function tryHoldKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise<boolean> {
+export async function tryLockKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise<boolean> {
   const name = `${orgId} ${key}`;
   const lock = await sql<{ held: boolean }>`
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`.execute(tx);

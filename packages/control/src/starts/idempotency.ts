@@ -4,7 +4,7 @@ import { keyedDigest } from "../access/pepper.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
-import { deleteIdempotencyKey, findIdempotencyKey, tryHoldKey } from "./idempotency-store.ts";
+import { deleteIdempotencyKey, findIdempotencyKey, tryLockKey } from "./idempotency-store.ts";
 
 export interface IdempotentRequest {
   orgId: string;
@@ -35,7 +35,7 @@ export async function claimIdempotencyKey(
   tx: Queries,
   request: IdempotentRequest,
 ): Promise<string | undefined> {
-  if (!(await tryHoldKey(tx, request))) {
+  if (!(await tryLockKey(tx, request))) {
     throw new ApiError(
       "idempotency_key_in_progress",
       "Idempotency-Key: a request with this key is still in progress",

@@ -7,32 +7,32 @@ import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { endLeases, forgetUnborn, leasedColumns, renewLeases, UNBORN_LEASE_MS } from "../leases/unborn.ts";
+import { endProvisionalLeases, deleteProvisionalHistory, provisionalLeaseColumns, renewProvisionalLeases, PROVISIONAL_LEASE_MS } from "../leases/provisional.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { saveMove } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
-import { decide, isAwaited, machineIdOf } from "../sessions/state.ts";
+import { decide, isCreating, machineIdOf } from "../sessions/state.ts";
 import { findSessionsById, type SessionRow } from "../sessions/store.ts";
 import { insertSessions, type NewSession } from "./store.ts";
 
-const RENEW_MS = UNBORN_LEASE_MS / 3;
+const RENEW_MS = PROVISIONAL_LEASE_MS / 3;
 
 /** New sessions without names, so that none can be taken. Leased from the start. */
-export async function insertLeased(
+export async function insertProvisional(
   tx: Queries,
   sessions: readonly Omit<NewSession, "name">[],
 ): Promise<SessionRow[]> {
   return await insertSessions(
     tx,
-    sessions.map((session) => ({ ...session, ...leasedColumns() })),
+    sessions.map((session) => ({ ...session, ...provisionalLeaseColumns() })),
   );
 }
 
 /** Leased, and not handed out: when the lease runs out, nobody waits for it any more. */
-export function isUnborn(session: SessionRow): boolean {
-  return session.origin === "api" && isAwaited(session.state);
+export function isProvisional(session: SessionRow): boolean {
+  return session.origin === "api" && isCreating(session.state);
 }
 
 export interface Ready {
@@ -42,7 +42,7 @@ export interface Ready {
 }
 
 /** Works with leased sessions; when that fails, nothing of them stays. */
-export async function withLeased<T>(
+export async function withProvisional<T>(
   deps: MoveDeps,
   sessions: readonly SessionRow[],
   work: () => Promise<T>,
@@ -84,13 +84,13 @@ export async function startTogether(
 }
 
 /** Moves all of them to live in the caller's transaction. */
-export async function handOutTogether(tx: Queries, ready: readonly Ready[]): Promise<SessionRow[]> {
+export async function markAllLive(tx: Queries, ready: readonly Ready[]): Promise<SessionRow[]> {
   const ids = ready.map(({ session }) => session.id);
   const known = await findSessionsById(tx, ids);
   // An earlier attempt was stored, and its confirmation lost.
   if (known.length === ids.length && known.every(({ incarnation }) => incarnation > 0)) return known;
-  if (!(await endLeases(tx, ids))) {
-    const areLeft = known.length === ids.length && known.every(({ state }) => isAwaited(state));
+  if (!(await endProvisionalLeases(tx, ids))) {
+    const areLeft = known.length === ids.length && known.every(({ state }) => isCreating(state));
     throw areLeft ? leasesRanOut() : destroyedMeanwhile();
   }
   const rows: SessionRow[] = [];
@@ -132,7 +132,7 @@ export async function discard(deps: MoveDeps, sessions: readonly SessionRow[]): 
     }),
   );
   const ids = sessions.map(({ id }) => id);
-  await forgetUnborn(deps.db, ids).catch((err: unknown) =>
+  await deleteProvisionalHistory(deps.db, ids).catch((err: unknown) =>
     deps.log.warn({ err }, "history of nothing is kept"),
   );
 }
@@ -146,6 +146,6 @@ async function keepLeases(
   while (!over.aborted) {
     await sleep(RENEW_MS, over);
     if (over.aborted) return;
-    await renewLeases(db, ids).catch(() => undefined);
+    await renewProvisionalLeases(db, ids).catch(() => undefined);
   }
 }

@@ -8,7 +8,7 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { isOfficial, officialVersions } from "./official.ts";
 import { readReference, type TemplateReference, versionNumber } from "./reference.ts";
-import { holdVersion, type TemplateRow } from "./store.ts";
+import { lockVersion, type TemplateRow } from "./store.ts";
 
 export interface ResolvedTemplate {
   version: string | null;
@@ -52,9 +52,9 @@ async function findOwn(
   scope: Scope,
   { name, version }: TemplateReference,
 ): Promise<TemplateRow | undefined> {
-  if (version === undefined) return await holdVersion(tx, scope, { name });
+  if (version === undefined) return await lockVersion(tx, scope, { name });
   const number = versionNumber(version);
-  return number === undefined ? undefined : await holdVersion(tx, scope, { name, version: number });
+  return number === undefined ? undefined : await lockVersion(tx, scope, { name, version: number });
 }
 
 /** Damage that only reading finds is known from the first load on: its session fails, later creates do not begin. */

@@ -39,7 +39,7 @@ export async function listVersions(db: Queries, scope: Scope, name?: string): Pr
 }
 
 /** A version that is about to be used, the newest where none is named: it cannot be deleted before the transaction ends. */
-export async function holdVersion(
+export async function lockVersion(
   tx: Queries,
   scope: Scope,
   { name, version }: { name: string; version?: number },

@@ -7,7 +7,7 @@ import { claimDueSessions, type DueSession, lockForClocks, saveDueAt } from "../
 import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { expirePaused } from "../moves/expire.ts";
-import { captureSession } from "../moves/pause-machine.ts";
+import { pauseLiveSession } from "../moves/pause-machine.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { saveMove } from "../moves/save-move.ts";
 import { WAKE_RETRY_MS, wakeSession } from "../moves/wake.ts";
@@ -35,10 +35,10 @@ export async function fireClocks(deps: UpkeepDeps): Promise<void> {
   // What this process knows of activity counts, also when a store that was away kept it from being written.
   await deps.activity.flush();
   await deps.attachments.renew();
-  const room = AT_ONCE - deps.operations.behindCount;
+  const room = AT_ONCE - deps.operations.backgroundCount;
   if (room <= 0) return;
   for (const session of await claimDueSessions(deps.db, room, TAKEN_MS)) {
-    deps.operations.behind(fire(deps, session));
+    deps.operations.runInBackground(fire(deps, session));
   }
 }
 
@@ -68,7 +68,7 @@ const FIRE: Record<ClockEvent, (deps: UpkeepDeps, session: DueSession) => Promis
 };
 
 async function pauseBy(deps: UpkeepDeps, session: DueSession, event: SessionEvent): Promise<void> {
-  await captureSession(deps, session, { event });
+  await pauseLiveSession(deps, session, { event });
 }
 
 /** Decided anew at the claim: a client may have come to another process meanwhile. */
@@ -76,7 +76,7 @@ async function pauseUnused(deps: UpkeepDeps, session: DueSession, event: ClockEv
   if (deps.requireDurablePause) return;
   // A preview that was just used is activity that only the node knows of.
   await deps.networkReports.collect().catch(() => undefined);
-  await captureSession(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
+  await pauseLiveSession(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
 }
 
 /** One that is not due after all is looked at again when it can be. */
@@ -102,7 +102,7 @@ async function isStillDue(
 
 async function destroyDetached(deps: UpkeepDeps, session: DueSession): Promise<void> {
   const event = "last_pty_detached_destroy";
-  if (deps.activity.isHeld(session)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
+  if (deps.activity.isInUse(session)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
     const move = decide(session, event);
     return move && (await isStillDue(deps, tx, session, event))

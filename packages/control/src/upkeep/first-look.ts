@@ -7,9 +7,9 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { deadlineNow, storeNow } from "../db/store-now.ts";
-import { catchUpWithMachine, catchUpWithSavedState, isAhead } from "../moves/catch-up.ts";
+import { catchUpWithMachine, catchUpWithSavedState, isNewerThanRow } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { incarnationOf, isAwaited, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
+import { incarnationOf, isCreating, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 
 interface Found {
@@ -46,7 +46,7 @@ export async function takeFirstLook(deps: MoveDeps): Promise<void> {
 async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promise<void> {
   const machines = found.machines.filter(({ machine_id: id }) => sessionIdOf(id) === session.id);
   const isLater = (row: SessionRow, machine: MachineStatus) =>
-    isAhead(row, machine) || isHandedOut(row, machine, found) || isRestored(row, machine, found);
+    isNewerThanRow(row, machine) || isHandedOut(row, machine, found) || isRestored(row, machine, found);
   if (await catchUpWithMachine(deps, session, machines, isLater)) return;
   const hasMachine = machines.some(
     ({ machine_id: id, state }) => id === machineIdOf(session) && state !== "ended",
@@ -60,7 +60,7 @@ async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promi
  * committed go before what they come from, so that they are told from others while that is on the node.
  */
 function isHandedOut(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {
-  if (!isAwaited(session.state) || id !== machineIdOf(session)) return false;
+  if (!isCreating(session.state) || id !== machineIdOf(session)) return false;
   if (found.deadlineTime.getTime() - session.created_at.getTime() < LIMITS.provisionMs) return false;
   const isOfFork = session.parent_session_id !== null;
   return !isOfFork || !found.snapshots.some((one) => one.snapshot_id === session.origin_snapshot_id);

@@ -213,10 +213,10 @@ class Lane {
   /** So many minutes earlier for all that the row knows is as good as so many minutes later. */
   async #elapse(settings: Settings, minutes: number): Promise<void> {
     // What is not written down yet belongs to the time before.
-    await control.app.lookAtClocks();
+    await control.app.checkDeadlines();
     await control.sql.query(SHIFT, [this.#id, minutes]);
     this.#world = elapse(this.#world, settings, minutes);
-    await control.app.lookAtClocks();
+    await control.app.checkDeadlines();
     await this.#untilAsExpected();
   }
 

@@ -2,7 +2,7 @@
 
 import { markOrg } from "../egress/org-cap.ts";
 import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
-import { captureSession } from "../moves/pause-machine.ts";
+import { pauseLiveSession } from "../moves/pause-machine.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 
@@ -11,12 +11,12 @@ const AT_ONCE = 32;
 
 export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
   for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
-  const room = AT_ONCE - deps.operations.behindCount;
+  const room = AT_ONCE - deps.operations.backgroundCount;
   if (room <= 0) return;
-  for (const session of await listLiveOverCap(deps.db, room)) deps.operations.behind(pause(deps, session));
+  for (const session of await listLiveOverCap(deps.db, room)) deps.operations.runInBackground(pause(deps, session));
 }
 
 /** Decided anew at the claim: the cap may have been raised, or the day be over. */
 async function pause(deps: UpkeepDeps, session: SessionRow): Promise<void> {
-  await captureSession(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
+  await pauseLiveSession(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
 }

@@ -51,7 +51,7 @@ async function withProcess(body: object, keepAlive: boolean): Promise<string> {
 async function pass(ms: number): Promise<void> {
   await clock.advance(ms);
   await new Promise((resolve) => setTimeout(resolve, 400));
-  await control.app.lookAtClocks();
+  await control.app.checkDeadlines();
 }
 const untilState = (id: string, state: string) =>
   eventually(async () => expect(await stateOf(id)).toBe(state), 15_000);

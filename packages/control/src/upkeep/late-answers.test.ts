@@ -102,9 +102,9 @@ test("a client whose lease lapsed while the store stood still over the decision 
       log: silentLog,
       signals: new SessionSignals(),
       storeWatch: { areLeasesStale: () => stale.shift() ?? false },
-      activity: { flush: async () => {}, isHeld: () => false },
+      activity: { flush: async () => {}, isInUse: () => false },
       attachments: { renew: async () => {} },
-      operations: { behindCount: 0, behind: (work: Promise<unknown>) => behind.push(work) },
+      operations: { backgroundCount: 0, behind: (work: Promise<unknown>) => behind.push(work) },
       nodes: { deleteMachine: async () => {} },
     };
     await fireClocks(deps as unknown as UpkeepDeps);

@@ -7,7 +7,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithSavedState } from "../moves/catch-up.ts";
-import { forgetGoneSnapshots, ownSnapshots } from "../operations/snapshot-names.ts";
+import { deleteGoneNames, ownSnapshots } from "../operations/snapshot-names.ts";
 import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById } from "../sessions/store.ts";
 
@@ -58,7 +58,7 @@ export class OrphanSnapshots {
   /** Forgets names of snapshots that are gone from the node and that no row keeps. */
   async forgetNames(): Promise<void> {
     const listed = (await this.#deps.nodes.listSnapshots()).map(idOf);
-    await forgetGoneSnapshots(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
+    await deleteGoneNames(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
   }
 
   async #ownersOf(ids: string[]): Promise<Set<string>> {

@@ -12,14 +12,14 @@ import { releaseSession } from "../moves/release-session.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import { listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
-import { discard, isUnborn } from "../starts/start-together.ts";
+import { discard, isProvisional } from "../starts/start-together.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { fireClocks } from "./fire-clocks.ts";
 import { takeFirstLook } from "./first-look.ts";
 import { keepOrgCaps } from "./keep-org-caps.ts";
 import { deleteOldHistory } from "./store.ts";
 import { TAKE_OVERS } from "./take-overs.ts";
-import { endAfterUnheardCommands } from "./unheard-commands.ts";
+import { endAfterDetachedCommands } from "./detached-commands.ts";
 
 /** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
 export const CLOCK_PART = fireClocks;
@@ -49,13 +49,13 @@ export const TICK_PARTS: Parts = {
     if (lapsedBefore) await takeOverOperations(deps, TAKE_OVERS, lapsedBefore);
   },
   ...IN_LINE_PARTS,
-  "end sessions after their only command": endAfterUnheardCommands,
+  "end sessions after their only command": endAfterDetachedCommands,
   "destroy due sessions": async (deps) => {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
     if (!lapsedBefore) return;
     const due = (await listDueForDestroy(deps.db, lapsedBefore)).filter(({ id }) => !deps.leasesKept.has(id));
     await Promise.all(
-      due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
+      due.map((session) => (isProvisional(session) ? discard(deps, [session]) : destroySession(deps, session))),
     );
   },
   "keep networks": keepNetworks,

@@ -4,7 +4,7 @@ import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** Live sessions whose only command goes on without a listener. */
-export async function listUnheard(db: Queries): Promise<SessionRow[]> {
+export async function listWithDetachedCommand(db: Queries): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
     .selectAll()
@@ -19,7 +19,7 @@ export async function listUnheard(db: Queries): Promise<SessionRow[]> {
 }
 
 /** The session is due, unless a copy of its past has taken its place, or another command has begun in it. */
-export async function endUnheard(db: Queries, { id, incarnation }: SessionRow): Promise<void> {
+export async function expireDetachedCommand(db: Queries, { id, incarnation }: SessionRow): Promise<void> {
   await db
     .updateTable("sessions")
     .set({ destroy_after: sql<Date>`now()`, command_goes_on: false })

@@ -10,17 +10,17 @@ import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** Steps of the operation that saves the state under the name that it chose; `commit` and `finish` are the caller's. */
-export function savingSteps(deps: MoveDeps, op: Operation) {
+export function snapshotSteps(deps: MoveDeps, op: Operation) {
   return {
     make: (signal: AbortSignal) => deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal),
     remove: async () => undefined,
-    rollBack: () => forgetState(deps, op),
+    rollBack: () => discardSnapshot(deps, op),
     whenUnsure: "roll back" as const,
   };
 }
 
 /** Takes an operation back that commits nothing: its snapshot is nobody's. Bears repetition, by any process. */
-export async function forgetState(deps: MoveDeps, op: Operation): Promise<void> {
+export async function discardSnapshot(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes
     .deleteSnapshot(snapshotIdOf(op))
     .catch((err: unknown) =>

@@ -6,21 +6,21 @@ import { FIRST_STATE } from "../sessions/state.ts";
 import { leaseFromNow } from "./lease.ts";
 
 /** How long such a lease lasts without renewal. */
-export const UNBORN_LEASE_MS = 5_000;
+export const PROVISIONAL_LEASE_MS = 5_000;
 
 /** For the insert. The claim keeps the sweep from provisioning a session that nobody may want any more. */
-export function leasedColumns() {
+export function provisionalLeaseColumns() {
   return {
-    destroy_after: leaseFromNow(UNBORN_LEASE_MS),
+    destroy_after: leaseFromNow(PROVISIONAL_LEASE_MS),
     provision_claimed_until: leaseFromNow(LIMITS.provisionMs),
   };
 }
 
 /** Renews leases of sessions that are being made. One that ran out stays so: the sweep may be at work already. */
-export async function renewLeases(db: Queries, ids: readonly string[]): Promise<void> {
+export async function renewProvisionalLeases(db: Queries, ids: readonly string[]): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: after(UNBORN_LEASE_MS) })
+    .set({ destroy_after: after(PROVISIONAL_LEASE_MS) })
     .where("id", "in", ids)
     .where("state", "=", FIRST_STATE)
     .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
@@ -28,7 +28,7 @@ export async function renewLeases(db: Queries, ids: readonly string[]): Promise<
 }
 
 /** The sessions belong to themselves from now on; false when a lease among them had run out. */
-export async function endLeases(db: Queries, ids: readonly string[]): Promise<boolean> {
+export async function endProvisionalLeases(db: Queries, ids: readonly string[]): Promise<boolean> {
   const rows = await db
     .updateTable("sessions")
     .set({ destroy_after: null })
@@ -45,7 +45,7 @@ const UNBORN: EndReason = "error";
  * Removes the history of sessions that came to nothing before they were handed out, once nothing of them is on a node.
  * One that its caller destroyed keeps its history.
  */
-export async function forgetUnborn(db: Queries, ids: readonly string[]): Promise<void> {
+export async function deleteProvisionalHistory(db: Queries, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await db
     .deleteFrom("sessions")

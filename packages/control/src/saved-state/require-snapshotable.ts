@@ -1,5 +1,5 @@
 import type { MoveDeps } from "../moves/deps.ts";
-import { expireIfOver } from "../moves/expire.ts";
+import { expireIfLifetimeOver } from "../moves/expire.ts";
 import { BUSY } from "../operations/when-free.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -8,9 +8,9 @@ import type { SessionRow } from "../sessions/store.ts";
  * The session as one whose state can be saved or exchanged: live, or paused with its lifetime not over. BUSY: an
  * operation holds it, or it moved.
  */
-export async function savable(deps: MoveDeps, session: SessionRow): Promise<SessionRow | typeof BUSY> {
+export async function requireSnapshotable(deps: MoveDeps, session: SessionRow): Promise<SessionRow | typeof BUSY> {
   if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
   if (session.op !== null) return BUSY;
-  if (session.state === "paused" && (await expireIfOver(deps, session))) return BUSY;
+  if (session.state === "paused" && (await expireIfLifetimeOver(deps, session))) return BUSY;
   return session;
 }

@@ -5,7 +5,7 @@
 
 import { GuestCommands } from "@vivarium/contract/guest";
 import { NodeError } from "../fleet/node-error.ts";
-import { endUnheard, listUnheard } from "../leases/unheard.ts";
+import { expireDetachedCommand, listWithDetachedCommand } from "../leases/detached-command.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
@@ -14,11 +14,11 @@ const ASK_MS = 5_000;
 const ANSWER = { schema: GuestCommands, limitBytes: 4 * 1024 };
 
 /** Sessions whose command has ended are due for destruction at once. */
-export async function endAfterUnheardCommands(deps: UpkeepDeps): Promise<void> {
-  const sessions = await listUnheard(deps.db);
+export async function endAfterDetachedCommands(deps: UpkeepDeps): Promise<void> {
+  const sessions = await listWithDetachedCommand(deps.db);
   await Promise.all(
     sessions.map(async (session) => {
-      if (await hasEnded(deps, session)) await endUnheard(deps.db, session);
+      if (await hasEnded(deps, session)) await expireDetachedCommand(deps.db, session);
     }),
   );
 }
