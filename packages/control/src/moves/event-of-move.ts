@@ -9,7 +9,7 @@ interface MoveEvent {
 
 interface Facts {
   statusReason?: string;
-  /** Checkpoint that the session went back to. */
+  /** The checkpoint that the session was restored to. */
   restoredFrom?: string;
 }
 
@@ -20,7 +20,7 @@ const ENDS: Partial<Record<SessionState, EventType>> = {
   destroyed: "session.destroyed",
 };
 
-/** Undefined where nothing changed for who looks at the session. */
+/** Undefined if the move changes nothing that a caller can see. */
 export function eventOfMove(move: Move, { statusReason, restoredFrom }: Facts = {}): MoveEvent | undefined {
   const { from, state, event, endReason } = move;
   const end = ENDS[state];

@@ -10,7 +10,7 @@ import { notUsable } from "../sessions/not-usable.ts";
 import type { MoveDeps } from "./deps.ts";
 import { pauseLiveSession, type Paused } from "./pause-machine.ts";
 
-/** Pauses a session; of one that is paused already only the wake is set anew (wire.md 4.8). */
+/** Pauses a session. If it is paused already, only sets its scheduled wake. */
 export async function pauseSession(
   deps: MoveDeps,
   scope: Scope,
@@ -18,7 +18,7 @@ export async function pauseSession(
 ): Promise<Partial<Paused> & Pick<Paused, "session">> {
   const wakeAt = asked == null ? null : new Date(asked);
   if (wakeAt) await checkWakeAt(deps, wakeAt);
-  // Only who may see the same session, and asks for the same, shares an outcome.
+  // Only requests with the same scope and the same body share an outcome.
   const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
   return await deps.operations.singleFlight(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
 }

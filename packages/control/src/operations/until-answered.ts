@@ -30,7 +30,7 @@ export async function untilAnswered<T>(
   }
 }
 
-/** The node has answered with an error, so the call has no later effect there. */
+/** The node has answered, with an error or unreadably, so the call has no later effect there. */
 export function isRefusal(error: NodeError): boolean {
   return error.failure === "refused" || error.failure === "garbled";
 }
