@@ -1,4 +1,4 @@
-/** What a move of a session makes of its leases. */
+/** The lease columns after a move. */
 import { type RawBuilder, sql } from "kysely";
 import { entersLive, entersPause, isCreating, isCatchUp, type Move } from "../sessions/state.ts";
 
@@ -7,8 +7,8 @@ export function leaseColumns(move: Move) {
 }
 
 /**
- * The only command of a session stands still with its machine: what is left of its time counts on from the wake. A
- * restore takes the session back to before it.
+ * The only command of a `destroy_on_completion` session stops with its machine, so a pause saves the rest of its time and
+ * a wake continues with it. A restore goes back to before the command.
  */
 function timeOfCommand(move: Move) {
   const isOnly = sql<boolean>`destroy_on_completion and origin = 'api'`;
@@ -35,12 +35,12 @@ function timeOfCommand(move: Move) {
   };
 }
 
-/** At least as long as a command gets beyond its time. */
+/** Minimum time after a catch-up: as much as a command gets beyond its own time. */
 const FOUND_COMMAND_MS = 30_000;
 
 /**
- * What the command of a backup had left when the session was last used counts from now, or from the wake. A session that was
- * still being made was handed out since, and has its lease no more.
+ * After a catch-up, the time that the command had left when the session was last used counts from now, or from the wake.
+ * A session that was in creation in the backup has become live since, so its provisional lease is over.
  */
 function timeOfFoundCommand({ from, state }: Move, isOnly: RawBuilder<boolean>) {
   if (isCreating(from.state)) return { destroy_after: null, command_left_ms: null };

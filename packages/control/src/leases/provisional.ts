@@ -1,14 +1,17 @@
-/** Leases of sessions that are being made for a caller who waits for them. */
+/**
+ * Leases of provisional sessions: children of a fork and starts from a checkpoint, while their caller waits for them to
+ * become live. If the process that makes them dies, nobody waits any more, and the sweep destroys them.
+ */
 import { type EndReason, LIMITS } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { leaseFromNow } from "./lease.ts";
 
-/** How long such a lease lasts without renewal. */
+/** How long the lease lasts without renewal. */
 export const PROVISIONAL_LEASE_MS = 5_000;
 
-/** For the insert. The claim keeps the sweep from provisioning a session that nobody may want any more. */
+/** For the insert. The claim keeps the sweep from provisioning the session, which the caller may not want any more. */
 export function provisionalLeaseColumns() {
   return {
     destroy_after: leaseFromNow(PROVISIONAL_LEASE_MS),
@@ -16,7 +19,7 @@ export function provisionalLeaseColumns() {
   };
 }
 
-/** Renews leases of sessions that are being made. One that ran out stays so: the sweep may be at work already. */
+/** Renews leases. A lapsed lease is not renewed: the sweep may be destroying the session already. */
 export async function renewProvisionalLeases(db: Queries, ids: readonly string[]): Promise<void> {
   await db
     .updateTable("sessions")
@@ -27,7 +30,7 @@ export async function renewProvisionalLeases(db: Queries, ids: readonly string[]
     .execute();
 }
 
-/** The sessions belong to themselves from now on; false when a lease among them had run out. */
+/** Ends the leases of sessions that become live. False if a lease among them had lapsed. */
 export async function endProvisionalLeases(db: Queries, ids: readonly string[]): Promise<boolean> {
   const rows = await db
     .updateTable("sessions")
@@ -39,11 +42,11 @@ export async function endProvisionalLeases(db: Queries, ids: readonly string[]):
   return rows.length === ids.length;
 }
 
-const UNBORN: EndReason = "error";
+const NEVER_LIVE: EndReason = "error";
 
 /**
- * Removes the history of sessions that came to nothing before they were handed out, once nothing of them is on a node.
- * One that its caller destroyed keeps its history.
+ * Deletes the history of discarded sessions, once the node has nothing of them. A session that its caller destroyed keeps
+ * its history.
  */
 export async function deleteProvisionalHistory(db: Queries, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
@@ -51,7 +54,7 @@ export async function deleteProvisionalHistory(db: Queries, ids: readonly string
     .deleteFrom("sessions")
     .where("id", "in", ids)
     .where("incarnation", "=", 0)
-    .where("end_reason", "=", UNBORN)
+    .where("end_reason", "=", NEVER_LIVE)
     .where("machine_released_at", "is not", null)
     .execute();
 }

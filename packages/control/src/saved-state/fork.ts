@@ -15,10 +15,10 @@ import { takeSlots } from "../sessions/slots.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { listCreatingFrom, type SessionRow } from "../sessions/store.ts";
 import {
-  discard,
+  discardSessions,
   markAllLive,
   insertProvisional,
-  type Ready,
+  type StartedSession,
   startTogether,
   withProvisional,
 } from "../starts/start-together.ts";
@@ -111,10 +111,10 @@ async function discardingFirst<T>(
 ): Promise<T | undefined> {
   try {
     const live = await work();
-    if (live === undefined) await discard(deps, children);
+    if (live === undefined) await discardSessions(deps, children);
     return live;
   } catch (error) {
-    if (!isStoreUnavailable(error)) await discard(deps, children);
+    if (!isStoreUnavailable(error)) await discardSessions(deps, children);
     throw error;
   }
 }
@@ -122,7 +122,7 @@ async function discardingFirst<T>(
 async function commit(
   deps: MoveDeps,
   op: Operation,
-  ready: readonly Ready[],
+  ready: readonly StartedSession[],
 ): Promise<SessionRow[] | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await deps.operations.isOurs(op, tx))) return undefined;
@@ -141,7 +141,7 @@ async function commit(
  * come from; those that are live stay.
  */
 export async function rollBackFork(deps: MoveDeps, op: Operation): Promise<void> {
-  await discard(deps, await listCreatingFrom(deps.db, op.input.snapshot_id ?? ""));
+  await discardSessions(deps, await listCreatingFrom(deps.db, op.input.snapshot_id ?? ""));
   await discardSnapshot(deps, op);
 }
 

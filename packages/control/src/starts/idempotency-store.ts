@@ -7,7 +7,7 @@ interface KeyOfOrg {
   key: string;
 }
 
-/** Holds the key until the transaction ends; false when another transaction does. */
+/** Locks the key until the transaction ends. False if another transaction has locked it. */
 export async function tryLockKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise<boolean> {
   const name = `${orgId} ${key}`;
   const lock = await sql<{ held: boolean }>`

@@ -12,7 +12,7 @@ import { releaseSession } from "../moves/release-session.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import { listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
-import { discard, isProvisional } from "../starts/start-together.ts";
+import { discardSessions, isProvisional } from "../starts/start-together.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { fireClocks } from "./fire-clocks.ts";
 import { takeFirstLook } from "./first-look.ts";
@@ -55,7 +55,7 @@ export const TICK_PARTS: Parts = {
     if (!lapsedBefore) return;
     const due = (await listDueForDestroy(deps.db, lapsedBefore)).filter(({ id }) => !deps.leasesKept.has(id));
     await Promise.all(
-      due.map((session) => (isProvisional(session) ? discard(deps, [session]) : destroySession(deps, session))),
+      due.map((session) => (isProvisional(session) ? discardSessions(deps, [session]) : destroySession(deps, session))),
     );
   },
   "keep networks": keepNetworks,
