@@ -1,4 +1,4 @@
-/** A named instant of a session, which outlives it (security.md C8 "Checkpoint of a live session"). */
+/** Creates a checkpoint: a saved state of a session that outlives the session. */
 
 import type { CheckpointCreate } from "@vivarium/contract/api";
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
@@ -52,7 +52,7 @@ async function takeCheckpoint(deps: MoveDeps, op: Operation, body: CheckpointCre
   });
 }
 
-/** The row of the checkpoint and the end of the operation are one: the snapshot is never both kept and nobody's. */
+/** Inserts the checkpoint and ends the operation in one transaction, so that the snapshot always has exactly one owner. */
 async function commit(
   deps: MoveDeps,
   op: Operation,
@@ -60,10 +60,10 @@ async function commit(
   snapshot: SnapshotStatus,
 ): Promise<CheckpointRow | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
-    // Counted under the organisation's turn, so that checkpoints of other sessions do not slip in.
+    // Locks the organisation's row, so that no other checkpoint is counted at the same time.
     await lockOrg(tx, op.session.org_id);
     const known = await findCheckpointById(tx, snapshot.snapshot_id);
-    // An earlier attempt was stored, and its confirmation lost.
+    // An earlier commit succeeded, and only its confirmation was lost.
     if (known) return known;
     if (!(await deps.operations.clear(op, tx))) return undefined;
     return await keepCheckpoint(tx, op.session, body, snapshot);

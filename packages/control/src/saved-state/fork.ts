@@ -50,13 +50,17 @@ async function tryFork(
   session: SessionRow,
   count: number,
 ): Promise<Forked | typeof BUSY> {
-  const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
-  if (!begun) return BUSY;
-  return await operate(deps, Promise.resolve(begun.parent), (op) => makeChildren(deps, op, begun.children));
+  const claimed = await deps.db
+    .transaction()
+    .execute((tx) => claimFork(deps, tx, principal, session, count));
+  if (!claimed) return BUSY;
+  return await operate(deps, Promise.resolve(claimed.parent), (op) =>
+    makeChildren(deps, op, claimed.children),
+  );
 }
 
-/** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */
-async function begin(
+/** Writes the intent and the children's rows in one transaction with the check of the ceilings. */
+async function claimFork(
   deps: MoveDeps,
   tx: Queries,
   principal: Principal,
@@ -82,7 +86,7 @@ async function makeChildren(
     carryOut(deps, op, {
       ...snapshotSteps(deps, op),
       commit: (_snapshot, elapsedMs) =>
-        discardingFirst(deps, children, async () => {
+        discardOnFailure(deps, children, async () => {
           crashPoint("fork.captured");
           capture = elapsedMs();
           const ready = await startTogether(deps, children, op.signal);
@@ -91,7 +95,7 @@ async function makeChildren(
           return await untilStored(() => commit(deps, op, ready));
         }),
       finish: (live, snapshot, elapsedMs): Finished<Forked> => {
-        // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
+        // The children no longer need the snapshot. The operation ends once the snapshot is deleted.
         deps.operations.runInBackground(discardSnapshot(deps, op));
         for (const { id } of live) deps.signals.moved(id);
         const stopped = snapshot.timings?.stopped;
@@ -103,8 +107,11 @@ async function makeChildren(
   );
 }
 
-/** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
-async function discardingFirst<T>(
+/**
+ * Discards the children before the roll-back deletes the snapshot. While the snapshot exists, a process that starts on a
+ * restored backup knows that the children never became live (upkeep/first-look.ts).
+ */
+async function discardOnFailure<T>(
   deps: MoveDeps,
   children: SessionRow[],
   work: () => Promise<T | undefined>,
@@ -137,8 +144,8 @@ async function commit(
 }
 
 /**
- * A fork whose process died. Children that are not live yet go, since nobody was told of them, and so does what they
- * come from; those that are live stay.
+ * Rolls back a fork whose process died: discards children that are not live, which no caller knows of, and deletes the
+ * snapshot. Live children stay.
  */
 export async function rollBackFork(deps: MoveDeps, op: Operation): Promise<void> {
   await discardSessions(deps, await listCreatingFrom(deps.db, op.input.snapshot_id ?? ""));

@@ -5,8 +5,8 @@ import { notUsable } from "../sessions/not-usable.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /**
- * The session as one whose state can be saved or exchanged: live, or paused with its lifetime not over. BUSY: an
- * operation holds it, or it moved.
+ * Throws unless the session's state can be saved or replaced: it is live, or paused with its lifetime not over. BUSY if
+ * an operation is in flight, or the session moved.
  */
 export async function requireSnapshotable(deps: MoveDeps, session: SessionRow): Promise<SessionRow | typeof BUSY> {
   if (session.state !== "live" && session.state !== "paused") throw notUsable(session);

@@ -1,4 +1,4 @@
-/** A session's state as a template that its organisation starts sessions from (part 2, 8). */
+/** Saves a session's state as a version of a template of its organisation. */
 
 import type { Template, TemplateSave } from "@vivarium/contract/api";
 import type { SnapshotStatus } from "@vivarium/contract/node";
@@ -54,7 +54,7 @@ async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: Templat
   });
 }
 
-/** The row of the version and the end of the operation are one: the snapshot is never both kept and nobody's. */
+/** Inserts the version and ends the operation in one transaction, so that the snapshot always has exactly one owner. */
 async function commit(
   deps: SaveTemplateDeps,
   op: Operation,
@@ -64,7 +64,7 @@ async function commit(
   const { session } = op;
   return await deps.db.transaction().execute(async (tx) => {
     const known = await findVersionById(tx, id);
-    // An earlier attempt was stored, and its confirmation lost.
+    // An earlier commit succeeded, and only its confirmation was lost.
     if (known) return known;
     if (!(await deps.operations.clear(op, tx))) return undefined;
     return await keepVersion(tx, session, { id, name, description });

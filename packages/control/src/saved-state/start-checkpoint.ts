@@ -1,4 +1,4 @@
-/** A session of its own from a checkpoint, live when the call answers. */
+/** Starts a new session from a checkpoint. It is live when the call answers. */
 
 import type { ParsedCheckpointStart } from "@vivarium/contract/api";
 import { type Principal, scopeOf } from "../access/principal.ts";
