@@ -7,8 +7,8 @@ import { type Answer, type Control, eventually, startControl } from "../../test-
 import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 import { openDatabase } from "../db/pool.ts";
-import { extendLease, revertLease, type Lease } from "../leases/lease.ts";
 import { expireDetachedCommand } from "../leases/detached-command.ts";
+import { extendLease, type Lease, revertLease } from "../leases/lease.ts";
 
 let control: Control;
 beforeAll(async () => {

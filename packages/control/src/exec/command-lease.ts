@@ -5,7 +5,7 @@
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { extendLease, revertLease, type Lease } from "../leases/lease.ts";
+import { extendLease, type Lease, revertLease } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** For the start of the command, and for its last output, beyond the time that it may run. */

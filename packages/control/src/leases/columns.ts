@@ -1,6 +1,6 @@
 /** The lease columns after a move. */
 import { type RawBuilder, sql } from "kysely";
-import { entersLive, entersPause, isCreating, isCatchUp, type Move } from "../sessions/state.ts";
+import { entersLive, entersPause, isCatchUp, isCreating, type Move } from "../sessions/state.ts";
 
 export function leaseColumns(move: Move) {
   return { provision_claimed_until: null, ...timeOfCommand(move) };

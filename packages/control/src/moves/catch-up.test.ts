@@ -211,7 +211,7 @@ test("two processes that find it at once move the row once", async () => {
   await restore();
   await Promise.all([startService(), startService()]);
   await eventually(async () => expect((await rowOf(id)).incarnation).toBe(2));
-  await Promise.all(backups.services.map((service) => service.inLine()));
+  await Promise.all(backups.services.map((service) => service.reconciled()));
   expect((await eventsOf(id)).filter(([, reason]) => reason === "machine_found")).toHaveLength(1);
   expect((await rowOf(id)).state).toBe("live");
 });

@@ -7,7 +7,7 @@
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
-import { recordSnapshotName, ownSnapshots } from "../operations/snapshot-names.ts";
+import { ownSnapshots, recordSnapshotName } from "../operations/snapshot-names.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { decideCatchUp, incarnationOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";

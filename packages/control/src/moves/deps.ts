@@ -8,7 +8,7 @@ export interface MoveDeps extends FrameDeps {
   nodes: NodeClient;
   activity: Activity;
   networkReports: NetworkReports;
-  /** Pauses must be durable beyond their node. No storage tier can do that yet, so such pauses are refused. */
+  /** Pauses must be durable beyond their node. No storage tier can do that yet: requests are refused, idle pauses skipped. */
   requireDurablePause: boolean;
   /** Stops provisioning of a session that was destroyed. */
   provisioner: { cancel(sessionId: string): void };

@@ -19,7 +19,8 @@ export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow):
 /** Reads a session. A paused session whose lifetime is over is marked as expired first, as in every other request. */
 export async function readSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const session = await getSession(deps.db, scope, id);
-  const isOver = session.state === "paused" && session.op === null && (await expireIfLifetimeOver(deps, session));
+  const isOver =
+    session.state === "paused" && session.op === null && (await expireIfLifetimeOver(deps, session));
   return isOver ? await getSession(deps.db, scope, id) : session;
 }
 

@@ -8,7 +8,7 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { MoveDeps } from "./deps.ts";
-import { pauseLiveSession, type Paused } from "./pause-machine.ts";
+import { type Paused, pauseLiveSession } from "./pause-machine.ts";
 
 /** Pauses a session. If it is paused already, only sets its scheduled wake. */
 export async function pauseSession(
@@ -20,7 +20,9 @@ export async function pauseSession(
   if (wakeAt) await checkWakeAt(deps, wakeAt);
   // Only requests with the same scope and the same body share an outcome.
   const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
-  return await deps.operations.singleFlight(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
+  return await deps.operations.singleFlight(key, () =>
+    whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)),
+  );
 }
 
 async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | null) {

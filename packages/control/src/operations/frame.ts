@@ -14,8 +14,8 @@ import type { Meter, TimedOperation } from "../metrics/meter.ts";
 import type { OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { endedDuringRequest, ownershipOf } from "./ownership.ts";
 import type { Operation, Operations } from "./operations.ts";
+import { endedDuringRequest, ownershipOf } from "./ownership.ts";
 import { isRefusal, untilAnswered } from "./until-answered.ts";
 import { BUSY } from "./when-free.ts";
 

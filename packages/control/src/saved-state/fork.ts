@@ -16,8 +16,8 @@ import { FIRST_STATE } from "../sessions/state.ts";
 import { listCreatingFrom, type SessionRow } from "../sessions/store.ts";
 import {
   discardSessions,
-  markAllLive,
   insertProvisional,
+  markAllLive,
   type StartedSession,
   startTogether,
   withProvisional,
@@ -50,9 +50,7 @@ async function tryFork(
   session: SessionRow,
   count: number,
 ): Promise<Forked | typeof BUSY> {
-  const claimed = await deps.db
-    .transaction()
-    .execute((tx) => claimFork(deps, tx, principal, session, count));
+  const claimed = await deps.db.transaction().execute((tx) => claimFork(deps, tx, principal, session, count));
   if (!claimed) return BUSY;
   return await operate(deps, Promise.resolve(claimed.parent), (op) =>
     makeChildren(deps, op, claimed.children),

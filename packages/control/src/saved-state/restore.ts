@@ -22,9 +22,9 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { saveMove, saveTimings } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { claimWithSlot } from "../moves/wake.ts";
-import { endedDuringRequest, ownershipOf } from "../operations/ownership.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
+import { endedDuringRequest, ownershipOf } from "../operations/ownership.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
@@ -160,7 +160,7 @@ async function switchMachines(
     const continueNew = () =>
       untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal));
     const isSlow = (error: unknown) => error instanceof NodeError && error.code === "agent_unavailable";
-    // This guest has been continued before, for the reseed. So a late answer is retried once.
+    // The guest has answered the handshake of the load, so an agent that is late now is asked once more.
     const continued = continueNew().catch((error: unknown) =>
       isSlow(error) ? continueNew() : Promise.reject(error),
     );
@@ -172,7 +172,8 @@ async function switchMachines(
     });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    if (op.signal.aborted) throw (await isEnded(deps, op)) ? endedDuringRequest() : apiErrorOfOperation(error);
+    if (op.signal.aborted)
+      throw (await isEnded(deps, op)) ? endedDuringRequest() : apiErrorOfOperation(error);
     // A refusal is final: the reconciler finds the session without a machine and marks it as failed.
     if (isRefusal(error)) await deps.operations.clear(op);
     throw apiErrorOfOperation(error);

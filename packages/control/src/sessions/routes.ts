@@ -6,7 +6,7 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { ListQuery, listSessions } from "./list.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
-import { type UnflushedActivity, toRecord, withActivity } from "./record.ts";
+import { toRecord, type UnflushedActivity, withActivity } from "./record.ts";
 
 type ListDeps = PreviewUrls & { db: Queries; activity: UnflushedActivity };
 

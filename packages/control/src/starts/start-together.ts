@@ -7,7 +7,13 @@ import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { endProvisionalLeases, deleteProvisionalHistory, provisionalLeaseColumns, renewProvisionalLeases, PROVISIONAL_LEASE_MS } from "../leases/provisional.ts";
+import {
+  deleteProvisionalHistory,
+  endProvisionalLeases,
+  PROVISIONAL_LEASE_MS,
+  provisionalLeaseColumns,
+  renewProvisionalLeases,
+} from "../leases/provisional.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { saveMove } from "../moves/save-move.ts";

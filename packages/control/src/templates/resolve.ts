@@ -57,7 +57,10 @@ async function findOwn(
   return number === undefined ? undefined : await lockVersion(tx, scope, { name, version: number });
 }
 
-/** Refuses missing and damaged snapshots. Some damage is found only by the first load: that session fails, later creates are refused. */
+/**
+ * Refuses missing and damaged snapshots. Some damage is found only by the first load: that session fails, and later
+ * creates are refused.
+ */
 async function checkOnNode(
   nodes: NodeClient,
   { id, name, version }: TemplateRow,

@@ -182,7 +182,7 @@ test("nor does it where a service was running while the backup was brought back"
   await pauseUntilGone(id);
   await ask(id, "resume");
   const service = await backups.startService();
-  await service.inLine();
+  await service.reconciled();
   await control.sql.query(`update backup set ${operation("settle")}`);
   await restore();
   await eventually(async () => expect((await backups.rowOf(id)).incarnation).toBe(3));
@@ -273,7 +273,7 @@ test("no deadline is acted on before the node has answered, however long that ta
   try {
     const service = await backups.startService();
     // Requests do not wait for a node for ever.
-    await service.inLine();
+    await service.reconciled();
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     expect((await backups.rowOf(id)).state).toBe("paused");
   } finally {

@@ -7,7 +7,7 @@ import { rollBackRestore } from "../saved-state/restore.ts";
 import { discardSnapshot } from "../saved-state/snapshot-steps.ts";
 import type { UpkeepDeps } from "./deps.ts";
 
-/** Rolled forward where the caller was promised nothing else, taken back where only the caller wanted it. */
+/** Pause, wake and settle are rolled forward. Restore, fork, checkpoint and template are rolled back. */
 export const TAKE_OVERS: TakeOvers<UpkeepDeps> = {
   pause: pauseMachine,
   wake: wakeMachine,
