@@ -57,8 +57,7 @@ async function isInForce(deps: SetPolicyDeps, wish: SessionRow): Promise<boolean
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     const now = await getSession(deps.db, { orgId: wish.org_id, projectId: null }, wish.id);
-    if (now.state !== "live" || now.incarnation !== wish.incarnation || isNetworkFixed(now.op))
-      return false;
+    if (now.state !== "live" || now.incarnation !== wish.incarnation || isNetworkFixed(now.op)) return false;
     deps.log.warn({ session_id: wish.id, reason: error.message }, "an egress policy waits for the node");
     throw apiErrorOfOperation(error);
   }
