@@ -80,7 +80,7 @@ export interface Config {
   /** Cap on the children of one fork. */
   forkChildren: number;
   egressCaps: EgressCaps;
-  /** The node closes these to all sessions and is configured with the same list. No policy may list addresses in them. */
+  /** The node closes these to all sessions and has the same list. No policy may list addresses in them. */
   neverRanges: string[];
   /** Refuse requests to pause, because no archive can make the pause durable. */
   requireDurablePause: boolean;

@@ -93,8 +93,8 @@ export class Control {
   }
 
   /**
-   * Makes a guest operation of a live session, and returns once its end is flushed. If it were flushed after the test has
-   * moved its clock, it would look younger by that much.
+   * Makes a guest operation of a live session, and returns once its end is flushed. If it were flushed after the test
+   * has moved its clock, it would look younger by that much.
    */
   async use<T>(id: string, operation: () => Promise<T>): Promise<T> {
     const before = await this.sql.query("select last_active_at from sessions where id = $1", [id]);

@@ -7,7 +7,7 @@ import { appendEvent, eventOf } from "../events/append.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type CheckpointRow, countCheckpoints, findCheckpointByName, insertCheckpoint } from "./store.ts";
 
-/** The caller's transaction must have locked the organisation's row, so that no other checkpoint is counted meanwhile. */
+/** The caller must have locked the organisation's row, so that no other checkpoint is counted meanwhile. */
 export async function keepCheckpoint(
   tx: Queries,
   session: SessionRow,

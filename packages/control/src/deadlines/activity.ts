@@ -153,7 +153,7 @@ function pendingKey(orgId: string, sessionId: string): string {
   return `${orgId} ${sessionId}`;
 }
 
-/** One instant on two clocks: the wall clock for records, the monotonic one for ages, which clock changes must not alter. */
+/** An instant on two clocks: wall clock for records, monotonic for ages, which clock changes must not alter. */
 interface Instant {
   shown: Date;
   monotonicMs: number;

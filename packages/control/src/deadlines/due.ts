@@ -1,4 +1,4 @@
-/** SQL for sessions that are due: claim them, check their deadlines, set the next check. Times are by `service_now()`. */
+/** SQL for sessions that are due: claim them, read their clocks, set the next check. By `service_now()`. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";

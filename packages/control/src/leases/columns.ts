@@ -7,8 +7,8 @@ export function leaseColumns(move: Move) {
 }
 
 /**
- * The only command of a `destroy_on_completion` session stops with its machine, so a pause saves the rest of its time and
- * a wake continues with it. A restore goes back to before the command.
+ * The only command of a `destroy_on_completion` session stops with its machine, so a pause saves the rest of its time
+ * and a wake continues with it. A restore goes back to before the command.
  */
 function timeOfCommand(move: Move) {
   const isOnly = sql<boolean>`destroy_on_completion and origin = 'api'`;
@@ -39,8 +39,8 @@ function timeOfCommand(move: Move) {
 const FOUND_COMMAND_MS = 30_000;
 
 /**
- * After a catch-up, the time that the command had left when the session was last used counts from now, or from the wake.
- * A session that was in creation in the backup has become live since, so its provisional lease is over.
+ * After a catch-up, the time that the command had left when the session was last used counts from now, or from the
+ * wake. A session that was in creation in the backup has become live since, so its provisional lease is over.
  */
 function timeOfFoundCommand({ from, state }: Move, isOnly: RawBuilder<boolean>) {
   if (isCreating(from.state)) return { destroy_after: null, command_left_ms: null };

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** The end of a lease that starts with an insert. Uses the present time, because the transaction may have waited before. */
+/** The end of a lease that starts with an insert. From the present time: the transaction may have waited before. */
 export function leaseFromNow(ms: number): RawBuilder<Date> {
   return sql<Date>`clock_timestamp() + make_interval(secs => ${ms / 1000})`;
 }
@@ -24,7 +24,7 @@ export interface Lease {
   before: { until: Date | null; isDetached: boolean };
 }
 
-/** Extends the lease to at least `delayMs` from now. The command that starts now has a listener, so it is not detached. */
+/** Extends the lease to at least `delayMs` from now. A command that starts now has a listener: not detached. */
 export async function extendLease(db: Queries, id: string, delayMs: number): Promise<Lease | undefined> {
   // Whole milliseconds, because a JavaScript date must compare equal to the stored value.
   const least = sql<Date>`date_trunc('milliseconds', ${after(delayMs)})`;

@@ -19,8 +19,8 @@ export async function renewProvisionClaim(db: Queries, id: string, leaseMs: numb
 }
 
 /**
- * Claims sessions whose provisioning process died, with their age. Provisional sessions are left out: the sweep destroys
- * them instead.
+ * Claims sessions whose provisioning process died, with their age. Provisional sessions are left out: the sweep
+ * destroys them instead.
  */
 export async function claimOrphanedProvisions(
   db: Queries,

@@ -45,8 +45,8 @@ export async function endProvisionalLeases(db: Queries, ids: readonly string[]):
 const NEVER_LIVE: EndReason = "error";
 
 /**
- * Deletes the history of discarded sessions, once the node has nothing of them. A session that its caller destroyed keeps
- * its history.
+ * Deletes the history of discarded sessions, once the node has nothing of them. A session that its caller destroyed
+ * keeps its history.
  */
 export async function deleteProvisionalHistory(db: Queries, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;

@@ -1,8 +1,8 @@
 /**
  * Catches rows up with the node. After the database was restored from a backup, a row may be older than what the node
- * has: the session was paused and woken since. Such a row moves forward to the machine on the node, or to the state that
- * was saved last, so that nothing since the backup is lost. A machine or a saved state that an interrupted operation of
- * this database left is an orphan instead, and is removed.
+ * has: the session was paused and woken since. Such a row moves forward to the machine on the node, or to the state
+ * that was saved last, so that nothing since the backup is lost. A machine or a saved state that an interrupted
+ * operation of this database left is an orphan instead, and is removed.
  */
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
@@ -21,8 +21,9 @@ interface CatchUpDeps {
 }
 
 /**
- * Catches the row up with the newest of the machines. Returns whether the row was older. `machines` must be all machines
- * of the session on the node, listed before the row was read. An operation in an old row is outdated too, and ends.
+ * Catches the row up with the newest of the machines. Returns whether the row was older. `machines` must be all
+ * machines of the session on the node, listed before the row was read. An operation in an old row is outdated too, and
+ * ends.
  */
 export async function catchUpWithMachine(
   { db, signals, log }: CatchUpDeps & { signals: SessionSignals },
@@ -72,8 +73,8 @@ function currentMachine(session: SessionRow, machines: readonly MachineStatus[])
 
 /**
  * An interrupted operation of this database can leave a machine with the next incarnation. It raises the network
- * generation in the row before it asks for the machine. So a higher incarnation, or a later generation, comes from a row
- * that was lost with the backup.
+ * generation in the row before it asks for the machine. So a higher incarnation, or a later generation, comes from a
+ * row that was lost with the backup.
  */
 export function isNewerThanRow(
   session: SessionRow,
@@ -84,7 +85,7 @@ export function isNewerThanRow(
   return number > session.incarnation + 1 || generation > session.network_generation;
 }
 
-/** Catches the row up with a snapshot that was saved after the row was written. Returns the new row, if there was one. */
+/** Catches the row up with a snapshot that was saved after the row was written. Returns the new row, if any. */
 export async function catchUpWithSavedState(
   { db, log }: CatchUpDeps,
   session: SessionRow,

@@ -8,7 +8,7 @@ export interface MoveDeps extends FrameDeps {
   nodes: NodeClient;
   activity: Activity;
   networkReports: NetworkReports;
-  /** Pauses must be durable beyond their node. No storage tier can do that yet: requests are refused, idle pauses skipped. */
+  /** Refuse requests to pause and skip idle pauses: no storage tier can make them durable beyond their node yet. */
   requireDurablePause: boolean;
   /** Stops provisioning of a session that was destroyed. */
   provisioner: { cancel(sessionId: string): void };

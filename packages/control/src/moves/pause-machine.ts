@@ -1,4 +1,4 @@
-/** Pauses a live session: captures its machine into a snapshot, then removes the machine (docs/design/operations.md). */
+/** Pauses a live session: captures its machine into a snapshot, then removes it (docs/design/operations.md). */
 
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";

@@ -17,8 +17,8 @@ interface MoveToWrite {
 }
 
 /**
- * Writes row and event in one statement. The event's number is drawn while the row is locked, so the events of a session
- * are numbered in the order of its moves. Undefined if the session moved since the decision.
+ * Writes row and event in one statement. The event's number is drawn while the row is locked, so the events of a
+ * session are numbered in the order of its moves. Undefined if the session moved since the decision.
  */
 export async function writeMove(db: Queries, toWrite: MoveToWrite): Promise<SessionRow | undefined> {
   const { event } = toWrite;

@@ -43,7 +43,7 @@ export async function wakeSession(
   });
 }
 
-/** Claims an operation that makes a paused session live: checks the ceilings, like a create, and chooses its network. */
+/** Claims an operation that makes a paused session live: checks the ceilings and chooses its network. */
 export async function claimWithSlot(
   { db, operations }: Pick<MoveDeps, "db" | "operations">,
   session: SessionRow,

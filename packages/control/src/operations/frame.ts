@@ -85,7 +85,7 @@ export interface Finished<Outcome> {
   facts?: Record<string, unknown>;
 }
 
-/** Runs the work of a claimed operation. BUSY if the claim failed: the session moved, or another operation is in flight. */
+/** Runs the work of a claimed operation. BUSY if the claim failed: the session moved, or has an operation in flight. */
 export async function operate<T>(
   { operations }: Pick<FrameDeps, "operations">,
   claim: Promise<SessionRow | undefined>,

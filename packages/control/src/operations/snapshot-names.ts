@@ -1,6 +1,7 @@
 /**
- * Names of all snapshots that operations of this database chose. Each is recorded before the node makes the snapshot. The
- * node may have others: those of another database, or those made after the backup that this database was restored from.
+ * Names of all snapshots that operations of this database chose. Each is recorded before the node makes the snapshot.
+ * The node may have others: those of another database, or those made after the backup that this database was restored
+ * from.
  */
 import type { Queries } from "../db/pool.ts";
 import { deleteNames, insertName, keepOnlyNamed, listOldNames } from "./store.ts";

@@ -7,8 +7,8 @@ import type { SessionRow } from "../sessions/store.ts";
 import { NO_OPERATION } from "./columns.ts";
 
 /**
- * Writes the intent into the row, if state and incarnation are unchanged and no operation is in flight. Also records the
- * name of the snapshot that the operation will make, which marks it as this database's own.
+ * Writes the intent into the row, if state and incarnation are unchanged and no operation is in flight. Also records
+ * the name of the snapshot that the operation will make, which marks it as this database's own.
  */
 export async function claimOperation(
   db: Queries,

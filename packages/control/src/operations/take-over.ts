@@ -20,8 +20,8 @@ export async function takeOverOperations<Deps extends { operations: Operations; 
     const context = { session_id: row.id, op: row.op };
     deps.log.info(context, "an operation is taken over: its process is gone");
     const done = deps.operations.run(row, (op) => work(deps, op), { isTakenOver: true });
-    // No caller waits for the result, so an ApiError is only logged. If the operation is still in the row, the next sweep
-    // takes it over again.
+    // No caller waits for the result, so an ApiError is only logged. If the operation is still in the row, the next
+    // sweep takes it over again.
     deps.operations.runInBackground(
       done.catch((error: unknown) => {
         if (!(error instanceof ApiError)) throw error;

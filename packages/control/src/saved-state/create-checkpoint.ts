@@ -52,7 +52,7 @@ async function takeCheckpoint(deps: MoveDeps, op: Operation, body: CheckpointCre
   });
 }
 
-/** Inserts the checkpoint and ends the operation in one transaction, so that the snapshot always has exactly one owner. */
+/** Inserts the checkpoint and ends the operation in one transaction: the snapshot always has exactly one owner. */
 async function commit(
   deps: MoveDeps,
   op: Operation,

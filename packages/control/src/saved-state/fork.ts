@@ -106,8 +106,8 @@ async function makeChildren(
 }
 
 /**
- * Discards the children before the roll-back deletes the snapshot. While the snapshot exists, a process that starts on a
- * restored backup knows that the children never became live (upkeep/first-look.ts).
+ * Discards the children before the roll-back deletes the snapshot. While the snapshot exists, a process that starts on
+ * a restored backup knows that the children never became live (upkeep/first-look.ts).
  */
 async function discardOnFailure<T>(
   deps: MoveDeps,

@@ -1,7 +1,7 @@
 /**
- * Restores a session to a checkpoint, in place. First the new machine is loaded and reseeded, but stays stopped. Then the
- * row moves to it, the old machine is removed, and the new one is continued. So there is always a machine to continue
- * with, and never two that run.
+ * Restores a session to a checkpoint, in place. First the new machine is loaded and reseeded, but stays stopped. Then
+ * the row moves to it, the old machine is removed, and the new one is continued. So there is always a machine to
+ * continue with, and never two that run.
  */
 
 import type { CreateTiming } from "@vivarium/contract/api";
@@ -127,7 +127,7 @@ function explain(error: NodeError): ApiError | undefined {
   return error.code === "guest_unfit" ? checkpointUnfit(error) : undefined;
 }
 
-/** Also rolls back a restore whose process died before its commit. The machine id is used again, so nothing may remain. */
+/** Also run at a take-over before the commit. The machine id is used again, so nothing may remain. */
 export async function rollBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
   await deps.operations.clear(op);

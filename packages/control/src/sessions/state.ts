@@ -35,8 +35,8 @@ export function decide(from: Standing, event: SessionEvent, endReason?: EndReaso
 }
 
 /**
- * The move that catches an old row up with its node: to a machine, or a saved state, of this incarnation. Rows are older
- * than their node only after the database was restored from a backup.
+ * The move that catches an old row up with its node: to a machine, or a saved state, of this incarnation. Rows are
+ * older than their node only after the database was restored from a backup.
  */
 export function decideCatchUp(
   from: Standing,

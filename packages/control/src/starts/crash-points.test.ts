@@ -1,4 +1,4 @@
-/** A process that is killed at a named point of a pause, a wake, a create or a destroy: another one ends what it began. */
+/** A process is killed at a crash point of a pause, wake, create or destroy: another process ends what it began. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { killAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";

@@ -28,8 +28,8 @@ export function bodyDigest(pepper: Buffer, body: object): Buffer {
 }
 
 /**
- * The session that this key made before, if any. Locks the key for the rest of the transaction: a duplicate that arrives
- * meanwhile is refused, and a transaction that fails releases the key.
+ * The session that this key made before, if any. Locks the key for the rest of the transaction: a duplicate that
+ * arrives meanwhile is refused, and a transaction that fails releases the key.
  */
 export async function claimIdempotencyKey(
   tx: Queries,

@@ -1,7 +1,7 @@
 /**
- * Turns `creating` sessions into live ones. The process with the claim in the row does it: at first the one that made the
- * row, and after its death any that finds the claim lapsed. Starts are idempotent on the node, so no machine is started
- * twice.
+ * Turns `creating` sessions into live ones. The process with the claim in the row does it: at first the one that made
+ * the row, and after its death any that finds the claim lapsed. Starts are idempotent on the node, so no machine is
+ * started twice.
  */
 
 import { LIMITS } from "@vivarium/contract/api";

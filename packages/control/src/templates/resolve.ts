@@ -18,7 +18,7 @@ export interface ResolvedTemplate {
   refusal?: ApiError;
 }
 
-/** Time limit for asking the node about a snapshot. If it does not answer, the create proceeds, and provisioning waits. */
+/** Time limit for asking the node. If it does not answer, the create proceeds, and provisioning waits. */
 const NODE_CHECK_MS = 400;
 
 export async function resolveTemplate(

@@ -1,4 +1,4 @@
-/** Processes with keep_alive and the idle timer (interface "States and transitions"), on a clock that the test moves. */
+/** Processes with keep_alive and the idle timer, on a clock that the test moves. */
 import type { GuestProcess } from "@vivarium/contract/guest";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";

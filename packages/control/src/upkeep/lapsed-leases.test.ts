@@ -1,4 +1,4 @@
-/** Two processes whose database was away for longer than their leases last: neither acts on what the other one holds. */
+/** The database is away for longer than leases last: neither of two processes acts on the leases of the other. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";

@@ -15,8 +15,8 @@ import { findSessionsById } from "../sessions/store.ts";
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
 
 /**
- * Race: a snapshot changes its owner in one transaction, but the tables are read one after the other, so one look can miss
- * the owner. Two looks this far apart cannot.
+ * Race: a snapshot changes its owner in one transaction, but the tables are read one after the other, so one look can
+ * miss the owner. Two looks this far apart cannot.
  */
 const BETWEEN_LOOKS_MS = 5_000;
 

@@ -1,6 +1,6 @@
 /**
- * Compares rows with machines. Rows win over machines that no session wants; machines win over rows that claim a machine
- * which is gone. A node that does not answer proves nothing.
+ * Compares rows with machines. Rows win over machines that no session wants; machines win over rows that claim a
+ * machine which is gone. A node that does not answer proves nothing.
  */
 
 import type { MachineStatus } from "@vivarium/contract/node";
