@@ -317,7 +317,7 @@ async function prepareStore(db: Database, controlDir: string, log: Log) {
 function logPublishFailure(log: Log): (err: unknown) => void {
   return (err) => {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
-    else log.warn({ err }, "events could not be published; it is tried again");
+    else log.warn({ err }, "events could not be published yet; will retry");
   };
 }
 

@@ -45,7 +45,7 @@ export async function catchUpWithMachine(
   if (row)
     log.warn(
       { machine_id: machine.machine_id },
-      "a session's row was older than its machine: it goes forward",
+      "a session's row was older than its machine and has caught up",
     );
   signals.moved(session.id);
   return true;
@@ -107,7 +107,7 @@ export async function catchUpWithSavedState(
   if (row)
     log.warn(
       { session_id: session.id, snapshot_id: saved.snapshot_id },
-      "a session's row was older than its saved state: it goes forward",
+      "a session's row was older than its saved state and has caught up",
     );
   return row;
 }

@@ -30,7 +30,7 @@ export async function releaseSession(
   } catch (err) {
     log.warn(
       { err, session_id: session.id },
-      "a session could not be cleared away yet; the sweep tries again",
+      "a session could not be removed from its node yet; the sweep tries again",
     );
   }
 }

@@ -27,7 +27,10 @@ export async function settleMachines(deps: MoveDeps, op: Operation): Promise<voi
   } catch (error) {
     if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
     // The reconciler marks the session as failed if its machine has really ended.
-    deps.log.warn({ err: apiErrorOfOperation(error), session_id: op.session.id }, "a machine does not go on");
+    deps.log.warn(
+      { err: apiErrorOfOperation(error), session_id: op.session.id },
+      "a machine could not be continued",
+    );
   }
   await deps.operations.clear(op);
 }

@@ -110,9 +110,7 @@ export class Operations {
 
   /** Work that no caller waits for, except `stop`. */
   runInBackground(work: Promise<unknown>): void {
-    const logged = work.catch((err: unknown) =>
-      this.#deps.log.warn({ err }, "work behind an operation failed"),
-    );
+    const logged = work.catch((err: unknown) => this.#deps.log.warn({ err }, "background work failed"));
     this.#background.add(logged);
     void logged.finally(() => this.#background.delete(logged));
   }

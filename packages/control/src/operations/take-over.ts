@@ -18,14 +18,14 @@ export async function takeOverOperations<Deps extends { operations: Operations; 
     if (!work) continue;
     crashPoint("take_over.claimed");
     const context = { session_id: row.id, op: row.op };
-    deps.log.info(context, "an operation is taken over: its process is gone");
+    deps.log.info(context, "taking over an operation whose process died");
     const done = deps.operations.run(row, (op) => work(deps, op), { isTakenOver: true });
     // No caller waits for the result, so an ApiError is only logged. If the operation is still in the row, the next
     // sweep takes it over again.
     deps.operations.runInBackground(
       done.catch((error: unknown) => {
         if (!(error instanceof ApiError)) throw error;
-        deps.log.info({ ...context, reason: error.message }, "an operation that was taken over came to this");
+        deps.log.info({ ...context, reason: error.message }, "an operation that was taken over has failed");
       }),
     );
   }

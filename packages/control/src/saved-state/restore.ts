@@ -115,7 +115,10 @@ async function replaceMachine(
     remove: () => deps.nodes.deleteMachine(machineId),
     rollBack: () =>
       rollBackRestore(deps, op).catch((err: unknown) =>
-        deps.log.warn({ err, session_id: op.session.id }, "a restore is taken back once the node answers"),
+        deps.log.warn(
+          { err, session_id: op.session.id },
+          "a restore will be rolled back once the node answers",
+        ),
       ),
     explain,
     whenUnsure: "leave",

@@ -56,7 +56,7 @@ export class Provisioner {
     const age = () => Math.round(performance.now() - askedAt);
     const done = provision(this.#deps, { session, age }, cancel)
       .catch((err: unknown) =>
-        this.#deps.log.error({ err, session_id: session.id }, "provisioning broke off; the sweep takes over"),
+        this.#deps.log.error({ err, session_id: session.id }, "provisioning failed; the sweep takes over"),
       )
       .finally(() => this.#running.delete(session.id));
     this.#running.set(session.id, { cancel, done });

@@ -136,13 +136,16 @@ export async function discardSessions(deps: MoveDeps, sessions: readonly Session
       } catch (err) {
         const isGone = err instanceof ApiError && err.code === "not_found";
         if (!isGone)
-          deps.log.warn({ err, session_id: session.id }, "left to the sweep: a session nobody waits for");
+          deps.log.warn(
+            { err, session_id: session.id },
+            "a session could not be discarded yet; the sweep tries again",
+          );
       }
     }),
   );
   const ids = sessions.map(({ id }) => id);
   await deleteProvisionalHistory(deps.db, ids).catch((err: unknown) =>
-    deps.log.warn({ err }, "history of nothing is kept"),
+    deps.log.warn({ err }, "the history of discarded sessions could not be deleted"),
   );
 }
 

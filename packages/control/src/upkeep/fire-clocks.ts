@@ -132,7 +132,7 @@ async function putOffWake(deps: UpkeepDeps, session: DueSession, reason: ApiErro
   const isOver = dropAt <= session.now;
   const log = { session_id: session.id, reason: reason.message };
   if (isOver) deps.log.warn(log, "a scheduled wake was refused for ten minutes and is dropped");
-  else deps.log.info(log, "a scheduled wake was refused; it is tried again");
+  else deps.log.info(log, "a scheduled wake was refused and will be retried");
   await saveWakeAt(
     deps.db,
     session.id,

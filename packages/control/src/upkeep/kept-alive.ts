@@ -25,7 +25,7 @@ export async function withKeepAlive(deps: UpkeepDeps, session: DueSession): Prom
     const isOver = idleForMs(session) > (session.idle_timeout_ms ?? 0) + PATIENCE_MS;
     const log = { session_id: session.id, reason: error.message };
     if (isOver) deps.log.warn(log, "an idle session could not be asked for its processes, and is paused");
-    else deps.log.info(log, "an idle session cannot be asked for its processes; it is tried again");
+    else deps.log.info(log, "an idle session cannot be asked for its processes; it will be asked again");
     return isOver ? session : undefined;
   }
 }

@@ -85,7 +85,7 @@ export class OrphanSnapshots {
     const since = this.since.get(id) ?? now;
     this.since.set(id, since);
     if (now - since < BETWEEN_LOOKS_MS) return;
-    this.#deps.log.info({ snapshot_id: id }, "removing a snapshot that nobody keeps");
+    this.#deps.log.info({ snapshot_id: id }, "removing an orphan snapshot");
     await this.#deps.nodes.deleteSnapshot(id);
   }
 }
