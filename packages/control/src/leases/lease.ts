@@ -1,4 +1,4 @@
-/** Leases of sessions. The sweep destroys a session whose lease has lapsed, because its owner has died. */
+/** SQL of leases of sessions. The sweep destroys a session whose lease has lapsed. */
 import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";

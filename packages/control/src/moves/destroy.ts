@@ -46,7 +46,7 @@ async function moveToEnd(
   for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
     const move = decide(current, event, endReason);
     if (!move) throw sessionNotFound();
-    const saved = await saveMove(db, session.id, move, { overtakes: true });
+    const saved = await saveMove(db, session.id, move, { preempts: true });
     if (saved) return { ended: saved, before: current };
     current = await findSessionById(db, session.id);
   }

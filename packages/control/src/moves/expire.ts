@@ -16,7 +16,7 @@ export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow):
   return true;
 }
 
-/** Reads a session. A paused session whose lifetime is over is marked as expired first, as in every other request. */
+/** Reads a session. A paused session whose lifetime is over is marked as expired first, as every verb does. */
 export async function readSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const session = await getSession(deps.db, scope, id);
   const isOver =

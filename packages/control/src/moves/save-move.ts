@@ -15,10 +15,10 @@ export interface MoveDetails {
   timings?: CreateTiming;
   /**
    * The operation that this move commits. The move ends it, or turns it into a `settle`. Without an operation, the move
-   * fails while one is in flight, unless `overtakes`.
+   * fails while one is in flight, unless `preempts`.
    */
   operation?: { id: string; thenSettle?: boolean };
-  overtakes?: boolean;
+  preempts?: boolean;
   snapshot?: { id: string; bytes: number };
   /** Address of the new machine. */
   guestIp?: string;

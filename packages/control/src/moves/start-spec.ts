@@ -15,7 +15,7 @@ export function startSpec(session: SessionRow): StartSpec {
   };
 }
 
-/** Throws if the machine is in another state: its agent does not answer, as after the node's error of the same code. */
+/** Throws the node's error for an agent that does not answer, if the machine is in another state. */
 export function requireState(state: MachineStatus["state"], machine: MachineStatus): MachineStatus {
   if (machine.state === state) return machine;
   throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });

@@ -57,7 +57,7 @@ function updateOf(db: Queries, { id, move, details, columns }: MoveToWrite) {
     .where("state", "=", move.from.state)
     .where("incarnation", "=", move.from.incarnation);
   if (details.operation) update = update.where("op_id", "=", details.operation.id);
-  else if (!details.overtakes) update = update.where("op", "is", null);
+  else if (!details.preempts) update = update.where("op", "is", null);
   return update.returningAll();
 }
 

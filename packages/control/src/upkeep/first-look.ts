@@ -57,7 +57,7 @@ async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promi
 
 /**
  * Whether a session in creation has become live, in a row that was lost. No create takes this long, so it must have.
- * The exception are children of a fork that was never committed: a fork discards them before it deletes its snapshot,
+ * The exception is children of a fork that was never committed: a fork discards them before it deletes its snapshot,
  * so while the snapshot exists, they are not live.
  */
 function hasBecomeLive(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {

@@ -114,7 +114,7 @@ function isSuperseded(machine: MachineStatus, session: SessionRow): boolean {
   return number < session.incarnation || (number === session.incarnation && !isActive(session.state));
 }
 
-/** Machines without a row for longer than a minute. They may belong to another database, configured by mistake. */
+/** Machines without a row for longer than a minute. Not removed at once, because the database may be the wrong one. */
 function pastGrace(unknownSince: Map<string, number>, unknown: MachineStatus[]): MachineStatus[] {
   const ids = new Set(unknown.map((machine) => machine.machine_id));
   for (const id of unknownSince.keys()) if (!ids.has(id)) unknownSince.delete(id);
