@@ -1,4 +1,4 @@
-/** The only place that constructs things. */
+/** Composition root: the only file that constructs the parts of the control plane. */
 
 import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
@@ -55,56 +55,63 @@ import { Attachments } from "./terminals/attachments.ts";
 import { addTerminalRoutes } from "./terminals/routes.ts";
 import { OrphanSnapshots } from "./upkeep/orphan-snapshots.ts";
 import { Reconciler } from "./upkeep/reconcile.ts";
-import { CLOCK_PART, FIRST_PART, HOURLY_PARTS, IN_LINE_PARTS, runPart, TICK_PARTS } from "./upkeep/sweep.ts";
+import {
+  CLOCK_PART,
+  FIRST_PART,
+  HOURLY_PARTS,
+  RECONCILE_PARTS,
+  runPart,
+  TICK_PARTS,
+} from "./upkeep/sweep.ts";
 
-/** The ingress listener of a gateway that is told nothing. */
+/** The ingress address of a gateway with default configuration. */
 const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };
 const NO_OWN_HOSTS: OwnHosts = { names: [], addresses: [], ranges: [] };
 const NO_CAPS: EgressCaps = { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 };
 const TICK_MS = 2_000;
-/** Deadlines are kept to this exactness. */
+/** Interval of the deadline checks. */
 const CLOCK_MS = 500;
 const FLUSH_MS = 250;
 const WATCH_MS = 1_000;
 const HOUR_MS = 3_600_000;
-const IN_LINE_MS = 5_000;
+const RECONCILE_WAIT_MS = 5_000;
 
 export interface AppSettings {
   databaseUrl: string;
   nodeSocket: string;
   controlDir: string;
-  /** Pace of the sweeps; 2 s unless a test is in a hurry. */
+  /** Interval of the sweeps; default 2 s. */
   tickMs?: number;
-  /** Refuse pauses that no archive makes durable. */
+  /** Refuse requests to pause, because no archive can make the pause durable. */
   requireDurablePause?: boolean;
   /** Cap on the children of one fork. */
   forkChildren?: number;
-  /** Where previews are reached; this host alone, unless it is told. */
+  /** Where previews are reached; default: on this host only. */
   previewSite?: PreviewSite;
   /** Names and addresses of this deployment, which no egress policy may list. */
   ownHosts?: OwnHosts;
-  /** How much sessions and organisations may send where they are told nothing; no cap, unless it is told. */
+  /** Default caps on what sessions and organisations may send; default: no cap. */
   egressCaps?: EgressCaps;
-  /** No other control plane serves this database: leases that lapsed before this one began are nobody's. */
+  /** No other control plane serves this database, so a lease that lapsed before this one started has no live owner. */
   isAlone?: boolean;
-  /** How long a client of a terminal or a tunnel waits for its session; 25 s unless a test is in a hurry. */
+  /** How long a client of a terminal or a tunnel waits for its session; default 25 s. */
   upgradeWaitMs?: number;
 }
 
 export interface App {
   server: Server;
-  /** Set at the first start on a database: the key that was made. */
+  /** The API key that was made; set at the first start on a database. */
   mintedKey: string | undefined;
   /**
-   * Starts the periodic work. What rests on rows waits until they are in line with the node: those of a backup may tell
-   * deadlines that were moved since.
+   * Starts the periodic work. Work that relies on rows waits until rows and node are reconciled: rows from a backup may
+   * have outdated deadlines.
    */
   startSweeps(): void;
-  /** Resolves once they are, or a node that does not answer was waited for. */
-  inLine(): Promise<void>;
+  /** Resolves once rows and node are reconciled, or 5 s have passed because the node does not answer. */
+  reconciled(): Promise<void>;
   meter: Meter;
-  /** One look at all deadlines, for who cannot wait for the next. */
-  lookAtClocks(): Promise<void>;
+  /** Checks all deadlines now instead of at the next interval. */
+  checkDeadlines(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -135,7 +142,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   addRoutes(server, parts);
   const stopping = new AbortController();
   const tickMs = settings.tickMs ?? TICK_MS;
-  let inLine = Promise.resolve();
+  let reconciled = Promise.resolve();
   let sweeping: Promise<unknown> = Promise.resolve();
   let stopFollowing = async () => {};
   let stopLooking = () => {};
@@ -145,11 +152,11 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
     mintedKey,
     startSweeps: () => {
       stopFollowing = parts.previewPush.followMoves();
-      stopLooking = parts.eventFeed.followMoves(lookedInVain(log));
+      stopLooking = parts.eventFeed.followMoves(logPublishFailure(log));
       const every = (ms: number, work: () => Promise<unknown>) => repeat(ms, stopping.signal, work);
-      const looked = untilLooked(parts, tickMs, stopping.signal);
-      inLine = bringInLine(parts, looked, stopping.signal);
-      // Each part keeps its own time: one that waits for the node holds up no other.
+      const hasLooked = repeatFirstLook(parts, tickMs, stopping.signal);
+      reconciled = reconcileOnce(parts, hasLooked, stopping.signal);
+      // Each part has its own interval, so that one which waits for the node does not delay the others.
       const onRows = () => [
         ...Object.entries(TICK_PARTS).map(([name, part]) => every(tickMs, () => runPart(parts, name, part))),
         every(Math.min(CLOCK_MS, tickMs), () => runPart(parts, "fire clocks", CLOCK_PART)),
@@ -160,19 +167,19 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
           every(HOUR_MS, () => runPart(parts, name, part)),
         ),
         every(Math.min(WATCH_MS, tickMs), () => parts.storeWatch.look().catch(() => undefined)),
-        every(FLUSH_MS, () => parts.eventFeed.look().catch(lookedInVain(log))),
+        every(FLUSH_MS, () => parts.eventFeed.look().catch(logPublishFailure(log))),
         every(FLUSH_MS, () => parts.activity.flush()),
         every(FLUSH_MS, () => parts.commandLog.flush()),
       ];
-      const onceInLine = Promise.all([looked, inLine]).then(() => Promise.all(onRows()));
-      sweeping = Promise.all([...always, onceInLine]);
+      const onceReconciled = Promise.all([hasLooked, reconciled]).then(() => Promise.all(onRows()));
+      sweeping = Promise.all([...always, onceReconciled]);
     },
-    inLine: () => inLine,
-    lookAtClocks: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
+    reconciled: () => reconciled,
+    checkDeadlines: async () => void (await runPart(parts, "fire clocks", CLOCK_PART)),
     close: async () => {
       stopping.abort();
       stopLooking();
-      // A server waits for its answers to end; nobody but us ends these.
+      // The server waits for open answers, and event streams end only here.
       await parts.eventFeed.stop();
       await server.close();
       await parts.attachments.stop();
@@ -189,7 +196,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
   };
 }
 
-/** The OpenAPI document of the interface, as YAML. Nothing is connected to: describing routes asks no dependency. */
+/** The OpenAPI document of the HTTP interface, as YAML. Nothing connects: describing routes uses no dependency. */
 export async function describeApi(log: Log): Promise<string> {
   const db = openDatabase({ url: "postgresql://localhost/none", log });
   const nodes = new NodeClient("/nonexistent/node.sock");
@@ -213,20 +220,20 @@ export async function describeApi(log: Log): Promise<string> {
   return server.swagger({ yaml: true });
 }
 
-/** Repeats the first look until it succeeds: of a node that does not answer nothing is known. */
-async function untilLooked(parts: Parts, pauseMs: number, stopping: AbortSignal): Promise<void> {
+/** Repeats the first look until it succeeds: it fails while the node does not answer. */
+async function repeatFirstLook(parts: Parts, pauseMs: number, stopping: AbortSignal): Promise<void> {
   while (!stopping.aborted && !(await runPart(parts, "look at the node first", FIRST_PART)))
     await sleep(pauseMs, stopping);
 }
 
-/** What follows the first look, once; a node that does not answer holds up no request for long. */
-async function bringInLine(parts: Parts, looked: Promise<void>, stopping: AbortSignal): Promise<void> {
+/** Reconciles once, after the first look. Waits only a few seconds for a node that does not answer. */
+async function reconcileOnce(parts: Parts, hasLooked: Promise<void>, stopping: AbortSignal): Promise<void> {
   const over = new AbortController();
-  const bring = () =>
-    Promise.all(Object.entries(IN_LINE_PARTS).map(([name, part]) => runPart(parts, name, part)));
-  // Without the first look they would take what the rows do not know for nobody's.
-  const done = looked.then(() => (stopping.aborted ? [] : bring()));
-  await Promise.race([done, sleep(IN_LINE_MS, AbortSignal.any([stopping, over.signal]))]);
+  const reconcile = () =>
+    Promise.all(Object.entries(RECONCILE_PARTS).map(([name, part]) => runPart(parts, name, part)));
+  // Before the first look, old rows would make newer machines and snapshots look like orphans.
+  const done = hasLooked.then(() => (stopping.aborted ? [] : reconcile()));
+  await Promise.race([done, sleep(RECONCILE_WAIT_MS, AbortSignal.any([stopping, over.signal]))]);
   over.abort();
 }
 
@@ -247,8 +254,8 @@ interface Base {
   upgradeWaitMs: number;
 }
 
-function assemble(settled: Base) {
-  const base = { ...settled, meter: new Meter() };
+function assemble(given: Base) {
+  const base = { ...given, meter: new Meter() };
   const signals = new SessionSignals();
   const activity = new Activity(base);
   const moves = {
@@ -299,18 +306,18 @@ function addRoutes(server: Server, parts: Parts): void {
 
 async function prepareStore(db: Database, controlDir: string, log: Log) {
   const pepper = await loadPepper(controlDir);
-  // The database may still be starting beside us.
+  // The database may still be starting.
   const applied = await untilStored(() => migrate(db));
   if (applied.length > 0) log.info({ migrations: applied }, "schema brought up to date");
   const { mintedKey } = await bootstrap({ db, pepper, controlDir });
   return { pepper, previewKey: await loadPreviewKey(controlDir), mintedKey };
 }
 
-/** A database that is away is told of by the sweeps, which ask less often. */
-function lookedInVain(log: Log): (err: unknown) => void {
+/** The sweeps warn about a database that is away; this loop runs too often for that. */
+function logPublishFailure(log: Log): (err: unknown) => void {
   return (err) => {
     if (isStoreUnavailable(err)) log.debug({ err }, "events are published once the database answers");
-    else log.warn({ err }, "events could not be published; it is tried again");
+    else log.warn({ err }, "events could not be published yet; will retry");
   };
 }
 

@@ -4,23 +4,23 @@ import { readConfig } from "./config.ts";
 
 const read = (more: NodeJS.ProcessEnv) => readConfig({ DATABASE_URL: "postgres://db", ...more });
 
-test("one address is listened on, also under the name that stands for two", () => {
+test("localhost, which has two addresses, is listened on at 127.0.0.1 only", () => {
   expect(read({ VIV_LISTEN: "localhost:7400" }).listen).toEqual({ host: "127.0.0.1", port: 7400 });
   expect(read({ VIV_LISTEN: "[::1]:7400" }).listen).toEqual({ host: "::1", port: 7400 });
 });
 
-test("a value that cannot be used is refused by its name", () => {
+test("an unusable value is refused with the name of its variable", () => {
   expect(() => readConfig({})).toThrow("environment variable DATABASE_URL: is required");
   expect(() => read({ VIV_LISTEN: "7400" })).toThrow("environment variable VIV_LISTEN: must be host:port");
   expect(() => read({ VIV_LISTEN: "x:70000" })).toThrow("the port must be at most 65535, got 70000");
 });
 
-test("others may serve the database as well, unless it is said that none does", () => {
+test("by default, other control planes may serve the database as well", () => {
   expect(read({}).isAlone).toBe(false);
   expect(read({ VIV_SOLE_CONTROL: "1" }).isAlone).toBe(true);
 });
 
-test("how many children a fork may have is the operator's word, within the bound of every service", () => {
+test("the operator sets how many children a fork may have, up to a fixed limit", () => {
   expect(read({}).forkChildren).toBe(LIMITS.forkChildrenDefault);
   for (const count of [1, LIMITS.forkChildrenHard])
     expect(read({ VIV_FORK_CHILDREN: String(count) }).forkChildren).toBe(count);

@@ -1,4 +1,4 @@
-/** The only reader of the environment. */
+/** The only file that reads the environment. */
 import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
@@ -16,7 +16,7 @@ function listen(usual: string) {
   return z.string().regex(HOST_PORT, `must be host:port, for example ${usual}`).default(usual);
 }
 
-/** 0: none. */
+/** A cap in bytes; 0: no cap. */
 function bytes() {
   return z
     .string()
@@ -67,24 +67,24 @@ export interface Config {
   nodeSocket: string;
   databaseUrl: string;
   listen: { host: string; port: number };
-  /** Where metrics are read, if they are. */
+  /** Address for metrics; undefined: no metrics server. */
   metricsListen: { host: string; port: number } | undefined;
-  /** Where previews are reached: what the gateway that serves them is told in the same words. */
+  /** Where previews are reached. Must match the gateway's configuration. */
   previewSite: PreviewSite;
   logLevel: string;
   /** System user to become when started as root; empty: stay. */
   user: string;
   isSupervised: boolean;
-  /** Nobody else can serve this database: who started this process has claimed it. */
+  /** No other control plane can serve this database: the supervisor that started this one has claimed it. */
   isAlone: boolean;
   /** Cap on the children of one fork. */
   forkChildren: number;
   egressCaps: EgressCaps;
-  /** Closed to all sessions by the node, which is told the same; no policy may list what lies in them. */
+  /** The node closes these to all sessions and has the same list. No policy may list addresses in them. */
   neverRanges: string[];
-  /** Refuse pauses that no archive makes durable. */
+  /** Refuse requests to pause, because no archive can make the pause durable. */
   requireDurablePause: boolean;
-  /** Name of the place at which a test kills this process. */
+  /** Crash point at which this process kills itself, in tests. */
   crashAt: string | undefined;
 }
 
@@ -134,6 +134,6 @@ function parseListen(name: string, text: string): Config["listen"] {
   if (port > 65_535)
     throw new Error(`environment variable ${name}: the port must be at most 65535, got ${port}`);
   const host = text.slice(0, colon).replace(/^\[|\]$/g, "");
-  // Of the two addresses that this name has, a second server would serve the other, without what ours does by itself.
+  // For localhost, Fastify would also start a second server on ::1, which lacks our connection handlers.
   return { host: host === "localhost" ? "127.0.0.1" : host, port };
 }

@@ -14,14 +14,14 @@ async function main(): Promise<void> {
   await enterControlDir(config.controlDir, config.user);
   armCrashPoint(config.crashAt, config.controlDir);
   const app = await createApp({ ...config, ownHosts: ownHostsOf(config) }, log);
-  // Under a supervisor this stream is a log file, and the supervisor shows the key instead.
+  // Under a supervisor, stdout is a log file, and the supervisor shows the key instead.
   if (app.mintedKey && !config.isSupervised) {
     process.stdout.write(
       `API key, shown once (also in ${config.controlDir}/bootstrap.key): ${app.mintedKey}\n`,
     );
   }
   app.startSweeps();
-  await app.inLine();
+  await app.reconciled();
   await app.server.listen(config.listen);
   const metrics = config.metricsListen && (await listenForMetrics({ ...app, log }, config.metricsListen));
   log.info({ ...config.listen, metrics: config.metricsListen }, "control listens");

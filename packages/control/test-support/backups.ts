@@ -1,4 +1,4 @@
-/** Rows that are brought back from a backup, and services that begin on them. */
+/** Restores rows from a backup, and starts services on them. */
 import { expect } from "vitest";
 import { type App, createApp } from "../src/app.ts";
 import { type Control, eventually } from "./control.ts";
@@ -12,7 +12,7 @@ export class Backups {
     this.#control = control;
   }
 
-  /** The rows of now, and the way back to them, at which the names of what was saved since are forgotten. */
+  /** Saves the rows. The returned function restores them, and deletes the snapshot names recorded since. */
   async backUp(...ids: string[]): Promise<() => Promise<void>> {
     const { sql } = this.#control;
     await sql.query("drop table if exists backup, named");
@@ -44,7 +44,7 @@ export class Backups {
     for (const service of this.services.splice(0)) await service.close();
   }
 
-  /** Until nothing is at work on the session any more. */
+  /** Resolves once no operation of the session is in flight. */
   async untilQuiet(id: string): Promise<void> {
     await eventually(async () => expect((await this.rowOf(id)).op).toBe(null));
   }

@@ -1,4 +1,4 @@
-/** A whole control plane for one test file: a database of its own, a fake node, requests in memory. */
+/** A whole control plane for one test file: its own database, a fake node, requests in memory. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -22,7 +22,7 @@ export interface Answer {
 export interface Ask {
   key?: string | null;
   body?: unknown;
-  /** Sent as it is instead of `body`. */
+  /** Sent unchanged, instead of `body`. */
   raw?: string | Buffer;
   headers?: Record<string, string>;
 }
@@ -31,7 +31,7 @@ export class Control {
   readonly app: App;
   readonly node: FakeNode;
   readonly key: string;
-  /** One connection, which several may ask at once. */
+  /** A pool of one connection, so that queries run one at a time. */
   readonly sql: pg.Pool;
   readonly settings: {
     databaseUrl: string;
@@ -93,20 +93,20 @@ export class Control {
   }
 
   /**
-   * Makes a guest operation of a live session, and returns when its end is written down: an age that is written after a
-   * test has moved its clock makes the operation that much younger.
+   * Makes a guest operation of a live session, and returns once its end is flushed. If it were flushed after the test
+   * has moved its clock, it would look younger by that much.
    */
   async use<T>(id: string, operation: () => Promise<T>): Promise<T> {
     const before = await this.sql.query("select last_active_at from sessions where id = $1", [id]);
     const answer = await operation();
     await eventually(async () => {
-      // While it is in flight the session counts as busy for longer than that.
+      // While an operation is in flight, the session is busy for longer than this.
       const { rowCount } = await this.sql.query(
         `select from sessions
           where id = $1 and last_active_at > $2 and busy_until <= now() + interval '1500 milliseconds'`,
         [id, before.rows[0].last_active_at],
       );
-      if (rowCount === 0) throw new Error(`the end of an operation of ${id} is not written down`);
+      if (rowCount === 0) throw new Error(`the end of an operation of ${id} is not flushed`);
     });
     return answer;
   }
@@ -116,7 +116,7 @@ export class Control {
     for (const { session_id } of body.sessions) await this.ask(`DELETE /v1/sessions/${session_id}`);
   }
 
-  /** Another organisation, or another key of the first. */
+  /** Adds a key: of a new organisation, or of `orgId`. */
   async addKey(
     options: { orgId?: string; scopedProjectId?: string; ceiling?: number } = {},
   ): Promise<string> {
@@ -177,8 +177,8 @@ export async function startControl({
   return new Control({ app, node, key, sql, settings });
 }
 
-/** What one look may use up of the patience: a process that was not run for seconds has not waited for them. */
-const LOOK_MS = 100;
+/** Maximum that one check counts towards the timeout, so that a stalled test process does not use it up. */
+const MAX_CHECK_MS = 100;
 
 export async function eventually<T>(check: () => Promise<T> | T, withinMs = 10_000): Promise<T> {
   for (let waited = 0; ; ) {
@@ -189,6 +189,6 @@ export async function eventually<T>(check: () => Promise<T> | T, withinMs = 10_0
       if (waited > withinMs) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
-    waited += Math.min(performance.now() - began, LOOK_MS);
+    waited += Math.min(performance.now() - began, MAX_CHECK_MS);
   }
 }

@@ -1,4 +1,4 @@
-/** The way to a database, which a test can cut: a unix socket that passes everything on, or refuses. */
+/** A proxy to a database that a test can sever: a unix socket that forwards everything, or refuses connections. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import path from "node:path";
 const SOCKET_NAME = ".s.PGSQL.5432";
 
 export class DatabaseLine {
-  /** The database's address by this line. */
+  /** The database's address through this proxy. */
   readonly url: string;
   readonly #target: string;
   readonly #folder = mkdtempSync(path.join(tmpdir(), "database-line-"));
@@ -40,7 +40,7 @@ export class DatabaseLine {
     await new Promise<void>((resolve) => this.#server?.listen(path.join(this.#folder, SOCKET_NAME), resolve));
   }
 
-  /** Every connection breaks, and new ones are refused. */
+  /** Breaks every connection and refuses new ones. */
   async sever(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;

@@ -1,4 +1,4 @@
-/** Databases for tests, on the server of the run: cloned from one that was migrated once, or empty. */
+/** Databases for tests, on one server per test run: cloned from a database that was migrated once, or empty. */
 import { randomId } from "@vivarium/kit/id";
 import { createLog, type Log } from "@vivarium/kit/log";
 import pg from "pg";
@@ -7,7 +7,7 @@ import { migrate } from "../src/db/migrate.ts";
 import { openDatabase } from "../src/db/pool.ts";
 
 const TEMPLATE = "migrated";
-/** Held while the template is made: the files of a run start together, and the first makes it for all. */
+/** Advisory lock: test files start at the same time, and the first one makes the template for all. */
 const TEMPLATE_LOCK = 7_483_920_200;
 
 export const silentLog: Log = createLog("test", "silent");
@@ -31,7 +31,7 @@ async function create(server: pg.Client, how: string): Promise<string> {
   return urlOf(name);
 }
 
-/** It counts once it is marked: what a run that broke off left half made is made again. */
+/** A template that is not marked as one comes from an interrupted run, and is made again. */
 async function makeTemplate(server: pg.Client): Promise<void> {
   await server.query("select pg_advisory_lock($1)", [TEMPLATE_LOCK]);
   const found = await server.query("select from pg_database where datname = $1 and datistemplate", [

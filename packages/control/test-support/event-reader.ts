@@ -1,4 +1,4 @@
-/** Readers of the event stream over a real connection. */
+/** Reads the event stream over a real connection. */
 import { type IncomingMessage, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Event } from "@vivarium/contract/api";
@@ -27,7 +27,7 @@ export class Reader {
     });
   }
 
-  /** Without comments, and without what only tells where to resume. */
+  /** Without comments, and without frames that only have an id to resume from. */
   get frames(): Frame[] {
     const blocks = this.text.split("\n\n").slice(0, -1);
     return blocks.map(toFrame).filter(({ data }) => data !== undefined);
@@ -41,7 +41,7 @@ export class Reader {
     return this.events.map(({ type }) => type);
   }
 
-  /** Reads on until that many came, and returns them. */
+  /** Reads until at least `count` events have come, and returns all. */
   async until(count: number): Promise<Event[]> {
     return await eventually(() => {
       if (this.events.length < count)
@@ -52,7 +52,7 @@ export class Reader {
 
   async untilEnd(): Promise<void> {
     await eventually(() => {
-      if (!this.hasEnded) throw new Error("the stream goes on");
+      if (!this.hasEnded) throw new Error("the stream has not ended");
     }, 15_000);
   }
 

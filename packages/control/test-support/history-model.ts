@@ -1,10 +1,10 @@
 /**
- * What a session does, told a second time and independently of the control plane: whole minutes instead of instants,
- * a counter instead of a guest's memory, one step after the other. The tests of histories hold the two side by side.
+ * A model of a session, independent of the control plane: whole minutes instead of instants, a counter instead of a
+ * guest's memory, one step at a time. The tests of histories compare the two.
  */
 
 export interface Settings {
-  /** Minutes; every limit is at a fraction that no sum of steps comes to. */
+  /** Minutes. Every limit has a fraction that no sum of steps equals. */
   idle: number | null;
   life: number | null;
   ttl: number;
@@ -12,14 +12,14 @@ export interface Settings {
 
 export interface World {
   state: "live" | "paused" | "expired" | "gone";
-  /** Minutes since it was created, used, woken, paused. */
+  /** Minutes since the session was created, used, woken, paused. */
   age: number;
   idle: number;
   live: number;
   paused: number;
-  /** Minutes until it wakes by itself. */
+  /** Minutes until the scheduled wake. */
   wakeIn: number | null;
-  /** What the guest remembers, and what the checkpoint does. */
+  /** The counter in the guest, and in the checkpoint. */
   counter: number;
   saved: number | null;
 }
@@ -39,7 +39,7 @@ export type Verb =
   | { do: "pause"; wakeIn: number | null }
   | { do: "resume" | "exec" | "destroy" | "checkpoint" | "restore" };
 
-/** What stands in the way of a machine, or of a capture. */
+/** Why no machine can be started, or none captured. */
 export type Obstacle = "no machine" | "no capture" | "ceiling";
 
 export interface Outcome {
@@ -97,7 +97,7 @@ function restore(world: World, obstacle?: Obstacle): Outcome {
   return { world: { ...back, counter: world.saved }, status: 200 };
 }
 
-/** Time goes by without anybody looking, then somebody looks until there is nothing more to do. */
+/** Lets time pass without a check of the deadlines, then checks them until none is due. */
 export function elapse(world: World, settings: Settings, minutes: number): World {
   let now = {
     ...world,

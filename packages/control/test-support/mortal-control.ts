@@ -1,4 +1,4 @@
-/** A control plane in a process of its own beside the one of the test, on the same database and node: one to be killed. */
+/** A control plane in a separate process, on the database and node of the test, that the test kills. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -11,7 +11,7 @@ export class MortalControl {
   readonly #child: ChildProcess;
   readonly #url: string;
   readonly #key: string;
-  /** The signal it died of. */
+  /** The signal that killed it. */
   readonly died: Promise<NodeJS.Signals | null>;
 
   constructor(child: ChildProcess, url: string, key: string) {
@@ -21,7 +21,7 @@ export class MortalControl {
     this.died = new Promise((resolve) => child.once("exit", (_code, signal) => resolve(signal)));
   }
 
-  /** The answer's status and body, or "broken" when the process died over the request. */
+  /** The answer's status and body, or "broken" if the process died during the request. */
   async ask(call: string, body?: object): Promise<{ status: number; body: unknown } | "broken"> {
     const [method, target = ""] = call.split(" ");
     try {
@@ -36,7 +36,7 @@ export class MortalControl {
     }
   }
 
-  /** False when it died before it could be asked. */
+  /** False if the process died before it listened. */
   async listens(): Promise<boolean> {
     let hasDied = false;
     void this.died.then(() => {
@@ -58,7 +58,7 @@ export class MortalControl {
   }
 }
 
-/** The request is answered by nobody: its process dies at the point. */
+/** Sends a request whose process dies at the crash point, so that it gets no answer. */
 export async function killAt(control: Control, point: string, call: string, body?: object): Promise<void> {
   await withMortal(control, point, async (mortal) => {
     expect(await mortal.ask(call, body)).toBe("broken");
@@ -66,40 +66,36 @@ export async function killAt(control: Control, point: string, call: string, body
   });
 }
 
-/**
- * So many seconds pass for the claims and leases on a session and its children that their process holds until it dies: as
- * many as they last.
- */
+/** Makes the claims and leases of a dead process on a session and its children lapse, by moving them into the past. */
 export async function letClaimsLapse(control: Control, id: string): Promise<void> {
   const columns = ["op_claimed_until", "provision_claimed_until", "destroy_after"];
   const shifts = columns.map((column) => `${column} = ${column} - interval '5 seconds'`);
   await control.sql.query(`update sessions set ${shifts} where id = $1 or parent_session_id = $1`, [id]);
 }
 
-/** Asked for nothing, a process dies of what its sweeps find. */
+/** Starts a process without any request. Its sweeps get to the crash point. */
 export async function killSweepingAt(control: Control, point: string): Promise<void> {
   await withProcess(control, point, async (mortal) => expect(await mortal.died).toBe("SIGKILL"));
 }
 
-/** How often in a row one may die of another's work. */
-const LIVES = 3;
+const MAX_PROCESSES = 3;
 
 /**
- * Lets `work` use a process that kills itself the first time it gets to `crashAt`. Its sweeps may get there before it is
- * asked for anything, with what another test has left on the same database: then it is the turn of another process.
+ * Runs `work` with a process that kills itself when it first gets to `crashAt`. Hazard: its sweeps may get there before
+ * `work` starts, because another test left work in the database. Then another process is started.
  */
 export async function withMortal<T>(
   control: Control,
   crashAt: string,
   work: (mortal: MortalControl) => Promise<T>,
 ): Promise<T> {
-  for (let lives = LIVES; lives > 0; lives--) {
-    const answer = await withProcess(control, crashAt, async (mortal) =>
-      (await mortal.listens()) ? { of: await work(mortal) } : undefined,
+  for (let started = 0; started < MAX_PROCESSES; started++) {
+    const done = await withProcess(control, crashAt, async (mortal) =>
+      (await mortal.listens()) ? { answer: await work(mortal) } : undefined,
     );
-    if (answer) return answer.of;
+    if (done) return done.answer;
   }
-  throw new Error(`${LIVES} processes died of ${crashAt} before they could be asked`);
+  throw new Error(`${MAX_PROCESSES} processes died at ${crashAt} before they listened`);
 }
 
 async function withProcess<T>(
@@ -109,20 +105,20 @@ async function withProcess<T>(
 ): Promise<T> {
   const { databaseUrl, nodeSocket, controlDir } = control.settings;
   const dataDir = mkdtempSync(path.join(tmpdir(), "mortal-"));
-  // Its own: what it remembers of its crash is nobody else's.
+  // A separate folder, because the process notes there that it has crashed.
   cpSync(controlDir, path.join(dataDir, "control"), { recursive: true });
   const listen = `127.0.0.1:${await freePort()}`;
   const child = spawn(process.execPath, [new URL("../src/main.ts", import.meta.url).pathname], {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
-      // What it loads has been compiled for another before.
+      // Reuses the code that another process has compiled.
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
       DATABASE_URL: databaseUrl,
       VIV_NODE_SOCKET: nodeSocket,
       VIV_DATA_DIR: dataDir,
       VIV_LISTEN: listen,
       VIV_CONTROL_USER: "",
-      // Whoever holds a lease beside it reaches the database as it does.
+      // Not the only one, but leases stay valid: the other process reaches the database as well.
       VIV_SOLE_CONTROL: "1",
       VIV_LOG_LEVEL: "silent",
       VIV_CRASH_AT: crashAt,

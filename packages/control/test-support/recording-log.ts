@@ -2,7 +2,7 @@ import type { Log } from "@vivarium/kit/log";
 
 export type LoggedLine = { level: string; text: string };
 
-/** Keeps what is logged, whoever logs it. */
+/** A log that records its lines, also those of child logs. */
 export function recordingLog(logged: LoggedLine[]): Log {
   const log: Record<string, unknown> = { level: "debug", child: () => log };
   for (const level of ["fatal", "error", "warn", "info", "debug", "trace"]) {

@@ -1,4 +1,4 @@
-/** A real WebSocket client of a control plane that listens. */
+/** A WebSocket client over a real connection. */
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { WebSocket } from "ws";
@@ -47,7 +47,7 @@ export class Client {
     );
   }
 
-  /** All data that came, as text. */
+  /** All data received, as text. */
   get text(): string {
     return Buffer.concat(this.messages.filter((m) => m[0] === 1).map((m) => m.subarray(1))).toString();
   }
@@ -69,7 +69,7 @@ export async function openPty(control: Control, id: string, query = ""): Promise
   return await connect(control, `/v1/sessions/${id}/pty${query}`).opened();
 }
 
-/** The machine's side of the latest stream of the session. */
+/** The machine's end of the session's latest stream. */
 export async function streamOf(control: Control, id: string) {
   return await eventually(() => {
     const found = control.node.streams.findLast(({ machineId }) => machineId.startsWith(id));
@@ -78,7 +78,7 @@ export async function streamOf(control: Control, id: string) {
   });
 }
 
-/** An upgrade that is refused: the whole ordinary answer. */
+/** Sends an upgrade that is refused, and returns the HTTP answer. */
 export function refused(
   control: Control,
   path: string,

@@ -1,4 +1,4 @@
-/** A clock for deadlines that a test moves; leases of processes stay on the real one. */
+/** Lets a test move the deadlines' clock. Leases of processes stay on the real clock. */
 import type pg from "pg";
 
 export class TestClock {
@@ -21,7 +21,7 @@ export class TestClock {
     await this.#sql.query("update test_clock set ahead = ahead + make_interval(secs => $1)", [ms / 1000]);
   }
 
-  /** The instant by this clock, so many milliseconds later. */
+  /** This clock's time plus `laterMs`. */
   async at(laterMs = 0): Promise<string> {
     const { rows } = await this.#sql.query("select service_now() + make_interval(secs => $1) as at", [
       laterMs / 1000,

@@ -9,7 +9,7 @@ import { releaseOrigin } from "../moves/release-origin.ts";
 import { checkpointNotFound } from "./get.ts";
 import { removeCheckpoint } from "./store.ts";
 
-/** Deletes a checkpoint. Sessions that were started from it, or went back to it, go on. */
+/** Deletes a checkpoint. Sessions that were started from it, or restored to it, are not affected. */
 export async function deleteCheckpoint(
   deps: { db: Database; nodes: NodeClient; log: Log },
   scope: Scope,

@@ -2,32 +2,32 @@ import { CHECKPOINT_ID_PATTERN, CHECKPOINT_NAME_PATTERN } from "@vivarium/contra
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { type CheckpointRow, findCheckpoint, findCheckpointByName, holdCheckpoint } from "./store.ts";
+import { type CheckpointRow, findCheckpoint, findCheckpointByName, lockCheckpoint } from "./store.ts";
 
-/** The caller's checkpoint, or the one answer for foreign, deleted and never made. */
+/** The caller's checkpoint. A foreign, deleted or unknown id is the same 404. */
 export async function getCheckpoint(db: Queries, scope: Scope, id: string): Promise<CheckpointRow> {
   const row = CHECKPOINT_ID_PATTERN.test(id) ? await findCheckpoint(db, scope, id) : undefined;
   if (!row) throw checkpointNotFound();
   return row;
 }
 
-/** The same for something that is about to refer to it: until the transaction ends nobody deletes it. */
+/** The same, with a lock: the checkpoint cannot be deleted before the transaction ends. */
 export async function getCheckpointForUse(
   tx: Queries,
   scope: Scope,
   { id, field }: { id: string; field?: string },
 ): Promise<CheckpointRow> {
-  const row = CHECKPOINT_ID_PATTERN.test(id) ? await holdCheckpoint(tx, scope, id) : undefined;
+  const row = CHECKPOINT_ID_PATTERN.test(id) ? await lockCheckpoint(tx, scope, id) : undefined;
   if (!row) throw checkpointNotFound(field);
   return row;
 }
 
-/** What a restore means: an id, or the name of a checkpoint of this session; an id wins. */
+/** Finds a checkpoint by id, or by its name within the session. */
 export async function resolveCheckpoint(
   db: Queries,
   { scope, sessionId, idOrName }: { scope: Scope; sessionId: string; idOrName: string },
 ): Promise<CheckpointRow> {
-  // No name has an underscore, so that one text is never both.
+  // An id has an underscore and a name cannot have one, so no text is both.
   if (CHECKPOINT_ID_PATTERN.test(idOrName)) return await getCheckpoint(db, scope, idOrName);
   const named = CHECKPOINT_NAME_PATTERN.test(idOrName)
     ? await findCheckpointByName(db, sessionId, idOrName)

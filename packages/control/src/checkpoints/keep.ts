@@ -1,4 +1,4 @@
-/** Makes a checkpoint of a snapshot that was taken for it. */
+/** Records a snapshot as a checkpoint. */
 import { type CheckpointCreate, LIMITS } from "@vivarium/contract/api";
 import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Queries } from "../db/pool.ts";
@@ -7,7 +7,7 @@ import { appendEvent, eventOf } from "../events/append.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type CheckpointRow, countCheckpoints, findCheckpointByName, insertCheckpoint } from "./store.ts";
 
-/** In a transaction that holds the organisation's row, so that no other checkpoint is counted meanwhile. */
+/** The caller must have locked the organisation's row, so that no other checkpoint is counted meanwhile. */
 export async function keepCheckpoint(
   tx: Queries,
   session: SessionRow,

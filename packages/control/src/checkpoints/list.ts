@@ -14,18 +14,18 @@ export interface CheckpointPage {
   nextCursor?: string;
 }
 
-/** Checkpoints of the whole organisation, also those whose session has ended. */
+/** Lists all checkpoints in scope, even if their session has ended. */
 export async function listCheckpoints(
   db: Queries,
   scope: Scope,
   query: z.output<typeof CheckpointQuery>,
 ): Promise<CheckpointPage> {
-  // What is no session's id is the id of none.
+  // An id of the wrong form matches nothing.
   if (query.session_id !== undefined && !SESSION_ID_PATTERN.test(query.session_id))
     return { checkpoints: [] };
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
   const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, CHECKPOINT_ID_PATTERN);
-  // One row more than asked for tells whether another page follows.
+  // One row more than asked for, to know whether another page follows.
   const rows = await listCheckpointRows(db, scope, {
     sessionId: query.session_id,
     after,
@@ -37,7 +37,6 @@ export async function listCheckpoints(
   return { checkpoints, nextCursor: encodeCursor({ at: last.created_at, id: last.id }) };
 }
 
-/** All checkpoints of one session. */
 export async function listCheckpointsOf(
   db: Queries,
   scope: Scope,

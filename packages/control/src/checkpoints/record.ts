@@ -1,4 +1,4 @@
-/** Row → public record (part 2, 7). Unset optional fields are left out. */
+/** Row → public record. Unset optional fields are left out. */
 import type { Checkpoint } from "@vivarium/contract/api";
 import type { CheckpointRow } from "./store.ts";
 

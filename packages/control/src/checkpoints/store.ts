@@ -28,8 +28,8 @@ export async function findCheckpoint(
   return await visible(db, scope).where("id", "=", id).executeTakeFirst();
 }
 
-/** The same, and it cannot be deleted before the transaction ends. */
-export async function holdCheckpoint(
+/** The same, with a lock: the row cannot be deleted before the transaction ends. */
+export async function lockCheckpoint(
   tx: Queries,
   scope: Scope,
   id: string,
@@ -37,7 +37,7 @@ export async function holdCheckpoint(
   return await visible(tx, scope).where("id", "=", id).forShare().executeTakeFirst();
 }
 
-/** By id alone, for work that acts for nobody in particular. */
+/** Without a scope, for background work. */
 export async function findCheckpointById(db: Queries, id: string): Promise<CheckpointRow | undefined> {
   return await db.selectFrom("checkpoints").selectAll().where("id", "=", id).executeTakeFirst();
 }
@@ -77,7 +77,7 @@ export async function listCheckpointRows(
   return await query.execute();
 }
 
-/** What is gone by this; undefined when the caller has no such checkpoint. */
+/** Deletes and returns the checkpoint. Undefined if the caller has no such checkpoint. */
 export async function removeCheckpoint(
   db: Queries,
   scope: Scope,
@@ -93,7 +93,7 @@ function visible(db: Queries, scope: Scope) {
   return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
 }
 
-/** Which of these are checkpoints. */
+/** Those of the ids that are checkpoints. */
 export async function keepOnlyCheckpoints(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("checkpoints").select("id").where("id", "in", ids).execute();

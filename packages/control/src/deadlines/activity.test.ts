@@ -13,14 +13,14 @@ beforeAll(async () => {
 afterAll(() => control.close());
 afterEach(() => control.destroyAll());
 
-/** Several rounds of writing. */
+/** Time for several flushes. */
 const WRITTEN_WITHIN_MS = 1_000;
 
 const written = async (id: string): Promise<Date> => {
   const { rows } = await control.sql.query("select last_active_at from sessions where id = $1", [id]);
   return rows[0].last_active_at;
 };
-/** An operation of its owner's is written down. */
+/** Activity of an operation by the session's owner is flushed. */
 const expectWritten = async (id: string) => {
   await sleep(5);
   expect((await control.use(id, () => control.exec(id))).status).toBe(200);
@@ -46,7 +46,7 @@ test("an operation on another organisation's session is no activity of it", asyn
   await expectWritten(id);
 });
 
-test("who looks at the clocks waits for activity that is being written", async () => {
+test("a check of the deadlines waits for a flush in flight", async () => {
   const id = await control.createLive();
   const before = await written(id);
   await sleep(5);
@@ -63,28 +63,28 @@ test("who looks at the clocks waits for activity that is being written", async (
     expect(rowCount).toBe(1);
   });
   const order: string[] = [];
-  const look = control.app.lookAtClocks().then(() => order.push("looked"));
+  const look = control.app.checkDeadlines().then(() => order.push("looked"));
   await sleep(300);
-  order.push("let go");
+  order.push("unlocked");
   await holder.query("commit");
   await holder.end();
   await look;
-  expect(order).toEqual(["let go", "looked"]);
+  expect(order).toEqual(["unlocked", "looked"]);
   expect((await written(id)).getTime()).toBeGreaterThan(before.getTime());
 });
 
-test("who reads a row is told what was not written before, also when it is written meanwhile", async () => {
+test("unflushed activity is known to a reader of rows, even if it is flushed meanwhile", async () => {
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const activity = new Activity({ db, log: silentLog });
   const id = await control.createLive();
   activity.touch(id);
-  const pending = activity.pending();
+  const unflushed = activity.unflushed();
   await activity.flush();
-  expect([pending(id), activity.pending()(id)]).toEqual([expect.any(Date), undefined]);
+  expect([unflushed(id), activity.unflushed()(id)]).toEqual([expect.any(Date), undefined]);
   await db.destroy();
 });
 
-test("ids that no session can have do not stop activity from being written", async () => {
+test("ids that no session can have do not make a flush fail", async () => {
   const id = await control.createLive();
   const body = { command: ["true"] };
   await control.ask("POST /v1/sessions/%00/exec", { body });

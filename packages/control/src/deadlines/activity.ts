@@ -3,59 +3,58 @@ import type { Database } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { saveActivity } from "./store.ts";
 
-/** A guest operation in flight, or one that looks for its session. */
-export interface Hold {
-  /** The session is the caller's: from now on it is not idle, and others are told. */
-  found: () => void;
-  /** Again does nothing. */
+/** Counts one guest operation as in flight. */
+export interface ActivityLease {
+  /** The session was found to be the caller's: its activity is now recorded for other processes as well. */
+  confirm: () => void;
+  /** Idempotent. */
   release: () => void;
 }
-type Owned = Pick<SessionRow, "id" | "org_id">;
+type OwnedSession = Pick<SessionRow, "id" | "org_id">;
 
-/** How often a guest operation in flight is written down again as a sign of life. */
-const HOLD_REFRESH_MS = 1_000;
+/** How often the activity of an operation in flight is recorded again. */
+const IN_FLIGHT_REFRESH_MS = 1_000;
 
 /**
- * Collects `last_active_at` of many operations, so that each does not cost a write of its own. Nothing is stored but a
- * time: a process that dies leaves no session held awake.
+ * Batches writes of `last_active_at`, so that not every operation costs a write. Only times are stored, so the activity
+ * of a process that died expires by itself.
  */
 export class Activity {
   readonly #deps: { db: Database; log: Log };
-  /** When each session was last used. */
-  #seen = new Map<string, Instant>();
-  /** What is being written: readers of the row may still find the time before. */
-  readonly #writing = new Set<Map<string, Instant>>();
-  /** Sessions whose last operation has ended since they were written down. */
+  /** Last use of each session, not yet flushed. */
+  #unflushed = new Map<string, Instant>();
+  /** Flushes in flight: readers may still see the older value in the row. */
+  readonly #flushing = new Set<Map<string, Instant>>();
+  /** Sessions whose last operation in flight has ended since the last flush. */
   readonly #released = new Set<string>();
-  readonly #held = new Map<string, { count: number; writtenAt: number }>();
-  /** How many operations of an organisation look for a session of this id. */
-  readonly #hoped = new Map<string, number>();
+  readonly #inFlight = new Map<string, { count: number; refreshedAt: number }>();
+  /** Number of unconfirmed operations by organisation and session id. */
+  readonly #pending = new Map<string, number>();
 
-  /** One after the other: nothing is left behind in one that is under way. */
+  /** Serialises flushes. */
   #flushed: Promise<void> = Promise.resolve();
 
   constructor(deps: { db: Database; log: Log }) {
     this.#deps = deps;
   }
 
-  /** Of a session that is known to be there. */
+  /** Records a use of a session that is known to exist. */
   touch(sessionId: string): void {
-    this.#seen.set(sessionId, instant());
+    this.#unflushed.set(sessionId, instant());
   }
 
   /**
-   * A guest operation of this organisation is in flight until `release`: the session is not idle meanwhile. Until the
-   * session was `found` to be the caller's, that holds for a session of the organisation alone, and nothing is written:
-   * the id may be another's, or anything.
+   * Keeps the session from being idle until `release`. Hazard: before `confirm`, the id may be unknown or belong to
+   * another organisation. Until then the lease counts for this organisation's session only, and nothing is written.
    */
-  hold(orgId: string, sessionId: string): Hold {
-    const hoped = hopedKey(orgId, sessionId);
-    this.#hoped.set(hoped, (this.#hoped.get(hoped) ?? 0) + 1);
-    let end = () => this.#dropHope(hoped);
+  lease(orgId: string, sessionId: string): ActivityLease {
+    const key = pendingKey(orgId, sessionId);
+    this.#pending.set(key, (this.#pending.get(key) ?? 0) + 1);
+    let end = () => this.#dropPending(key);
     return {
-      found: () => {
+      confirm: () => {
         end();
-        end = this.#keepAwake(sessionId);
+        end = this.#countInFlight(sessionId);
       },
       release: () => {
         end();
@@ -64,48 +63,45 @@ export class Activity {
     };
   }
 
-  #dropHope(hoped: string): void {
-    const left = (this.#hoped.get(hoped) ?? 1) - 1;
-    if (left === 0) this.#hoped.delete(hoped);
-    else this.#hoped.set(hoped, left);
+  #dropPending(key: string): void {
+    const left = (this.#pending.get(key) ?? 1) - 1;
+    if (left === 0) this.#pending.delete(key);
+    else this.#pending.set(key, left);
   }
 
-  #keepAwake(sessionId: string): () => void {
-    const held = this.#held.get(sessionId) ?? { count: 0, writtenAt: performance.now() };
-    held.count += 1;
-    this.#held.set(sessionId, held);
+  #countInFlight(sessionId: string): () => void {
+    const inFlight = this.#inFlight.get(sessionId) ?? { count: 0, refreshedAt: performance.now() };
+    inFlight.count += 1;
+    this.#inFlight.set(sessionId, inFlight);
     this.touch(sessionId);
     return () => {
-      held.count -= 1;
-      if (held.count === 0) {
-        this.#held.delete(sessionId);
+      inFlight.count -= 1;
+      if (inFlight.count === 0) {
+        this.#inFlight.delete(sessionId);
         this.#released.add(sessionId);
       }
       this.touch(sessionId);
     };
   }
 
-  /** True when this process knows of activity that the row does not tell yet. */
-  isUnwritten(session: Owned): boolean {
-    return this.isHeld(session) || this.#unwritten(session.id) !== undefined;
+  /** Whether this process knows of activity that may not be in the row yet. */
+  hasUnflushed(session: OwnedSession): boolean {
+    return this.isInUse(session) || latest(this.#known(), session.id) !== undefined;
   }
 
-  /** True while a guest operation of this process is in flight, or about to be. */
-  isHeld(session: Owned): boolean {
-    return this.#held.has(session.id) || this.#hoped.has(hopedKey(session.org_id, session.id));
+  /** Whether a guest operation of this process is in flight, or looks for its session. */
+  isInUse(session: OwnedSession): boolean {
+    return this.#inFlight.has(session.id) || this.#pending.has(pendingKey(session.org_id, session.id));
   }
 
-  /**
-   * What is not written by now, for readers in this process of rows that they read after this call: what is written
-   * before their read is in the row, and stays told here.
-   */
-  pending(): (sessionId: string) => Date | undefined {
+  /** Activity not flushed yet. Call before reading rows, so that either the row or this has the latest time. */
+  unflushed(): (sessionId: string) => Date | undefined {
     const known = this.#known();
     return (sessionId) =>
-      this.#held.has(sessionId) ? new Date() : latest([...known, ...this.#known()], sessionId)?.shown;
+      this.#inFlight.has(sessionId) ? new Date() : latest([...known, ...this.#known()], sessionId)?.shown;
   }
 
-  /** Resolves once everything that was seen before this call is written down, or could not be. */
+  /** Resolves once all activity before this call is written, or its write has failed. */
   flush(): Promise<void> {
     this.#flushed = this.#flushed.then(() => this.#flush());
     return this.#flushed;
@@ -113,55 +109,51 @@ export class Activity {
 
   async #flush(): Promise<void> {
     const now = performance.now();
-    this.#touchHeld(now);
-    if (this.#seen.size === 0) return;
-    const seen = this.#seen;
-    this.#seen = new Map();
-    this.#writing.add(seen);
+    this.#refreshInFlight(now);
+    if (this.#unflushed.size === 0) return;
+    const batch = this.#unflushed;
+    this.#unflushed = new Map();
+    this.#flushing.add(batch);
     try {
-      const sightings = [...seen].map(([id, at]) => ({ ...sighting(id, at, now), use: this.#useOf(id) }));
-      await saveActivity(this.#deps.db, sightings);
+      const entries = [...batch].map(([id, at]) => ({ ...activityEntry(id, at, now), use: this.#useOf(id) }));
+      await saveActivity(this.#deps.db, entries);
     } catch (err) {
-      for (const [id, at] of seen) if (!this.#seen.has(id)) this.#seen.set(id, at);
+      for (const [id, at] of batch) if (!this.#unflushed.has(id)) this.#unflushed.set(id, at);
       this.#deps.log.warn({ err }, "times of last activity could not be written yet");
     } finally {
-      this.#writing.delete(seen);
+      this.#flushing.delete(batch);
     }
   }
 
   #useOf(sessionId: string): "busy" | "done" | undefined {
     const wasReleased = this.#released.delete(sessionId);
-    if (this.#held.has(sessionId)) return "busy";
+    if (this.#inFlight.has(sessionId)) return "busy";
     return wasReleased ? "done" : undefined;
   }
 
-  #unwritten(sessionId: string): Instant | undefined {
-    return latest(this.#known(), sessionId);
-  }
-
-  /** In the order in which they were seen. */
+  /** Oldest first. */
   #known(): Map<string, Instant>[] {
-    return [...this.#writing, this.#seen];
+    return [...this.#flushing, this.#unflushed];
   }
 
-  #touchHeld(now: number): void {
-    for (const [id, held] of this.#held) {
-      if (now - held.writtenAt < HOLD_REFRESH_MS) continue;
-      held.writtenAt = now;
-      this.#seen.set(id, instant());
+  #refreshInFlight(now: number): void {
+    for (const [id, inFlight] of this.#inFlight) {
+      if (now - inFlight.refreshedAt < IN_FLIGHT_REFRESH_MS) continue;
+      inFlight.refreshedAt = now;
+      this.touch(id);
     }
   }
 }
 
 function latest(known: readonly Map<string, Instant>[], sessionId: string): Instant | undefined {
-  return known.findLast((seen) => seen.has(sessionId))?.get(sessionId);
+  return known.findLast((batch) => batch.has(sessionId))?.get(sessionId);
 }
 
-function hopedKey(orgId: string, sessionId: string): string {
+function pendingKey(orgId: string, sessionId: string): string {
   return `${orgId} ${sessionId}`;
 }
 
-/** What readers are shown, and what an age can be told from although somebody sets the clock. */
+/** An instant on two clocks: wall clock for records, monotonic for ages, which clock changes must not alter. */
 interface Instant {
   shown: Date;
   monotonicMs: number;
@@ -171,6 +163,6 @@ function instant(): Instant {
   return { shown: new Date(), monotonicMs: performance.now() };
 }
 
-function sighting(id: string, { shown, monotonicMs }: Instant, now: number) {
+function activityEntry(id: string, { shown, monotonicMs }: Instant, now: number) {
   return { id, at: shown, ageMs: now - monotonicMs };
 }

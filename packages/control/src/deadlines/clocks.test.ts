@@ -33,7 +33,7 @@ function row(state: SessionState, more: Partial<ClockRow> = {}): ClockRow {
   };
 }
 
-/** One deadline alone: not due an instant before, due from its instant on, and the next look is right then. */
+/** Single deadlines: not due just before their instant, due from then on, and the next check is at that instant. */
 const ALONE: [what: string, one: ClockRow, event: ClockEvent, dueMs: number][] = [
   ["live: max_lifetime_ms", row("live", { max_lifetime_ms: HOUR }), "max_lifetime", HOUR],
   ["paused: max_lifetime_ms", row("paused", { max_lifetime_ms: HOUR }), "max_lifetime", HOUR],
@@ -73,13 +73,13 @@ const ALONE: [what: string, one: ClockRow, event: ClockEvent, dueMs: number][] =
     HOUR,
   ],
   [
-    "live: the last terminal has left",
+    "live: the last terminal has detached",
     row("live", { pty_until: at(HOUR) }),
     "last_pty_detached_pause",
     HOUR + DETACH_GRACE_MS,
   ],
   [
-    "live: the last terminal has left a session that ends then",
+    "live: the last terminal has detached, and the policy is destroy",
     row("live", { pty_until: at(HOUR), on_pty_detach: "destroy" }),
     "last_pty_detached_destroy",
     HOUR + DETACH_GRACE_MS,
@@ -97,7 +97,7 @@ const ALONE: [what: string, one: ClockRow, event: ClockEvent, dueMs: number][] =
     3 * HOUR + DETACH_GRACE_MS,
   ],
   [
-    "live: idle_timeout_ms counts from the last client's leave",
+    "live: idle_timeout_ms counts from the last client's detach",
     row("live", { idle_timeout_ms: MINUTE, tunnel_until: at(HOUR) }),
     "idle_timeout",
     HOUR + MINUTE + IDLE_GRACE_MS,
@@ -111,16 +111,16 @@ describe.each(ALONE)("%s", (_what, one, event, dueMs) => {
     expect(dueEvent(one, at(dueMs + 365 * DAY))).not.toBeNull();
   });
 
-  test("is looked at then", () => {
+  test("is the next check", () => {
     expect(nextDueAt(one)).toEqual(at(dueMs));
   });
 
-  test("is a move that the table knows", () => {
+  test("is an event in the transition table", () => {
     expect(decide({ state: one.state, incarnation: 1 }, event)).toBeDefined();
   });
 });
 
-test("a time to live beyond the dates that can be written never ends", () => {
+test("a TTL that ends after the last RFC 3339 date never ends", () => {
   for (const paused_ttl_ms of [Number.MAX_SAFE_INTEGER, 8.64e15]) {
     const one = row("paused", { paused_ttl_ms });
     expect([nextDueAt(one), dueEvent(one, at(365 * DAY))]).toEqual([null, null]);
@@ -128,7 +128,7 @@ test("a time to live beyond the dates that can be written never ends", () => {
 });
 
 describe("several deadlines", () => {
-  test("the end of the lifetime comes before whatever passed earlier", () => {
+  test("the end of the lifetime comes before deadlines that passed earlier", () => {
     const live = row("live", { max_lifetime_ms: HOUR, idle_timeout_ms: MINUTE });
     expect(dueEvent(live, at(HOUR - 1))).toBe("idle_timeout");
     expect(dueEvent(live, at(HOUR))).toBe("max_lifetime");
@@ -147,19 +147,19 @@ describe("several deadlines", () => {
     expect(dueEvent(busy, at(2 * DAY))).toBe("continuous_live_limit");
   });
 
-  test("of the same instant go by the interface's priority", () => {
+  test("at the same instant are ordered by priority", () => {
     const paused = row("paused", { wake_at: at(HOUR), paused_ttl_ms: HOUR });
     expect(dueEvent(paused, at(HOUR))).toBe("paused_ttl_exceeded");
     const live = row("live", { idle_timeout_ms: DAY - IDLE_GRACE_MS });
     expect(dueEvent(live, at(DAY))).toBe("idle_timeout");
   });
 
-  test("a wake that was refused lets a time to live end meanwhile", () => {
+  test("paused_ttl_ms can end while a refused wake is retried", () => {
     const one = row("paused", { wake_at: at(1), wake_retry_at: at(HOUR), paused_ttl_ms: MINUTE });
     expect(dueEvent(one, at(DAY))).toBe("paused_ttl_exceeded");
   });
 
-  test("the next look is at the first of them", () => {
+  test("the next check is at the first of them", () => {
     expect(nextDueAt(row("live", { max_lifetime_ms: HOUR, idle_timeout_ms: 30 * MINUTE }))).toEqual(
       at(30 * MINUTE + IDLE_GRACE_MS),
     );
@@ -182,7 +182,7 @@ test("sessions without a machine or a saved state have no deadlines", () => {
   }
 });
 
-test("the next look is never after something is due", () => {
+test("the next check is never after a deadline", () => {
   const values = [null, 1, MINUTE, HOUR, DAY];
   for (const state of ["live", "paused", "lifetime_expired"] as const) {
     for (const max_lifetime_ms of values) {
@@ -201,16 +201,16 @@ test("the next look is never after something is due", () => {
 });
 
 describe("on_pty_detach", () => {
-  test("keep_live asks for nothing", () => {
+  test("keep_live has no deadline", () => {
     const kept = row("live", { pty_until: at(0), on_pty_detach: "keep_live" });
     expect(dueEvent(kept, at(HOUR))).toBeNull();
   });
 
-  test("a tunnel alone is no terminal", () => {
+  test("a tunnel does not count as a terminal", () => {
     expect(dueEvent(row("live", { tunnel_until: at(0) }), at(HOUR))).toBeNull();
   });
 
-  test("comes after every other control, also one that passed later", () => {
+  test("comes after every other deadline, even one that passed later", () => {
     const left = { pty_until: at(0), on_pty_detach: "destroy" };
     expect(dueEvent(row("live", { ...left, idle_timeout_ms: MINUTE }), at(HOUR))).toBe("idle_timeout");
     expect(dueEvent(row("live", { ...left, max_lifetime_ms: MINUTE }), at(HOUR))).toBe("max_lifetime");

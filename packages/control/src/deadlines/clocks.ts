@@ -2,18 +2,18 @@
 import { LIMITS, type SessionEvent, type SessionState } from "@vivarium/contract/api";
 
 /**
- * Activity is written down about every second, also by other processes: only after this much more silence is a
- * session idle.
+ * Every process flushes its activity about once a second. A session is idle only after this much more time without any,
+ * so that activity of another process is not missed.
  */
 export const IDLE_GRACE_MS = 2_000;
 
-/** A client that comes right back, as after a network change, finds its session as it was. */
+/** Time for a client to reconnect, for example after a network change, before the detach policy applies. */
 export const DETACH_GRACE_MS = 1_000;
 
-/** What is due after the year 9999, the last that RFC 3339 can write, never is. */
+/** RFC 3339 ends with the year 9999. A later deadline never passes. */
 const END_OF_DATES = Date.UTC(9999, 11, 31);
 
-/** What the deadlines of a session follow from. */
+/** The columns that determine a session's deadlines. */
 export interface ClockRow {
   state: SessionState;
   created_at: Date;
@@ -26,10 +26,10 @@ export interface ClockRow {
   idle_timeout_ms: number | null;
   paused_ttl_ms: number;
   on_pty_detach: string;
-  /** When the last terminal, and the last tunnel, left or will count as gone; null or absent: there was none. */
+  /** When the lease of the last terminal, or tunnel, ended or will end; null or absent: never attached. */
   pty_until?: Date | null;
   tunnel_until?: Date | null;
-  /** Until then an operation in the guest is in flight. */
+  /** Until then a guest operation counts as in flight. */
   used_until?: Date | null;
 }
 
@@ -50,8 +50,8 @@ interface Deadline {
 }
 
 /**
- * The event of the deadline that passed first; the end of the lifetime comes before any other, and the leave of the last
- * terminal after all others.
+ * The event of the deadline that passed first. `max_lifetime` has priority over all others, and the detach events come
+ * after all others.
  */
 export function dueEvent(row: ClockRow, now: Date): ClockEvent | null {
   const due = deadlinesOf(row).filter(({ at }) => at <= now.getTime());
@@ -64,13 +64,13 @@ function isDetach(event: ClockEvent): boolean {
   return event === "last_pty_detached_pause" || event === "last_pty_detached_destroy";
 }
 
-/** When the next deadline can pass; null when none can. */
+/** The earliest deadline; null without one. */
 export function nextDueAt(row: ClockRow): Date | null {
   const next = earliest(deadlinesOf(row));
   return next ? new Date(next.at) : null;
 }
 
-/** In the interface's order of priority, which decides between deadlines of the same instant. */
+/** Ordered by priority, which decides between deadlines at the same instant. */
 function deadlinesOf(row: ClockRow): Deadline[] {
   switch (row.state) {
     case "live":
@@ -78,7 +78,7 @@ function deadlinesOf(row: ClockRow): Deadline[] {
         ...after("max_lifetime", row.created_at, row.max_lifetime_ms),
         ...after("idle_timeout", lastUsed(row), row.idle_timeout_ms, IDLE_GRACE_MS),
         ...after("continuous_live_limit", row.live_since, LIMITS.continuousLiveMs),
-        ...lastTerminalLeft(row),
+        ...lastTerminalDetached(row),
       ];
     case "paused":
       return [
@@ -93,13 +93,13 @@ function deadlinesOf(row: ClockRow): Deadline[] {
   }
 }
 
-/** Who is attached uses the session, also without a word. */
+/** An attached client counts as activity even if it sends nothing. */
 function lastUsed({ last_active_at, pty_until, tunnel_until }: ClockRow): Date {
   return latest(last_active_at, pty_until, tunnel_until);
 }
 
-/** Waits for what is in flight besides: commands, transfers, tunnels. */
-function lastTerminalLeft({
+/** Counts from the end of the last terminal, tunnel, command or transfer. */
+function lastTerminalDetached({
   on_pty_detach: policy,
   pty_until,
   tunnel_until,
@@ -114,7 +114,7 @@ function latest(first: Date, ...others: (Date | null | undefined)[]): Date {
   return others.reduce<Date>((last, next) => (next && next > last ? next : last), first);
 }
 
-/** A negative time to live never ends. */
+/** A negative TTL means no limit. */
 function pausedTtl({ paused_at, paused_ttl_ms }: ClockRow): Deadline[] {
   return paused_ttl_ms < 0 ? [] : after("paused_ttl_exceeded", paused_at, paused_ttl_ms);
 }

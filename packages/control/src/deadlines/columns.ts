@@ -1,29 +1,29 @@
-/** Assignments to the columns of deadlines, for statements that write other columns of the session as well. */
+/** Assignments to the deadline columns, for statements that also write other columns of the session. */
 import { sql } from "kysely";
-import { hasClocks, type Move } from "../sessions/state.ts";
+import { hasDeadlines, type Move } from "../sessions/state.ts";
 
 const NOW = sql<Date>`service_now()`;
 
-/** What a move of a session makes of its deadlines. */
+/** The deadline columns after a move. */
 export function deadlineColumns(move: Move, wakeAt: Date | null = null) {
   return {
-    // The sweep finds out what is due when; better too early than too late.
-    due_at: hasClocks(move.state) ? NOW : null,
+    // Due at once: the sweep then computes the real deadline. Too early is harmless, too late is not.
+    due_at: hasDeadlines(move.state) ? NOW : null,
     wake_at: wakeAt,
     wake_retry_at: null,
     wake_drop_at: null,
     ...(move.incarnation !== move.from.incarnation && { last_active_at: NOW }),
-    // Activity is written by another clock, and perhaps while this transaction was under way.
+    // Activity may carry another clock's time, or be written during this transaction. It must not be after the end.
     ...(move.endReason && { last_active_at: sql<Date>`least(last_active_at, service_now())` }),
   };
 }
 
-/** The clocks are looked at `ms` from now. */
+/** The deadlines are checked `ms` from now. */
 export function dueIn(ms: number) {
   return { due_at: sql<Date>`service_now() + make_interval(secs => ${ms / 1000})` };
 }
 
-/** The same in SQL text: in `ms` at the latest, whoever is looking at the session at the moment. */
+/** As SQL text: the deadlines are checked within `ms`, even if another process has claimed the session for a check. */
 export function dueWithin(ms: number) {
   return sql`due_at = least(due_at, service_now() + make_interval(secs => ${ms / 1000})), due_claim = null`;
 }

@@ -1,4 +1,4 @@
-/** Two looks at a session's clocks in one instant, and a change between them (clock stopped, so that it is one). */
+/** Two claims of a session at the same instant (the clock is stopped), and a change between them. */
 import { randomId } from "@vivarium/kit/id";
 import { sql } from "kysely";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
@@ -43,23 +43,23 @@ async function dueAt(): Promise<Date> {
   return rows[0]?.due_at as Date;
 }
 
-test("what a look found is written when nothing came between", async () => {
+test("the next check is set if nothing happened since the claim", async () => {
   await saveDueAt(db, await look(), LATER);
   expect(await dueAt()).toEqual(LATER);
 });
 
-test("a look from before a wake was set does not outlast the look that knows of it", async () => {
+test("a claim from before a wake was set does not overwrite the next check of a later claim", async () => {
   const old = await look();
   await saveWakeAt(db, id, { wakeAt: WAKE });
   const current = await look();
-  // The same instant, so that it alone tells nothing.
+  // The instants are equal, so only the claim id differs.
   expect(current.due_at).toEqual(old.due_at);
   await saveDueAt(db, old, LATER);
   await saveDueAt(db, current, WAKE);
   expect(await dueAt()).toEqual(WAKE);
 });
 
-test("a refusal of a wake that was cleared, or set anew, meanwhile brings nothing back", async () => {
+test("a refused wake that was cleared or changed meanwhile is not set again", async () => {
   await saveWakeAt(db, id, { wakeAt: WAKE });
   const { wake_at: old } = await look();
   const refuse = () => saveWakeAt(db, id, { wakeAt: old, retryAt: LATER, dropAt: LATER }, old);
@@ -71,7 +71,7 @@ test("a refusal of a wake that was cleared, or set anew, meanwhile brings nothin
   }
 });
 
-test("a look from before a client attached says nothing about the time after", async () => {
+test("a claim from before a client attached does not set the next check", async () => {
   await sql`update sessions set state = 'live'`.execute(db);
   const old = await look();
   const attachment = { id: randomId(), sessionId: id, incarnation: 1, kind: "pty" } as const;

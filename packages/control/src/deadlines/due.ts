@@ -1,10 +1,10 @@
-/** Sessions that are due: taken for a look at their clocks, and told when the next look is. By `service_now()`. */
+/** SQL for sessions that are due: claim them, read their clocks, set the next check. By `service_now()`. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { ClockRow } from "./clocks.ts";
 
-/** Leases are on another clock than deadlines: here they are told as instants of the deadlines' clock. */
+/** A session with its clock inputs. Leases use `now()`; here they are converted to the deadlines' clock. */
 export type DueSession = SessionRow & { now: Date } & Required<
     Pick<ClockRow, "pty_until" | "tunnel_until" | "used_until">
   >;
@@ -16,7 +16,7 @@ const CLOCK_COLUMNS = [
   attachedUntil("tunnel").as("tunnel_until"),
 ];
 
-/** When the last client of this kind left, or will count as gone; null: the machine never had one. */
+/** When the last lease of this kind on the present machine ended, or will end; null without any lease. */
 function attachedUntil(kind: "pty" | "tunnel") {
   return sql<Date | null>`(
     select service_now() + (max(lease_until) - now()) from attachments
@@ -25,8 +25,8 @@ function attachedUntil(kind: "pty" | "tunnel") {
 }
 
 /**
- * Sessions whose deadlines want a look, taken for `leaseMs`: a process that dies with one leaves it to the next. Those
- * that an operation holds are looked at when it ends.
+ * Claims sessions that are due for `leaseMs`, after which another process may claim them. Sessions with an operation in
+ * flight are skipped: the end of the operation makes them due again.
  */
 export async function claimDueSessions(db: Queries, limit: number, leaseMs: number): Promise<DueSession[]> {
   const taken = await db
@@ -49,8 +49,8 @@ export async function claimDueSessions(db: Queries, limit: number, leaseMs: numb
     .returning(["id", "due_claim"])
     .execute();
   if (taken.length === 0) return [];
-  // A statement of its own: the one above may have begun before a client's leave that it then found in the row, and would
-  // see the client still there.
+  // Race: the statement above may find a detach in the row that was committed after its snapshot, and would still read
+  // the client's old lease. A second statement has a newer snapshot.
   const rows = await db
     .selectFrom("sessions")
     .selectAll()
@@ -69,10 +69,10 @@ export async function claimDueSessions(db: Queries, limit: number, leaseMs: numb
   return rows as DueSession[];
 }
 
-/** The session as its clocks see it, held until the transaction ends: no client attaches meanwhile. */
+/** Locks the session's row and reads its clock inputs. No client can attach until the transaction ends. */
 export async function lockForClocks(tx: Queries, id: string): Promise<DueSession | undefined> {
   await tx.selectFrom("sessions").select("id").where("id", "=", id).forUpdate().execute();
-  // A statement of its own: what was committed while the lock was waited for counts.
+  // A second statement, so that changes committed while this one waited for the lock are seen.
   const row = await tx
     .selectFrom("sessions")
     .selectAll()
@@ -83,8 +83,8 @@ export async function lockForClocks(tx: Queries, id: string): Promise<DueSession
 }
 
 /**
- * Says when to look next, unless the session moved since it was taken, or was taken by somebody else: then what was seen
- * here may be old, and it has been said already or will be.
+ * Sets the next check. Does nothing if the session moved or was claimed again since: then this result may be outdated,
+ * and the move or the new claim sets the next check.
  */
 export async function saveDueAt(db: Queries, taken: SessionRow, dueAt: Date | null): Promise<void> {
   await db

@@ -1,13 +1,13 @@
-/** SQL of activity: when each session was last used, by `service_now()`. */
+/** SQL of activity: when each session was last used. Times are by `service_now()`. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 
-/** An operation in flight is written down about every second; a process that died holds nothing for longer than this. */
+/** How long a session stays busy without renewal, which comes about once a second while an operation is in flight. */
 const BUSY_LEASE_MS = 3_000;
-/** What is left of that when the last of them ends here: time for another process to say that it has one as well. */
-const BUSY_REST_MS = 1_500;
+/** How long it stays busy after the last operation of this process: time for other processes to renew for theirs. */
+const BUSY_TAIL_MS = 1_500;
 
-interface Sighting {
+interface ActivityEntry {
   id: string;
   at: Date;
   ageMs: number;
@@ -16,17 +16,18 @@ interface Sighting {
 }
 
 /**
- * Moves `last_active_at` forward for several sessions at once; never back. Where our clock agrees with the one of the
- * deadlines to a second, what readers were shown is what is written; otherwise the age counts.
+ * Moves `last_active_at` of several sessions forward, never back. If this process's clock is within a second of the
+ * deadlines' clock, its time is written, so that readers get the time that they were shown. Otherwise the time is
+ * computed from the age.
  */
-export async function saveActivity(db: Queries, seen: Sighting[]): Promise<void> {
+export async function saveActivity(db: Queries, seen: ActivityEntry[]): Promise<void> {
   const ids = seen.map(({ id }) => id);
   const times = seen.map(({ at }) => at.toISOString());
   const ages = seen.map(({ ageMs }) => ageMs);
   const uses = seen.map(({ use = "" }) => use);
   await sql`update sessions set last_active_at = seen.at, busy_until = case seen.use
       when 'busy' then now() + make_interval(secs => ${BUSY_LEASE_MS / 1000})
-      when 'done' then least(busy_until, now() + make_interval(secs => ${BUSY_REST_MS / 1000}))
+      when 'done' then least(busy_until, now() + make_interval(secs => ${BUSY_TAIL_MS / 1000}))
       else busy_until
     end
     from (

@@ -4,8 +4,8 @@ import { WAKES_FROM } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /**
- * Sets or clears when a paused session wakes by itself; undefined when it moved, something holds it, or somebody has set
- * another instant than the one that is given as known.
+ * Sets or clears the scheduled wake of a paused session. Undefined if the session moved, an operation is in flight, or
+ * `known` is given and the stored time differs from it.
  */
 export async function saveWakeAt(
   db: Queries,

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
-import { NETWORK_STANDS } from "../sessions/operation-kinds.ts";
+import { NETWORK_FIXED_DURING } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { StoredPolicy } from "./policy.ts";
 
@@ -29,7 +29,7 @@ export async function saveWish(
     .where("id", "=", session.id)
     .where("state", "=", session.state)
     .where("network_generation", "=", session.network_generation)
-    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_STANDS])]))
+    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_FIXED_DURING])]))
     .returningAll()
     .executeTakeFirst();
   return row as SessionRow | undefined;
@@ -61,7 +61,7 @@ export async function listToKeep(db: Queries): Promise<SessionRow[]> {
         eb("egress_limit_bytes", "is not", null),
       ]),
     )
-    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_STANDS])]))
+    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_FIXED_DURING])]))
     .execute();
   return rows as SessionRow[];
 }

@@ -6,7 +6,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
-import { isNetworkStanding } from "../sessions/operation-kinds.ts";
+import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type ApplyDeps, applyNetwork } from "./apply.ts";
@@ -27,7 +27,7 @@ export async function setPolicy(
   return await whenFree(deps, id, async () => {
     const session = await getSession(deps.db, scope, id);
     if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
-    if (isNetworkStanding(session.op)) return BUSY;
+    if (isNetworkFixed(session.op)) return BUSY;
     // Written once: whoever wrote after us has the last word, and ours was in force before.
     stored ??= await store(deps, session, egress);
     if (!stored) return BUSY;
@@ -57,8 +57,7 @@ async function isInForce(deps: SetPolicyDeps, wish: SessionRow): Promise<boolean
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     const now = await getSession(deps.db, { orgId: wish.org_id, projectId: null }, wish.id);
-    if (now.state !== "live" || now.incarnation !== wish.incarnation || isNetworkStanding(now.op))
-      return false;
+    if (now.state !== "live" || now.incarnation !== wish.incarnation || isNetworkFixed(now.op)) return false;
     deps.log.warn({ session_id: wish.id, reason: error.message }, "an egress policy waits for the node");
     throw apiErrorOfOperation(error);
   }

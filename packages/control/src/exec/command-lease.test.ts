@@ -7,8 +7,8 @@ import { type Answer, type Control, eventually, startControl } from "../../test-
 import { silentLog } from "../../test-support/database.ts";
 import { withMortal } from "../../test-support/mortal-control.ts";
 import { openDatabase } from "../db/pool.ts";
-import { extendLease, giveUpLease, type Lease } from "../leases/lease.ts";
-import { endUnheard } from "../leases/unheard.ts";
+import { expireDetachedCommand } from "../leases/detached-command.ts";
+import { extendLease, type Lease, revertLease } from "../leases/lease.ts";
 
 let control: Control;
 beforeAll(async () => {
@@ -83,11 +83,11 @@ test("a command of which it is unknown whether it started is the only one", asyn
 
 describe("a command that a pause broke off", () => {
   const TIME_MS = 120_000;
-  let goingOn = 1;
+  let currentMachine = 1;
   beforeEach(() => {
-    goingOn = 1;
+    currentMachine = 1;
     control.node.onGuest = (asked, goOn) =>
-      asked.call === "GET commands" ? asked.json({ going_on: goingOn }) : goOn();
+      asked.call === "GET commands" ? asked.json({ going_on: currentMachine }) : goOn();
   });
 
   async function pausedUnder(query: string): Promise<string> {
@@ -132,17 +132,17 @@ describe("a command that a pause broke off", () => {
     const asked = Promise.withResolvers<void>();
     control.node.onGuest = async (call, goOn) => {
       if (call.call !== "GET commands") return await goOn();
-      if (goingOn === 1) asked.resolve();
+      if (currentMachine === 1) asked.resolve();
       throw new Refusal("agent_unavailable");
     };
     await control.ask(`POST /v1/sessions/${id}/resume`);
     await asked.promise;
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live");
-    control.node.onGuest = (call) => call.json({ going_on: goingOn });
+    control.node.onGuest = (call) => call.json({ going_on: currentMachine });
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live");
-    goingOn = 0;
+    currentMachine = 0;
     await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
   });
 
@@ -175,9 +175,9 @@ describe("a command that a pause broke off", () => {
       onTestFinished(() => db.destroy());
       const lease = await extendLease(db, id, TIME_MS);
       expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);
-      if (when === "before") await giveUpLease(db, id, lease as Lease);
+      if (when === "before") await revertLease(db, id, lease as Lease);
       expect((await control.ask(`POST /v1/sessions/${id}/resume`)).status).toBe(200);
-      if (when === "after") await giveUpLease(db, id, lease as Lease);
+      if (when === "after") await revertLease(db, id, lease as Lease);
       expect(await standing(id)).toEqual([null, null, false]);
     },
   );
@@ -190,7 +190,7 @@ describe("a command that a pause broke off", () => {
     // As the sweep that has read the row before.
     const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
     await extendLease(db, id, TIME_MS);
-    await endUnheard(db, rows[0]);
+    await expireDetachedCommand(db, rows[0]);
     expect((await runsOut(id))?.getTime()).toBeGreaterThan(Date.now() + TIME_MS / 2);
   });
 

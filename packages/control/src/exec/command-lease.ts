@@ -5,7 +5,7 @@
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { extendLease, giveUpLease, type Lease } from "../leases/lease.ts";
+import { extendLease, type Lease, revertLease } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** For the start of the command, and for its last output, beyond the time that it may run. */
@@ -28,7 +28,7 @@ export async function takeBackLease(
   session: SessionRow,
   lease: Lease | undefined,
 ): Promise<void> {
-  if (lease) await giveUpLease(db, session.id, lease).catch(() => undefined);
+  if (lease) await revertLease(db, session.id, lease).catch(() => undefined);
 }
 
 /** Whether it is certain that no command was started. */

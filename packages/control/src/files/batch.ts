@@ -25,11 +25,11 @@ export async function writeBatch(
 ): Promise<FileBatchResult> {
   const startedAt = performance.now();
   const prepared = prepare(files);
-  const { found, release } = deps.activity.hold(scope.orgId, sessionId);
+  const { confirm, release } = deps.activity.lease(scope.orgId, sessionId);
   try {
     // What is wrong with the session is the answer to the whole call.
     await waitForLive(deps, scope, sessionId);
-    found();
+    confirm();
     const results: Item[] = [];
     for (const [index, { path }] of files.entries()) {
       const bytes = prepared[index] as Prepared;

@@ -33,11 +33,11 @@ export async function useMachine<T>(
   use: (session: SessionRow) => Promise<T>,
 ): Promise<InUse<T>> {
   // Held before the row is read: a pause for idleness that claims the row later sees it.
-  const { found, release } = deps.activity.hold(scope.orgId, sessionId);
+  const { confirm, release } = deps.activity.lease(scope.orgId, sessionId);
   try {
     for (let moves = 0; ; moves++) {
       const live = await waitForLive(deps, scope, sessionId, waitMs);
-      if (moves === 0) found();
+      if (moves === 0) confirm();
       const begun = await begin(deps, live.session, use, moves < MOVES);
       if (begun) return { ...live, result: begun.result, release };
     }

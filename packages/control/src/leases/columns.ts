@@ -1,18 +1,18 @@
-/** What a move of a session makes of its leases. */
+/** The lease columns after a move. */
 import { type RawBuilder, sql } from "kysely";
-import { entersLife, entersRest, isAwaited, isFound, type Move } from "../sessions/state.ts";
+import { entersLive, entersPause, isCatchUp, isCreating, type Move } from "../sessions/state.ts";
 
 export function leaseColumns(move: Move) {
   return { provision_claimed_until: null, ...timeOfCommand(move) };
 }
 
 /**
- * The only command of a session stands still with its machine: what is left of its time counts on from the wake. A
- * restore takes the session back to before it.
+ * The only command of a `destroy_on_completion` session stops with its machine, so a pause saves the rest of its time
+ * and a wake continues with it. A restore goes back to before the command.
  */
 function timeOfCommand(move: Move) {
   const isOnly = sql<boolean>`destroy_on_completion and origin = 'api'`;
-  if (isFound(move)) return timeOfFoundCommand(move, isOnly);
+  if (isCatchUp(move)) return timeOfFoundCommand(move, isOnly);
   if (move.event === "restore") {
     return {
       destroy_after: sql<Date | null>`case when ${isOnly} then null else destroy_after end`,
@@ -20,13 +20,13 @@ function timeOfCommand(move: Move) {
       command_goes_on: false,
     };
   }
-  if (entersRest(move)) {
+  if (entersPause(move)) {
     return {
       command_left_ms: sql<number | null>`case when ${isOnly} and destroy_after is not null
         then greatest(0, extract(epoch from destroy_after - now()) * 1000)::bigint end`,
     };
   }
-  if (!entersLife(move)) return {};
+  if (!entersLive(move)) return {};
   return {
     destroy_after: sql<Date | null>`case when command_left_ms is null then destroy_after
       else now() + make_interval(secs => command_left_ms / 1000.0) end`,
@@ -35,15 +35,15 @@ function timeOfCommand(move: Move) {
   };
 }
 
-/** At least as long as a command gets beyond its time. */
+/** Minimum time after a catch-up: as much as a command gets beyond its own time. */
 const FOUND_COMMAND_MS = 30_000;
 
 /**
- * What the command of a backup had left when the session was last used counts from now, or from the wake. A session that was
- * still being made was handed out since, and has its lease no more.
+ * After a catch-up, the time that the command had left when the session was last used counts from now, or from the
+ * wake. A session that was in creation in the backup has become live since, so its provisional lease is over.
  */
 function timeOfFoundCommand({ from, state }: Move, isOnly: RawBuilder<boolean>) {
-  if (isAwaited(from.state)) return { destroy_after: null, command_left_ms: null };
+  if (isCreating(from.state)) return { destroy_after: null, command_left_ms: null };
   const left = sql<number | null>`case when ${isOnly} and destroy_after is not null then greatest(
     coalesce(command_left_ms, extract(epoch from destroy_after - last_active_at) * 1000), ${FOUND_COMMAND_MS}
   )::bigint end`;

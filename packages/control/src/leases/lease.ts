@@ -1,17 +1,14 @@
-/**
- * Leases of sessions: what happens to a session by itself when its owner gives no sign of life. The sweep destroys a
- * session whose lease has ended.
- */
+/** SQL of leases of sessions. The sweep destroys a session whose lease has lapsed. */
 import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** The end of a lease that begins with an insert, however long its transaction waited before. */
+/** The end of a lease that starts with an insert. From the present time: the transaction may have waited before. */
 export function leaseFromNow(ms: number): RawBuilder<Date> {
   return sql<Date>`clock_timestamp() + make_interval(secs => ${ms / 1000})`;
 }
 
-/** Puts off, or brings on, the instant from which the sweep destroys the session. */
+/** Sets when the sweep destroys the session, earlier or later than before. */
 export async function leaseSession(db: Queries, id: string, delayMs: number): Promise<void> {
   await db
     .updateTable("sessions")
@@ -21,40 +18,40 @@ export async function leaseSession(db: Queries, id: string, delayMs: number): Pr
     .execute();
 }
 
-/** An instant that was written, and what stood in the row before. */
+/** An extended lease, and the values that it replaced. */
 export interface Lease {
   until: Date;
-  before: { until: Date | null; goesOn: boolean };
+  before: { until: Date | null; isDetached: boolean };
 }
 
-/** Puts that instant at least `delayMs` off. A command that begins now has a listener, whose end counts from here. */
+/** Extends the lease to at least `delayMs` from now. A command that starts now has a listener: not detached. */
 export async function extendLease(db: Queries, id: string, delayMs: number): Promise<Lease | undefined> {
-  // Whole milliseconds: what is told can be compared with what is stored.
+  // Whole milliseconds, because a JavaScript date must compare equal to the stored value.
   const least = sql<Date>`date_trunc('milliseconds', ${after(delayMs)})`;
-  const { rows } = await sql<{ until: Date; was_until: Date | null; went_on: boolean }>`
+  const { rows } = await sql<{ until: Date; was_until: Date | null; was_detached: boolean }>`
     with old as (
       select id, destroy_after, command_goes_on from sessions
        where id = ${id} and state <> 'destroyed' for update
     )
     update sessions set destroy_after = greatest(sessions.destroy_after, ${least}), command_goes_on = false
       from old where sessions.id = old.id
-    returning sessions.destroy_after as until, old.destroy_after as was_until, old.command_goes_on as went_on`.execute(
+    returning sessions.destroy_after as until, old.destroy_after as was_until, old.command_goes_on as was_detached`.execute(
     db,
   );
   const [row] = rows;
-  return row && { until: row.until, before: { until: row.was_until, goesOn: row.went_on } };
+  return row && { until: row.until, before: { until: row.was_until, isDetached: row.was_detached } };
 }
 
 /**
- * The row is as it was before, unless another instant was written since. A wake writes one: a command that goes on after it
- * can only be the one that this lease was for.
+ * Reverts an extension, unless the lease was changed since. A wake changes it too, but a command that is detached after
+ * the wake can only be the one that this extension was for.
  */
-export async function giveUpLease(db: Queries, id: string, { until, before }: Lease): Promise<void> {
+export async function revertLease(db: Queries, id: string, { until, before }: Lease): Promise<void> {
   await db
     .updateTable("sessions")
     .set({
       destroy_after: before.until,
-      command_goes_on: before.goesOn,
+      command_goes_on: before.isDetached,
       ...(before.until === null && { command_left_ms: null }),
     })
     .where("id", "=", id)

@@ -1,12 +1,12 @@
-/** The claim of a process on the provisioning of a session. */
+/** SQL of the claim that a process has on the provisioning of a session. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** How long a claim on provisioning lasts without renewal. */
+/** How long the claim lasts without renewal. */
 export const PROVISION_LEASE_MS = 5_000;
 
-/** Renews the lease on a session that this process provisions; false when the session is no longer creating. */
+/** Renews the claim. False if the session is no longer creating. */
 export async function renewProvisionClaim(db: Queries, id: string, leaseMs: number): Promise<boolean> {
   const rows = await db
     .updateTable("sessions")
@@ -19,8 +19,8 @@ export async function renewProvisionClaim(db: Queries, id: string, leaseMs: numb
 }
 
 /**
- * Takes over sessions whose provisioning nobody holds: their process died. With how long ago they were asked for. Those
- * that are leased until they are handed out are not wanted without it.
+ * Claims sessions whose provisioning process died, with their age. Provisional sessions are left out: the sweep
+ * destroys them instead.
  */
 export async function claimOrphanedProvisions(
   db: Queries,

@@ -1,4 +1,4 @@
-/** A database that is brought back from a backup under a node that went on since. */
+/** The database is restored from a backup, while the node kept its newer machines and snapshots. */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Backups } from "../../test-support/backups.ts";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
@@ -6,7 +6,7 @@ import { type Control, eventually, startControl } from "../../test-support/contr
 let control: Control;
 let backups: Backups;
 beforeAll(async () => {
-  // Nothing sweeps while a backup is brought back: the service is stopped meanwhile.
+  // No sweeps while the backup is restored, as if the service were stopped.
   control = await startControl({ sweeps: false });
   backups = new Backups(control);
 });
@@ -28,7 +28,7 @@ async function backUp(id: string) {
 const startService = () => backups.startService();
 const eventsOf = (id: string) => backups.eventsOf(id);
 
-/** Until its machine is gone, too. */
+/** Pauses, and waits until the machine is gone. */
 async function pauseUntilGone(id: string): Promise<void> {
   await pause(id);
   await eventually(() => expect(machinesOf(id)).toEqual([]));
@@ -40,7 +40,7 @@ async function createPaused(): Promise<string> {
   return id;
 }
 
-test("a session that was paused and woken since the backup goes on in the machine that it has", async () => {
+test("a session that was paused and woken since the backup keeps the machine that it has", async () => {
   const id = await control.createLive();
   const restore = await backUp(id);
   await pause(id);
@@ -53,13 +53,13 @@ test("a session that was paused and woken since the backup goes on in the machin
   expect((await eventsOf(id)).at(-1)).toEqual(["session.resumed", "machine_found"]);
   expect((await control.exec(id)).status).toBe(200);
   expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-2`);
-  // It sleeps and wakes as ever.
+  // It can be paused and woken again.
   await pause(id);
   expect((await control.exec(id)).status).toBe(200);
   expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-3`);
 });
 
-test("one that the backup has as paused, and that was woken since, is live", async () => {
+test("a session that was paused in the backup and woken since is live", async () => {
   const id = await createPaused();
   const restore = await backUp(id);
   await resume(id);
@@ -71,7 +71,7 @@ test("one that the backup has as paused, and that was woken since, is live", asy
   expect(machinesOf(id)).toEqual([`${id}-2`]);
 });
 
-test("of two machines the one that runs is the session's, and the other goes", async () => {
+test("of two machines the session keeps the running one, and the other is removed", async () => {
   const id = await control.createLive();
   const restore = await backUp(id);
   await pause(id);
@@ -85,7 +85,7 @@ test("of two machines the one that runs is the session's, and the other goes", a
   expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 2 });
 });
 
-test("a machine that stands still, as within a pause, goes on", async () => {
+test("a machine that a pause has stopped is continued", async () => {
   const id = await control.createLive();
   const restore = await backUp(id);
   await pause(id);
@@ -99,7 +99,7 @@ test("a machine that stands still, as within a pause, goes on", async () => {
   await eventually(() => expect(control.node.machines.get(`${id}-2`)?.state).toBe("running"));
 });
 
-test("the machine gets the network that the backup has of its session", async () => {
+test("the machine gets the network of the session in the backup", async () => {
   const id = await control.createLive({ egress: { mode: "deny", allow: ["example.com"] } });
   const restore = await backUp(id);
   await pause(id);
@@ -113,7 +113,7 @@ test("the machine gets the network that the backup has of its session", async ()
   expect(body.mode).toBe("deny");
 });
 
-test("a session that was paused since is paused, and wakes from what was saved last", async () => {
+test("a session that was paused since the backup is paused, and wakes from its newest saved state", async () => {
   const id = await control.createLive();
   const restore = await backUp(id);
   await pause(id);
@@ -129,7 +129,7 @@ test("a session that was paused since is paused, and wakes from what was saved l
   expect(control.node.machines.get(`${id}-3`)?.spec?.snapshot_id).toBe(saved);
 });
 
-test("one that the backup has as paused wakes from what was saved after it", async () => {
+test("a session that was paused in the backup wakes from a state that was saved after it", async () => {
   const id = await createPaused();
   const restore = await backUp(id);
   await resume(id);
@@ -142,7 +142,7 @@ test("one that the backup has as paused wakes from what was saved after it", asy
   expect((await control.exec(id)).status).toBe(200);
 });
 
-test("its time in rest begins when it is found, so that the old row's does not end it", async () => {
+test("paused_ttl_ms counts from the catch-up, so that the old row's pause does not end the session", async () => {
   const id = await createPaused();
   const restore = await backUp(id);
   await resume(id);
@@ -163,7 +163,7 @@ test("its time in rest begins when it is found, so that the old row's does not e
   expect((await rowOf(id)).state).toBe("paused");
 });
 
-test("what was saved before the row came to be as it is is not gone back to when the machine dies", async () => {
+test("a state that was saved before the row's last move is not used when the machine dies", async () => {
   const id = await control.createLive();
   const restore = await backUp(id);
   await pause(id);
@@ -175,7 +175,7 @@ test("what was saved before the row came to be as it is is not gone back to when
   await control.until(id, "failed");
 });
 
-test("a machine that this database was about to start, and gave up, is removed as ever", async () => {
+test("a machine that an interrupted operation of this database left is removed", async () => {
   const id = await createPaused();
   const { network_generation: generation } = await rowOf(id);
   const network = {
@@ -189,7 +189,7 @@ test("a machine that this database was about to start, and gave up, is removed a
   expect((await rowOf(id)).state).toBe("paused");
 });
 
-test("no deadline of the backup is acted on before the rows are in line with the node", async () => {
+test("no deadline of the backup is carried out before rows and node are reconciled", async () => {
   const id = await createPaused();
   const restore = await backUp(id);
   await resume(id);
@@ -203,7 +203,7 @@ test("no deadline of the backup is acted on before the rows are in line with the
   expect((await rowOf(id)).state).toBe("live");
 });
 
-test("two processes that find it at once move the row once", async () => {
+test("two processes that catch up at the same time move the row once", async () => {
   const id = await control.createLive();
   const restore = await backUp(id);
   await pause(id);
@@ -211,7 +211,7 @@ test("two processes that find it at once move the row once", async () => {
   await restore();
   await Promise.all([startService(), startService()]);
   await eventually(async () => expect((await rowOf(id)).incarnation).toBe(2));
-  await Promise.all(backups.services.map((service) => service.inLine()));
+  await Promise.all(backups.services.map((service) => service.reconciled()));
   expect((await eventsOf(id)).filter(([, reason]) => reason === "machine_found")).toHaveLength(1);
   expect((await rowOf(id)).state).toBe("live");
 });

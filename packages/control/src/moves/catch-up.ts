@@ -1,19 +1,19 @@
 /**
- * A database that was brought back from a backup has rows that are older than what the node has of their sessions: one
- * was paused and woken since. Such a row goes forward to the machine that there is, or to the state that was saved
- * last, so that what happened since the backup is not lost. A machine, or a saved state, that an operation of this very
- * database left behind is none of these: it is removed.
+ * Catches rows up with the node. After the database was restored from a backup, a row may be older than what the node
+ * has: the session was paused and woken since. Such a row moves forward to the machine on the node, or to the state
+ * that was saved last, so that nothing since the backup is lost. A machine or a saved state that an interrupted
+ * operation of this database left is an orphan instead, and is removed.
  */
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
-import { nameSnapshot, ownSnapshots } from "../operations/snapshot-names.ts";
+import { ownSnapshots, recordSnapshotName } from "../operations/snapshot-names.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import { decideFound, incarnationOf } from "../sessions/state.ts";
+import { decideCatchUp, incarnationOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { saveMove } from "./save-move.ts";
 
-type IsLater = (session: SessionRow, machine: MachineStatus) => boolean;
+type IsNewer = (session: SessionRow, machine: MachineStatus) => boolean;
 
 interface CatchUpDeps {
   db: Database;
@@ -21,20 +21,21 @@ interface CatchUpDeps {
 }
 
 /**
- * True when the row is older than one of these machines, all that the node has of the session. They were listed before
- * the row was read. An operation in the row is as old as the row, and ends.
+ * Catches the row up with the newest of the machines. Returns whether the row was older. `machines` must be all
+ * machines of the session on the node, listed before the row was read. An operation in an old row is outdated too, and
+ * ends.
  */
 export async function catchUpWithMachine(
   { db, signals, log }: CatchUpDeps & { signals: SessionSignals },
   session: SessionRow,
   machines: readonly MachineStatus[],
-  isLater?: IsLater,
+  isNewer?: IsNewer,
 ): Promise<boolean> {
-  // Nobody waits for a run whose row is old: its lease ends it.
+  // The caller of a run with an old row is gone. The run's lease ends the session.
   if (session.origin === "run") return false;
-  const machine = laterMachine(session, machines, isLater);
+  const machine = newerMachine(session, machines, isNewer);
   if (!machine) return false;
-  const move = decideFound(session, "machine_found", incarnationOf(machine.machine_id));
+  const move = decideCatchUp(session, "machine_found", incarnationOf(machine.machine_id));
   if (!move) return false;
   const row = await saveMove(db, session.id, move, {
     ...operationOf(session),
@@ -44,24 +45,24 @@ export async function catchUpWithMachine(
   if (row)
     log.warn(
       { machine_id: machine.machine_id },
-      "a session's row was older than its machine: it goes forward",
+      "a session's row was older than its machine and has caught up",
     );
   signals.moved(session.id);
   return true;
 }
 
-/** The machine that the row goes forward to, if it is older than the one that goes on. */
-export function laterMachine(
+/** The session's current machine, if the row is older than it. */
+export function newerMachine(
   session: SessionRow,
   machines: readonly MachineStatus[],
-  isLater: IsLater = isAhead,
+  isNewer: IsNewer = isNewerThanRow,
 ): MachineStatus | undefined {
-  const machine = goingOn(session, machines);
-  return machine && isLater(session, machine) ? machine : undefined;
+  const machine = currentMachine(session, machines);
+  return machine && isNewer(session, machine) ? machine : undefined;
 }
 
-/** The one that runs; where all stand still, the last: it was about to go on, or to be let go. */
-function goingOn(session: SessionRow, machines: readonly MachineStatus[]): MachineStatus | undefined {
+/** The machine that runs. If all are stopped, the last one: it was about to be continued or removed. */
+function currentMachine(session: SessionRow, machines: readonly MachineStatus[]): MachineStatus | undefined {
   const newestFirst = machines
     .filter(({ machine_id: id }) => incarnationOf(id) >= session.incarnation)
     .sort((one, other) => incarnationOf(other.machine_id) - incarnationOf(one.machine_id));
@@ -71,10 +72,11 @@ function goingOn(session: SessionRow, machines: readonly MachineStatus[]): Machi
 }
 
 /**
- * An operation of this database can leave a machine of the next number, and raises the generation in the row before it
- * asks for one. Further numbers, and later generations, were given by rows that are lost.
+ * An interrupted operation of this database can leave a machine with the next incarnation. It raises the network
+ * generation in the row before it asks for the machine. So a higher incarnation, or a later generation, comes from a
+ * row that was lost with the backup.
  */
-export function isAhead(
+export function isNewerThanRow(
   session: SessionRow,
   { machine_id: id, network_generation: generation = 0 }: MachineStatus,
 ): boolean {
@@ -83,37 +85,40 @@ export function isAhead(
   return number > session.incarnation + 1 || generation > session.network_generation;
 }
 
-/** The row as it is by then, when one of these snapshots was saved of its session after the row was written. */
+/** Catches the row up with a snapshot that was saved after the row was written. Returns the new row, if any. */
 export async function catchUpWithSavedState(
   { db, log }: CatchUpDeps,
   session: SessionRow,
   snapshots: readonly SnapshotStatus[],
 ): Promise<SessionRow | undefined> {
-  const saved = await lastSaved({ db }, session, snapshots);
-  const move = saved && decideFound(session, "saved_state_found", incarnationOf(saved.machine_id));
+  const saved = await newestForeignSnapshot({ db }, session, snapshots);
+  const move = saved && decideCatchUp(session, "saved_state_found", incarnationOf(saved.machine_id));
   if (!move) return undefined;
   const row = await db.transaction().execute(async (tx) => {
     const moved = await saveMove(tx, session.id, move, {
       ...operationOf(session),
       snapshot: { id: saved.snapshot_id, bytes: saved.bytes },
-      // A wake that was asked for before the session was woken is not asked for any more.
+      // The scheduled wake in the row is outdated: the session was woken since.
       wakeAt: null,
     });
-    if (moved) await nameSnapshot(tx, saved.snapshot_id);
+    if (moved) await recordSnapshotName(tx, saved.snapshot_id);
     return moved;
   });
   if (row)
     log.warn(
       { session_id: session.id, snapshot_id: saved.snapshot_id },
-      "a session's row was older than its saved state: it goes forward",
+      "a session's row was older than its saved state and has caught up",
     );
   return row;
 }
 
 const operationOf = ({ op_id: id }: SessionRow) => (id === null ? {} : { operation: { id } });
 
-/** Every saved state that this database asked for is known to it by name, also one that it gave up. */
-async function lastSaved(
+/**
+ * The newest saved state of the session that this database does not know. It knows the names of all snapshots that it
+ * asked for, even of those that it discarded.
+ */
+async function newestForeignSnapshot(
   { db }: Pick<CatchUpDeps, "db">,
   session: SessionRow,
   snapshots: readonly SnapshotStatus[],
@@ -132,7 +137,7 @@ async function lastSaved(
   );
   return (
     candidates
-      // What was saved before the row came to be as it is was left behind since: it is no later state.
+      // A snapshot from before the row's last move is an older state.
       .filter(({ created_at: at }) => Date.parse(at) > session.state_changed_at.getTime())
       .filter(({ snapshot_id: id, state }) => state === "ready" && !own.has(id))
       .sort(

@@ -3,13 +3,13 @@ import type { NetworkReports } from "../egress/reports.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { FrameDeps } from "../operations/frame.ts";
 
-/** What moves need, and so the rooms above them. */
+/** Dependencies of moves, and of the folders above. */
 export interface MoveDeps extends FrameDeps {
   nodes: NodeClient;
   activity: Activity;
   networkReports: NetworkReports;
-  /** Pauses must be durable beyond their node; there is no tier that could do it yet. */
+  /** Refuse requests to pause and skip idle pauses: no storage tier can make them durable beyond their node yet. */
   requireDurablePause: boolean;
-  /** Provisions sessions in this process; a destroyed one needs no machine any more. */
+  /** Stops provisioning of a session that was destroyed. */
   provisioner: { cancel(sessionId: string): void };
 }

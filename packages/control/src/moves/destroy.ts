@@ -11,7 +11,7 @@ type DestroyEvent = Extract<SessionEvent, "destroy" | "first_exec_completed" | "
 interface DestroyOptions {
   event?: DestroyEvent;
   endReason?: EndReason;
-  /** Where a machine may run, a node that is away for a moment is waited for. The session has ended in any case. */
+  /** If a machine may be running, retry for a moment while the node is away. The session has ended in any case. */
   isNodeAwaited?: boolean;
 }
 const ATTEMPTS = 10;
@@ -33,8 +33,8 @@ export async function destroySession(
 }
 
 /**
- * An operation that holds the session is overtaken: it finds the session gone and cleans up after itself. The session
- * may move under the write (a create that completes): then decide again on what it is now.
+ * Ends the session even if an operation is in flight: the operation finds the session gone and cleans up after itself.
+ * Race: the session may move before the write (a create that completes). Then the move is decided again.
  */
 async function moveToEnd(
   { db }: MoveDeps,
@@ -46,7 +46,7 @@ async function moveToEnd(
   for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
     const move = decide(current, event, endReason);
     if (!move) throw sessionNotFound();
-    const saved = await saveMove(db, session.id, move, { overtakes: true });
+    const saved = await saveMove(db, session.id, move, { preempts: true });
     if (saved) return { ended: saved, before: current };
     current = await findSessionById(db, session.id);
   }

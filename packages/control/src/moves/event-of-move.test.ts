@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { decide } from "../sessions/state.ts";
 import { eventOfMove } from "./event-of-move.ts";
 
-function told(from: Parameters<typeof decide>[0]["state"], event: SessionEvent, facts = {}) {
+function eventAfter(from: Parameters<typeof decide>[0]["state"], event: SessionEvent, facts = {}) {
   const move = decide({ state: from, incarnation: 1 }, event);
   if (!move) throw new Error(`the table refuses ${event} of ${from}`);
   return eventOfMove(move, facts);
@@ -27,21 +27,21 @@ test.each([
   ["paused", "paused_ttl_exceeded", "session.destroyed", { end_reason: "paused_ttl" }],
   ["creating", "destroy", "session.destroyed", { end_reason: "client_destroy" }],
 ] as const)("%s, %s: %s", (from, event, type, data) => {
-  expect(told(from, event)).toEqual({ type, data });
+  expect(eventAfter(from, event)).toEqual({ type, data });
 });
 
-test("why a session failed and what it went back to are told, where they are meant", () => {
+test("a failure has its reason, and a restore its checkpoint", () => {
   const facts = { statusReason: "the machine ended", restoredFrom: "chk_x" };
-  expect(told("live", "machine_lost", facts)?.data).toEqual({ status_reason: "the machine ended" });
-  expect(told("live", "restore", facts)?.data).toMatchObject({ checkpoint_id: "chk_x" });
-  expect(told("paused", "resume", facts)?.data).not.toHaveProperty("checkpoint_id");
+  expect(eventAfter("live", "machine_lost", facts)?.data).toEqual({ status_reason: "the machine ended" });
+  expect(eventAfter("live", "restore", facts)?.data).toMatchObject({ checkpoint_id: "chk_x" });
+  expect(eventAfter("paused", "resume", facts)?.data).not.toHaveProperty("checkpoint_id");
 });
 
-test("every move that changes the state or the machine is told, and no other is", () => {
+test("exactly the moves that change the state or the machine emit an event", () => {
   for (const { from, event, to, newMachine } of TRANSITIONS) {
     if (from === null) continue;
     const isChange = from !== to || newMachine === true;
-    expect(told(from, event) !== undefined, `${from} ${event}`).toBe(isChange);
-    if (isChange) expect(EVENT_TYPES).toContain(told(from, event)?.type);
+    expect(eventAfter(from, event) !== undefined, `${from} ${event}`).toBe(isChange);
+    if (isChange) expect(EVENT_TYPES).toContain(eventAfter(from, event)?.type);
   }
 });

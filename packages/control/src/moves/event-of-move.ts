@@ -1,6 +1,6 @@
 /** The event that a move of a session emits. Pure. */
 import type { EventType, SessionState } from "@vivarium/contract/api";
-import { isAwaited, type Move } from "../sessions/state.ts";
+import { isCreating, type Move } from "../sessions/state.ts";
 
 interface MoveEvent {
   type: EventType;
@@ -9,7 +9,7 @@ interface MoveEvent {
 
 interface Facts {
   statusReason?: string;
-  /** Checkpoint that the session went back to. */
+  /** The checkpoint that the session was restored to. */
   restoredFrom?: string;
 }
 
@@ -20,7 +20,7 @@ const ENDS: Partial<Record<SessionState, EventType>> = {
   destroyed: "session.destroyed",
 };
 
-/** Undefined where nothing changed for who looks at the session. */
+/** Undefined if the move changes nothing that a caller can see. */
 export function eventOfMove(move: Move, { statusReason, restoredFrom }: Facts = {}): MoveEvent | undefined {
   const { from, state, event, endReason } = move;
   const end = ENDS[state];
@@ -42,5 +42,5 @@ function typeOfStart({ from, state, incarnation, event }: Move): EventType | und
   if (event === "recover") return "session.recovered";
   if (state === "paused") return from.state === "paused" ? undefined : "session.paused";
   if (state !== "live" || incarnation === from.incarnation) return undefined;
-  return isAwaited(from.state) ? "session.live" : "session.resumed";
+  return isCreating(from.state) ? "session.live" : "session.resumed";
 }

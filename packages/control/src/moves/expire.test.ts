@@ -7,13 +7,13 @@ const HOUR = 3_600_000;
 let control: Control;
 let clock: TestClock;
 beforeAll(async () => {
-  // Nobody looks at deadlines but who is asked.
+  // Without sweeps, only requests check deadlines.
   control = await startControl({ sweeps: false });
   clock = await TestClock.install(control.sql);
 });
 afterAll(() => control.close());
 
-test("a paused session past its lifetime is told as that before any sweep has seen it", async () => {
+test("a paused session past its lifetime is shown as expired before any sweep has seen it", async () => {
   const id = await control.createLive({ max_lifetime_ms: HOUR });
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await clock.advance(HOUR - 1_000);

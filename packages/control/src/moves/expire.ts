@@ -8,22 +8,23 @@ import type { MoveDeps } from "./deps.ts";
 import { lifetimeReason } from "./pause-machine.ts";
 import { saveMove } from "./save-move.ts";
 
-/** True when the paused session's lifetime is over by now: then it is put down as expired, should it still stand. */
-export async function expireIfOver(deps: MoveDeps, session: SessionRow): Promise<boolean> {
+/** Marks the paused session as expired if its lifetime is over. Returns whether it is over. */
+export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow): Promise<boolean> {
   if (session.max_lifetime_ms === null) return false;
   if (dueEvent(session, await deadlineNow(deps.db)) !== "max_lifetime") return false;
   await expirePaused(deps, session);
   return true;
 }
 
-/** The session as a reader sees it: one whose lifetime is over is told as that, as every verb says it. */
+/** Reads a session. A paused session whose lifetime is over is marked as expired first, as every verb does. */
 export async function readSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const session = await getSession(deps.db, scope, id);
-  const isOver = session.state === "paused" && session.op === null && (await expireIfOver(deps, session));
+  const isOver =
+    session.state === "paused" && session.op === null && (await expireIfLifetimeOver(deps, session));
   return isOver ? await getSession(deps.db, scope, id) : session;
 }
 
-/** A paused session stays as it is saved, for good. */
+/** Marks a paused session as expired. Its saved state is kept, but it cannot wake any more. */
 export async function expirePaused(deps: MoveDeps, session: SessionRow): Promise<void> {
   const move = decide(session, "max_lifetime");
   const row = move && (await saveMove(deps.db, session.id, move, { statusReason: lifetimeReason(session) }));

@@ -16,7 +16,7 @@ afterAll(() => control.close());
 
 const get = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
 const destroy = (id: string, query = "") => control.ask(`DELETE /v1/sessions/${id}${query}`);
-/** A start that does not come back until it is let go. */
+/** Blocks starts on the node until the returned function is called. */
 function holdStarts(): () => void {
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onStart = () => promise;
@@ -60,17 +60,17 @@ test("a reason other than the two is refused and nothing is destroyed", async ()
 });
 
 test("destroying a session that is being created cancels its provisioning", async () => {
-  const letGo = holdStarts();
+  const continueStarts = holdStarts();
   const id = await control.create();
   expect((await destroy(id)).status).toBe(204);
-  letGo();
+  continueStarts();
   await eventually(() =>
     expect([...control.node.machines.keys()].filter((name) => name.startsWith(id))).toEqual([]),
   );
   expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404);
 });
 
-test("of many simultaneous destroys one succeeds", async () => {
+test("only one of many simultaneous destroys succeeds", async () => {
   const id = await control.createLive();
   const answers = await Promise.all(Array.from({ length: 6 }, () => destroy(id)));
   expect(answers.map(({ status }) => status).sort()).toEqual([204, 404, 404, 404, 404, 404]);
@@ -93,7 +93,7 @@ test.each([
   expect((await destroy(id)).status).toBe(204);
 });
 
-test("a node without room is asked again until it has some", async () => {
+test("a node without capacity is asked again until it has some", async () => {
   control.node.onStart = () => {
     throw new Refusal("no_capacity");
   };
@@ -103,14 +103,14 @@ test("a node without room is asked again until it has some", async () => {
   await control.until(id, "live");
 });
 
-test("where the time of a create went is told to who asks", async () => {
-  const letGo = holdStarts();
+test("the timing of a create is answered on request", async () => {
+  const continueStarts = holdStarts();
   const early = await control.ask("POST /v1/sessions?timing=true", {
     headers: { "idempotency-key": "timing" },
   });
   expect([early.status, early.body.timing]).toEqual([200, undefined]);
   const id = early.body.session_id as string;
-  letGo();
+  continueStarts();
   expect((await control.until(id, "live")).body).not.toHaveProperty("timing");
   const { timing } = (await control.ask(`GET /v1/sessions/${id}?timing=true`)).body;
   expect(timing).toEqual({
@@ -136,7 +136,7 @@ test("where the time of a create went is told to who asks", async () => {
   }
 });
 
-/** The row that a process leaves behind when it dies while it provisions. */
+/** The row of a process that died while it provisioned. */
 async function insertOrphan(age: string): Promise<string> {
   const id = randomId();
   await control.sql.query(
@@ -149,15 +149,15 @@ async function insertOrphan(age: string): Promise<string> {
   return id;
 }
 
-test("a create survives the death of the process that took it", async () => {
+test("a create survives the death of its process", async () => {
   const id = await insertOrphan("1 minute");
   await control.until(id, "live");
-  // All that time it had not been asked of a node.
+  // No node was asked during that time.
   const { timing } = (await control.ask(`GET /v1/sessions/${id}?timing=true`)).body;
   expect(timing.place).toBeGreaterThanOrEqual(60_000);
 });
 
-test("the total time of a create counts from the request, also what it waits for its turn in the organisation", async () => {
+test("the total time of a create includes waiting for the lock of its organisation", async () => {
   const other = await control.sql.connect();
   await other.query("begin");
   await other.query("select 1 from orgs for update");
@@ -171,7 +171,7 @@ test("the total time of a create counts from the request, also what it waits for
   expect(timing.total).toBeGreaterThanOrEqual(500);
 });
 
-test("a create does not mind that the database's clock is an hour behind", async () => {
+test("a create works although the database's clock is an hour behind", async () => {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 3_600_000 });
   try {
     const id = await control.createLive();
@@ -187,7 +187,7 @@ test("provisioning that takes more than five minutes fails", async () => {
   const id = await insertOrphan("4 minutes 59 seconds");
   const { body } = await control.until(id, "failed");
   expect(body.status_reason).toBe("the machine was not ready within 5 minutes");
-  // Timers and dates are of whole milliseconds.
+  // Timers and dates have whole milliseconds.
   const { rows } = await control.sql.query(
     "select state_changed_at - created_at > interval '299.99 seconds' as not_before from sessions where id = $1",
     [id],
@@ -195,7 +195,7 @@ test("provisioning that takes more than five minutes fails", async () => {
   expect(rows[0].not_before).toBe(true);
 });
 
-test("a machine that dies takes its session to failed, with the node's reason, and is removed", async () => {
+test("when a machine dies, its session fails with the node's reason, and the machine is removed", async () => {
   const id = await control.createLive();
   control.node.endMachine(`${id}-1`, "QEMU was killed\nby signal 9");
   const { body } = await control.until(id, "failed");
@@ -204,13 +204,13 @@ test("a machine that dies takes its session to failed, with the node's reason, a
   expect((await destroy(id)).status).toBe(204);
 });
 
-test("a machine that vanished takes its session to failed", async () => {
+test("when a machine vanishes, its session fails", async () => {
   const id = await control.createLive();
   control.node.machines.delete(`${id}-1`);
   expect((await control.until(id, "failed")).body.status_reason).toBe("the machine is gone from its node");
 });
 
-test("a node that does not answer is no loss, and a destroy waits for it", async () => {
+test("a node that does not answer does not fail its sessions, and a destroy waits for it", async () => {
   const kept = await control.createLive();
   const dropped = await control.createLive();
   await control.node.goDown();
@@ -233,7 +233,7 @@ test("a node that does not answer is no loss, and a destroy waits for it", async
   await control.until(waiting, "live");
 });
 
-test("a destroy whose node stays away answers after some seconds, and is made good later", async () => {
+test("a destroy whose node stays away answers after some seconds, and is completed later", async () => {
   const id = await control.createLive();
   await control.node.goDown();
   const answer = destroy(id);
@@ -244,15 +244,15 @@ test("a destroy whose node stays away answers after some seconds, and is made go
   await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
 });
 
-test("machines of destroyed sessions go at once, unknown ones are given a minute", async () => {
+test("machines of destroyed sessions are removed at once, unknown ones after a minute", async () => {
   const id = await control.createLive();
   await destroy(id);
-  const stranger = `${randomId()}-1`;
+  const unknown = `${randomId()}-1`;
   control.node.addMachine(`${id}-1`);
-  control.node.addMachine(stranger);
+  control.node.addMachine(unknown);
   await eventually(() => expect(control.node.machines.has(`${id}-1`)).toBe(false));
-  expect(control.node.machines.has(stranger)).toBe(true);
-  control.node.machines.delete(stranger);
+  expect(control.node.machines.has(unknown)).toBe(true);
+  control.node.machines.delete(unknown);
 });
 
 test("a machine of an older incarnation is removed, the current one stays", async () => {

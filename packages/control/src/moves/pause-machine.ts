@@ -1,4 +1,4 @@
-/** Captures a live session and lets its machine go (security.md C8 "Pause"). */
+/** Pauses a live session: captures its machine into a snapshot, then removes it (docs/design/operations.md). */
 
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -18,8 +18,8 @@ import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
 import { saveMove } from "./save-move.ts";
 
-/** A guest may have been stopped for a pause that was refused: no clock does that again at its very next look. */
-const TRY_AGAIN_MS = 10_000;
+/** A refused pause may have stopped the guest for a while, so a deadline tries again only after this time. */
+const RETRY_MS = 10_000;
 
 export type PauseTimings = CaptureTimings & { total: number };
 export interface Paused {
@@ -27,8 +27,8 @@ export interface Paused {
   timings: PauseTimings;
 }
 
-/** BUSY: the session moved under the decision, something else holds it, or the reason is gone by the time of the claim. */
-export async function captureSession(
+/** BUSY if the session moved, an operation is in flight, or `isStillDue` is false at the time of the claim. */
+export async function pauseLiveSession(
   deps: MoveDeps,
   session: SessionRow,
   why: Pick<OperationInput, "event" | "wake_at">,
@@ -42,9 +42,9 @@ export async function captureSession(
   return await operate(deps, claimed, (op) => pauseMachine(deps, op));
 }
 
-/** Made again by the process that takes the operation over: each step bears repetition. */
+/** Idempotent: also run by the process that takes the operation over. */
 export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Paused | typeof BUSY> {
-  if (wasUsedMeanwhile(deps, op)) {
+  if (wasUsedSinceDecision(deps, op)) {
     await deps.operations.clear(op);
     return BUSY;
   }
@@ -53,22 +53,22 @@ export async function pauseMachine(deps: MoveDeps, op: Operation): Promise<Pause
     make: (signal) => deps.nodes.putSnapshot(snapshotIdOf(op), spec, signal),
     commit: (snapshot) => commit(deps, op, snapshot),
     finish: (session, snapshot, elapsedMs) => {
-      deps.operations.behind(letMachineGo(deps, op.session));
+      deps.operations.runInBackground(releaseMachine(deps, op.session));
       const timings = { ...(snapshot.timings ?? NO_TIMINGS), total: elapsedMs() };
       const facts = { event: eventOf(op), bytes: snapshot.bytes };
       return { outcome: { session, timings }, timings, facts };
     },
     remove: () => deps.nodes.deleteSnapshot(snapshotIdOf(op)),
-    rollBack: () => takeBack(deps, op),
+    rollBack: () => rollBack(deps, op),
     whenUnsure: "leave",
   });
 }
 
-/** A session that nobody uses is not paused under a guest operation that began after the decision. */
-function wasUsedMeanwhile({ activity }: MoveDeps, op: Operation): boolean {
+/** Race: a guest operation may start after a pause for idleness or detach was decided. The pause is skipped then. */
+function wasUsedSinceDecision({ activity }: MoveDeps, op: Operation): boolean {
   if (op.isTakenOver) return false;
-  if (eventOf(op) === "last_pty_detached_pause") return activity.isHeld(op.session);
-  return eventOf(op) === "idle_timeout" && activity.isUnwritten(op.session);
+  if (eventOf(op) === "last_pty_detached_pause") return activity.isInUse(op.session);
+  return eventOf(op) === "idle_timeout" && activity.hasUnflushed(op.session);
 }
 
 async function commit(
@@ -88,18 +88,18 @@ async function commit(
   );
 }
 
-/** The node refuses: the machine goes on, should it stand still, and the row is as it was. */
-async function takeBack(deps: MoveDeps, op: Operation): Promise<void> {
+/** After a refusal of the node: continues the machine, if it is stopped, and leaves the session live. */
+async function rollBack(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.continueMachine(machineIdOf(op.session)).catch((error: unknown) => {
     if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
   });
   await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
-  if (eventOf(op) === "max_lifetime") await endInstead(deps, op);
-  else await deps.operations.clear(op, deps.db, { lookAfterMs: isOfClock(op) ? TRY_AGAIN_MS : 0 });
+  if (eventOf(op) === "max_lifetime") await destroyInstead(deps, op);
+  else await deps.operations.clear(op, deps.db, { lookAfterMs: isByDeadline(op) ? RETRY_MS : 0 });
 }
 
-/** Interface: "if the pause itself fails, the session is destroyed instead". */
-async function endInstead(deps: MoveDeps, op: Operation): Promise<void> {
+/** A session that cannot be paused at the end of its lifetime is destroyed instead. */
+async function destroyInstead(deps: MoveDeps, op: Operation): Promise<void> {
   const move = decide(op.session, "max_lifetime_pause_failed");
   const row =
     move && (await untilStored(() => saveMove(deps.db, op.session.id, move, { operation: { id: op.id } })));
@@ -108,8 +108,8 @@ async function endInstead(deps: MoveDeps, op: Operation): Promise<void> {
   await releaseSession(deps, row);
 }
 
-/** The held machine and the generation before; what fails here is found by the reconcile. */
-async function letMachineGo(deps: MoveDeps, before: SessionRow): Promise<void> {
+/** Removes the stopped machine and the previous saved state. The reconciler finds whatever fails here. */
+async function releaseMachine(deps: MoveDeps, before: SessionRow): Promise<void> {
   await collectLast(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);
@@ -121,7 +121,7 @@ export function lifetimeReason(session: SessionRow): string {
 }
 
 const eventOf = (op: Operation) => op.input.event ?? "pause";
-const isOfClock = (op: Operation) => eventOf(op) !== "pause";
+const isByDeadline = (op: Operation) => eventOf(op) !== "pause";
 
 function snapshotIdOf(op: Operation): string {
   if (op.input.snapshot_id === undefined) throw new Error("the pause in the row names no snapshot");

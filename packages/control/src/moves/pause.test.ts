@@ -49,10 +49,10 @@ function gate(): { opened: Promise<void>; reached: Promise<void>; reach: () => v
   return { opened: opened.promise, reached: reached.promise, reach: reached.resolve, open: opened.resolve };
 }
 
-/** Nothing tells that a request has found its session held: it is given far longer than it takes. */
+/** A test cannot see that a request has found an operation in flight, so this waits far longer than that takes. */
 const foundBusy = () => new Promise((resolve) => setTimeout(resolve, 1_000));
 
-/** Captures that stand still until they are let go. */
+/** Blocks captures until `open` is called. */
 function holdCaptures() {
   const held = gate();
   control.node.onSnapshot = async () => {
@@ -72,7 +72,7 @@ function holdStarts() {
 }
 
 describe("a pause", () => {
-  test("saves the session, says so, and lets its machine go", async () => {
+  test("saves the session, shows it as paused, and removes its machine", async () => {
     const id = await control.createLive();
     const { status, body } = await pause(id);
     expect([status, body.state]).toEqual([200, "paused"]);
@@ -98,7 +98,7 @@ describe("a pause", () => {
     expect((await answer).body.state).toBe("paused");
   });
 
-  test("of a paused session sets its wake anew, or clears it", async () => {
+  test("of a paused session changes its scheduled wake, or clears it", async () => {
     const id = await createPaused();
     const [soon, later] = [inHours(1), inHours(2)];
     expect((await pause(id, { wake_at: soon })).body.wake_at).toBe(soon);
@@ -108,7 +108,7 @@ describe("a pause", () => {
     expect(control.node.snapshots.size).toBe(1);
   });
 
-  test("with a wake_at shows it, in any offset it came in", async () => {
+  test("with a wake_at shows it, whatever its UTC offset", async () => {
     const id = await control.createLive();
     const there = inHours(3).replace("Z", "+02:00");
     const here = new Date(there).toISOString();
@@ -137,7 +137,7 @@ describe("a pause", () => {
     expect((await read(id)).state).toBe("live");
   });
 
-  test("with the current instant is refused; null is none", async () => {
+  test("with the current instant is refused; null means no wake", async () => {
     const id = await control.createLive();
     expect((await pause(id, { wake_at: new Date().toISOString() })).status).toBe(400);
     expect((await pause(id, { wake_at: null })).status).toBe(200);
@@ -157,7 +157,7 @@ describe("a pause", () => {
     expect(outcome(await resume(failed))).toEqual([409, "conflict", undefined]);
   });
 
-  test("that is asked for many times at once is one, and all are told the same", async () => {
+  test("that is requested many times at once happens once, with one answer for all", async () => {
     const id = await control.createLive();
     const answers = await Promise.all(Array.from({ length: 8 }, () => pause(id)));
     expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
@@ -165,7 +165,7 @@ describe("a pause", () => {
     expect(control.node.snapshots.size).toBe(1);
   });
 
-  test("that fails on the node leaves the session as it was, for all who asked", async () => {
+  test("that fails on the node leaves the session as it was, for all requests", async () => {
     const id = await control.createLive();
     const held = gate();
     let captures = 0;
@@ -211,7 +211,7 @@ describe("a pause", () => {
     },
   );
 
-  test("survives a node that breaks off and comes back", async () => {
+  test("survives a node that breaks the connection and comes back", async () => {
     const id = await control.createLive();
     control.node.onSnapshot = async () => {
       control.node.onSnapshot = () => {};
@@ -222,7 +222,7 @@ describe("a pause", () => {
     expect(control.node.snapshots.size).toBe(1);
   });
 
-  test("while the node is away is 503, and did nothing", async () => {
+  test("while the node is away is 503, and changes nothing", async () => {
     const id = await control.createLive();
     await control.node.goDown();
     const answer = await pause(id);
@@ -232,7 +232,7 @@ describe("a pause", () => {
     expect((await control.exec(id)).status).toBe(200);
   });
 
-  test("on a server that requires durable ones is refused, and the session goes on", async () => {
+  test("on a server that requires durable pauses is refused, and the session stays live", async () => {
     const id = await control.createLive();
     const strict = await createApp({ ...control.settings, requireDurablePause: true }, silentLog);
     const answer = await strict.server.inject({
@@ -249,7 +249,7 @@ describe("a pause", () => {
     expect((await read(id)).state).toBe("live");
   });
 
-  test("tells where its time went to who asks", async () => {
+  test("answers its timing on request", async () => {
     const id = await control.createLive();
     const { body } = await pause(id, undefined, "?timing=true");
     expect(body.timing).toMatchObject({ freeze: 1, state: 2, memory: 3, disk: 4, publish: 5, stopped: 6 });
@@ -259,7 +259,7 @@ describe("a pause", () => {
 });
 
 describe("a resume", () => {
-  test("gives the session a machine that goes on from what was saved", async () => {
+  test("gives the session a machine that continues from the saved state", async () => {
     const id = await createPaused({ size: "medium", no_sudo: true });
     const saved = await snapshotOf(id);
     const { status, body } = await resume(id);
@@ -283,7 +283,7 @@ describe("a resume", () => {
     expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-2`);
   });
 
-  test("keeps the saved state until the next pause has another, and no longer", async () => {
+  test("keeps the saved state until the next pause has replaced it", async () => {
     const id = await createPaused();
     const first = await snapshotOf(id);
     for (let cycle = 0; cycle < 3; cycle++) {
@@ -299,7 +299,7 @@ describe("a resume", () => {
     await eventually(() => expect(machinesOf(id)).toEqual([`${id}-5`]));
   });
 
-  test("of a live session changes nothing; of one that is being created it waits", async () => {
+  test("of a live session changes nothing; of a session in creation it waits", async () => {
     const held = holdStarts();
     const id = await control.create();
     const answer = resume(id);
@@ -310,7 +310,7 @@ describe("a resume", () => {
     expect([again.status, again.body.state, machinesOf(id)]).toEqual([200, "live", [`${id}-1`]]);
   });
 
-  test("that is asked for many times at once makes one machine", async () => {
+  test("that is requested many times at once makes one machine", async () => {
     const id = await createPaused();
     let starts = 0;
     control.node.onStart = () => {
@@ -344,7 +344,7 @@ describe("a resume", () => {
     },
   );
 
-  test("whose guest does not come back is a conflict that nobody is told to try again", async () => {
+  test("whose guest does not come back is a conflict without Retry-After", async () => {
     const id = await createPaused();
     control.node.onStart = () => {
       throw new Refusal("guest_unfit", "its agent is silent");
@@ -358,7 +358,7 @@ describe("a resume", () => {
     expect([(await read(id)).state, await operationOf(id)]).toEqual(["paused", null]);
   });
 
-  test("over the organisation's ceiling is 429 and the session stays paused; a wake under way counts", async () => {
+  test("over the organisation's ceiling is 429 and the session stays paused; a wake in flight counts", async () => {
     const id = await createPaused();
     const other = await createPaused();
     for (let n = 0; n < 9; n++) await control.createLive();
@@ -390,7 +390,7 @@ describe("a resume", () => {
     );
   });
 
-  test("tells where its time went to who asks", async () => {
+  test("answers its timing on request", async () => {
     const id = await createPaused();
     const { body } = await resume(id, "?timing=true");
     expect(body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4 });
@@ -398,7 +398,7 @@ describe("a resume", () => {
   });
 });
 
-describe("pause and resume on one session take turns", () => {
+describe("pause and resume on one session are serialised", () => {
   test("a resume during a pause wakes what the pause saved", async () => {
     const id = await control.createLive();
     const held = holdCaptures();
@@ -434,7 +434,7 @@ describe("a guest operation", () => {
     expect((await control.exec(id)).body).not.toHaveProperty("restore_ms");
   });
 
-  test("tells where the time of its wake went to who asks, and nothing where it woke nobody", async () => {
+  test("answers the timing of its wake on request, and none if it woke nothing", async () => {
     const id = await createPaused();
     const timed = () =>
       control.ask(`POST /v1/sessions/${id}/exec?timing=true`, { body: { command: ["true"] } });
@@ -442,7 +442,7 @@ describe("a guest operation", () => {
     expect((await timed()).body).not.toHaveProperty("timing");
   });
 
-  test("shares one wake with all that come at once, batch and stream among them", async () => {
+  test("shares one wake with all simultaneous operations, batch and stream among them", async () => {
     const id = await createPaused();
     let starts = 0;
     control.node.onStart = () => {
@@ -474,14 +474,14 @@ describe("a guest operation", () => {
     expect(body.restore_ms).toBeGreaterThanOrEqual(0);
   });
 
-  test("that meets a machine which stands still is started once the session is ready", async () => {
+  test("that finds the machine stopped is started once the session is ready", async () => {
     const id = await control.createLive();
     const held = holdCaptures();
     let starts = 0;
     control.node.onExec = async (_call, output) => {
       starts += 1;
       if (starts === 1) {
-        // The pause gets in between the look at the row and the start of the command.
+        // Race: the pause comes between the read of the row and the start of the command.
         void pause(id);
         await held.reached;
         held.open();
@@ -493,7 +493,7 @@ describe("a guest operation", () => {
     expect(starts).toBe(2);
   });
 
-  /** A command that runs until its machine goes. */
+  /** A command that runs until its machine is stopped. */
   function runForever(): Promise<Output> {
     const { promise, resolve } = Promise.withResolvers<Output>();
     control.node.onExec = (_call, output) => {
@@ -539,7 +539,7 @@ describe("a guest operation", () => {
   });
 
   test.each(["", "?stream=true"])(
-    "whose session is paused under it has not completed a destroy_on_completion (%s)",
+    "that its session's pause interrupts does not complete destroy_on_completion (%s)",
     async (query) => {
       const id = await control.createLive({ destroy_on_completion: true });
       const running = runForever();
@@ -547,7 +547,7 @@ describe("a guest operation", () => {
       await running;
       await pause(id);
       await answer;
-      // What is left of its time waits for the wake (exec/command-lease.test.ts).
+      // The rest of its time is kept for the wake (exec/command-lease.test.ts).
       const { rows } = await control.sql.query("select command_left_ms from sessions where id = $1", [id]);
       expect(Number(rows[0].command_left_ms)).toBeGreaterThan(0);
       expect((await read(id)).state).toBe("paused");
@@ -559,7 +559,7 @@ describe("a guest operation", () => {
 });
 
 describe("a destroy", () => {
-  test("of a paused session deletes what was saved", async () => {
+  test("of a paused session deletes its saved state", async () => {
     const id = await createPaused();
     expect((await destroy(id)).status).toBe(204);
     await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
@@ -567,14 +567,14 @@ describe("a destroy", () => {
     expect(outcome(await pause(id))).toEqual([404, "not_found", undefined]);
   });
 
-  test("of a live session deletes the generation before as well", async () => {
+  test("of a live session deletes its previous saved state as well", async () => {
     const id = await createPaused();
     await resume(id);
     expect((await destroy(id)).status).toBe(204);
     await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
-  test("overtakes a pause, which leaves nothing", async () => {
+  test("interrupts a pause, which leaves nothing", async () => {
     const id = await control.createLive();
     const held = holdCaptures();
     const paused = pause(id);
@@ -585,7 +585,7 @@ describe("a destroy", () => {
     await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
-  test("ends what waits for a pause: verbs and guest operations", async () => {
+  test("ends the requests that wait for a pause: verbs and guest operations", async () => {
     const id = await control.createLive();
     const held = holdCaptures();
     const paused = pause(id);
@@ -603,7 +603,7 @@ describe("a destroy", () => {
       expect(outcome(await answer)).toEqual([410, "session_ended", undefined]);
   });
 
-  test("overtakes a wake, which leaves nothing", async () => {
+  test("interrupts a wake, which leaves nothing", async () => {
     const id = await createPaused();
     const held = holdStarts();
     const woken = resume(id);
@@ -617,7 +617,7 @@ describe("a destroy", () => {
   test.each([
     ["pause", () => control.createLive(), "machine_not_found"],
     ["resume", () => createPaused(), "snapshot_not_found"],
-  ] as const)("by another process explains why the node has nothing to %s", async (verb, make, code) => {
+  ] as const)("by another process is the reason why the node has nothing to %s", async (verb, make, code) => {
     const id = await make();
     const other = await createApp(control.settings, silentLog);
     const afterTheEnd = async () => {
@@ -637,7 +637,7 @@ describe("a destroy", () => {
     await eventually(() => expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]));
   });
 
-  test("that cannot reach the node is made good later", async () => {
+  test("that cannot reach the node is completed later", async () => {
     const id = await createPaused();
     await control.node.goDown();
     expect((await destroy(id)).status).toBe(204);
@@ -647,7 +647,7 @@ describe("a destroy", () => {
   });
 });
 
-test("a session of another organisation is not there", async () => {
+test("a session of another organisation is not found", async () => {
   const id = await createPaused();
   const key = await control.addKey();
   for (const verb of ["pause", "resume"]) {

@@ -8,9 +8,9 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import type { MoveDeps } from "./deps.ts";
-import { captureSession, type Paused } from "./pause-machine.ts";
+import { type Paused, pauseLiveSession } from "./pause-machine.ts";
 
-/** Pauses a session; of one that is paused already only the wake is set anew (wire.md 4.8). */
+/** Pauses a session. If it is paused already, only sets its scheduled wake. */
 export async function pauseSession(
   deps: MoveDeps,
   scope: Scope,
@@ -18,9 +18,11 @@ export async function pauseSession(
 ): Promise<Partial<Paused> & Pick<Paused, "session">> {
   const wakeAt = asked == null ? null : new Date(asked);
   if (wakeAt) await checkWakeAt(deps, wakeAt);
-  // Only who may see the same session, and asks for the same, shares an outcome.
+  // Only requests with the same scope and the same body share an outcome.
   const key = ["pause", id, scope.orgId, scope.projectId, wakeAt?.toISOString()].join(" ");
-  return await deps.operations.share(key, () => whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)));
+  return await deps.operations.singleFlight(key, () =>
+    whenFree(deps, id, () => attempt(deps, scope, id, wakeAt)),
+  );
 }
 
 async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | null) {
@@ -33,7 +35,7 @@ async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | 
   if (session.op !== null) return BUSY;
   if (deps.requireDurablePause) throw notDurable();
   const why = { event: "pause" as const, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
-  return await captureSession(deps, session, why);
+  return await pauseLiveSession(deps, session, why);
 }
 
 async function checkWakeAt({ db }: MoveDeps, wakeAt: Date): Promise<void> {

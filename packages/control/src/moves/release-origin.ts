@@ -5,8 +5,8 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import { isOriginInUse } from "../sessions/store.ts";
 
 /**
- * Deletes a snapshot that sessions were started from and that no row keeps any more. One that a session is being
- * started from at the moment is left to the sweep, as is one whose node does not answer.
+ * Deletes the snapshot of a deleted checkpoint or template version. If a session is being started from it, or the node
+ * does not answer, the sweep deletes it later.
  */
 export async function releaseOrigin(
   { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },

@@ -10,9 +10,9 @@ import { markReleased } from "./store.ts";
 const NEVER = new AbortController().signal;
 
 /**
- * Removes what a session that ended, or failed, has on its node: its machine, its saved state, and what an operation
- * that was overtaken may have made. A failure is not the caller's: the row says that something may be left, and the
- * sweep tries again. Who answers that the machine is stopped waits for a node that is away for a moment.
+ * Removes from the node what an ended or failed session has: its machine, its saved state, and whatever an interrupted
+ * operation may have made. A failure is only logged: the row stays unreleased, and the sweep tries again. With
+ * `isNodeAwaited`, deleting machines is retried for a moment while the node is away.
  */
 export async function releaseSession(
   { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },
@@ -30,12 +30,12 @@ export async function releaseSession(
   } catch (err) {
     log.warn(
       { err, session_id: session.id },
-      "a session could not be cleared away yet; the sweep tries again",
+      "a session could not be removed from its node yet; the sweep tries again",
     );
   }
 }
 
-/** An operation may have made the next one, and one that settles may not have removed the one that was exchanged. */
+/** An operation may have made the next machine. A `settle` may not have removed the previous one yet. */
 function machinesOf(session: SessionRow): string[] {
   const own = machineIdOf(session);
   if (session.op === null) return [own];

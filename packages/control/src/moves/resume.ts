@@ -9,7 +9,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { wakeSession } from "./wake.ts";
 
-/** Wakes a paused session; one that is being created is waited for, one that is live stays as it is (wire.md 4.8). */
+/** Wakes a paused session. Waits for a session in creation; does nothing for a live one. */
 export async function resumeSession(deps: MoveDeps, scope: Scope, id: string): Promise<SessionRow> {
   const attempt = async () => {
     const session = await getSession(deps.db, scope, id);
@@ -18,13 +18,13 @@ export async function resumeSession(deps: MoveDeps, scope: Scope, id: string): P
       return session.op === null ? await wakeSession(deps, session, "resume") : BUSY;
     }
     if (session.state !== "live") throw notUsable(session);
-    // A pause that came first is carried out first, and a machine that stands still goes on before it counts as live.
+    // A pause in flight completes first. A stopped machine is continued before the session counts as live.
     return stopsGuest(session.op) ? BUSY : session;
   };
-  return await whenFree(deps, id, attempt, { waitMs: LIMITS.creatingWaitMs, late: notInTime });
+  return await whenFree(deps, id, attempt, { waitMs: LIMITS.creatingWaitMs, late: notReadyInTime });
 }
 
-function notInTime(): ApiError {
+function notReadyInTime(): ApiError {
   return new ApiError(
     "session_not_live",
     `the session is not ready after ${LIMITS.creatingWaitMs / 1000} s; try again`,

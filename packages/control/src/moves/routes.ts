@@ -16,8 +16,9 @@ import { resumeSession } from "./resume.ts";
 
 const tags = ["Sessions"];
 
-/** What a DELETE may give as its reason: the first two of the end reasons. */
+/** A DELETE may give one of the first two end reasons. */
 const DeleteQuery = z.object({ reason: z.enum([END_REASONS[0], END_REASONS[1]]).optional() });
+
 export function addMoveRoutes(server: Server, deps: MoveDeps & PreviewUrls): void {
   server.get(
     "/v1/sessions/:id",
@@ -32,9 +33,9 @@ export function addMoveRoutes(server: Server, deps: MoveDeps & PreviewUrls): voi
       },
     },
     async (request) => {
-      const pending = deps.activity.pending();
+      const unflushed = deps.activity.unflushed();
       const row = await readSession(deps, scopeOf(principalOf(request)), request.params.id);
-      return toRecord(deps, withActivity(pending, row), { withTiming: request.query.timing });
+      return toRecord(deps, withActivity(unflushed, row), { withTiming: request.query.timing });
     },
   );
   server.delete(

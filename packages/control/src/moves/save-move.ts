@@ -1,4 +1,4 @@
-/** Writes decided moves. A move is one statement over columns of several rooms; each room says what it makes of its own. */
+/** Writes moves. A move is one statement over columns of several folders; each folder supplies its own assignments. */
 import type { CreateTiming } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
 import { deadlineColumns } from "../deadlines/columns.ts";
@@ -14,25 +14,22 @@ export interface MoveDetails {
   statusReason?: string;
   timings?: CreateTiming;
   /**
-   * The operation that this move commits and thereby ends, or that goes over to settling the session's machines.
-   * Without one the move is refused while an operation holds the session, unless it overtakes.
+   * The operation that this move commits. The move ends it, or turns it into a `settle`. Without an operation, the move
+   * fails while one is in flight, unless `preempts`.
    */
   operation?: { id: string; thenSettle?: boolean };
-  overtakes?: boolean;
+  preempts?: boolean;
   snapshot?: { id: string; bytes: number };
-  /** Address of the machine that the move brings. */
+  /** Address of the new machine. */
   guestIp?: string;
   wakeAt?: Date | null;
-  /** Checkpoint that a restore goes back to. */
+  /** The checkpoint of a restore. */
   restoredFrom?: string;
-  /** The machine was not started by this database: its network may be another, and of this generation. */
+  /** Network generation of a machine that this database did not start: its network may differ from the row's. */
   foundGeneration?: number;
 }
 
-/**
- * Writes a decided move and its event, if the session still stands where the move was decided; undefined when it moved
- * meanwhile, or an operation holds it.
- */
+/** Writes a move and its event. Undefined if the session moved since the decision, or an operation is in flight. */
 export async function saveMove(
   db: Queries,
   id: string,
@@ -49,7 +46,7 @@ export async function saveMove(
   return await writeMove(db, { id, move, details, columns, event: eventOfMove(move, details) });
 }
 
-/** Where the time of the start of its present machine went. */
+/** Stores how long each stage of the present machine's start took. */
 export async function saveTimings(
   db: Queries,
   session: Standing & { id: string },

@@ -1,6 +1,6 @@
 /**
- * Brings the machines of a session in line with its row: its own goes on should it stand still, others of its name go.
- * Done as an operation, so that no other one brings up or holds a machine meanwhile.
+ * Brings the machines of a session in line with its row: continues its own machine, if that is stopped, and removes its
+ * other machines. This is an operation, so that no other operation starts or stops a machine meanwhile.
  */
 
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
@@ -9,10 +9,10 @@ import type { Operation } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { laterMachine } from "./catch-up.ts";
+import { newerMachine } from "./catch-up.ts";
 import type { MoveDeps } from "./deps.ts";
 
-/** Does nothing when something else holds the session: that knows better. */
+/** Does nothing while another operation is in flight, which decides about the machines itself. */
 export async function settleSession(deps: MoveDeps, session: SessionRow): Promise<void> {
   const claimed = await deps.operations.claim(session, "settle");
   if (claimed) await deps.operations.run(claimed, (op) => settleMachines(deps, op));
@@ -26,13 +26,16 @@ export async function settleMachines(deps: MoveDeps, op: Operation): Promise<voi
       await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(wanted, signal));
   } catch (error) {
     if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
-    // A machine that cannot go on is found by the reconcile, which tells it from one that is away for a moment.
-    deps.log.warn({ err: apiErrorOfOperation(error), session_id: op.session.id }, "a machine does not go on");
+    // The reconciler marks the session as failed if its machine has really ended.
+    deps.log.warn(
+      { err: apiErrorOfOperation(error), session_id: op.session.id },
+      "a machine could not be continued",
+    );
   }
   await deps.operations.clear(op);
 }
 
-/** False, and nothing is removed, where the row is older than one of them: it goes forward to that at the next look. */
+/** False if the row is older than its machines. Nothing is removed then: the next reconcile catches the row up. */
 async function removeOthers(
   deps: MoveDeps,
   session: SessionRow,
@@ -41,7 +44,7 @@ async function removeOthers(
   const machines = (await deps.nodes.listMachines()).filter(({ machine_id: id }) =>
     id.startsWith(`${session.id}-`),
   );
-  if (laterMachine(session, machines)) return false;
+  if (newerMachine(session, machines)) return false;
   const others = machines.filter(({ machine_id: id }) => id !== wanted);
   await Promise.all(others.map(({ machine_id: id }) => deps.nodes.deleteMachine(id)));
   return true;

@@ -3,7 +3,7 @@ import { networkSpec } from "../egress/network-spec.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** What the node is asked for as the first machine of a session. */
+/** The node's spec for the first machine of a session. */
 export function startSpec(session: SessionRow): StartSpec {
   return {
     template: session.baseline ?? session.template,
@@ -15,7 +15,7 @@ export function startSpec(session: SessionRow): StartSpec {
   };
 }
 
-/** A machine in another state than the one it was started for does not answer: an error like the node's own. */
+/** Throws the node's error for an agent that does not answer, if the machine is in another state. */
 export function requireState(state: MachineStatus["state"], machine: MachineStatus): MachineStatus {
   if (machine.state === state) return machine;
   throw new NodeError("refused", `the machine is ${machine.state}`, { code: "agent_unavailable" });

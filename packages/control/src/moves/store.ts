@@ -1,10 +1,9 @@
-/** SQL of moves. */
 import type { CreateTiming, EventType } from "@vivarium/contract/api";
 import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
 import { newEventId } from "../events/append.ts";
-import { entersLife, entersRest, isAwaited, type Move, type Standing } from "../sessions/state.ts";
+import { entersLive, entersPause, isCreating, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDetails } from "./save-move.ts";
 
@@ -12,14 +11,14 @@ interface MoveToWrite {
   id: string;
   move: Move;
   details: MoveDetails;
-  /** What other rooms make of their columns. */
+  /** Assignments of other folders. */
   columns: UpdateObject<Tables, "sessions">;
   event?: { type: EventType; data: Record<string, unknown> };
 }
 
 /**
- * The row and the event in one statement, which draws the event's number while it holds the session's row. Undefined
- * when the session does not stand any more where the move was decided.
+ * Writes row and event in one statement. The event's number is drawn while the row is locked, so the events of a
+ * session are numbered in the order of its moves. Undefined if the session moved since the decision.
  */
 export async function writeMove(db: Queries, toWrite: MoveToWrite): Promise<SessionRow | undefined> {
   const { event } = toWrite;
@@ -58,7 +57,7 @@ function updateOf(db: Queries, { id, move, details, columns }: MoveToWrite) {
     .where("state", "=", move.from.state)
     .where("incarnation", "=", move.from.incarnation);
   if (details.operation) update = update.where("op_id", "=", details.operation.id);
-  else if (!details.overtakes) update = update.where("op", "is", null);
+  else if (!details.preempts) update = update.where("op", "is", null);
   return update.returningAll();
 }
 
@@ -71,10 +70,10 @@ function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: M
     ...(statusReason !== undefined && { status_reason: statusReason }),
     ...(timings && { timings: JSON.stringify(timings) }),
     ...(move.incarnation !== move.from.incarnation && { guest_ip: guestIp ?? null }),
-    ...(entersLife(move) && { live_since: now, paused_at: null }),
-    ...(entersLife(move) && !isAwaited(move.from.state) && { resumed_at: now }),
-    // A saved state that was found is newer than the row: its rest begins no earlier than now.
-    ...((entersRest(move) || move.event === "saved_state_found") && { paused_at: now }),
+    ...(entersLive(move) && { live_since: now, paused_at: null }),
+    ...(entersLive(move) && !isCreating(move.from.state) && { resumed_at: now }),
+    // A saved state found on the node is newer than the row. Its real pause time is unknown, so it counts from now.
+    ...((entersPause(move) || move.event === "saved_state_found") && { paused_at: now }),
     ...(snapshot && { snapshot_id: snapshot.id, snapshot_bytes: snapshot.bytes }),
     ...(move.endReason && { ended_at: now, end_reason: move.endReason, machine_released_at: null }),
   };

@@ -1,4 +1,4 @@
-/** Gives a paused session a machine that goes on from its saved state (security.md C8 "Resume"). */
+/** Wakes a paused session: starts a machine from its saved state (docs/design/operations.md). */
 
 import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { StartSpec } from "@vivarium/contract/node";
@@ -18,23 +18,23 @@ import { takeSlots } from "../sessions/slots.ts";
 import { decide, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
-import { expireIfOver } from "./expire.ts";
+import { expireIfLifetimeOver } from "./expire.ts";
 import { saveMove } from "./save-move.ts";
 import { requireState, startSpec } from "./start-spec.ts";
 
-/** Between a wake by schedule that was refused and the next: whoever tries says so next, and nobody looks before that. */
+/** Time between two attempts of a scheduled wake that is refused. */
 export const WAKE_RETRY_MS = 5_000;
 
 type WakeEvent = Extract<SessionEvent, "resume" | "operation_wake" | "tunnel_attach" | "wake_at_reached">;
 
-/** Everybody who needs the session awake shares one wake. BUSY: decide anew on the row. */
+/** Wakes the session once for all who need it at the same time. BUSY: the caller must read the row again. */
 export async function wakeSession(
   deps: MoveDeps,
   session: SessionRow,
   event: WakeEvent,
 ): Promise<SessionRow | typeof BUSY> {
-  return await deps.operations.share(`wake ${session.id}`, async () => {
-    if (await expireIfOver(deps, session)) return BUSY;
+  return await deps.operations.singleFlight(`wake ${session.id}`, async () => {
+    if (await expireIfLifetimeOver(deps, session)) return BUSY;
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
     return await tellingRefusal(deps.db, wanted, () =>
@@ -43,7 +43,7 @@ export async function wakeSession(
   });
 }
 
-/** A session that becomes live takes a slot under the ceilings, like a create, and a network of its own. */
+/** Claims an operation that makes a paused session live: checks the ceilings and chooses its network. */
 export async function claimWithSlot(
   { db, operations }: Pick<MoveDeps, "db" | "operations">,
   session: SessionRow,
@@ -58,7 +58,7 @@ export async function claimWithSlot(
   });
 }
 
-/** Made again by the process that takes the operation over: the same start gives the same machine. */
+/** Idempotent: also run by the process that takes the operation over. A repeated start returns the same machine. */
 export async function wakeMachine(deps: MoveDeps, op: Operation): Promise<SessionRow | typeof BUSY> {
   const machineId = nextMachineIdOf(op.session);
   let timings: CreateTiming;
@@ -71,7 +71,7 @@ export async function wakeMachine(deps: MoveDeps, op: Operation): Promise<Sessio
       return await commit(deps, op, timings, machine.guest_ip);
     },
     finish: (session) => ({ outcome: session, timings, facts: { event: op.input.event } }),
-    // Nothing of the machine may stay: the next wake gives its name again.
+    // The next wake uses the same machine id, so nothing of this one may remain.
     remove: () => deps.nodes.deleteMachine(machineId),
     clear: () => clear(deps, op),
     explain: (error) => (error.code === "guest_unfit" ? sessionUnfit(error) : undefined),
@@ -103,7 +103,7 @@ function wakeSpec(session: SessionRow): StartSpec {
   return { ...startSpec(session), snapshot_id: session.snapshot_id, resume: true };
 }
 
-/** Waiting mends no guest, so nobody is told to; but a host that was too busy to hear it gets a second chance. */
+/** Not retryable: a broken guest stays broken. One more resume is suggested, because a busy host can look the same. */
 function sessionUnfit(cause: NodeError): ApiError {
   return guestUnfit(
     cause,

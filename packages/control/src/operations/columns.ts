@@ -1,8 +1,8 @@
-/** Assignments to the columns of the operation, for moves that commit it. */
+/** Assignments to the operation columns, for moves that commit an operation. */
 
 export const NO_OPERATION = { op: null, op_id: null, op_input: null, op_claimed_until: null };
 
-/** The move ends the operation, or lets it go on to settling the session's machines. */
+/** The move ends the operation, or turns it into a `settle` of the session's machines. */
 export function operationColumns({ thenSettle }: { thenSettle?: boolean }) {
   return thenSettle ? { op: "settle" as const, op_input: "{}" } : NO_OPERATION;
 }

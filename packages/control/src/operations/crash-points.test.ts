@@ -1,4 +1,4 @@
-/** What becomes of an operation whose process is killed at a named point (security.md C8): another process ends it. */
+/** A process is killed at a crash point of an operation: another process ends the operation. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { killAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
@@ -22,7 +22,7 @@ const machinesOf = (id: string) =>
   [...control.node.machines]
     .filter(([name]) => name.startsWith(id))
     .map(([name, { state }]) => [name.slice(id.length + 1), state]);
-/** Snapshots that were made from the session's machines. */
+/** Snapshots made from the session's machines. */
 const snapshotsOf = (id: string, kind: string) =>
   [...control.node.snapshots.values()].filter(
     ({ snapshot_id, spec }) =>
@@ -31,7 +31,7 @@ const snapshotsOf = (id: string, kind: string) =>
 const checkpointOf = async (id: string): Promise<string> =>
   (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
 
-/** Until another process has ended what the dead one had claimed. */
+/** Resolves once another process has ended the operation of the dead one. */
 async function untilFree(id: string): Promise<void> {
   await letClaimsLapse(control, id);
   await untilTakenOver(id);
@@ -43,7 +43,7 @@ async function untilTakenOver(id: string): Promise<void> {
 
 describe.concurrent("killed at", () => {
   test.each(["fork.intent", "fork.captured", "fork.children"])(
-    "%s: no child stays, nor what they come from",
+    "%s: neither a child nor their snapshot remains",
     async (point) => {
       const id = await control.createLive();
       await killAt(control, point, `POST /v1/sessions/${id}/fork`, { count: 2 });
@@ -62,7 +62,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "fork.commit: the children are live and stay, what they come from goes",
+    "fork.commit: the children are live and stay, and their snapshot is deleted",
     async () => {
       const id = await control.createLive();
       await killAt(control, "fork.commit", `POST /v1/sessions/${id}/fork`, { count: 2 });
@@ -93,7 +93,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "restore.intent of a paused session: it is paused as it was, and wakes",
+    "restore.intent of a paused session: it is still paused, and wakes",
     async () => {
       const id = await control.createLive();
       const chk = await checkpointOf(id);
@@ -165,7 +165,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "template_delete.commit: the template is gone, and so is its state; what was started from it goes on",
+    "template_delete.commit: the template is gone, and so is its state; sessions from it stay live",
     async () => {
       const id = await control.createLive();
       await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "going" } });
@@ -179,7 +179,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "save_template.intent: no version is taken",
+    "save_template.intent: no version number is used",
     async () => {
       const id = await control.createLive();
       await killAt(control, "save_template.intent", `POST /v1/sessions/${id}/templates`, { name: "intent" });
@@ -192,7 +192,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "save_template.commit: the version is there",
+    "save_template.commit: the version exists",
     async () => {
       const id = await control.createLive();
       await killAt(control, "save_template.commit", `POST /v1/sessions/${id}/templates`, { name: "commit" });
@@ -205,7 +205,7 @@ describe.concurrent("killed at", () => {
 });
 
 test(
-  "killed while the new machine of a restore is loaded: the old one goes on, the new one goes",
+  "killed while the new machine of a restore is loaded: the old one keeps running, the new one is removed",
   async () => {
     const id = await control.createLive();
     const chk = await checkpointOf(id);
@@ -223,7 +223,7 @@ test(
       expect(await asked).toBe("broken");
     });
     control.node.onStart = () => {};
-    // Here they lapse by themselves.
+    // Claims lapse without help here.
     await untilTakenOver(id);
     expect(await rowOf(id)).toMatchObject({ state: "live", incarnation: 1 });
     await eventually(() => expect(machinesOf(id)).toEqual([["1", "running"]]));

@@ -14,8 +14,8 @@ import type { Meter, TimedOperation } from "../metrics/meter.ts";
 import type { OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { aftermathOf, endedMeanwhile } from "./aftermath.ts";
 import type { Operation, Operations } from "./operations.ts";
+import { endedDuringRequest, ownershipOf } from "./ownership.ts";
 import { isRefusal, untilAnswered } from "./until-answered.ts";
 import { BUSY } from "./when-free.ts";
 
@@ -29,7 +29,7 @@ export interface FrameDeps {
 
 type Framed = Exclude<OperationKind, "settle">;
 
-/** Crash points, and how a success is reported. */
+/** Crash points, and the metric and log message of a success. */
 const REPORTS: Record<Framed, { intent: string; commit: string; metric: TimedOperation; message: string }> = {
   pause: { intent: "pause.intent", commit: "pause.commit", metric: "pause", message: "session paused" },
   wake: { intent: "wake.intent", commit: "wake.commit", metric: "wake", message: "session awake" },
@@ -54,25 +54,25 @@ const REPORTS: Record<Framed, { intent: string; commit: string; metric: TimedOpe
   },
 };
 
-/** The steps that differ. `made` is what the node gave, `row` what the commit wrote. */
+/** The steps that differ by kind. `made` is the node's answer, `row` the result of the commit. */
 export interface Steps<Made, Row, Outcome> {
-  /** The node's part; repeated while the node is away. */
+  /** The node call. Repeated while the node is away. */
   make(signal: AbortSignal): Promise<Made>;
-  /** Writes the outcome under the name of the operation; undefined when the row holds another operation, or none. */
+  /** Writes the outcome, if the row still has this operation. Undefined if it does not. */
   commit(made: Made, elapsedMs: () => number): Promise<Row | undefined>;
-  /** What follows the commit. Milliseconds by stage are reported in metrics and log, with the facts. */
+  /** Runs after the commit. The timings (milliseconds by stage) go to metrics and log, the facts to the log. */
   finish(row: Row, made: Made, elapsedMs: () => number): Promise<Finished<Outcome>> | Finished<Outcome>;
   /** Removes from the node whatever `make` may have made. */
   remove(): Promise<unknown>;
-  /** After a refusal of the node, unless it is enough to remove what was made and to clear the operation. */
+  /** Undoes the operation. The default removes what was made and clears the operation. */
   rollBack?(): Promise<void>;
   /** Ends an operation that has changed nothing. */
   clear?(): Promise<unknown>;
-  /** The error for the caller, where it is not the usual one for this answer of the node. */
+  /** The error for the caller, if it differs from the usual one for this error of the node. */
   explain?(error: NodeError): ApiError | undefined;
   /**
-   * How far a failure that leaves the node's state unknown goes: `leave` keeps the operation for the process that takes
-   * it over; `roll back` ends it at once, since the session itself is as it was.
+   * After a failure that leaves the node's state unknown: `leave` keeps the operation in the row, for the process that
+   * takes it over; `roll back` ends it at once, which is safe if the operation never changes the session itself.
    */
   whenUnsure: "leave" | "roll back";
 }
@@ -85,7 +85,7 @@ export interface Finished<Outcome> {
   facts?: Record<string, unknown>;
 }
 
-/** BUSY when the session moved under the decision, or something else holds it: decide again. */
+/** Runs the work of a claimed operation. BUSY if the claim failed: the session moved, or has an operation in flight. */
 export async function operate<T>(
   { operations }: Pick<FrameDeps, "operations">,
   claim: Promise<SessionRow | undefined>,
@@ -97,7 +97,7 @@ export async function operate<T>(
   return await operations.run(claimed, work);
 }
 
-/** The whole sequence. BUSY: another process has taken the operation over, and the row has the outcome. */
+/** Runs all steps. BUSY if another process has taken the operation over: the row has the outcome. */
 export async function carryOut<Made, Row, Outcome>(
   deps: FrameDeps,
   op: Operation,
@@ -128,7 +128,7 @@ async function makeAndCommit<Made, Row, Outcome>(
     made = await untilAnswered(op.signal, (signal) => steps.make(signal));
     row = await steps.commit(made, elapsedMs);
   } catch (error) {
-    // The commit may have been stored. The process that takes the operation over reads it from the row.
+    // The commit may have succeeded. The process that takes the operation over reads the row.
     if (isStoreUnavailable(error)) throw error;
     if (op.signal.aborted) return await calledOff(deps, op, steps, error);
     await endAfter(deps, op, steps, error);
@@ -146,7 +146,7 @@ async function endAfter(deps: FrameDeps, op: Operation, steps: Ending, error: un
   if (isUnheard && !op.isTakenOver) await clear(deps, op, steps);
 }
 
-/** The operation was cancelled, or the row does not hold it any more. */
+/** The operation was cancelled, or is not in the row any more. */
 async function calledOff(
   deps: FrameDeps,
   op: Operation,
@@ -154,11 +154,11 @@ async function calledOff(
   cause?: unknown,
 ): Promise<typeof BUSY> {
   if (steps.whenUnsure === "roll back") await rollBack(deps, op, steps);
-  const now = await aftermathOf(deps, op);
+  const now = await ownershipOf(deps, op);
   if (now.is === "ended") {
-    // The end of the session removes what it had; what was made for it may have come after that.
+    // Race: the destroy removes everything on the node, but `make` may have finished after that.
     await steps.remove().catch(() => undefined);
-    throw endedMeanwhile();
+    throw endedDuringRequest();
   }
   if (steps.whenUnsure === "roll back") throw brokenOff(cause);
   if (now.is === "another") return BUSY;

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => control.close());
 
-test("an operation is called off by its session's end although the one before it failed only now", async () => {
+test("the end of a session aborts its operation, even if the previous one fails after this one started", async () => {
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const operations = new Operations({ db, signals: new SessionSignals(), log: silentLog });
   const id = await control.createLive();
@@ -22,7 +22,7 @@ test("an operation is called off by its session's end although the one before it
   const second = Promise.withResolvers<Operation>();
   const first = operations.run(await claim(), async (op) => {
     await operations.clear(op);
-    // Whoever waited for the session has it before this one is through with its failure.
+    // The next operation starts before this one has finished failing.
     const next = await claim();
     void operations.run(next, async (nextOp) => {
       second.resolve(nextOp);

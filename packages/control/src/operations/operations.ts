@@ -1,4 +1,4 @@
-/** The operations that run in this process: keeps their claims, lets identical requests share one outcome. */
+/** Operations of this process: claims them, renews their claims, and gives identical requests one shared outcome. */
 import { sleep } from "@vivarium/kit/clock";
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
@@ -8,7 +8,7 @@ import type { SessionSignals } from "../sessions/signals.ts";
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
-import { endedMeanwhile } from "./aftermath.ts";
+import { endedDuringRequest } from "./ownership.ts";
 import {
   claimLapsedOperations,
   claimOperation,
@@ -27,45 +27,45 @@ interface OperationDeps {
   log: Log;
 }
 
-/** An operation that this process holds. */
+/** An operation that this process has claimed. */
 export interface Operation {
-  /** Its name in the row: whoever commits it must still find it there. */
+  /** Fencing token: a commit succeeds only while the row still has this id. */
   readonly id: string;
   readonly kind: OperationKind;
   readonly input: OperationInput;
   /** The session as it was when the operation was claimed. */
   readonly session: SessionRow;
-  /** Another process began it: how far it got is unknown. */
+  /** Another process started it, and how far it got is unknown. */
   readonly isTakenOver: boolean;
-  /** Fires when the operation is not wanted, or not ours, any more. */
+  /** Aborted when the session has ended, the claim is lost, or this process shuts down. */
   readonly signal: AbortSignal;
 }
 
 export class Operations {
   readonly #deps: OperationDeps;
   readonly #running = new Map<string, { cancel: AbortController; done: Promise<unknown> }>();
-  readonly #shared = new Map<string, Promise<unknown>>();
-  readonly #behind = new Set<Promise<unknown>>();
+  readonly #inFlight = new Map<string, Promise<unknown>>();
+  readonly #background = new Set<Promise<unknown>>();
   readonly #claims = new Set<Promise<unknown>>();
 
   constructor(deps: OperationDeps) {
     this.#deps = deps;
   }
 
-  /** Writes the intent; undefined when the session moved, or something else holds it. Then decide again. */
+  /** Writes the intent into the row. Undefined if the session moved, or another operation is in flight. */
   async claim(
     session: Standing & { id: string },
     kind: OperationKind,
     input: OperationInput = {},
     db: Queries = this.#deps.db,
-    besides?: NextNetwork,
+    network?: NextNetwork,
   ): Promise<SessionRow | undefined> {
-    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS, besides });
+    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS, network });
   }
 
   /**
-   * Works on a claimed operation and keeps the claim meanwhile. The work ends the operation in the row: with the move
-   * that commits it, or with `clear`. Work that throws before it did leaves the operation to the next who looks.
+   * Runs the work of a claimed operation and renews the claim meanwhile. The work must end the operation in the row, by
+   * the move that commits it or by `clear`. If it throws before that, another process takes the operation over.
    */
   async run<T>(
     claimed: SessionRow,
@@ -80,48 +80,46 @@ export class Operations {
     try {
       return await done;
     } finally {
-      // Work that fails once it has ended its operation looks at the row again, and the next one may run by then.
+      // Race: after the work has ended the operation, the next one of the session may start before this line.
       if (this.#running.get(claimed.id) === mine) this.#running.delete(claimed.id);
       this.#deps.signals.moved(claimed.id);
     }
   }
 
-  /** Whether the operation is still in the row under our name; in a transaction it stays so until its end. */
+  /** Whether the row still has this operation. Locks the row, so in a transaction the answer holds until its end. */
   async isOurs(op: Operation, db: Queries): Promise<boolean> {
     return await renewOperation(db, op.session.id, op.id, LEASE_MS);
   }
 
-  /** Ends an operation that leaves its session as it was; false when it is not ours any more. */
+  /** Ends an operation without changing the session. False if the row does not have this operation any more. */
   async clear(op: Operation, db: Queries = this.#deps.db, { lookAfterMs = 0 } = {}): Promise<boolean> {
     const isCleared = await clearOperation(db, op.session.id, op.id, lookAfterMs);
-    // Whoever waits for the session looks at once, also when the work behind an answer ends last.
+    // Wakes waiters at once, even if background work ends the operation after its answer was sent.
     if (isCleared) this.#deps.signals.moved(op.session.id);
     return isCleared;
   }
 
-  /** Requests with the same key share what the first of them comes to. */
-  async share<T>(key: string, request: () => Promise<T>): Promise<T> {
-    const known = this.#shared.get(key) as Promise<T> | undefined;
+  /** Requests with the same key that are in flight at the same time share one outcome. */
+  async singleFlight<T>(key: string, request: () => Promise<T>): Promise<T> {
+    const known = this.#inFlight.get(key) as Promise<T> | undefined;
     if (known !== undefined) return await known;
-    const outcome = request().finally(() => this.#shared.delete(key));
-    this.#shared.set(key, outcome);
+    const outcome = request().finally(() => this.#inFlight.delete(key));
+    this.#inFlight.set(key, outcome);
     return await outcome;
   }
 
-  /** Work that no caller waits for; `stop` does. */
-  behind(work: Promise<unknown>): void {
-    const logged = work.catch((err: unknown) =>
-      this.#deps.log.warn({ err }, "work behind an operation failed"),
-    );
-    this.#behind.add(logged);
-    void logged.finally(() => this.#behind.delete(logged));
+  /** Work that no caller waits for, except `stop`. */
+  runInBackground(work: Promise<unknown>): void {
+    const logged = work.catch((err: unknown) => this.#deps.log.warn({ err }, "background work failed"));
+    this.#background.add(logged);
+    void logged.finally(() => this.#background.delete(logged));
   }
 
-  get behindCount(): number {
-    return this.#behind.size;
+  get backgroundCount(): number {
+    return this.#background.size;
   }
 
-  /** The session is gone: its operation need not go on. */
+  /** Aborts the operation of a session that has ended. */
   cancel(sessionId: string): void {
     this.#running.get(sessionId)?.cancel.abort();
   }
@@ -132,31 +130,31 @@ export class Operations {
     return await claimLapsedOperations(this.#deps.db, { except, leaseMs: LEASE_MS, lapsedBefore });
   }
 
-  /** For shutdown: gives up all work and leaves the rows to the next process. */
+  /** For shutdown: aborts all work. Another process takes the operations over. */
   async stop(): Promise<void> {
     const all = [...this.#running.values()];
     for (const { cancel } of all) cancel.abort();
     await Promise.allSettled(all.map(({ done }) => done));
-    await Promise.allSettled([...this.#behind, ...this.#claims]);
+    await Promise.allSettled([...this.#background, ...this.#claims]);
   }
 
   async #work<T>(op: Operation, cancel: AbortController, work: (op: Operation) => Promise<T>): Promise<T> {
     const over = new AbortController();
-    // Nobody waits for the last renewal: an outcome that is committed is told at once.
+    // Not awaited below: a renewal that hangs must not delay the answer.
     const kept = this.#keepClaim(op, cancel, over.signal).finally(() => this.#claims.delete(kept));
     this.#claims.add(kept);
     try {
       return await work(op);
     } catch (error) {
       await releaseOperation(this.#deps.db, op.session.id, op.id).catch(() => undefined);
-      throw (await this.#wasOvertaken(op)) ? endedMeanwhile() : error;
+      throw (await this.#hasSessionEnded(op)) ? endedDuringRequest() : error;
     } finally {
       over.abort();
     }
   }
 
-  /** A destroy that came first explains whatever the node said to the operation. */
-  async #wasOvertaken(op: Operation): Promise<boolean> {
+  /** After a destroy, any error of the node is only a consequence of it. */
+  async #hasSessionEnded(op: Operation): Promise<boolean> {
     const now = await findSessionById(this.#deps.db, op.session.id).catch(() => op.session);
     return now === undefined || now.state === "destroyed";
   }

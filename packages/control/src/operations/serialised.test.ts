@@ -1,4 +1,4 @@
-/** All verbs at once on one session: they take turns, each tells the truth, and nothing is left over. */
+/** All verbs at once on one session: they are serialised, each answer is true, and no orphan remains. */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => control.close());
 
-/** A generator of its own, so that a failing round can be had again. */
+/** A seeded generator, so that a failing round can be repeated. */
 function randomOf(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -41,7 +41,7 @@ function ask(id: string, verb: (typeof VERBS)[number], chk: string, seed: number
   }
 }
 
-/** Every snapshot that some row keeps. */
+/** Every snapshot that a row refers to. */
 async function wanted(): Promise<Set<string>> {
   const { rows } = await control.sql.query(
     `select snapshot_id as id from sessions where snapshot_id is not null and state <> 'destroyed'
@@ -72,10 +72,10 @@ async function expectNothingLeftOver(): Promise<void> {
 }
 
 test.each([1, 2, 3, 4, 5, 6, 7, 8])(
-  "whatever is asked at the same time, seed %i",
+  "any simultaneous requests, seed %i",
   async (seed) => {
     const random = randomOf(seed);
-    // Every other seed has a node that refuses now and then.
+    // With every second seed, the node sometimes refuses.
     const flaw = () => {
       if (seed % 2 === 0 && random(6) === 0) throw new Refusal(FLAWS[random(FLAWS.length)] ?? "internal");
     };
@@ -102,7 +102,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
   60_000,
 );
 
-test("a destroy in the middle of everything wins, and nothing but what is kept stays", async () => {
+test("a destroy among simultaneous requests wins, and only kept snapshots remain", async () => {
   for (const seed of [11, 12, 13, 14]) {
     const random = randomOf(seed);
     const id = await control.createLive();

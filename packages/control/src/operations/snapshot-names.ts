@@ -1,23 +1,23 @@
 /**
- * The names of all snapshots that operations of this database chose: each is written down before the node is asked to
- * make it. A node may have others: of a database that was exchanged, or of the time after the one that a backup brought
- * back.
+ * Names of all snapshots that operations of this database chose. Each is recorded before the node makes the snapshot.
+ * The node may have others: those of another database, or those made after the backup that this database was restored
+ * from.
  */
 import type { Queries } from "../db/pool.ts";
 import { deleteNames, insertName, keepOnlyNamed, listOldNames } from "./store.ts";
 
-/** Which of these snapshots this database knows to be its own, also those that nobody keeps any more. */
+/** Those of the snapshots that this database asked for, whether or not a row still refers to them. */
 export async function ownSnapshots(db: Queries, ids: string[]): Promise<string[]> {
   return await keepOnlyNamed(db, ids);
 }
 
-/** One that a row takes over although no operation of this database asked for it. */
-export async function nameSnapshot(db: Queries, id: string): Promise<void> {
+/** Records a snapshot that a row adopts although no operation of this database asked for it. */
+export async function recordSnapshotName(db: Queries, id: string): Promise<void> {
   await insertName(db, id);
 }
 
-/** Names of what is gone: not on the node, of which these are listed, and kept by nobody, which `owners` tells. */
-export async function forgetGoneSnapshots(
+/** Deletes names of snapshots that are neither on the node (`listed`) nor referred to by a row (`owners`). */
+export async function deleteGoneNames(
   db: Queries,
   listed: string[],
   owners: (ids: string[]) => Promise<Set<string>>,

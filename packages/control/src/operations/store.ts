@@ -7,8 +7,8 @@ import type { SessionRow } from "../sessions/store.ts";
 import { NO_OPERATION } from "./columns.ts";
 
 /**
- * Writes the intent into the row, if the session still stands where it was decided on and nothing else holds it; and for
- * good, as long as it exists, that a snapshot of this name is ours.
+ * Writes the intent into the row, if state and incarnation are unchanged and no operation is in flight. Also records
+ * the name of the snapshot that the operation will make, which marks it as this database's own.
  */
 export async function claimOperation(
   db: Queries,
@@ -18,8 +18,8 @@ export async function claimOperation(
     kind: OperationKind;
     input: OperationInput;
     leaseMs: number;
-    /** Columns of another room that are written with the claim: the network of the machine that it starts. */
-    besides?: NextNetwork;
+    /** Network of the machine that the operation starts, written with the claim. */
+    network?: NextNetwork;
   },
 ): Promise<SessionRow | undefined> {
   const { snapshot_id: snapshotId } = op.input;
@@ -30,8 +30,8 @@ export async function claimOperation(
       op_id: op.id,
       op_input: JSON.stringify(op.input),
       op_claimed_until: after(op.leaseMs),
-      // In the same statement: a row that its transaction writes twice has its references locked anew.
-      ...op.besides,
+      // In the same statement: a second update in one transaction would lock the referenced rows again.
+      ...op.network,
     })
     .where("id", "=", session.id)
     .where("state", "=", session.state)
@@ -53,7 +53,7 @@ export async function claimOperation(
   return row as SessionRow | undefined;
 }
 
-/** Renews the lease; false when the session is gone or the operation belongs to another process by now. */
+/** Renews the claim. False if the session has ended, or the row does not have this operation any more. */
 export async function renewOperation(
   db: Queries,
   sessionId: string,
@@ -72,8 +72,8 @@ export async function renewOperation(
 }
 
 /**
- * Ends an operation that leaves the session as it was, whose deadlines are looked at again so much later; false when it
- * was not this process's to end.
+ * Ends an operation without changing the session. The deadlines are checked again after `lookAfterMs`. False if the row
+ * does not have this operation any more.
  */
 export async function clearOperation(
   db: Queries,
@@ -95,7 +95,7 @@ export async function clearOperation(
   return row !== undefined;
 }
 
-/** Gives the lease back: whoever looks next takes the operation up again. */
+/** Ends the claim at once, so that the next sweep of any process takes the operation over. */
 export async function releaseOperation(db: Queries, sessionId: string, opId: string): Promise<void> {
   await db
     .updateTable("sessions")
@@ -105,7 +105,7 @@ export async function releaseOperation(db: Queries, sessionId: string, opId: str
     .execute();
 }
 
-/** Operations whose claim ended before. Each gets a new name, so that its old process can commit nothing any more. */
+/** Claims operations whose claim has lapsed. Each gets a new id, so that its old process cannot commit it any more. */
 export async function claimLapsedOperations(
   db: Queries,
   { except, leaseMs, lapsedBefore }: { except: string[]; leaseMs: number; lapsedBefore: Date },
@@ -133,14 +133,14 @@ export async function insertName(db: Queries, id: string): Promise<void> {
   await db.insertInto("snapshot_names").values({ id }).execute();
 }
 
-/** Which of these are names that were given here. */
+/** Those of the ids that this database has recorded. */
 export async function keepOnlyNamed(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("snapshot_names").select("id").where("id", "in", ids).execute();
   return rows.map(({ id }) => id);
 }
 
-/** The next names, in their order, that were given a day ago or earlier, but for these. */
+/** The next page of names, in order, that were recorded at least a day ago, without those in `except`. */
 export async function listOldNames(
   db: Queries,
   { after: last, except }: { after: string; except: string[] },

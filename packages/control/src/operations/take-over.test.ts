@@ -1,4 +1,4 @@
-/** What becomes of operations whose process died, and of what it left on the node. */
+/** Operations whose process died are taken over, and orphans on the node are removed. */
 import { MACHINE_ID_PATTERN } from "@vivarium/contract/node";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
@@ -10,7 +10,7 @@ import { keepOnlyCheckpoints } from "../checkpoints/store.ts";
 import { migrate } from "../db/migrate.ts";
 import { openDatabase } from "../db/pool.ts";
 import { NodeClient } from "../fleet/node-client.ts";
-import { forgetUnborn } from "../leases/unborn.ts";
+import { deleteProvisionalHistory } from "../leases/provisional.ts";
 import { findSnapshotsInUse } from "../sessions/store.ts";
 import { OrphanSnapshots, type SnapshotOwners } from "../upkeep/orphan-snapshots.ts";
 
@@ -30,7 +30,7 @@ const pause = (id: string) => control.ask(`POST /v1/sessions/${id}/pause`);
 const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
 const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
 
-/** The row that a process leaves behind when it dies in the middle of an operation. */
+/** Makes the row look as if its process died during an operation. */
 async function leaveOperation(id: string, op: string, input: object = {}, claimedFor = "-1 second") {
   await control.sql.query(
     `update sessions set op = $2, op_id = 'of-the-dead', op_input = $3, op_claimed_until = now() + $4::interval
@@ -44,17 +44,17 @@ async function rowOf(id: string) {
   return rows[0];
 }
 
-/** Snapshots that nobody kept at a first look, which is long enough ago. */
+/** Orphans of an earlier look, long enough ago. */
 const longAgo = (...ids: string[]) => new Map(ids.map((id) => [id, -60_000]));
 
 const untilOver = (id: string) => eventually(async () => expect((await rowOf(id)).op).toBeNull());
 
-/** A session whose capture is durable and whose machine stands still, as a pause has it before it is committed. */
+/** A session in the state just before the commit of a pause: its snapshot is durable, and its machine is stopped. */
 async function createCaptured(): Promise<{ id: string; snapshotId: string }> {
   const id = await control.createLive();
   const snapshotId = `pau_${randomId()}`;
   const nodes = new NodeClient(control.node.socketPath);
-  // Its process holds the session meanwhile.
+  // The claim is valid meanwhile.
   await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" }, "1 hour");
   const spec = { machine_id: `${id}-1`, after: "hold" } as const;
   await nodes.putSnapshot(snapshotId, spec, new AbortController().signal);
@@ -70,7 +70,7 @@ async function createPaused(): Promise<string> {
 }
 
 describe("a pause whose process died", () => {
-  test("before the node heard of it is carried out", async () => {
+  test("before the node call is carried out", async () => {
     const id = await control.createLive();
     const snapshotId = `pau_${randomId()}`;
     await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
@@ -80,7 +80,7 @@ describe("a pause whose process died", () => {
     expect((await control.exec(id)).status).toBe(200);
   });
 
-  test("once the state was durable is committed with that state", async () => {
+  test("after the snapshot was durable is committed with that snapshot", async () => {
     const { id, snapshotId } = await createCaptured();
     await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
     await control.until(id, "paused");
@@ -100,7 +100,7 @@ describe("a pause whose process died", () => {
     expect((await control.exec(id)).status).toBe(200);
   });
 
-  test("keeps the wake and the reason it was asked with", async () => {
+  test("keeps its wake_at and its reason", async () => {
     const id = await control.createLive({ max_lifetime_ms: 3_600_000 });
     const wakeAt = new Date(Date.now() + 60_000).toISOString();
     await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause", wake_at: wakeAt });
@@ -128,7 +128,7 @@ describe("a pause whose process died", () => {
         return captured;
       },
     ],
-  ])("is taken back when the node %s, and the machine goes on", async (_why, make) => {
+  ])("is rolled back if the node %s, and the machine is continued", async (_why, make) => {
     const { id, snapshotId } = await make();
     await leaveOperation(id, "pause", { snapshot_id: snapshotId, event: "pause" });
     await untilOver(id);
@@ -149,14 +149,14 @@ describe("a pause whose process died", () => {
 });
 
 describe("a wake whose process died", () => {
-  test("before the node heard of it is carried out", async () => {
+  test("before the node call is carried out", async () => {
     const id = await createPaused();
     await leaveOperation(id, "wake", { event: "resume" });
     await control.until(id, "live");
     expect(machinesOf(id)).toEqual([`${id}-2`]);
   });
 
-  test("once the machine ran is committed with that machine", async () => {
+  test("after the machine was started is committed with that machine", async () => {
     const id = await createPaused();
     const nodes = new NodeClient(control.node.socketPath);
     await leaveOperation(id, "wake", { event: "resume" }, "1 hour");
@@ -170,7 +170,7 @@ describe("a wake whose process died", () => {
     control.node.onStart = () => {
       starts += 1;
     };
-    // As long as its process may be alive, its machine stays and nobody else acts.
+    // While the claim is valid, the machine stays and no other process acts.
     await new Promise((resolve) => setTimeout(resolve, 200));
     expect([machinesOf(id), (await rowOf(id)).op]).toEqual([[`${id}-2`], "wake"]);
     await leaveOperation(id, "wake", { event: "resume" });
@@ -178,7 +178,7 @@ describe("a wake whose process died", () => {
     expect([machinesOf(id), starts, (await rowOf(id)).incarnation]).toEqual([[`${id}-2`], 0, 2]);
   });
 
-  test("is taken back when the node refuses, and leaves no machine", async () => {
+  test("is rolled back if the node refuses, and leaves no machine", async () => {
     const id = await createPaused();
     control.node.onStart = () => {
       throw new Refusal("snapshot_damaged");
@@ -189,7 +189,7 @@ describe("a wake whose process died", () => {
   });
 });
 
-test("an operation whose process lives is left alone, and a request waits for it", async () => {
+test("an operation whose process is alive is not taken over, and a request waits for it", async () => {
   const id = await control.createLive();
   await leaveOperation(id, "pause", { snapshot_id: `pau_${randomId()}`, event: "pause" }, "1 hour");
   const waiting = control.exec(id);
@@ -200,7 +200,7 @@ test("an operation whose process lives is left alone, and a request waits for it
   expect([status, body.exit_code]).toEqual([200, 0]);
 });
 
-test("an operation that a destroy overtook is nobody's to take over", async () => {
+test("an operation of a destroyed session is not taken over", async () => {
   const { id } = await createCaptured();
   expect((await control.ask(`DELETE /v1/sessions/${id}`)).status).toBe(204);
   expect([control.node.snapshots.size, machinesOf(id)]).toEqual([0, []]);
@@ -209,7 +209,7 @@ test("an operation that a destroy overtook is nobody's to take over", async () =
   expect(control.node.snapshots.size).toBe(0);
 });
 
-test("a process that is told to stop leaves its operation to the next", async () => {
+test("a process that shuts down leaves its operation to another process", async () => {
   const id = await control.createLive();
   const other = await createApp(control.settings, silentLog);
   const captured = Promise.withResolvers<void>();
@@ -234,7 +234,7 @@ test("a process that is told to stop leaves its operation to the next", async ()
 });
 
 describe("the reconcile", () => {
-  test("lets a machine go on that stands still although its session is live", async () => {
+  test("continues a stopped machine whose session is live", async () => {
     const id = await control.createLive();
     const machine = control.node.machines.get(`${id}-1`);
     if (!machine) throw new Error("no machine");
@@ -243,7 +243,7 @@ describe("the reconcile", () => {
     await untilOver(id);
   });
 
-  test("removes a machine that a wake left, and one that a pause left", async () => {
+  test("removes orphan machines of a wake and of a pause", async () => {
     const id = await createPaused();
     for (const number of [1, 2]) {
       control.node.addMachine(`${id}-${number}`, "held");
@@ -253,7 +253,7 @@ describe("the reconcile", () => {
     expect((await read(id)).state).toBe("paused");
   });
 
-  test("keeps its hands off while an operation holds the session", async () => {
+  test("does nothing while an operation is in flight", async () => {
     const { id, snapshotId } = await createCaptured();
     control.node.addMachine(`${id}-2`, "held");
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -266,7 +266,7 @@ describe("the reconcile", () => {
     await eventually(() => expect(machinesOf(id)).toEqual([]));
   });
 
-  test("deletes snapshots that no row names, at a second look some seconds after the first", async () => {
+  test("deletes orphan snapshots at a second look, some seconds after the first", async () => {
     const kept = await createPaused();
     const captured = await createCaptured();
     const orphan = `pau_${randomId()}`;
@@ -288,7 +288,7 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
-  test("leaves the snapshots of a node alone that belong to another database, also one with sessions", async () => {
+  test("does not delete snapshots of another database, even if it has sessions", async () => {
     const nodes = new NodeClient(control.node.socketPath);
     const saved = (await rowOf(await createPaused())).snapshot_id;
     const other = await createDatabase();
@@ -307,7 +307,7 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
-  test("leaves alone what was saved after the time that a backup brought the database back to", async () => {
+  test("does not delete snapshots from after the backup that the database was restored from", async () => {
     const id = await createPaused();
     const { snapshot_id: before } = await rowOf(id);
     const made = await control.ask(`POST /v1/sessions/${id}/checkpoints`);
@@ -332,7 +332,7 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
-  test("forgets the names of what is gone for a day, and no other", async () => {
+  test("deletes only names of snapshots that are gone and at least a day old", async () => {
     const id = await createPaused();
     const { snapshot_id: kept } = await rowOf(id);
     const planned = `pau_${randomId()}`;
@@ -358,7 +358,7 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
-  test("forgets all names of what is gone, however many, and whatever is kept of them", async () => {
+  test("deletes the names of all gone snapshots in several pages, although some names are still in use", async () => {
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     const kept = (ids: string[]) => ids.filter((id) => id.startsWith("pau_a"));
     await control.sql.query(
@@ -382,7 +382,7 @@ describe("the reconcile", () => {
     await db.destroy();
   });
 
-  test("takes the list of snapshots before it asks who owns them: one that is made meanwhile is not in it", async () => {
+  test("lists snapshots before it reads their owners, so that one made meanwhile is not deleted", async () => {
     const asked: string[] = [];
     const made = `pau_${randomId()}`;
     const nodes = new NodeClient(control.node.socketPath);
@@ -402,11 +402,11 @@ describe("the reconcile", () => {
   });
 });
 
-test("a destroy has both machines ended of a restore whose process died between them", async () => {
+test("a destroy removes both machines of a restore whose process died after the commit", async () => {
   const id = await control.createLive();
   const ended: string[] = [];
   control.node.onDelete = (machineId) => void ended.push(machineId);
-  // As the exchange leaves it. The first machine is not there any more, so that no sweep has it ended.
+  // The row as after the commit. The first machine does not exist, so no sweep removes it.
   control.node.machines.delete(`${id}-1`);
   await control.sql.query(
     `update sessions set incarnation = 2, op = 'settle', op_id = 'of-the-dead', op_input = '{}',
@@ -417,7 +417,7 @@ test("a destroy has both machines ended of a restore whose process died between 
   expect(ended).toEqual(expect.arrayContaining([`${id}-1`, `${id}-2`]));
 });
 
-test("a destroy of a first machine that is being settled asks for none before it, which the node refuses", async () => {
+test("a destroy during the settle of a first machine asks for no machine before it, which the node would refuse", async () => {
   const id = await control.createLive();
   control.node.onDelete = (machineId) => {
     if (!MACHINE_ID_PATTERN.test(machineId)) throw new Refusal("machine_not_found");
@@ -427,11 +427,11 @@ test("a destroy of a first machine that is being settled asks for none before it
   expect((await rowOf(id)).machine_released_at).not.toBeNull();
 });
 
-test("a fork that is taken back after its last child is gone has nothing to forget", async () => {
+test("a fork that is rolled back after its last child is gone has no history to delete", async () => {
   const id = await control.createLive();
   await leaveOperation(id, "fork", { snapshot_id: `frk_${randomId()}` });
   await untilOver(id);
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
-  await expect(forgetUnborn(db, [])).resolves.toBeUndefined();
+  await expect(deleteProvisionalHistory(db, [])).resolves.toBeUndefined();
   await db.destroy();
 });

@@ -1,15 +1,15 @@
 import { sleep } from "@vivarium/kit/clock";
 import { NodeError } from "../fleet/node-error.ts";
 
-/** How long a node that is away, or starts again, is waited for. */
+/** How long to retry while the node is away or restarts. */
 const PATIENCE_MS = 5_000;
 const PAUSE_MS = 250;
-/** One call: the capture of the largest machine on a slow disk. */
+/** Limit of one call: enough to capture the largest machine on a slow disk. */
 const CALL_MS = 300_000;
 
 /**
- * Repeats a node call that gives the same answer when it is made again, while the node is away. An error of
- * `unreachable` means that no attempt got through.
+ * Retries an idempotent node call while the node is away. It throws an `unreachable` error only if no attempt reached
+ * the node.
  */
 export async function untilAnswered<T>(
   over: AbortSignal,
@@ -30,7 +30,7 @@ export async function untilAnswered<T>(
   }
 }
 
-/** The node has said no: nothing more of the operation is going to happen there. */
+/** The node has answered, with an error or unreadably, so the call has no later effect there. */
 export function isRefusal(error: NodeError): boolean {
   return error.failure === "refused" || error.failure === "garbled";
 }

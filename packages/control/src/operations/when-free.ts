@@ -1,17 +1,17 @@
 import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import { endedMeanwhile } from "./aftermath.ts";
+import { endedDuringRequest } from "./ownership.ts";
 
-/** What an attempt gives that finds the session held by an operation, or moved under its decision. */
+/** Result of an attempt that found an operation in flight, or lost a race with a move of the session. */
 export const BUSY = Symbol("busy");
 
-/** Moves by another process are noticed at this pace; those of this process at once. */
+/** Polling interval for moves by other processes. Moves by this process are signalled at once. */
 const POLL_MS = 250;
 const WAIT_MS = 60_000;
 
 /**
- * Lets `attempt` read the session and decide, and decide anew while it is busy. Operations on one session take turns
- * by it.
+ * Repeats `attempt`, which reads the session and decides, until it does not return BUSY. This serialises operations on
+ * one session.
  */
 export async function whenFree<T>(
   { signals }: { signals: SessionSignals },
@@ -23,18 +23,18 @@ export async function whenFree<T>(
   let outcome = await attempt();
   while (outcome === BUSY) {
     if (performance.now() >= deadline) throw late();
-    // Listening starts before the row is read again, so that no move falls between.
+    // Race: listening starts before the row is read again, so that a move in between is not missed.
     const moved = signals.waitForMove(sessionId, POLL_MS);
-    outcome = await attempt().catch(goneMeanwhile);
+    outcome = await attempt().catch(endedWhileWaiting);
     if (outcome === BUSY) await moved;
   }
   return outcome;
 }
 
-/** It was there when the request came (wire.md 2). */
-function goneMeanwhile(error: unknown): never {
+/** The session existed when the request came, so the error is `session_ended`, not `not_found`. */
+function endedWhileWaiting(error: unknown): never {
   if (!(error instanceof SessionNotFound)) throw error;
-  throw endedMeanwhile();
+  throw endedDuringRequest();
 }
 
 function stillBusy(waitMs: number): ApiError {

@@ -15,7 +15,7 @@ import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
-import { isNetworkStanding } from "../sessions/operation-kinds.ts";
+import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type Decision, decideExpose, type RouteSettings } from "./decide.ts";
@@ -89,7 +89,7 @@ async function attempt(deps: ExposeDeps, session: SessionRow, ask: Ask): Promise
   if (decision.result === "unchanged" && known)
     return await bringIntoForce(deps, unchanged(deps, session, known));
   if (!known) await checkRoom(deps.db, session.id);
-  if (isNetworkStanding(session.op)) return BUSY;
+  if (isNetworkFixed(session.op)) return BUSY;
   if (session.state === "paused") {
     if (session.op === null) await wakeSession(deps, session, "operation_wake");
     return BUSY;
@@ -126,7 +126,7 @@ async function write(
 ): Promise<Route | typeof BUSY> {
   const session = await lockSession(tx, id);
   if (session?.state !== "live" || session.incarnation !== incarnation) return BUSY;
-  if (isNetworkStanding(session.op)) return BUSY;
+  if (isNetworkFixed(session.op)) return BUSY;
   const known = await findRoute(tx, id, ask.port);
   const decision = decideOn(known, ask);
   if (decision.result === "unchanged" && known) return unchanged(deps, session, known);

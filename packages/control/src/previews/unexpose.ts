@@ -7,7 +7,7 @@ import { appendEvent, eventOf } from "../events/append.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
-import { isNetworkStanding } from "../sessions/operation-kinds.ts";
+import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type ExposeDeps, ensurePushed } from "./expose.ts";
 import { deleteRoute, findRoute, listExposed, lockSession, shownOf } from "./store.ts";
@@ -22,7 +22,7 @@ export async function unexposePort(
     const session = await getSession(deps.db, scope, id);
     if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
     if (!(await findRoute(deps.db, session.id, port))) return { session, isRemoved: false };
-    if (isNetworkStanding(session.op)) return BUSY;
+    if (isNetworkFixed(session.op)) return BUSY;
     return await deps.db.transaction().execute((tx) => remove(tx, session, port));
   });
   // Visitors first. A call that is repeated because its answer was lost finds nothing to remove, and asks all the same.
@@ -35,7 +35,7 @@ export async function unexposePort(
 async function remove(tx: Queries, { id, state, incarnation }: SessionRow, port: number) {
   const session = await lockSession(tx, id);
   if (session?.state !== state || session.incarnation !== incarnation) return BUSY;
-  if (isNetworkStanding(session.op)) return BUSY;
+  if (isNetworkFixed(session.op)) return BUSY;
   const removed = await deleteRoute(tx, id, port);
   if (!removed) return { session, isRemoved: false };
   const wish = await wishExposed(tx, session, await listExposed(tx, id));

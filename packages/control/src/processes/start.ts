@@ -3,7 +3,7 @@ import { GuestProcess, ITEM_BYTES, type ProcessSpec } from "@vivarium/contract/g
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandLog } from "../audit/command-log.ts";
-import { noteKeepAlive } from "../deadlines/keep-alive.ts";
+import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import type { BrokenOffWords } from "../guest/broken-off.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import { environmentOf } from "../guest/environment.ts";
@@ -30,7 +30,7 @@ export async function startProcess(
 ): Promise<ProcessInfo> {
   const started = await changeGuest(deps, scope, { sessionId, words: WORDS }, async (session, signal) => {
     // Written down first: a process that keeps the session awake is never forgotten.
-    if (input.keep_alive) await noteKeepAlive(deps.db, session);
+    if (input.keep_alive) await setMayKeepAlive(deps.db, session);
     const body: ProcessSpec = {
       name: input.name,
       argv: input.command,

@@ -24,7 +24,7 @@ const snapshotsOf = (kind: string) =>
 const opOf = async (id: string) =>
   (await control.sql.query("select op from sessions where id = $1", [id])).rows[0].op;
 
-test("a live session runs on while it is kept", async () => {
+test("a live session keeps running during a checkpoint", async () => {
   const id = await control.createLive();
   const { status, body } = await checkpoint(id, { name: "first", labels: { step: "1" }, ignored: true });
   expect(status).toBe(200);
@@ -45,7 +45,7 @@ test("a live session runs on while it is kept", async () => {
   expect([await stateOf(id), await opOf(id)]).toEqual(["live", null]);
 });
 
-test("a body is not needed, and what is not set is left out", async () => {
+test("a body is optional, and fields that are not set are left out", async () => {
   const id = await control.createLive();
   for (const body of [undefined, {}, { name: null, labels: null }, { labels: {} }]) {
     const answer = await checkpoint(id, body);
@@ -60,7 +60,7 @@ test("a body is not needed, and what is not set is left out", async () => {
   }
 });
 
-test("where the time went is told to who asks", async () => {
+test("the timing is answered on request", async () => {
   const id = await control.createLive();
   const { body } = await checkpoint(id, undefined, "?timing=true");
   expect(body.timing).toEqual({
@@ -74,7 +74,7 @@ test("where the time went is told to who asks", async () => {
   });
 });
 
-test("a paused session stays paused: its saved state is shared, and nothing is woken", async () => {
+test("a paused session is not woken: its saved state is shared", async () => {
   const id = await control.createLive();
   await pause(id);
   const { rows } = await control.sql.query("select snapshot_id from sessions where id = $1", [id]);
@@ -103,7 +103,7 @@ test.each([
   expect(answer.body.error).toMatch(message);
 });
 
-test("a name of 63 characters is taken", async () => {
+test("a name of 63 characters is accepted", async () => {
   const id = await control.createLive();
   expect((await checkpoint(id, { name: "x".repeat(63) })).status).toBe(200);
 });
@@ -119,7 +119,7 @@ test("a name is unique among the checkpoints of a session, and free again after 
   expect((await checkpoint(one, { name: "a" })).status).toBe(200);
 });
 
-test("of simultaneous checkpoints with one name one is made, and no snapshot too many", async () => {
+test("of simultaneous checkpoints with one name only one is made, without orphan snapshots", async () => {
   const id = await control.createLive();
   const answers = await Promise.all(Array.from({ length: 4 }, () => checkpoint(id, { name: "race" })));
   expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409]);
@@ -127,7 +127,7 @@ test("of simultaneous checkpoints with one name one is made, and no snapshot too
   expect(await opOf(id)).toBe(null);
 });
 
-test("an organisation keeps at most a hundred", async () => {
+test("an organisation may have at most 100", async () => {
   const id = await control.createLive();
   await control.sql.query(
     `insert into checkpoints (id, org_id, session_id, size_bytes, size, template, egress, no_sudo)
@@ -144,7 +144,7 @@ test("an organisation keeps at most a hundred", async () => {
   expect((await checkpoint(id)).status).toBe(200);
 });
 
-test("a session that is being created, or has failed, cannot be kept", async () => {
+test("a creating or failed session cannot have a checkpoint made", async () => {
   control.node.onStart = () => {
     throw new Refusal("no_capacity");
   };
@@ -167,7 +167,7 @@ test("a session that is being created, or has failed, cannot be kept", async () 
   control.node.onStart = () => {};
 });
 
-test("an expired session cannot be kept, its checkpoints can be read", async () => {
+test("an expired session cannot have a checkpoint made, but its checkpoints can be read", async () => {
   const id = await control.createLive();
   const kept = await checkpoint(id);
   await pause(id);
@@ -184,7 +184,7 @@ test.each([
   ["machine_gone", 503, "session_unavailable", /does not answer/],
   ["internal", 500, "internal", /the node or the machine failed unexpectedly/],
 ] as const)(
-  "a node that refuses with %s leaves nothing behind, and is told",
+  "a refusal of the node with %s is answered, and leaves no orphan",
   async (code, status, shown, text) => {
     const id = await control.createLive();
     control.node.onSnapshot = () => {
@@ -201,7 +201,7 @@ test.each([
   },
 );
 
-test("a node that is away is told, and the session is as it was", async () => {
+test("a node that is away is answered, and the session is as it was", async () => {
   const id = await control.createLive();
   await control.node.goDown();
   const answer = await checkpoint(id);
@@ -211,7 +211,7 @@ test("a node that is away is told, and the session is as it was", async () => {
   expect((await checkpoint(id)).status).toBe(200);
 });
 
-test("saved state that is damaged cannot be kept, and says so without asking to come back", async () => {
+test("damaged saved state is refused, without Retry-After", async () => {
   const id = await control.createLive();
   await pause(id);
   control.node.onSnapshot = () => {
@@ -227,7 +227,7 @@ test("saved state that is damaged cannot be kept, and says so without asking to 
   expect(await stateOf(id)).toBe("paused");
 });
 
-test("a session that is destroyed meanwhile ends the request, and no checkpoint of it stays", async () => {
+test("a destroy during the request ends it, and no checkpoint remains", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onSnapshot = () => promise;
@@ -240,7 +240,7 @@ test("a session that is destroyed meanwhile ends the request, and no checkpoint 
   expect((await control.ask("GET /v1/checkpoints")).body.checkpoints).toEqual([]);
 });
 
-test("other verbs wait for a checkpoint under way, commands do not", async () => {
+test("other verbs wait for a checkpoint in flight, commands do not", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onSnapshot = () => promise;
@@ -272,7 +272,7 @@ test("checkpoints outlive their session, and are listed until they are deleted",
   }
 });
 
-test("a delete while the node is away is a delete", async () => {
+test("a delete succeeds while the node is away", async () => {
   const id = await control.createLive();
   const { body } = await checkpoint(id);
   await control.node.goDown();
@@ -281,7 +281,7 @@ test("a delete while the node is away is a delete", async () => {
   await control.node.listen();
 });
 
-test("lists are newest first, and the organisation's comes in pages", async () => {
+test("lists are newest first, and the organisation's list has pages", async () => {
   const [one, other] = [await control.createLive(), await control.createLive()];
   const made: string[] = [];
   for (const id of [one, other, one, other, one]) made.unshift((await checkpoint(id)).body.checkpoint_id);
@@ -315,7 +315,7 @@ test.each([
   expect(answer.body.error).toMatch(message);
 });
 
-test("a key that is bound to a project sees and deletes that project's checkpoints only", async () => {
+test("a key of one project sees and deletes only that project's checkpoints", async () => {
   const { rows } = await control.sql.query("select org_id from projects limit 1");
   const [{ org_id: orgId }] = rows;
   const projectId = `prj_${randomId()}`;

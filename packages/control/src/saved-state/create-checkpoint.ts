@@ -1,4 +1,4 @@
-/** A named instant of a session, which outlives it (security.md C8 "Checkpoint of a live session"). */
+/** Creates a checkpoint: a saved state of a session that outlives the session. */
 
 import type { CheckpointCreate } from "@vivarium/contract/api";
 import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
@@ -13,8 +13,8 @@ import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
-import { savable } from "./savable.ts";
-import { savingSteps } from "./save-state.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
+import { snapshotSteps } from "./snapshot-steps.ts";
 
 export interface CheckpointInput {
   sessionId: string;
@@ -33,7 +33,7 @@ export async function createCheckpoint(
   { sessionId, body }: CheckpointInput,
 ): Promise<Created> {
   return await whenFree(deps, sessionId, async () => {
-    const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
     await checkQuota(deps.db, session, body.name);
     const claimed = deps.operations.claim(session, "checkpoint", { snapshot_id: `chk_${randomId()}` });
@@ -43,7 +43,7 @@ export async function createCheckpoint(
 
 async function takeCheckpoint(deps: MoveDeps, op: Operation, body: CheckpointCreate) {
   return await carryOut(deps, op, {
-    ...savingSteps(deps, op),
+    ...snapshotSteps(deps, op),
     commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
     finish: (checkpoint, snapshot, elapsedMs): Finished<Created> => {
       const timings = { ...snapshot.timings, total: elapsedMs() };
@@ -52,7 +52,7 @@ async function takeCheckpoint(deps: MoveDeps, op: Operation, body: CheckpointCre
   });
 }
 
-/** The row of the checkpoint and the end of the operation are one: the snapshot is never both kept and nobody's. */
+/** Inserts the checkpoint and ends the operation in one transaction: the snapshot always has exactly one owner. */
 async function commit(
   deps: MoveDeps,
   op: Operation,
@@ -60,10 +60,10 @@ async function commit(
   snapshot: SnapshotStatus,
 ): Promise<CheckpointRow | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
-    // Counted under the organisation's turn, so that checkpoints of other sessions do not slip in.
+    // Locks the organisation's row, so that no other checkpoint is counted at the same time.
     await lockOrg(tx, op.session.org_id);
     const known = await findCheckpointById(tx, snapshot.snapshot_id);
-    // An earlier attempt was stored, and its confirmation lost.
+    // An earlier commit succeeded, and only its confirmation was lost.
     if (known) return known;
     if (!(await deps.operations.clear(op, tx))) return undefined;
     return await keepCheckpoint(tx, op.session, body, snapshot);

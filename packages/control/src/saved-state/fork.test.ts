@@ -13,7 +13,7 @@ afterEach(async () => {
   control.node.onStart = () => {};
   control.node.onSnapshot = () => {};
   await control.destroyAll();
-  // What children came from goes behind the answer: the next test counts what there is.
+  // The snapshot of a fork is deleted after its answer, and the next test counts what exists.
   await eventually(async () => expect(await remains()).toEqual(clean));
 });
 afterAll(() => control.close());
@@ -28,7 +28,7 @@ const childrenOf = async (id: string): Promise<string[]> =>
     (row) => row.id,
   );
 
-/** What exists beside the sessions a test knows of. */
+/** Counts machines, snapshots and sessions. */
 async function remains(): Promise<Record<string, number>> {
   const { rows } = await control.sql.query(
     "select count(*)::int as n from sessions where state <> 'destroyed'",
@@ -36,7 +36,7 @@ async function remains(): Promise<Record<string, number>> {
   return { machines: control.node.machines.size, snapshots: control.node.snapshots.size, rows: rows[0].n };
 }
 
-test("children are live when the call answers, and the parent is", async () => {
+test("children and parent are live when the call answers", async () => {
   const id = await control.createLive();
   const { status, body } = await fork(id, { count: 3 });
   expect(status).toBe(200);
@@ -59,7 +59,7 @@ test("children are live when the call answers, and the parent is", async () => {
   await eventually(async () => expect([control.node.snapshots.size, await opOf(id)]).toEqual([0, null]));
 });
 
-test("a fork whose client leaves is completed, and its children are found and told of", async () => {
+test("a fork whose client disconnects is completed, with its children in list and event", async () => {
   const id = await control.createLive();
   const url = await control.app.server.listen({ host: "127.0.0.1", port: 0 });
   const leaves = new AbortController();
@@ -77,8 +77,8 @@ test("a fork whose client leaves is completed, and its children are found and to
     expect(sessions).toHaveLength(2);
     expect(sessions[0]).toMatchObject({ parent_session_id: id, state: "live" });
   });
-  const told = await control.sql.query("select data from events where type = 'session.forked'");
-  expect(told.rows.at(-1).data.children).toEqual(await childrenOf(id));
+  const events = await control.sql.query("select data from events where type = 'session.forked'");
+  expect(events.rows.at(-1).data.children).toEqual(await childrenOf(id));
 });
 
 test("all children are loaded from one instant", async () => {
@@ -92,7 +92,7 @@ test("all children are loaded from one instant", async () => {
   }
 });
 
-test("one child is made where no count is given", async () => {
+test("one child is made without a count", async () => {
   const id = await control.createLive();
   for (const body of [undefined, {}, { count: null }]) {
     expect((await fork(id, body)).body.children).toHaveLength(1);
@@ -114,7 +114,7 @@ test.each([
   }
 });
 
-test("children take over settings, and not what is the parent's alone", async () => {
+test("children inherit settings, but not what only the parent may have", async () => {
   const id = await control.createLive({
     ...{ size: "medium", labels: { a: "b" }, env: { A: "1" }, no_sudo: true, command_capture: "full" },
     ...{ idle_timeout_ms: 60_000, max_lifetime_ms: 3_600_000, paused_ttl_ms: 5_000_000 },
@@ -138,7 +138,7 @@ test("children take over settings, and not what is the parent's alone", async ()
   expect(rows[0].command_capture).toBe("full");
 });
 
-test("children of a session that was started from a checkpoint come from their parent", async () => {
+test("children of a session from a checkpoint have only a parent as their origin", async () => {
   const id = await control.createLive();
   const chk = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
   const started = await control.createLive({ from_checkpoint: chk });
@@ -148,7 +148,7 @@ test("children of a session that was started from a checkpoint come from their p
   await control.ask(`DELETE /v1/checkpoints/${chk}`);
 });
 
-test("children outlive their parent, and can be forked themselves", async () => {
+test("children outlive their parent, and can be forked", async () => {
   const id = await control.createLive();
   const [child] = (await fork(id)).body.children;
   await control.ask(`DELETE /v1/sessions/${id}`);
@@ -193,7 +193,7 @@ test("ceilings count all children before anything is captured", async () => {
   expect((await fork(id, { count: 3 })).status).toBe(200);
 });
 
-test("a key's own ceiling counts as well", async () => {
+test("a key's ceiling counts as well", async () => {
   const { rows } = await control.sql.query("select org_id from api_keys limit 1");
   const key = await control.addKey({ orgId: rows[0].org_id, ceiling: 2 });
   const id = await control.createLive({}, key);
@@ -206,7 +206,7 @@ test.each([
   ["capture_failed", 503, "session_unavailable"],
   ["disk_pressure", 503, "node_disk_pressure"],
   ["internal", 500, "internal"],
-] as const)("a capture that is refused with %s leaves nothing behind", async (code, status, shown) => {
+] as const)("a capture that is refused with %s leaves no orphan", async (code, status, shown) => {
   const id = await control.createLive();
   const before = await remains();
   control.node.onSnapshot = () => {
@@ -224,7 +224,7 @@ test.each([
   ["agent_unavailable", 503, "session_unavailable", "2"],
   ["snapshot_damaged", 500, "internal", undefined],
   ["guest_unfit", 409, "conflict", undefined],
-] as const)("one child that is refused with %s is the end of all", async (code, status, shown, retry) => {
+] as const)("one child that is refused with %s discards all", async (code, status, shown, retry) => {
   const id = await control.createLive();
   const before = await remains();
   let starts = 0;
@@ -239,7 +239,7 @@ test.each([
   expect((await fork(id, { count: 4 })).status).toBe(200);
 });
 
-test("a node that is away is told, and nothing is left behind", async () => {
+test("a node that is away is answered, and no orphan remains", async () => {
   const id = await control.createLive();
   const before = await remains();
   await control.node.goDown();
@@ -251,7 +251,7 @@ test("a node that is away is told, and nothing is left behind", async () => {
   expect((await fork(id)).status).toBe(200);
 });
 
-test("a parent that is destroyed meanwhile ends the request, and leaves no child", async () => {
+test("a destroy of the parent during the request ends it, and no child remains", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onStart = () => promise;
@@ -264,7 +264,7 @@ test("a parent that is destroyed meanwhile ends the request, and leaves no child
   await eventually(async () => expect(await remains()).toEqual(clean));
 });
 
-test("a child that is destroyed meanwhile is the end of all", async () => {
+test("a destroy of a child during the request discards all", async () => {
   const id = await control.createLive();
   const before = await remains();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -284,7 +284,7 @@ test("a child that is destroyed meanwhile is the end of all", async () => {
   expect((await get(id)).state).toBe("live");
 });
 
-test("children that could not be leased on are given up, and the caller may try again", async () => {
+test("children whose leases lapsed are discarded, and the caller may try again", async () => {
   const own = await startControl({ sweeps: false });
   try {
     const id = await own.createLive();
@@ -292,7 +292,7 @@ test("children that could not be leased on are given up, and the caller may try 
     own.node.onStart = () => started.promise;
     const asked = own.ask(`POST /v1/sessions/${id}/fork`, { body: { count: 2 } });
     await eventually(async () => {
-      // As a store leaves them that was away meanwhile; the next renewal, of those that have not run out, comes later.
+      // As if the database had been away. The next renewal does not renew lapsed leases.
       const { rowCount } = await own.sql.query(
         "update sessions set destroy_after = now() - interval '1 second' where parent_session_id = $1",
         [id],
@@ -308,7 +308,7 @@ test("children that could not be leased on are given up, and the caller may try 
   }
 });
 
-test("a clock that is behind the database's makes no lease run out", async () => {
+test("a clock that is behind the database's makes no lease lapse", async () => {
   const id = await control.createLive();
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - 60_000 });
   try {
@@ -318,7 +318,7 @@ test("a clock that is behind the database's makes no lease run out", async () =>
   }
 });
 
-test("commands go on while a session is forked, other verbs wait", async () => {
+test("commands keep running during a fork, other verbs wait", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onSnapshot = () => promise;
@@ -330,7 +330,7 @@ test("commands go on while a session is forked, other verbs wait", async () => {
   expect([(await asked).status, (await second).status]).toEqual([200, 200]);
 });
 
-test("a session that is being created, has failed, has expired, or is gone cannot be forked", async () => {
+test("a creating, failed, expired or destroyed session cannot be forked", async () => {
   control.node.onStart = () => {
     throw new Refusal("no_capacity");
   };
@@ -352,7 +352,7 @@ test("a session that is being created, has failed, has expired, or is gone canno
   expect((await fork(randomId())).status).toBe(404);
 });
 
-test("where the time went is told to who asks", async () => {
+test("the timing is answered on request", async () => {
   const id = await control.createLive();
   const { body } = await fork(id, { count: 2 }, "?timing=true");
   expect(body.timing).toEqual({
@@ -365,7 +365,7 @@ test("where the time went is told to who asks", async () => {
   expect(child.body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4 });
 });
 
-test("the operator's cap is the one that counts, and is told", async () => {
+test("the operator's cap applies, and is in the error", async () => {
   const wide = await startControl({ forkChildren: 16 });
   try {
     await wide.sql.query("update orgs set concurrent_sessions = 20");

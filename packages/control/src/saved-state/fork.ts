@@ -13,17 +13,17 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { takeSlots } from "../sessions/slots.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
-import { listUnborn, type SessionRow } from "../sessions/store.ts";
+import { listCreatingFrom, type SessionRow } from "../sessions/store.ts";
 import {
-  discard,
-  handOutTogether,
-  insertLeased,
-  type Ready,
+  discardSessions,
+  insertProvisional,
+  markAllLive,
+  type StartedSession,
   startTogether,
-  withLeased,
+  withProvisional,
 } from "../starts/start-together.ts";
-import { savable } from "./savable.ts";
-import { forgetState, savingSteps } from "./save-state.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
+import { discardSnapshot, snapshotSteps } from "./snapshot-steps.ts";
 
 export interface Forked {
   parentId: string;
@@ -37,7 +37,7 @@ export async function forkSession(
   { sessionId, count }: { sessionId: string; count: number },
 ): Promise<Forked> {
   return await whenFree(deps, sessionId, async () => {
-    const session = await savable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
     const wanted = wantedBy(principal, session.project_id, "fork");
     return await tellingRefusal(deps.db, wanted, () => tryFork(deps, principal, session, count));
@@ -50,13 +50,15 @@ async function tryFork(
   session: SessionRow,
   count: number,
 ): Promise<Forked | typeof BUSY> {
-  const begun = await deps.db.transaction().execute((tx) => begin(deps, tx, principal, session, count));
-  if (!begun) return BUSY;
-  return await operate(deps, Promise.resolve(begun.parent), (op) => makeChildren(deps, op, begun.children));
+  const claimed = await deps.db.transaction().execute((tx) => claimFork(deps, tx, principal, session, count));
+  if (!claimed) return BUSY;
+  return await operate(deps, Promise.resolve(claimed.parent), (op) =>
+    makeChildren(deps, op, claimed.children),
+  );
 }
 
-/** The intent, the children's rows and their slots are one: no child is ever made beyond a ceiling. */
-async function begin(
+/** Writes the intent and the children's rows in one transaction with the check of the ceilings. */
+async function claimFork(
   deps: MoveDeps,
   tx: Queries,
   principal: Principal,
@@ -68,7 +70,7 @@ async function begin(
   const parent = await deps.operations.claim(session, "fork", { snapshot_id: snapshotId }, tx);
   if (!parent) return undefined;
   const settings = Array.from({ length: count }, () => childOf(parent, principal, snapshotId));
-  return { parent, children: await insertLeased(tx, settings) };
+  return { parent, children: await insertProvisional(tx, settings) };
 }
 
 async function makeChildren(
@@ -78,11 +80,11 @@ async function makeChildren(
 ): Promise<Forked | typeof BUSY> {
   let capture = 0;
   let start = 0;
-  return await withLeased(deps, children, () =>
+  return await withProvisional(deps, children, () =>
     carryOut(deps, op, {
-      ...savingSteps(deps, op),
+      ...snapshotSteps(deps, op),
       commit: (_snapshot, elapsedMs) =>
-        discardingFirst(deps, children, async () => {
+        discardOnFailure(deps, children, async () => {
           crashPoint("fork.captured");
           capture = elapsedMs();
           const ready = await startTogether(deps, children, op.signal);
@@ -91,8 +93,8 @@ async function makeChildren(
           return await untilStored(() => commit(deps, op, ready));
         }),
       finish: (live, snapshot, elapsedMs): Finished<Forked> => {
-        // What the children were loaded from is theirs by now. The operation ends once the snapshot is gone.
-        deps.operations.behind(forgetState(deps, op));
+        // The children no longer need the snapshot. The operation ends once the snapshot is deleted.
+        deps.operations.runInBackground(discardSnapshot(deps, op));
         for (const { id } of live) deps.signals.moved(id);
         const stopped = snapshot.timings?.stopped;
         const timings = { capture, ...(stopped !== undefined && { stopped }), start, total: elapsedMs() };
@@ -103,18 +105,21 @@ async function makeChildren(
   );
 }
 
-/** Before the snapshot goes: while it is there, a process that starts knows that its children were never handed out. */
-async function discardingFirst<T>(
+/**
+ * Discards the children before the roll-back deletes the snapshot. While the snapshot exists, a process that starts on
+ * a restored backup knows that the children never became live (upkeep/first-look.ts).
+ */
+async function discardOnFailure<T>(
   deps: MoveDeps,
   children: SessionRow[],
   work: () => Promise<T | undefined>,
 ): Promise<T | undefined> {
   try {
     const live = await work();
-    if (live === undefined) await discard(deps, children);
+    if (live === undefined) await discardSessions(deps, children);
     return live;
   } catch (error) {
-    if (!isStoreUnavailable(error)) await discard(deps, children);
+    if (!isStoreUnavailable(error)) await discardSessions(deps, children);
     throw error;
   }
 }
@@ -122,11 +127,11 @@ async function discardingFirst<T>(
 async function commit(
   deps: MoveDeps,
   op: Operation,
-  ready: readonly Ready[],
+  ready: readonly StartedSession[],
 ): Promise<SessionRow[] | undefined> {
   return await deps.db.transaction().execute(async (tx) => {
     if (!(await deps.operations.isOurs(op, tx))) return undefined;
-    const live = await handOutTogether(tx, ready);
+    const live = await markAllLive(tx, ready);
     const { state } = op.session;
     await appendEvent(
       tx,
@@ -137,12 +142,12 @@ async function commit(
 }
 
 /**
- * A fork whose process died. Children that are not live yet go, since nobody was told of them, and so does what they
- * come from; those that are live stay.
+ * Rolls back a fork whose process died: discards children that are not live, which no caller knows of, and deletes the
+ * snapshot. Live children stay.
  */
-export async function takeBackFork(deps: MoveDeps, op: Operation): Promise<void> {
-  await discard(deps, await listUnborn(deps.db, op.input.snapshot_id ?? ""));
-  await forgetState(deps, op);
+export async function rollBackFork(deps: MoveDeps, op: Operation): Promise<void> {
+  await discardSessions(deps, await listCreatingFrom(deps.db, op.input.snapshot_id ?? ""));
+  await discardSnapshot(deps, op);
 }
 
 function childOf(parent: SessionRow, principal: Principal, snapshotId: string) {

@@ -28,7 +28,7 @@ const machinesOf = (id: string) =>
     .filter(([name]) => name.startsWith(id))
     .map(([name, { state }]) => [name.slice(id.length + 1), state]);
 
-test("a live session goes back in place: another machine under the same id and record", async () => {
+test("a live session is restored in place: another machine, the same id and record", async () => {
   const id = await control.createLive({ name: "kept", env: { A: "1" }, max_lifetime_ms: 3_600_000 });
   const chk = await checkpoint(id);
   const before = await get(id);
@@ -50,7 +50,7 @@ test("a live session goes back in place: another machine under the same id and r
   expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-2`);
 });
 
-test("a session goes back to any of its checkpoints, in any order, by id or name", async () => {
+test("a session can be restored to any of its checkpoints, in any order, by id or name", async () => {
   const id = await control.createLive();
   const made: string[] = [];
   for (const name of ["a", "b", "c"]) made.push(await checkpoint(id, { name }));
@@ -68,12 +68,12 @@ test("a session goes back to any of its checkpoints, in any order, by id or name
   }
 });
 
-test("the old machine is there until the new one is loaded, and gone before it goes on", async () => {
+test("the old machine exists until the new one is loaded, and is removed before the new one is continued", async () => {
   const id = await control.createLive();
   const chk = await checkpoint(id);
   const seen: unknown[] = [];
   control.node.onStart = () => void seen.push(["load", machinesOf(id)]);
-  // Whoever sweeps up may ask for the old machine too: only what takes one away counts.
+  // The sweep may delete the old machine too, so only calls that find it are recorded.
   control.node.onDelete = (machineId) => {
     if (machineId.startsWith(id) && control.node.machines.has(machineId))
       seen.push(["delete", machinesOf(id)]);
@@ -93,7 +93,7 @@ test("the old machine is there until the new one is loaded, and gone before it g
   ]);
 });
 
-test("the live stretch and the lifetime count on", async () => {
+test("the live period and the lifetime are not reset", async () => {
   const id = await control.createLive({ max_lifetime_ms: 3_600_000 });
   await control.sql.query("update sessions set live_since = now() - interval '1 hour' where id = $1", [id]);
   const chk = await checkpoint(id);
@@ -102,7 +102,7 @@ test("the live stretch and the lifetime count on", async () => {
   expect([body.active_since, body.created_at]).toEqual([before.active_since, before.created_at]);
 });
 
-test("a paused session becomes live by it, and its wake_at is over", async () => {
+test("a paused session becomes live, and its wake_at is cleared", async () => {
   const id = await control.createLive();
   const chk = await checkpoint(id);
   const wakeAt = new Date(Date.now() + 3_600_000).toISOString();
@@ -114,7 +114,7 @@ test("a paused session becomes live by it, and its wake_at is over", async () =>
   expect(machinesOf(id)).toEqual([["2", "running"]]);
 });
 
-test("a paused session needs a slot for it, a live one has its own", async () => {
+test("a paused session needs a free slot, a live one has its own", async () => {
   const id = await control.createLive();
   const chk = await checkpoint(id);
   await pause(id);
@@ -126,16 +126,16 @@ test("a paused session needs a slot for it, a live one has its own", async () =>
   expect((await restore(others[0] as string, own)).status).toBe(200);
 });
 
-test("a session goes back to the checkpoint it was started from", async () => {
+test("a session can be restored to the checkpoint that it was started from", async () => {
   const parent = await control.createLive();
   const chk = await checkpoint(parent, { name: "seed" });
   const id = await control.createLive({ from_checkpoint: chk });
   expect((await restore(id, chk)).status).toBe(200);
-  // The name is the parent's: here it names nothing.
+  // The name belongs to the parent's checkpoints.
   expect((await restore(id, "seed")).status).toBe(404);
 });
 
-test("a checkpoint of another session of the organisation is a conflict, and nothing happens", async () => {
+test("a checkpoint of another session of the organisation is a conflict, and changes nothing", async () => {
   const [one, other] = [await control.createLive(), await control.createLive()];
   const chk = await checkpoint(other);
   const answer = await restore(one, chk);
@@ -144,7 +144,7 @@ test("a checkpoint of another session of the organisation is a conflict, and not
   expect(machinesOf(one)).toEqual([["1", "running"]]);
 });
 
-test("what is unknown, deleted or another organisation's is not found, all the same", async () => {
+test("an unknown, deleted or foreign checkpoint is the same 404", async () => {
   const key = await control.addKey();
   const theirs = await control.createLive({}, key);
   const foreign = (await control.ask(`POST /v1/sessions/${theirs}/checkpoints`, { key })).body.checkpoint_id;
@@ -175,7 +175,7 @@ test.each([
   expect(answer.body.error).toMatch(message);
 });
 
-test("a session that is being created, failed or expired is not restored", async () => {
+test("a creating, failed or expired session is not restored", async () => {
   const id = await control.createLive();
   const chk = await checkpoint(id);
   for (const [state, status, code] of [
@@ -204,7 +204,7 @@ describe("before the switch", () => {
     ["snapshot_not_found", 404, "not_found", undefined],
     ["guest_unfit", 409, "conflict", undefined],
   ] as const)(
-    "a node that refuses with %s leaves the session running as it was",
+    "a refusal of the node with %s leaves the session running as it was",
     async (code, status, shown, retry) => {
       const id = await control.createLive();
       const chk = await checkpoint(id);
@@ -224,7 +224,7 @@ describe("before the switch", () => {
     },
   );
 
-  test("a checkpoint whose guest does not come back is named, with why and what to do", async () => {
+  test("a checkpoint whose guest does not come back is answered with the reason and what to do", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     control.node.onStart = () => {
@@ -241,7 +241,7 @@ describe("before the switch", () => {
     }
   });
 
-  test("a node that is away is told, and the session is as it was", async () => {
+  test("a node that is away is answered, and the session is as it was", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     await control.node.goDown();
@@ -252,7 +252,7 @@ describe("before the switch", () => {
     expect((await restore(id, chk)).status).toBe(200);
   });
 
-  test("a node that goes away over it is told, and the half of it is taken back", async () => {
+  test("a node that goes away during the load is answered, and the restore is rolled back", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     const loading = Promise.withResolvers<void>();
@@ -285,7 +285,7 @@ describe("before the switch", () => {
     expect((await control.exec(id)).status).toBe(200);
   });
 
-  test("a session that is destroyed meanwhile ends the request, and no machine stays", async () => {
+  test("a destroy during the request ends it, and no machine remains", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -300,7 +300,7 @@ describe("before the switch", () => {
     expect(control.node.snapshots.has(chk)).toBe(true);
   });
 
-  test("commands wait until the exchange is over", async () => {
+  test("commands wait until the restore has ended", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -315,7 +315,7 @@ describe("before the switch", () => {
 });
 
 describe("after the switch", () => {
-  test("a machine that does not go on is started again from the checkpoint", async () => {
+  test("a machine that cannot be continued is started again from the checkpoint", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     control.node.onContinue = () => {
@@ -330,7 +330,7 @@ describe("after the switch", () => {
     expect(machinesOf(id)).toEqual([["2", "running"]]);
   });
 
-  test("a machine that cannot be had at all fails the session, with the reason; its checkpoints stay", async () => {
+  test("a machine that cannot be started again fails the session, with the reason; its checkpoints stay", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     control.node.onContinue = () => {
@@ -348,7 +348,7 @@ describe("after the switch", () => {
     expect((await control.ask(`POST /v1/checkpoints/${chk}/sessions`)).body.state).toBe("live");
   });
 
-  test("a resume waits for the new machine to go on", async () => {
+  test("a resume waits until the new machine is continued", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     const held = Promise.withResolvers<void>();
@@ -365,7 +365,7 @@ describe("after the switch", () => {
     expect([(await asked).status, (await resumed).status]).toEqual([200, 200]);
   });
 
-  test("a node that goes away holds the session up, and it goes on when the node is back", async () => {
+  test("while the node is away the session waits, and it continues when the node is back", async () => {
     const id = await control.createLive();
     const chk = await checkpoint(id);
     let down: Promise<void> | undefined;
@@ -384,7 +384,7 @@ describe("after the switch", () => {
   });
 });
 
-test("where the time went is told to who asks, to the end of the operation, and stays in the record", async () => {
+test("the timing covers the whole operation, is answered on request, and stays in the record", async () => {
   const id = await control.createLive();
   const chk = await checkpoint(id);
   const each = 60;

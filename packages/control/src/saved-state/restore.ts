@@ -1,7 +1,7 @@
 /**
- * Takes a session back to a checkpoint, in place (part 2, 7; security.md C8 "Restore in place"). The old machine is
- * given up once the new one is loaded and has been reseeded, and the new one goes on once the old one is gone: there is
- * always one to go on with, and never two that run.
+ * Restores a session to a checkpoint, in place. First the new machine is loaded and reseeded, but stays stopped. Then
+ * the row moves to it, the old machine is removed, and the new one is continued. So there is always a machine to
+ * continue with, and never two that run.
  */
 
 import type { CreateTiming } from "@vivarium/contract/api";
@@ -11,7 +11,7 @@ import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
 import { untilStored } from "../db/retry.ts";
-import { noteKeepAlive } from "../deadlines/keep-alive.ts";
+import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectLast } from "../egress/reports.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -22,15 +22,15 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { saveMove, saveTimings } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { claimWithSlot } from "../moves/wake.ts";
-import { aftermathOf, endedMeanwhile } from "../operations/aftermath.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
+import { endedDuringRequest, ownershipOf } from "../operations/ownership.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
 import { decide, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { savable } from "./savable.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
 
 const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
 
@@ -41,15 +41,15 @@ export async function restoreSession(
 ): Promise<SessionRow> {
   const startedAt = performance.now();
   return await whenFree(deps, sessionId, async () => {
-    const found = await findBoth(deps, scopeOf(principal), sessionId, idOrName);
-    const session = await savable(deps, found.session);
+    const found = await findSessionAndCheckpoint(deps, scopeOf(principal), sessionId, idOrName);
+    const session = await requireSnapshotable(deps, found.session);
     if (session === BUSY) return BUSY;
     checkLineage(session, found.checkpoint);
-    // Its processes run again, whatever ran before.
-    await noteKeepAlive(deps.db, session);
+    // The checkpoint may contain processes with `keep_alive`.
+    await setMayKeepAlive(deps.db, session);
     const restore = () =>
       operate(deps, claimRestore(deps, session, found.checkpoint), (op) =>
-        exchangeMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
+        replaceMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
       );
     if (session.state !== "paused") return await restore();
     const { org_id: orgId, project_id: projectId } = session;
@@ -58,8 +58,8 @@ export async function restoreSession(
   });
 }
 
-/** A session that nothing can take back any more says so, whatever checkpoint is named. */
-async function findBoth(deps: MoveDeps, scope: Scope, sessionId: string, idOrName: string) {
+/** Errors of the session come before errors of the checkpoint. */
+async function findSessionAndCheckpoint(deps: MoveDeps, scope: Scope, sessionId: string, idOrName: string) {
   const session = await getReadable(deps.db, scope, sessionId, CLOSED_IN);
   const checkpoint = await resolveCheckpoint(deps.db, { scope, sessionId: session.id, idOrName });
   return { session, checkpoint };
@@ -73,7 +73,7 @@ function checkLineage(session: SessionRow, checkpoint: CheckpointRow): void {
   );
 }
 
-/** A paused session becomes live by this. */
+/** A restore makes a paused session live, so that case checks the ceilings. */
 async function claimRestore(
   deps: MoveDeps,
   session: SessionRow,
@@ -85,7 +85,7 @@ async function claimRestore(
   return await operations.claim(session, "restore", input, db, await nextNetwork(db, session));
 }
 
-async function exchangeMachine(
+async function replaceMachine(
   deps: MoveDeps,
   op: Operation,
   { checkpoint, startedAt }: { checkpoint: CheckpointRow; startedAt: number },
@@ -105,17 +105,20 @@ async function exchangeMachine(
     make: async (signal) =>
       requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal)),
     commit: (loaded) =>
-      swap(deps, op, timingsOf(loaded), { guestIp: loaded.guest_ip, restoredFrom: checkpoint.id }),
+      commit(deps, op, timingsOf(loaded), { guestIp: loaded.guest_ip, restoredFrom: checkpoint.id }),
     finish: async (session, loaded) => {
-      await goOn(deps, op, { session, spec });
+      await switchMachines(deps, op, { session, spec });
       const timings = timingsOf(loaded);
-      deps.operations.behind(saveTimings(deps.db, session, timings));
+      deps.operations.runInBackground(saveTimings(deps.db, session, timings));
       return { outcome: { ...session, timings }, timings, facts: { checkpoint_id: checkpoint.id } };
     },
     remove: () => deps.nodes.deleteMachine(machineId),
     rollBack: () =>
-      takeBackRestore(deps, op).catch((err: unknown) =>
-        deps.log.warn({ err, session_id: op.session.id }, "a restore is taken back once the node answers"),
+      rollBackRestore(deps, op).catch((err: unknown) =>
+        deps.log.warn(
+          { err, session_id: op.session.id },
+          "a restore will be rolled back once the node answers",
+        ),
       ),
     explain,
     whenUnsure: "leave",
@@ -127,14 +130,14 @@ function explain(error: NodeError): ApiError | undefined {
   return error.code === "guest_unfit" ? checkpointUnfit(error) : undefined;
 }
 
-/** Also for an operation whose process died before the switch. Nothing of the new machine may stay: its name is used again. */
-export async function takeBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
+/** Also run at a take-over before the commit. The machine id is used again, so nothing may remain. */
+export async function rollBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
   await deps.operations.clear(op);
 }
 
-/** From here on the session is the new machine. The process that takes over settles the machines by the row. */
-async function swap(
+/** Moves the row to the new machine. From here on a process that takes over settles the machines by the row. */
+async function commit(
   { db }: MoveDeps,
   op: Operation,
   timings: CreateTiming,
@@ -146,7 +149,8 @@ async function swap(
   return await untilStored(() => saveMove(db, op.session.id, move, details));
 }
 
-async function goOn(
+/** Removes the old machine and continues the new one. */
+async function switchMachines(
   deps: MoveDeps,
   op: Operation,
   { session, spec }: { session: SessionRow; spec: StartSpec },
@@ -156,20 +160,24 @@ async function goOn(
     await collectLast(deps);
     await untilAnswered(op.signal, () => deps.nodes.deleteMachine(machineIdOf(op.session)));
     crashPoint("restore.release");
-    const goOn = () => untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal));
+    const continueNew = () =>
+      untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(machineId, signal));
     const isSlow = (error: unknown) => error instanceof NodeError && error.code === "agent_unavailable";
-    // It has shown that it can go on: an agent that is not heard in time is asked once more.
-    const once = goOn().catch((error: unknown) => (isSlow(error) ? goOn() : Promise.reject(error)));
-    await once.catch(async (error: unknown) => {
+    // The guest has answered the handshake of the load, so an agent that is late now is asked once more.
+    const continued = continueNew().catch((error: unknown) =>
+      isSlow(error) ? continueNew() : Promise.reject(error),
+    );
+    await continued.catch(async (error: unknown) => {
       if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
-      // The old machine is gone: the checkpoint is what there is to go on with.
+      // The old machine is gone, so the checkpoint is loaded again.
       await deps.nodes.deleteMachine(machineId);
       await untilAnswered(op.signal, (signal) => deps.nodes.startMachine(machineId, spec, signal));
     });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    if (op.signal.aborted) throw (await isEnded(deps, op)) ? endedMeanwhile() : apiErrorOfOperation(error);
-    // A refusal is final: the reconcile finds the session without a machine, and says so in its record.
+    if (op.signal.aborted)
+      throw (await isEnded(deps, op)) ? endedDuringRequest() : apiErrorOfOperation(error);
+    // A refusal is final: the reconciler finds the session without a machine and marks it as failed.
     if (isRefusal(error)) await deps.operations.clear(op);
     throw apiErrorOfOperation(error);
   }
@@ -177,7 +185,7 @@ async function goOn(
 }
 
 async function isEnded(deps: MoveDeps, op: Operation): Promise<boolean> {
-  return (await aftermathOf(deps, op)).is === "ended";
+  return (await ownershipOf(deps, op)).is === "ended";
 }
 
 function checkpointGone(cause: NodeError): ApiError {

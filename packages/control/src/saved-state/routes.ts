@@ -154,7 +154,7 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
   );
 }
 
-/** Sessions that are made from the state of others. */
+/** Routes that make new sessions from a saved state. */
 function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
   server.post(
     "/v1/sessions/:id/fork",

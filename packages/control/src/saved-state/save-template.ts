@@ -1,4 +1,4 @@
-/** A session's state as a template that its organisation starts sessions from (part 2, 8). */
+/** Saves a session's state as a version of a template of its organisation. */
 
 import type { Template, TemplateSave } from "@vivarium/contract/api";
 import type { SnapshotStatus } from "@vivarium/contract/node";
@@ -16,8 +16,8 @@ import { keepVersion } from "../templates/keep.ts";
 import { isOfficial } from "../templates/official.ts";
 import { toTemplate } from "../templates/record.ts";
 import { findVersionById, listVersions, type TemplateRow } from "../templates/store.ts";
-import { savable } from "./savable.ts";
-import { savingSteps } from "./save-state.ts";
+import { requireSnapshotable } from "./require-snapshotable.ts";
+import { snapshotSteps } from "./snapshot-steps.ts";
 
 export type SaveTemplateDeps = MoveDeps & { node: NodeState };
 
@@ -34,7 +34,7 @@ export async function saveTemplate(
   const scope = scopeOf(principal);
   if (isOfficial(await deps.node.current(), body.name)) throw reserved(body.name);
   const { row, timings } = await whenFree(deps, sessionId, async () => {
-    const session = await savable(deps, await getSession(deps.db, scope, sessionId));
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scope, sessionId));
     if (session === BUSY) return BUSY;
     const claimed = deps.operations.claim(session, "save_template", { snapshot_id: `tpl_${randomId()}` });
     return await operate(deps, claimed, (op) => takeTemplate(deps, op, body));
@@ -45,7 +45,7 @@ export async function saveTemplate(
 
 async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: TemplateSave) {
   return await carryOut(deps, op, {
-    ...savingSteps(deps, op),
+    ...snapshotSteps(deps, op),
     commit: (snapshot) => untilStored(() => commit(deps, op, body, snapshot)),
     finish: (row, snapshot, elapsedMs): Finished<Saved> => {
       const timings = { ...snapshot.timings, total: elapsedMs() };
@@ -54,7 +54,7 @@ async function takeTemplate(deps: SaveTemplateDeps, op: Operation, body: Templat
   });
 }
 
-/** The row of the version and the end of the operation are one: the snapshot is never both kept and nobody's. */
+/** Inserts the version and ends the operation in one transaction, so that the snapshot always has exactly one owner. */
 async function commit(
   deps: SaveTemplateDeps,
   op: Operation,
@@ -64,7 +64,7 @@ async function commit(
   const { session } = op;
   return await deps.db.transaction().execute(async (tx) => {
     const known = await findVersionById(tx, id);
-    // An earlier attempt was stored, and its confirmation lost.
+    // An earlier commit succeeded, and only its confirmation was lost.
     if (known) return known;
     if (!(await deps.operations.clear(op, tx))) return undefined;
     return await keepVersion(tx, session, { id, name, description });

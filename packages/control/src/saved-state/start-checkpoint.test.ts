@@ -28,7 +28,7 @@ const create = (body: object) =>
   control.ask("POST /v1/sessions", { body: { from_checkpoint: chk, ...body } });
 const specOf = (id: string) => control.node.machines.get(`${id}-1`)?.spec;
 
-test("a session is live when the call answers, with what the checkpoint gives", async () => {
+test("a session is live when the call answers, with the settings of the checkpoint", async () => {
   const { status, body } = await start();
   expect(status).toBe(200);
   expect(body).toMatchObject({
@@ -55,7 +55,7 @@ test("a session is live when the call answers, with what the checkpoint gives", 
   expect((await control.exec(body.session_id)).status).toBe(200);
 });
 
-test("what the request says is added, or replaces", async () => {
+test("settings of the request are added, or replace those of the checkpoint", async () => {
   const settings = {
     ...{ name: "child", labels: { c: "d" }, external_id: "x", wake_on_http: false },
     ...{ max_lifetime_ms: 60_000, idle_timeout_ms: 30_000, paused_ttl_ms: 40_000, on_pty_detach: "destroy" },
@@ -77,7 +77,7 @@ describe.each([
     },
   ],
 ])("%s", (_title, startFrom) => {
-  test("hardens when it is asked to, and never softens what was saved", async () => {
+  test("can add no_sudo, but never remove it", async () => {
     const soft = await control.createLive();
     const made = await control.ask(`POST /v1/sessions/${soft}/checkpoints`);
     for (const [from, asked, given] of [
@@ -91,7 +91,7 @@ describe.each([
     }
   });
 
-  test("may be for one command", async () => {
+  test("may set destroy_on_completion", async () => {
     const { body } = await startFrom(chk, { destroy_on_completion: true });
     expect(body.destroy_on_completion).toBe(true);
     expect((await control.exec(body.session_id)).status).toBe(200);
@@ -106,7 +106,7 @@ test("two starts from one checkpoint are two sessions", async () => {
   expect([one.body.state, other.body.state]).toEqual(["live", "live"]);
 });
 
-test("where the time went is told to who asks", async () => {
+test("the timing is answered on request", async () => {
   const { body } = await start({}, "?timing=true");
   expect(body.timing).toMatchObject({ queue: 1, disk: 2, load: 3, handshake: 4 });
 });
@@ -135,7 +135,7 @@ test.each([
 
 test("a name that is taken is a conflict", async () => {
   await control.create({ name: "taken" });
-  // What the server lacks is told after that.
+  // The error about secrets comes after this one.
   for (const body of [{ name: "taken" }, { name: "taken", secrets: { S: "x" } }]) {
     const answer = await start(body);
     expect([answer.status, answer.body.code]).toEqual([409, "conflict"]);
@@ -155,7 +155,7 @@ test.each([
   ["snapshot_damaged", 500, "internal"],
   ["snapshot_not_found", 500, "internal"],
   ["guest_unfit", 409, "conflict"],
-] as const)("a node that refuses with %s leaves nothing behind", async (code, status, shown) => {
+] as const)("a refusal of the node with %s leaves no orphan", async (code, status, shown) => {
   control.node.onStart = () => {
     throw new Refusal(code);
   };
@@ -179,7 +179,7 @@ test("a create from a checkpoint whose guest does not come back fails with what 
   );
 });
 
-test("a node that is away is told, and nothing stays", async () => {
+test("a node that is away is answered, and no orphan remains", async () => {
   await control.node.goDown();
   const answer = await start();
   expect([answer.status, answer.body.code]).toEqual([503, "session_node_unavailable"]);
@@ -187,7 +187,7 @@ test("a node that is away is told, and nothing stays", async () => {
   await eventually(async () => expect((await control.ask("GET /v1/org")).body.capacity.running).toBe(0));
 });
 
-test("a node that breaks off is told as such, and nothing stays", async () => {
+test("a broken connection to the node is answered as such, and no orphan remains", async () => {
   let down: Promise<void> | undefined;
   control.node.onStart = () => {
     down ??= control.node.goDown();
@@ -215,13 +215,13 @@ test("a session that is destroyed while it starts ends the request", async () =>
   await eventually(() => expect(control.node.machines.size).toBe(0));
 });
 
-/** Longer than the lease, so that it must have been renewed. */
-test("a start that takes long is not given up", async () => {
+/** Takes longer than the lease, which must have been renewed. */
+test("a slow start is not discarded", async () => {
   control.node.onStart = () => new Promise((resolve) => setTimeout(resolve, 6_500));
   expect((await start()).body.state).toBe("live");
 });
 
-test("a start whose process died is cleared away, since nobody was told of it", async () => {
+test("a start whose process died is discarded, because no caller knows of it", async () => {
   const { promise } = Promise.withResolvers<void>();
   control.node.onStart = () => promise;
   const id = randomId();
@@ -251,13 +251,13 @@ describe("create with from_checkpoint", () => {
     expect(answer.body.error).toMatch(/^size: must be "medium", the size of the checkpoint/);
   });
 
-  test("takes no template beside it", async () => {
+  test("cannot be combined with a template", async () => {
     const answer = await create({ template: "base" });
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
     expect((await create({ template: "" })).status).toBe(200);
   });
 
-  test("does not find what is unknown or another organisation's", async () => {
+  test("answers 404 for an unknown or foreign checkpoint", async () => {
     const key = await control.addKey();
     const answers = [
       await control.ask("POST /v1/sessions", { key, body: { from_checkpoint: chk } }),
@@ -271,7 +271,7 @@ describe("create with from_checkpoint", () => {
     }
   });
 
-  test("is replayed by its Idempotency-Key, also after the checkpoint is gone", async () => {
+  test("is replayed by its Idempotency-Key, even after the checkpoint is deleted", async () => {
     const other = await control.createLive();
     const made = await control.ask(`POST /v1/sessions/${other}/checkpoints`);
     const ask = () =>
@@ -286,7 +286,7 @@ describe("create with from_checkpoint", () => {
     expect([again.status, again.body.session_id]).toEqual([200, first.body.session_id]);
   });
 
-  test("goes on when the checkpoint is deleted while it starts", async () => {
+  test("completes although the checkpoint is deleted while it starts", async () => {
     const other = await control.createLive();
     const made = await control.ask(`POST /v1/sessions/${other}/checkpoints`);
     const snapshot = made.body.checkpoint_id;

@@ -1,4 +1,4 @@
-/** A session of its own from a checkpoint, live when the call answers. */
+/** Starts a new session from a checkpoint. It is live when the call answers. */
 
 import type { ParsedCheckpointStart } from "@vivarium/contract/api";
 import { type Principal, scopeOf } from "../access/principal.ts";
@@ -8,14 +8,14 @@ import { untilStored } from "../db/retry.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { leasedColumns } from "../leases/unborn.ts";
+import { provisionalLeaseColumns } from "../leases/provisional.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { admitSession } from "../starts/admit.ts";
 import { settingsOf } from "../starts/create.ts";
 import { type CheckedCreate, checkCreate, refuseSecretsWithoutKey } from "../starts/create-rules.ts";
 import type { StartDeps } from "../starts/deps.ts";
 import { startFrom } from "../starts/start-from.ts";
-import { handOutTogether, startTogether, withLeased } from "../starts/start-together.ts";
+import { markAllLive, startTogether, withProvisional } from "../starts/start-together.ts";
 
 export async function startCheckpoint(
   deps: StartDeps,
@@ -36,15 +36,15 @@ async function startSession(
   const session = await deps.db.transaction().execute(async (tx) => {
     const projectId = await resolveProject(tx, principal, request.project_id);
     const { start } = await startFrom(deps, tx, scopeOf(principal), request);
-    const settings = { ...settingsOf(request, projectId, start), ...leasedColumns() };
+    const settings = { ...settingsOf(request, projectId, start), ...provisionalLeaseColumns() };
     const admitted = await admitSession(deps, tx, principal, settings);
     refuseSecretsWithoutKey(request);
     return admitted;
   });
   const over = new AbortController();
-  return await withLeased(deps, [session], async () => {
+  return await withProvisional(deps, [session], async () => {
     const ready = await startTogether(deps, [session], over.signal).catch(explain);
-    const [live] = await untilStored(() => deps.db.transaction().execute((tx) => handOutTogether(tx, ready)));
+    const [live] = await untilStored(() => deps.db.transaction().execute((tx) => markAllLive(tx, ready)));
     for (const { timings } of ready) deps.meter.took("create", timings);
     deps.signals.moved(session.id);
     return live ?? session;

@@ -35,13 +35,13 @@ const OFFICIAL = {
   memory: true,
 };
 
-/** The node offers other baselines from now on, and control has noticed. */
+/** Changes the baselines of the node, and waits until control has noticed. */
 async function offer(baselines: Control["node"]["info"]["baselines"]): Promise<void> {
   control.node.info = { ...control.node.info, baselines };
   await control.ask("GET /v1/healthz");
 }
 
-test("a live session is saved and runs on", async () => {
+test("a live session is saved and stays live", async () => {
   const id = await control.createLive({ size: "medium" });
   const { status, body } = await save(id, { name: "tools", description: "with tools", ignored: 1 });
   expect(status).toBe(200);
@@ -74,7 +74,7 @@ test("a paused session is saved and stays paused", async () => {
   expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("paused");
 });
 
-test("under a name that exists another version is made, and the former stays", async () => {
+test("a save under an existing name makes another version, and the former one stays", async () => {
   const id = await control.createLive();
   await save(id, { name: "tools", description: "one" });
   const second = await save(id, { name: "tools" });
@@ -92,13 +92,13 @@ test("under a name that exists another version is made, and the former stays", a
   expect(startedFrom(pinned)?.snapshot_id).toBe(snapshots[0]);
 });
 
-test("simultaneous saves under one name are versions of their own", async () => {
+test("simultaneous saves under one name make separate versions", async () => {
   const ids = await Promise.all(Array.from({ length: 4 }, () => control.createLive()));
   const answers = await Promise.all(ids.map((id) => save(id, { name: "race" })));
   expect(answers.map(({ body }) => body.version).sort()).toEqual(["1", "2", "3", "4"]);
 });
 
-test("a version that was deleted is never given again", async () => {
+test("the number of a deleted version is never used again", async () => {
   const id = await control.createLive();
   await save(id, { name: "tools" });
   await save(id, { name: "tools" });
@@ -115,7 +115,7 @@ test("a version that was deleted is never given again", async () => {
   expect((await save(id, { name: "tools" })).body.versions).toEqual(["4"]);
 });
 
-test("sessions made from a template go on when it is deleted, also those that are being started", async () => {
+test("sessions from a template stay when it is deleted, even those that are starting", async () => {
   const id = await control.createLive();
   await save(id, { name: "tools" });
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -129,7 +129,7 @@ test("sessions made from a template go on when it is deleted, also those that ar
 });
 
 describe("a session of a template", () => {
-  test("has its size, its hardening, and nothing else of the session that was saved", async () => {
+  test("has its size and no_sudo, and nothing else of the session that was saved", async () => {
     const id = await control.createLive({
       ...{ size: "medium", no_sudo: true, env: { A: "1" }, labels: { a: "b" } },
       ...{ name: "source", external_id: "ext" },
@@ -213,7 +213,7 @@ test.each(["nothing", "tools@2", "tools@x", "tools@", "tools@1@1", "Tools", "@1"
   },
 );
 
-test("a template that the node has lost is never replaced by another, and may be asked for again", async () => {
+test("a template that the node has lost is not replaced by another, and the create may be retried", async () => {
   const id = await control.createLive();
   await save(id, { name: "tools" });
   await save(id, { name: "tools" });
@@ -238,7 +238,7 @@ test("a template that the node has lost is never replaced by another, and may be
     expect([answer.status, answer.body.code]).toEqual([429, "account_concurrency_exceeded"]);
 });
 
-test("a template that turns out damaged fails the session that finds it, and later creates are refused", async () => {
+test("a damaged template fails the first session that loads it, and later creates are refused", async () => {
   const id = await control.createLive();
   await save(id, { name: "tools" });
   await save(id, { name: "tools" });
@@ -272,7 +272,7 @@ test("a template that turns out damaged fails the session that finds it, and lat
 describe("official templates", () => {
   afterEach(() => offer(["small", "medium", "large"].map((size) => ({ template: "base", size }))));
 
-  test("are what the node has, with the versions and times it names", async () => {
+  test("are the node's baselines, with their versions and times", async () => {
     await offer([
       { template: "base", size: "large", version: "2026.07.10", created_at: "2026-07-10T00:00:00.000Z" },
       { template: "base", size: "medium", version: "2026.07.10", created_at: "2026-07-11T00:00:00.000Z" },
@@ -296,7 +296,7 @@ describe("official templates", () => {
     expect((await control.ask("GET /v1/templates/base@2025.01.01")).status).toBe(404);
   });
 
-  test("have their versions in the order in which they were made; none named means the current one", async () => {
+  test("have their versions in order of creation; without a version, the current one is used", async () => {
     const made = (version: string, day: string, isCurrent?: boolean) => ({
       ...{ template: "base", size: "small", version, created_at: `2026-07-${day}T00:00:00.000Z` },
       ...(isCurrent !== undefined && { is_current: isCurrent }),
@@ -311,12 +311,12 @@ describe("official templates", () => {
     await offer([made("1.9", "01", true), made("1.10", "03", false)]);
     const older = { version: "1.9", versions: ["1.10", "1.9"], created_at: "2026-07-01T00:00:00.000Z" };
     expect((await control.ask("GET /v1/templates/base")).body).toMatchObject(older);
-    // A node that does not mark it has it first.
+    // If the node marks none as current, the first one is.
     await offer([made("1.9", "01"), made("1.10", "03")]);
     expect((await control.ask("GET /v1/templates/base")).body).toMatchObject(older);
   });
 
-  test("say what they were made of as far as their node tells it, and those of callers never", async () => {
+  test("show their origin if the node reports it; saved templates never do", async () => {
     const origin = {
       built_at: "2026-07-10T09:30:00.000Z",
       base_image_ref: "debian/trixie",
@@ -334,13 +334,13 @@ describe("official templates", () => {
     expect(await of("base")).toMatchObject(origin);
     const { version, built_at, ...rest } = await of("base@2026.01.02");
     expect({ version, built_at }).toEqual({ version: "2026.01.02", ...older });
-    const told = ["base_image_ref", "base_image_digest", "content_hash", "cadence", "category"];
-    for (const field of told) expect(rest).not.toHaveProperty(field);
+    const originFields = ["base_image_ref", "base_image_digest", "content_hash", "cadence", "category"];
+    for (const field of originFields) expect(rest).not.toHaveProperty(field);
     await save(await control.createLive(), { name: "tools" });
     for (const field of Object.keys(origin)) expect(await of("tools")).not.toHaveProperty(field);
   });
 
-  test("are started without a version in the sizes of the current one", async () => {
+  test("are started in the sizes of the current version, if none is named", async () => {
     await offer([
       { template: "base", size: "small", version: "2", is_current: true },
       { template: "base", size: "large", version: "1", is_current: false },
@@ -351,7 +351,7 @@ describe("official templates", () => {
     expect((await create({ size: "large", template: "base@1" })).status).toBe(200);
   });
 
-  test("are started in the version that is named, or not at all", async () => {
+  test("are started in the named version, or not at all", async () => {
     await offer([
       { template: "base", size: "small", version: "2026.07.10" },
       { template: "base", size: "large", version: "2026.01.02" },
@@ -370,7 +370,7 @@ describe("official templates", () => {
     expect((await control.until(gone, "failed")).body.status_reason).toMatch(/no baseline for this template/);
   });
 
-  test("another one than base can be asked for", async () => {
+  test("need not be base", async () => {
     await offer([
       { template: "base", size: "small" },
       { template: "ai", size: "small" },
@@ -417,7 +417,7 @@ test.each([
   ["capture_failed", 503, "session_unavailable"],
   ["disk_pressure", 503, "node_disk_pressure"],
   ["internal", 500, "internal"],
-] as const)("a node that refuses with %s leaves nothing behind", async (code, status, shown) => {
+] as const)("a refusal of the node with %s leaves no orphan", async (code, status, shown) => {
   const id = await control.createLive();
   control.node.onSnapshot = () => {
     throw new Refusal(code);
@@ -445,7 +445,7 @@ test("a session in another state is not saved", async () => {
   }
 });
 
-test("a session that is destroyed meanwhile ends the request, and no template of it stays", async () => {
+test("a destroy during the request ends it, and no template remains", async () => {
   const id = await control.createLive();
   const { promise, resolve } = Promise.withResolvers<void>();
   control.node.onSnapshot = () => promise;
@@ -458,7 +458,7 @@ test("a session that is destroyed meanwhile ends the request, and no template of
   expect(await list()).toEqual([OFFICIAL]);
 });
 
-test("names are each organisation's own", async () => {
+test("organisations do not share names", async () => {
   const key = await control.addKey();
   const theirs = await control.createLive({}, key);
   await control.ask(`POST /v1/sessions/${theirs}/templates`, { key, body: { name: "tools" } });
@@ -468,7 +468,7 @@ test("names are each organisation's own", async () => {
   expect((await save(mine, { name: "tools" })).body.version).toBe("1");
 });
 
-test("a key that is bound to a project sees, uses and deletes that project's versions only", async () => {
+test("a key of one project sees, uses and deletes only that project's versions", async () => {
   const { rows } = await control.sql.query("select org_id from projects limit 1");
   const [{ org_id: orgId }] = rows;
   const projectId = `prj_${randomId()}`;
@@ -493,7 +493,7 @@ test("a key that is bound to a project sees, uses and deletes that project's ver
   expect((await control.ask("GET /v1/templates/shared")).body.versions).toEqual(["1"]);
 });
 
-test("where the time went is told to who asks", async () => {
+test("the timing is answered on request", async () => {
   const id = await control.createLive();
   const { body } = await save(id, { name: "tools" }, "?timing=true");
   expect(body.timing).toMatchObject({ stopped: 6, total: expect.any(Number) });

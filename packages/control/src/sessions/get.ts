@@ -5,14 +5,14 @@ import { sessionNotFound } from "../errors/api-error.ts";
 import { notUsable } from "./not-usable.ts";
 import { findAnySession, type SessionRow } from "./store.ts";
 
-/** The caller's session, or the one answer for foreign, destroyed and never made. */
+/** The caller's session. A foreign, destroyed or unknown id is the same 404. */
 export async function getSession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
   const row = await getAnySession(db, scope, id);
   if (row.state === "destroyed") throw sessionNotFound();
   return row;
 }
 
-/** One whose settings can be read beside its record: not in the states that close it (wire.md 4.5). */
+/** A session whose sub-resources can be read: not in the states in `closedIn`. */
 export async function getReadable(
   db: Queries,
   scope: Scope,
@@ -24,7 +24,7 @@ export async function getReadable(
   return row;
 }
 
-/** Also one that has ended. */
+/** The caller's session, even if it has ended. */
 export async function getAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
   const row = SESSION_ID_PATTERN.test(id) ? await findAnySession(db, scope, id) : undefined;
   if (!row) throw sessionNotFound();

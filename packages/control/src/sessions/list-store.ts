@@ -4,7 +4,7 @@ import type { Queries } from "../db/pool.ts";
 import type { Cursor } from "../http/cursor.ts";
 import type { SessionRow } from "./store.ts";
 
-/** Newest first by creation. */
+/** Ordered by creation time, newest first. */
 export async function listCurrent(
   db: Queries,
   scope: Scope,
@@ -20,7 +20,7 @@ export async function listCurrent(
   return (await query.execute()) as SessionRow[];
 }
 
-/** Newest first by end. */
+/** Ordered by end time, newest first. */
 export async function listEnded(
   db: Queries,
   scope: Scope,

@@ -48,7 +48,7 @@ test("external_id matches exactly, also together with a state", async () => {
   expect((await list("?external_id=gone-1")).ids).toEqual([]);
 });
 
-test("the limit cuts; above 500 it is 500", async () => {
+test("the limit applies; above 500 it is 500", async () => {
   expect((await list("?limit=2")).ids).toEqual(current.slice(0, 2));
   expect((await list("?limit=100000")).status).toBe(200);
 });
@@ -116,7 +116,7 @@ test("unknown query parameters are ignored", async () => {
   expect((await list("?no_such=1&limit=1")).status).toBe(200);
 });
 
-test("a cursor is taken back only as it was given", () => {
+test("a changed cursor is refused", () => {
   const cursor = { at: new Date("2026-01-02T03:04:05.678Z"), id: randomId() };
   const text = encodeCursor(cursor);
   expect(decodeCursor(text, SESSION_ID_PATTERN)).toEqual(cursor);
@@ -131,7 +131,7 @@ test("a cursor is taken back only as it was given", () => {
   }
 });
 
-test("an empty external_id is none", async () => {
+test("an empty external_id counts as absent", async () => {
   const { body } = await control.ask("POST /v1/sessions", { body: { external_id: "" } });
   expect(body).not.toHaveProperty("external_id");
   expect((await control.ask(`GET /v1/sessions/${body.session_id}`)).body).not.toHaveProperty("external_id");
@@ -139,7 +139,7 @@ test("an empty external_id is none", async () => {
   await control.ask(`DELETE /v1/sessions/${body.session_id}`);
 });
 
-test("external_id is read from percent-encoded UTF-8 once", async () => {
+test("external_id is percent-decoded once, as UTF-8", async () => {
   const encoded = await control.create({ external_id: "a+b %41 ü伽" });
   expect((await list("?external_id=a%2Bb+%2541%20%C3%BC%E4%BC%BD")).ids).toEqual([encoded]);
   await control.ask(`DELETE /v1/sessions/${encoded}`);
@@ -169,7 +169,7 @@ describe("no session was used after it ended", () => {
     const command = control.exec(id);
     await eventually(() => expect(control.node.execs.at(-1)?.machineId).toBe(`${id}-1`));
     await control.ask(`DELETE /v1/sessions/${id}`);
-    // While the command is in flight still, and whenever what is known of it is written.
+    // While the command is still in flight, and after its activity is flushed.
     await new Promise((resolve) => setTimeout(resolve, 20));
     expectInOrder(await entryOf(id));
     await new Promise((resolve) => setTimeout(resolve, 600));

@@ -9,7 +9,7 @@ import { invalidField } from "../http/validation.ts";
 import { listCurrent, listEnded } from "./list-store.ts";
 import type { SessionRow } from "./store.ts";
 
-/** Query of `GET /v1/sessions` (wire.md 4.7). */
+/** Query of `GET /v1/sessions`. */
 export const ListQuery = PageQuery.extend({
   state: z.enum(LIST_STATES).optional(),
   external_id: plainText(0, LIMITS.externalIdChars).optional(),
@@ -35,7 +35,7 @@ const STATES_SHOWN: Record<Exclude<ListState, "ended">, string[]> = {
   paused: ["paused", "lifetime_expired"],
 };
 
-/** One row more than asked for tells whether another page follows. */
+/** Fetches one row more than asked for, to know whether another page follows. */
 async function listHistory(db: Queries, scope: Scope, limit: number, query: ListQuery): Promise<SessionPage> {
   if (query.external_id !== undefined) {
     throw invalidField("external_id", "cannot be combined with state=ended");

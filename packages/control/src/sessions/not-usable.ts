@@ -1,7 +1,7 @@
 import { ApiError, sessionNotFound } from "../errors/api-error.ts";
 import type { SessionRow } from "./store.ts";
 
-/** Why a session in this state takes no guest operation and no verb but DELETE. */
+/** The error for a session whose state allows no guest operation and no request but GET and DELETE. */
 export function notUsable(session: SessionRow): ApiError {
   switch (session.state) {
     case "failed":

@@ -1,12 +1,12 @@
 /**
- * Operations take time on the node and change what a session is made of. One at a time holds a session: it is written
- * into the session's row before anything is done, so that whoever finds it there after its process died can finish it
- * or take it back.
+ * Operations change a session's machine or saved state and take time on the node. At most one is in flight per session.
+ * It is written into the session's row before any work starts. If its process dies, another process finds it in the row
+ * and finishes it or rolls it back (docs/design/operations.md).
  */
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { RawBuilder } from "kysely";
 
-/** `settle` brings the machines of a session in line with its row: one goes on, others go. */
+/** `settle` brings the machines of a session in line with its row: one is continued, the others are removed. */
 export const OPERATION_KINDS = [
   "pause",
   "wake",
@@ -18,33 +18,33 @@ export const OPERATION_KINDS = [
 ] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
-/** What an operation needs to be taken up again by another process. Only plain JSON. */
+/** Everything that another process needs to take the operation over. Plain JSON only. */
 export interface OperationInput {
-  /** A snapshot that this operation makes: nobody's, and deleted, unless the operation commits it. */
+  /** The snapshot that this operation makes. An orphan, and deleted, unless the operation commits it. */
   snapshot_id?: string;
-  /** Why the session is paused; decides the state it ends in. */
+  /** The event that caused the operation. For a pause, it decides the state that the session ends in. */
   event?: SessionEvent;
   /** RFC 3339. */
   wake_at?: string;
   [field: string]: unknown;
 }
 
-/** Columns of the network that the session's next machine gets: a generation of its own, and its limit. */
+/** Network columns for the session's next machine: a new generation, and its egress limit. */
 export interface NextNetwork {
   network_generation: RawBuilder<number>;
   egress_limit_bytes: number | null;
 }
 
-/** During these the machine stands still or is exchanged: guest operations wait for their end. */
+/** Operations that stop or replace the machine. Guest operations wait until they end. */
 const STOPS_GUEST: ReadonlySet<OperationKind> = new Set(["pause", "restore", "settle"]);
 
 export function stopsGuest(kind: OperationKind | null): boolean {
   return kind !== null && STOPS_GUEST.has(kind);
 }
 
-/** While one of these holds the session its next machine has its network already: nothing changes meanwhile. */
-export const NETWORK_STANDS = ["pause", "wake", "restore", "settle"] as const satisfies OperationKind[];
+/** During these operations the next machine's network is already chosen, so the policy must not change. */
+export const NETWORK_FIXED_DURING = ["pause", "wake", "restore", "settle"] as const satisfies OperationKind[];
 
-export function isNetworkStanding(op: OperationKind | null): boolean {
-  return (NETWORK_STANDS as readonly (OperationKind | null)[]).includes(op);
+export function isNetworkFixed(op: OperationKind | null): boolean {
+  return (NETWORK_FIXED_DURING as readonly (OperationKind | null)[]).includes(op);
 }

@@ -1,10 +1,10 @@
-/** What requests about one session have in common. */
+/** Parameters shared by the routes of one session. */
 import { z } from "zod";
 import { queryFlag } from "../http/query.ts";
 
 export const SessionParams = z.object({ id: z.string() });
 
-/** `timing=true`: the answer tells where the time of its start, or of what was asked for, went. */
+/** `timing=true`: the answer includes how long each stage of the start, pause or wake took. */
 export const RecordQuery = z.object({
   timing: queryFlag
     .optional()

@@ -14,7 +14,7 @@ export interface PreviewUrls {
   previewSite: PreviewSite;
 }
 
-/** Without a token: as it may be shown. */
+/** Without a token, so it is safe to show. */
 export function previewUrl(
   { isSecure, domain, port: at }: PreviewSite,
   sessionId: string,

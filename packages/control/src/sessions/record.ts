@@ -1,4 +1,4 @@
-/** Row → public record (wire.md 4.4). Unset optional fields are left out. */
+/** Row → public record. Unset optional fields are left out. */
 import {
   type EndReason,
   LIMITS,
@@ -60,7 +60,7 @@ function progress(row: SessionRow): Partial<SessionRecord> {
   };
 }
 
-/** States that say why the session is in them. */
+/** States whose record includes `status_reason`. */
 const REASONED: ReadonlySet<string> = new Set(["failed", "lifetime_expired"]);
 
 function isSaved({ state, snapshot_id }: SessionRow): boolean {
@@ -95,14 +95,17 @@ function common(row: SessionRow, state: WireState): SessionRecord {
   };
 }
 
-/** Activity of this process that is not written yet; `pending()` is called before the rows are read. */
-export interface PendingActivity {
-  pending(): (sessionId: string) => Date | undefined;
+/** Activity of this process that is not yet in the rows. `unflushed()` must be called before the rows are read. */
+export interface UnflushedActivity {
+  unflushed(): (sessionId: string) => Date | undefined;
 }
 
-/** The row with the activity that is not written yet. A session that has ended has none. */
-export function withActivity(pending: ReturnType<PendingActivity["pending"]>, row: SessionRow): SessionRow {
+/** The row with unflushed activity merged in. A session that has ended has no activity. */
+export function withActivity(
+  unflushed: ReturnType<UnflushedActivity["unflushed"]>,
+  row: SessionRow,
+): SessionRow {
   if (row.ended_at !== null) return row;
-  const seen = pending(row.id);
+  const seen = unflushed(row.id);
   return seen && seen > row.last_active_at ? { ...row, last_active_at: seen } : row;
 }

@@ -6,9 +6,9 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { ListQuery, listSessions } from "./list.ts";
 import type { PreviewUrls } from "./preview-urls.ts";
-import { type PendingActivity, toRecord, withActivity } from "./record.ts";
+import { toRecord, type UnflushedActivity, withActivity } from "./record.ts";
 
-type ListDeps = PreviewUrls & { db: Queries; activity: PendingActivity };
+type ListDeps = PreviewUrls & { db: Queries; activity: UnflushedActivity };
 
 export function addSessionRoutes(server: Server, deps: ListDeps): void {
   server.get(
@@ -23,13 +23,13 @@ export function addSessionRoutes(server: Server, deps: ListDeps): void {
       },
     },
     async (request) => {
-      const pending = deps.activity.pending();
+      const unflushed = deps.activity.unflushed();
       const { sessions, nextCursor } = await listSessions(
         deps.db,
         scopeOf(principalOf(request)),
         request.query,
       );
-      const records = sessions.map((row) => toRecord(deps, withActivity(pending, row)));
+      const records = sessions.map((row) => toRecord(deps, withActivity(unflushed, row)));
       return { sessions: records, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
     },
   );

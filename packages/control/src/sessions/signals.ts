@@ -1,9 +1,9 @@
 import { EventEmitter } from "node:events";
 
-/** No session has this id. */
+/** Event name for "any session": no session has this id. */
 const ANY = "*";
 
-/** Tells waiters in this process that a session has moved. Moves by other processes are found by reading the row. */
+/** Wakes waiters in this process when a session moves. Moves by other processes are found by polling the row. */
 export class SessionSignals {
   readonly #emitter = new EventEmitter().setMaxListeners(0);
 
@@ -18,7 +18,7 @@ export class SessionSignals {
     return () => this.#emitter.off(sessionId, listener);
   }
 
-  /** Likewise, whichever session moves. */
+  /** The same for moves of any session. */
   onAnyMove(listener: () => void): () => void {
     return this.onMove(ANY, listener);
   }

@@ -7,8 +7,8 @@ import { ApiError } from "../errors/api-error.ts";
 import { countActiveSessions } from "./store.ts";
 
 /**
- * Room under the ceilings and the day's cap for `count` more sessions. Until the transaction ends nobody else counts or
- * adds sessions of the organisation.
+ * Checks the ceilings and the daily cap for `count` more sessions. Locks the organisation's row, so that no other
+ * transaction counts or adds its sessions until this one ends.
  */
 export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promise<void> {
   const { concurrentSessions, isEgressCapped } = await lockOrg(tx, owner.orgId);
@@ -17,7 +17,7 @@ export async function takeSlots(tx: Queries, owner: SlotOwner, count = 1): Promi
 }
 
 type SlotOwner = Pick<Principal, "orgId" | "keyId" | "concurrentSessions"> & {
-  /** Set where the caller may know of this project alone. */
+  /** Set if the caller's key is restricted to one project. */
   scopedProjectId?: string | null;
 };
 

@@ -1,6 +1,6 @@
 /**
- * The table "Session states" of the interface, row by row: each test is named as the row is, and walks it through the
- * running control with its clocks. Rows whose trigger this version does not serve yet are held by the decision alone.
+ * The transition table, row by row. Each test has the name of its row, and walks it through a running control plane.
+ * Rows whose trigger does not exist in this version are tested by `decide` alone.
  */
 import { type EndReason, type SessionEvent, type SessionState, TRANSITIONS } from "@vivarium/contract/api";
 import { Refusal } from "@vivarium/contract/test-support/node";
@@ -38,7 +38,7 @@ async function stateOf(id: string): Promise<[SessionState, EndReason | null]> {
 const untilState = (id: string, ...expected: [SessionState, EndReason | null]) =>
   eventually(async () => expect(await stateOf(id)).toEqual(expected));
 
-/** What a destroyed session leaves: a history row, and nothing on the node. */
+/** A destroyed session leaves a history row, and nothing on the node. */
 async function expectHistory(id: string, reason: EndReason): Promise<void> {
   await untilState(id, "destroyed", reason);
   expect(outcome(await control.ask(`GET /v1/sessions/${id}`))).toEqual([404, "not_found"]);
@@ -51,12 +51,12 @@ async function expectHistory(id: string, reason: EndReason): Promise<void> {
   });
 }
 
-/** A session that came to a state by what leads there. */
+/** Makes a session that has reached the state by real events. */
 const IN: Record<Exclude<SessionState, "destroyed">, (body?: object) => Promise<string>> = {
   creating: async (body) => {
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onStart = () => promise;
-    letGo = resolve;
+    continueStarts = resolve;
     return await control.create(body);
   },
   live: (body) => control.createLive(body),
@@ -79,17 +79,17 @@ const IN: Record<Exclude<SessionState, "destroyed">, (body?: object) => Promise<
     await untilState(id, "failed", null);
     return id;
   },
-  // Nothing declares a node lost yet: the row is as it will leave it.
+  // No event makes a node lost in this version, so the row is written directly.
   node_lost: async (body) => {
     const id = await IN.paused(body);
     await control.sql.query("update sessions set state = 'node_lost', due_at = null where id = $1", [id]);
     return id;
   },
 };
-let letGo = () => {};
+let continueStarts = () => {};
 
 interface Row {
-  /** As the interface has it: from | trigger | condition | to. */
+  /** from | trigger | condition | to */
   title: string;
   moves: [from: SessionState | null, event: SessionEvent, to: SessionState, endReason?: EndReason][];
   walk?: () => Promise<void>;
@@ -112,7 +112,7 @@ const ROWS: Row[] = [
     moves: [["creating", "provisioned", "live"]],
     walk: async () => {
       const id = await IN.creating();
-      letGo();
+      continueStarts();
       await untilState(id, "live", null);
     },
   },
@@ -392,19 +392,19 @@ const ROWS: Row[] = [
 ];
 
 describe.each(ROWS)("$title", ({ moves, walk }) => {
-  test.runIf(moves.length > 0)("is what is decided", () => {
+  test.runIf(moves.length > 0)("matches decide()", () => {
     for (const [from, event, to, endReason] of moves) {
       if (from === null) expect(FIRST_STATE).toBe(to);
       else expect(decide({ state: from, incarnation: 1 }, event)).toMatchObject({ state: to, endReason });
     }
   });
 
-  test.runIf(walk)("is what happens", async () => {
+  test.runIf(walk)("happens in a running control plane", async () => {
     await walk?.();
   });
 });
 
-test("every row of the transition table is in a test here, and nothing else is", () => {
+test("exactly the rows of the transition table are tested here", () => {
   const named = new Set(ROWS.flatMap(({ moves }) => moves.map(([from, event]) => `${from} ${event}`)));
   const known = new Set(TRANSITIONS.map(({ from, event }) => `${from} ${event}`));
   expect(named).toEqual(known);

@@ -22,23 +22,23 @@ describe("the transition table", () => {
     }
   });
 
-  test("a session is born creating", () => {
+  test("a new session is creating", () => {
     expect(FIRST_STATE).toBe("creating");
   });
 });
 
-test("a DELETE may name the shell's exit as its reason; no other event takes a reason from outside", () => {
+test("a DELETE may give the shell's exit as its reason; no other event has a reason from the caller", () => {
   const live = { state: "live", incarnation: 1 } as const;
   expect(decide(live, "destroy", "shell_exit")?.endReason).toBe("shell_exit");
   expect(decide(live, "destroy")?.endReason).toBe("client_destroy");
   expect(decide(live, "last_pty_detached_destroy", "shell_exit")?.endReason).toBe("on_detach_destroy");
 });
 
-test("a session that never had a machine points at the first one it could have", () => {
+test("a session without a machine yet has the id of its first machine", () => {
   expect(machineIdOf({ id: "a".repeat(21), incarnation: 0 })).toBe(`${"a".repeat(21)}-1`);
   expect(machineIdOf({ id: "a".repeat(21), incarnation: 7 })).toBe(`${"a".repeat(21)}-7`);
 });
 
-test("creating and live sessions hold a slot, others do not", () => {
+test("creating and live sessions take a slot, others do not", () => {
   expect(SESSION_STATES.filter(isActive)).toEqual(["creating", "live"]);
 });

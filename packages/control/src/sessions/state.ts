@@ -1,4 +1,4 @@
-/** The session's life as pure decisions over the contract's transition table. Nothing else names a target state. */
+/** Session state machine: pure decisions over the contract's transition table. No other file names a target state. */
 import {
   type EndReason,
   findTransition,
@@ -12,14 +12,14 @@ export interface Standing {
   incarnation: number;
 }
 
-/** What a legal event does to a session. Written by compare-and-set against the standing it was decided on. */
+/** The effect of an allowed event. Written by compare-and-set against the standing it was decided on (`from`). */
 export interface Move extends Standing {
   from: Standing;
   event: SessionEvent;
   endReason?: EndReason;
 }
 
-export const FIRST_STATE = bornState();
+export const FIRST_STATE = initialState();
 
 /** The move for an event, or undefined when the table refuses it. */
 export function decide(from: Standing, event: SessionEvent, endReason?: EndReason): Move | undefined {
@@ -35,10 +35,10 @@ export function decide(from: Standing, event: SessionEvent, endReason?: EndReaso
 }
 
 /**
- * The move to what the node has of a session whose row is older than that: a machine, or a saved state, of this number.
- * Only a row that was brought back from a backup is.
+ * The move that catches an old row up with its node: to a machine, or a saved state, of this incarnation. Rows are
+ * older than their node only after the database was restored from a backup.
  */
-export function decideFound(
+export function decideCatchUp(
   from: Standing,
   event: Extract<SessionEvent, "machine_found" | "saved_state_found">,
   incarnation: number,
@@ -48,8 +48,8 @@ export function decideFound(
 }
 
 /**
- * The machine a session has, or may have: while it is being provisioned, the one that the next incarnation gets.
- * Incarnation 0 means that no machine was ever handed out, so only number 1 can exist.
+ * The session's machine. Before the first move to live the incarnation is 0, and the machine that is being provisioned
+ * has number 1.
  */
 export function machineIdOf(session: { id: string; incarnation: number }): string {
   return `${session.id}-${Math.max(session.incarnation, 1)}`;
@@ -63,24 +63,24 @@ export function sessionIdOf(machineId: string): string {
   return machineId.split("-", 1)[0] ?? "";
 }
 
-/** The machine that a session gets when it wakes or goes back to a checkpoint. */
+/** The machine that a session gets when it wakes or is restored. */
 export function nextMachineIdOf(session: { id: string; incarnation: number }): string {
   return `${session.id}-${session.incarnation + 1}`;
 }
 
-/** The machine that a restore exchanged for this one; none comes before the first. */
+/** The machine that a restore replaced by the present one; undefined for the first machine. */
 export function previousMachineIdOf(session: { id: string; incarnation: number }): string | undefined {
   return session.incarnation > 1 ? `${session.id}-${session.incarnation - 1}` : undefined;
 }
 
-/** States that hold a machine and a slot under the ceiling. */
+/** States in which a session has a machine and counts under the ceiling. */
 export const ACTIVE_STATES = ["creating", "live"] as const satisfies readonly SessionState[];
 
 export function isActive(state: SessionState): boolean {
   return (ACTIVE_STATES as readonly string[]).includes(state);
 }
 
-/** Nothing of the session is wanted on a node any more. */
+/** The session needs nothing on its node any more. */
 export function hasEnded(state: SessionState): boolean {
   return state === "failed" || state === "destroyed";
 }
@@ -88,38 +88,38 @@ export function hasEnded(state: SessionState): boolean {
 /** The state that a session wakes from. */
 export const WAKES_FROM: SessionState = "paused";
 
-/** A machine is still to come. */
-export function isAwaited(state: SessionState): boolean {
+/** The session has not had a machine yet. */
+export function isCreating(state: SessionState): boolean {
   return state === FIRST_STATE;
 }
 
-/** A live stretch begins. When a machine that was found began to run is not known: it counts from then. */
-export function entersLife({ from, state, event }: Move): boolean {
+/** A live period begins. The real start of a machine found on the node is unknown, so it counts from the catch-up. */
+export function entersLive({ from, state, event }: Move): boolean {
   return state === "live" && (from.state !== "live" || event === "machine_found");
 }
 
-/** The row is older than what its node has: what it says of deadlines was so at another time. */
-export function isFound({ event }: Pick<Move, "event">): boolean {
+/** The move catches an old row up with its node. The row's deadlines are outdated too. */
+export function isCatchUp({ event }: Pick<Move, "event">): boolean {
   return event === "machine_found" || event === "saved_state_found";
 }
 
-/** The machine gives way to its saved state. */
-export function entersRest({ from, state }: Move): boolean {
+/** The machine is stopped and its state saved. */
+export function entersPause({ from, state }: Move): boolean {
   return from.state === "live" && (state === "paused" || state === "lifetime_expired");
 }
 
 /** States in which a deadline can be reached. */
-export function hasClocks(state: SessionState): boolean {
+export function hasDeadlines(state: SessionState): boolean {
   return state === "live" || state === "paused" || state === "lifetime_expired";
 }
 
-/** A DELETE may say that a shell's exit caused it. */
+/** A DELETE may give its own end reason, such as the exit of a shell. */
 function endReasonOf(row: Transition, asked: EndReason | undefined): EndReason | undefined {
   return row.event === "destroy" && asked ? asked : row.endReason;
 }
 
-function bornState(): SessionState {
-  const birth = findTransition(null, "create");
-  if (!birth) throw new Error("the transition table has no birth");
-  return birth.to;
+function initialState(): SessionState {
+  const create = findTransition(null, "create");
+  if (!create) throw new Error("the transition table has no create");
+  return create.to;
 }

@@ -1,4 +1,4 @@
-/** SQL that reads sessions. Each room writes the columns that it owns. */
+/** SQL that reads sessions. Each folder writes the columns that it owns. */
 import { LIMITS, type SessionState } from "@vivarium/contract/api";
 import { type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
@@ -12,7 +12,8 @@ export type SessionRow = Omit<Selectable<SessionTable>, "state" | "op" | "op_inp
   op: OperationKind | null;
   op_input: OperationInput | null;
 };
-/** Names are those of a project: what another one has in use is not told. */
+
+/** Names are unique within a project. */
 export async function isNameTaken(
   db: Queries,
   orgId: string,
@@ -30,7 +31,7 @@ export async function isNameTaken(
   return row !== undefined;
 }
 
-/** Sessions that count under a ceiling: of the organisation, and of them those made with one key. */
+/** Number of sessions that count under the ceilings of an organisation and of one key. */
 export async function countActiveSessions(
   db: Queries,
   { orgId, keyId }: { orgId: string; keyId: string },
@@ -45,14 +46,13 @@ export async function countActiveSessions(
     .where((eb) =>
       eb.or([
         eb("state", "in", [...ACTIVE_STATES]),
-        // A session that is waking up holds its slot already.
+        // A session that is waking up already counts.
         eb.and([eb("state", "=", WAKES_FROM), eb("op", "in", ["wake", "restore"])]),
       ]),
     )
     .executeTakeFirstOrThrow();
 }
 
-/** Paused sessions with a copy on their node: they wake at once. */
 export async function countPausedSessions(db: Queries, orgId: string): Promise<number> {
   const { count } = await db
     .selectFrom("sessions")
@@ -63,7 +63,7 @@ export async function countPausedSessions(db: Queries, orgId: string): Promise<n
   return count;
 }
 
-/** All that are not destroyed, of all organisations. */
+/** Counts the sessions of all organisations, without destroyed ones. */
 export async function countByState(db: Queries): Promise<Map<SessionState, number>> {
   const rows = await db
     .selectFrom("sessions")
@@ -74,22 +74,22 @@ export async function countByState(db: Queries): Promise<Map<SessionState, numbe
   return new Map(rows.map(({ state, count }) => [state as SessionState, count]));
 }
 
-/** Any row of the caller's, history included. */
+/** The caller's session, even if it has ended. */
 export async function findAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow | undefined> {
   let query = db.selectFrom("sessions").selectAll().where("id", "=", id).where("org_id", "=", scope.orgId);
   if (scope.projectId) query = query.where("project_id", "=", scope.projectId);
   return (await query.executeTakeFirst()) as SessionRow | undefined;
 }
 
-/** By id alone, for work of the service itself, and for work that has the session already. */
+/** Without a scope: for background work, and for code that has checked access already. */
 export async function findSessionById(db: Queries, id: string): Promise<SessionRow | undefined> {
   return (await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst()) as
     | SessionRow
     | undefined;
 }
 
-/** Sessions that are being made from the snapshot. */
-export async function listUnborn(db: Queries, snapshotId: string): Promise<SessionRow[]> {
+/** Sessions in creation from the snapshot. */
+export async function listCreatingFrom(db: Queries, snapshotId: string): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
     .selectAll()
@@ -119,7 +119,7 @@ export async function findSessionsById(db: Queries, ids: string[]): Promise<Sess
   return (await db.selectFrom("sessions").selectAll().where("id", "in", ids).execute()) as SessionRow[];
 }
 
-/** Sessions whose machine may still exist although they hold none any more. */
+/** Ended sessions whose machine may still exist. */
 export async function listUnreleased(db: Queries): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
@@ -142,7 +142,7 @@ export async function listOldFailures(db: Queries): Promise<SessionRow[]> {
   return rows as SessionRow[];
 }
 
-/** Which of these snapshots sessions need, or operations on them are about to need. */
+/** Those of the snapshots that a session, or an operation in its row, refers to. */
 export async function findSnapshotsInUse(db: Queries, ids: string[]): Promise<string[]> {
   const found = await sql<{ id: string }>`
     select snapshot_id as id from sessions where snapshot_id = any(${ids}) and state <> 'destroyed'

@@ -1,4 +1,4 @@
-/** Lets a new session in: name, ceilings, capacity and the insert, in one transaction that holds the org's row. */
+/** Admits a new session: checks name, ceilings and capacity, and inserts it, while the organisation's row is locked. */
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
@@ -26,7 +26,7 @@ export async function admitSession(
   principal: Principal,
   settings: SessionSettings,
 ): Promise<SessionRow> {
-  // Asked before the organisation's row is taken: a node that does not answer holds up nobody else's create.
+  // Before the organisation's row is locked, so that a node which does not answer delays no other create.
   const info = await node.current();
   const org = await lockOrg(tx, principal.orgId);
   const { name, project_id: projectId = null } = settings;
@@ -35,13 +35,13 @@ export async function admitSession(
   await checkCeilings(tx, principal, org.concurrentSessions);
   checkSize(info, settings);
   checkDisk(info);
-  // Told 0, a session has no cap, whatever is usual.
+  // `0` means no cap, and overrides the operator's default.
   const capBytes = (settings.egress_cap_bytes ?? egressCaps.sessionBytes) || null;
   const row = await insertSession(tx, {
     provision_claimed_until: leaseFromNow(PROVISION_LEASE_MS),
     ...settings,
     egress_cap_bytes: capBytes,
-    // A first machine has sent nothing yet.
+    // The first machine has sent nothing yet, so its limit is the whole cap.
     egress_limit_bytes: capBytes,
     id: randomId(),
     org_id: principal.orgId,
@@ -52,15 +52,15 @@ export async function admitSession(
   return row;
 }
 
-/** Volumes do not exist in this version. */
+/** Refuses every `volume_id`: volumes do not exist in this version. */
 export function checkReferences({ volume_id: volumeId }: { volume_id?: string | null }): void {
   if (volumeId != null)
     throw new ApiError("not_found", "volume_id: no volume of your organisation has this id");
 }
 
 /**
- * A node that was never reached is not held against a size: provisioning waits for it. What is loaded from a snapshot
- * needs no baseline.
+ * Refuses a size without a baseline. Allows every size if the node was never reached: provisioning waits for the node.
+ * A start from a snapshot needs no baseline.
  */
 function checkSize(info: NodeInfo | undefined, settings: SessionSettings): void {
   if (!info || settings.origin_snapshot_id) return;
@@ -73,7 +73,7 @@ function checkSize(info: NodeInfo | undefined, settings: SessionSettings): void 
   );
 }
 
-/** What the gate's last word does not tell, as a disk that fills up meanwhile, is refused by the node itself. */
+/** This uses the node's last report. A disk that filled up since is refused by the node. */
 function checkDisk(info: NodeInfo | undefined): void {
   if (info?.has_disk_room === false)
     throw new ApiError("node_disk_pressure", "the node has too little free disk for another session");

@@ -1,4 +1,4 @@
-/** A process that is killed at a named point of a pause, a wake, a create or a destroy: another one ends what it began. */
+/** A process is killed at a crash point of a pause, wake, create or destroy: another process ends what it began. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { killAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
@@ -33,7 +33,7 @@ async function createPaused(): Promise<string> {
 
 describe.concurrent("killed at", () => {
   test.each(["pause.intent", "pause.commit"])(
-    "%s: the session is paused all the same, and wakes",
+    "%s: the session is paused nevertheless, and wakes",
     async (point) => {
       const id = await control.createLive();
       await killAt(control, point, `POST /v1/sessions/${id}/pause`);
@@ -50,7 +50,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "pause.release: the pause was answered, and nothing of the machine is left",
+    "pause.release: the pause was answered, and nothing of the machine remains",
     async () => {
       const id = await control.createLive();
       await withMortal(control, "pause.release", async (mortal) => {
@@ -66,7 +66,7 @@ describe.concurrent("killed at", () => {
   );
 
   test.each(["wake.intent", "wake.started", "wake.commit"])(
-    "%s: the session is awake all the same, with one machine",
+    "%s: the session is awake nevertheless, with one machine",
     async (point) => {
       const id = await createPaused();
       await killAt(control, point, `POST /v1/sessions/${id}/resume`);
@@ -94,7 +94,7 @@ describe.concurrent("killed at", () => {
   );
 
   test(
-    "create.commit: the session that nobody was told of becomes live, and can be destroyed",
+    "create.commit: the session, whose caller got no answer, becomes live and can be destroyed",
     async () => {
       await killAt(control, "create.commit", "POST /v1/sessions", { name: "orphaned" });
       const { rows } = await control.sql.query("select id from sessions where name = 'orphaned'");
@@ -130,7 +130,7 @@ describe.concurrent("killed at", () => {
     ["live", () => control.createLive()],
     ["paused", createPaused],
   ])(
-    "destroy.commit of a session that is %s: nothing of it is left",
+    "destroy.commit of a session that is %s: nothing of it remains",
     async (_state, make) => {
       const id = await make();
       await killAt(control, "destroy.commit", `DELETE /v1/sessions/${id}`);

@@ -1,4 +1,4 @@
-/** What a create body must fulfil beyond its schema. Pure. */
+/** Rules for a create body beyond its schema. Pure. */
 import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { OwnHosts } from "../egress/entry.ts";
@@ -8,13 +8,13 @@ import { invalidField } from "../http/validation.ts";
 
 export type CheckedCreate = Omit<ParsedSessionCreate, "egress"> & { egress?: StoredPolicy };
 
-/** The body with its policy as it is stored. */
+/** The body with its egress policy normalised for storage. */
 export function checkCreate({ ownHosts }: { ownHosts: OwnHosts }, body: ParsedSessionCreate): CheckedCreate {
   checkCombinations(body);
   checkVariables(body);
   const { egress, ...rest } = body;
   const checked = { ...rest, ...(egress && { egress: normalPolicy(egress, ownHosts, "egress.allow") }) };
-  refuseWhatComesLater(body);
+  refuseUnsupportedFields(body);
   return checked;
 }
 
@@ -44,8 +44,8 @@ function checkVariables({ env, secrets }: ParsedSessionCreate): void {
   }
 }
 
-/** Fields whose machinery this release lacks are refused: ignoring them would promise what nobody keeps. */
-function refuseWhatComesLater(body: ParsedSessionCreate): void {
+/** Unsupported fields are refused: if they were ignored, the caller would rely on them. */
+function refuseUnsupportedFields(body: ParsedSessionCreate): void {
   const isSet: Record<string, boolean> = {
     connections: (body.connections?.length ?? 0) > 0,
     artifacts: body.artifacts !== undefined,
@@ -56,8 +56,8 @@ function refuseWhatComesLater(body: ParsedSessionCreate): void {
 }
 
 /**
- * Interface "Condition-to-error ties" 4. No encryption key can be configured yet, so none ever is. What the server lacks
- * is told after what is wrong with the request (wire.md 1.5).
+ * Refuses secrets: no encryption key can be configured in this version. Called last, because errors of the request come
+ * before errors of the server.
  */
 export function refuseSecretsWithoutKey(body: Pick<ParsedSessionCreate, "secrets">): void {
   if (Object.keys(body.secrets ?? {}).length === 0) return;

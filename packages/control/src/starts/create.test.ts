@@ -10,7 +10,7 @@ afterAll(() => control.close());
 
 const create = (body?: unknown) => control.ask("POST /v1/sessions", { body });
 
-test("a create without a body answers at once with every default spelled out", async () => {
+test("a create without a body answers at once, with every default in the record", async () => {
   const { status, body } = await create();
   expect(status).toBe(200);
   expect(body).toEqual({
@@ -31,7 +31,7 @@ test("a create without a body answers at once with every default spelled out", a
   });
 });
 
-test("what is set is stored and echoed by create, get and list", async () => {
+test("fields that are set are stored and shown by create, get and list", async () => {
   const settings = {
     size: "medium",
     name: "häuschen 1",
@@ -66,7 +66,7 @@ test("what is set is stored and echoed by create, get and list", async () => {
   expect(listed.body.sessions[0]).toMatchObject({ name: "häuschen 1", external_id: "ext/1" });
 });
 
-test("null and zero equal omitted", async () => {
+test("null and zero mean the same as an omitted field", async () => {
   const { status, body } = await create({
     ...{ size: null, volume_id: null, name: null, labels: null, external_id: null, template: null },
     ...{ from_checkpoint: null, on_pty_detach: null, on_detach: null, destroy_on_completion: null },
@@ -170,14 +170,14 @@ describe("fields", () => {
     expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
   });
 
-  test("secrets are refused while no encryption key is configured, without asking to come back", async () => {
+  test("secrets are refused while no encryption key is configured, without Retry-After", async () => {
     const answer = await create({ secrets: { A: "hunter2" } });
     expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
     expect(answer.headers["retry-after"]).toBeUndefined();
     expect(JSON.stringify(answer.body)).not.toContain("hunter2");
   });
 
-  test("what the server lacks is told after what is wrong with the request", async () => {
+  test("errors of the request come before errors of the server", async () => {
     await create({ name: "taken" });
     const secrets = { A: "hunter2" };
     const answers = [
@@ -192,7 +192,7 @@ describe("fields", () => {
     expect((await control.ask("GET /v1/sessions")).body.sessions).toHaveLength(1);
   });
 
-  test("a template that is not there is told before a name that is taken", async () => {
+  test("an unknown template is reported before a taken name", async () => {
     await create({ name: "taken" });
     const answer = await create({ template: "nothing", name: "taken" });
     expect([answer.status, answer.body.code]).toEqual([404, "not_found"]);
@@ -263,7 +263,7 @@ test("two simultaneous creates of one name make one session", async () => {
   expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(7).fill(409)]);
 });
 
-test("at most ten sessions are creating or live at once, however many are asked for together", async () => {
+test("at most ten sessions are creating or live at once, even after simultaneous creates", async () => {
   const answers = await Promise.all(Array.from({ length: 14 }, () => create()));
   const refused = answers.filter(({ status }) => status === 429);
   expect(refused).toHaveLength(4);
@@ -273,7 +273,7 @@ test("at most ten sessions are creating or live at once, however many are asked 
   expect(org.body.capacity).toEqual({ running: 10, warm: 0, limits: { running: 10 } });
 });
 
-test("a key may have a ceiling of its own", async () => {
+test("a key may have its own ceiling", async () => {
   const { rows } = await control.sql.query("select org_id from api_keys limit 1");
   const key = await control.addKey({ orgId: rows[0].org_id, ceiling: 1 });
   await control.create({}, key);
@@ -282,7 +282,7 @@ test("a key may have a ceiling of its own", async () => {
   expect((await create()).status).toBe(200);
 });
 
-test("a size that no node can start is refused, and told apart from a node that is away", async () => {
+test("a size that no node can start is refused, with another error than for a node that is away", async () => {
   const everything = control.node.info;
   control.node.info = {
     ...everything,
@@ -297,7 +297,7 @@ test("a size that no node can start is refused, and told apart from a node that 
   await control.ask("GET /v1/healthz");
 });
 
-test("a node with too little free disk refuses a create, with a time to come back", async () => {
+test("a node with too little free disk refuses a create, with Retry-After", async () => {
   control.node.info = { ...control.node.info, has_disk_room: false };
   await control.ask("GET /v1/healthz");
   const answer = await create();

@@ -11,7 +11,7 @@ import { bodyDigest, claimIdempotencyKey } from "./idempotency.ts";
 import { insertIdempotencyKey } from "./idempotency-store.ts";
 import { mapOrNull, type StartSettings, startFrom } from "./start-from.ts";
 
-/** Makes a session, or finds the one that the same idempotent request made before. Provisioning goes on behind. */
+/** Makes a session, or finds the one that the same idempotent request made before. Provisions it in the background. */
 export async function createSession(
   deps: StartDeps,
   principal: Principal,
@@ -66,7 +66,7 @@ async function admit(
   });
 }
 
-/** What a body says for itself alone; its policy is part of the start. */
+/** The egress policy is part of the start settings instead. */
 type ChosenSettings = Omit<ParsedSessionCreate, "egress">;
 
 export function settingsOf(
@@ -77,7 +77,7 @@ export function settingsOf(
   return { ...start, origin: "api", project_id: projectId, ...chosenOf(body) };
 }
 
-/** The settings in which the body alone has a say, with their defaults. */
+/** The settings that depend on the body alone, with their defaults. */
 function chosenOf(body: ChosenSettings) {
   return {
     name: body.name ?? null,

@@ -4,7 +4,6 @@ import type { NodeState } from "../fleet/node-state.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import type { Provisioner } from "./provision.ts";
 
-/** What starts of sessions need. */
 export interface StartDeps extends MoveDeps {
   pepper: Buffer;
   node: NodeState;

@@ -7,8 +7,8 @@ interface KeyOfOrg {
   key: string;
 }
 
-/** Holds the key until the transaction ends; false when another transaction does. */
-export async function tryHoldKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise<boolean> {
+/** Locks the key until the transaction ends. False if another transaction has locked it. */
+export async function tryLockKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise<boolean> {
   const name = `${orgId} ${key}`;
   const lock = await sql<{ held: boolean }>`
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`.execute(tx);

@@ -21,7 +21,7 @@ test("the same key and body give the same session, marked as replayed", async ()
   expect(again.body.session_id).toBe(first.body.session_id);
 });
 
-test("zero milliseconds are the same as none given", async () => {
+test("zero milliseconds are the same as an omitted field", async () => {
   const zeros = { paused_ttl_ms: 0, idle_timeout_ms: 0, max_lifetime_ms: 0 };
   const first = await create("zero", zeros);
   const again = await create("zero", {});
@@ -49,7 +49,7 @@ test.each([
     "the alias beside its field",
     [{ on_pty_detach: "destroy" }, { on_pty_detach: "destroy", on_detach: "destroy" }],
   ],
-])("%s make no other body", async (title, [first = {}, ...same]) => {
+])("%s do not change the body", async (title, [first = {}, ...same]) => {
   const made = await create(title.replaceAll(/[ ,]+/g, "-"), first);
   expect([made.status, made.body.error]).toEqual([200, undefined]);
   for (const body of same) {
@@ -76,7 +76,7 @@ test.each([
   [{ egress: { mode: "deny" } }, { egress: { mode: "allow" } }],
   [{}, { wake_on_http: false }],
   [{}, { egress_cap_bytes: 0 }],
-])("%j and %j are two bodies", async (one, other) => {
+])("%j and %j are different bodies", async (one, other) => {
   const key = Buffer.from(JSON.stringify([one, other]))
     .toString("hex")
     .slice(-200);
@@ -129,7 +129,7 @@ test("a key is scoped to its organisation", async () => {
   expect(theirs.body.session_id).not.toBe(mine.body.session_id);
 });
 
-test("simultaneous requests with one key make one session; the late ones are told to wait or get it", async () => {
+test("simultaneous requests with one key make one session; later ones get it, or the error that it is in progress", async () => {
   const answers = await Promise.all(Array.from({ length: 10 }, () => create("race")));
   const ids = new Set(answers.filter(({ status }) => status === 200).map(({ body }) => body.session_id));
   expect(ids.size).toBe(1);
@@ -138,7 +138,7 @@ test("simultaneous requests with one key make one session; the late ones are tol
   }
 });
 
-test("while a request with the key is in progress, another is told so", async () => {
+test("while a request with the key is in progress, another gets that error", async () => {
   const { rows } = await control.sql.query("select org_id from api_keys order by created_at limit 1");
   await control.sql.query("begin");
   await control.sql.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [
@@ -157,7 +157,7 @@ test("a create that is refused releases its key", async () => {
   expect(answer.headers["idempotent-replayed"]).toBeUndefined();
 });
 
-test("after 24 hours a key is as new", async () => {
+test("after 24 hours a key can be used again", async () => {
   const first = await create("old");
   await control.sql.query(
     "update idempotency_keys set created_at = now() - interval '24 hours 1 second' where key = 'old'",

@@ -1,10 +1,10 @@
-/** Idempotency-Key of creates (wire.md 4.3): one row per key, written in the transaction that makes the session. */
+/** Idempotency-Key of creates: one row per key, written in the transaction that makes the session. */
 import { IDEMPOTENCY_KEY_PATTERN, LIMITS } from "@vivarium/contract/api";
 import { keyedDigest } from "../access/pepper.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
-import { deleteIdempotencyKey, findIdempotencyKey, tryHoldKey } from "./idempotency-store.ts";
+import { deleteIdempotencyKey, findIdempotencyKey, tryLockKey } from "./idempotency-store.ts";
 
 export interface IdempotentRequest {
   orgId: string;
@@ -22,20 +22,20 @@ export function readIdempotencyKey(header: string | string[] | undefined): strin
   );
 }
 
-/** Digest of a body, in which the order of keys and whether a field is null or left out do not matter (wire.md 4.3). */
+/** Digest of a body. Ignores the order of keys, and treats null fields as absent. */
 export function bodyDigest(pepper: Buffer, body: object): Buffer {
   return keyedDigest(pepper, "create-body", canonicalJson(body));
 }
 
 /**
- * The session that this key made before, if any. Holds the key for the rest of the transaction: a duplicate that
- * arrives meanwhile is refused, and a transaction that fails releases the key by itself.
+ * The session that this key made before, if any. Locks the key for the rest of the transaction: a duplicate that
+ * arrives meanwhile is refused, and a transaction that fails releases the key.
  */
 export async function claimIdempotencyKey(
   tx: Queries,
   request: IdempotentRequest,
 ): Promise<string | undefined> {
-  if (!(await tryHoldKey(tx, request))) {
+  if (!(await tryLockKey(tx, request))) {
     throw new ApiError(
       "idempotency_key_in_progress",
       "Idempotency-Key: a request with this key is still in progress",

@@ -1,9 +1,9 @@
-/** Why a session could not be provisioned: what its record says, and what is told to who waited for the session. */
+/** Reasons of failed provisioning: the text in the session's record, and the error code for a caller who waited. */
 import type { ErrorCode } from "@vivarium/contract/api";
 import type { NodeErrorCode } from "@vivarium/contract/node";
 
 interface ProvisionFailure {
-  /** In the session's row; no two failures have the same. */
+  /** Stored in the session's row. Unique, because the code is looked up by it. */
   reason: string;
   code: ErrorCode;
 }
@@ -40,7 +40,7 @@ export function failureReason(code: NodeErrorCode | undefined): string {
   return (code && FAILURES[code]?.reason) ?? "the node could not start the machine";
 }
 
-/** Nothing has run in a session that was never live, so that most failures may simply be tried again. */
+/** Unknown reasons are retryable: nothing has run in a session that was never live. */
 export function failureCode(reason: string | null | undefined): ErrorCode {
   return Object.values(FAILURES).find((failure) => failure.reason === reason)?.code ?? "unavailable";
 }

@@ -1,7 +1,7 @@
 /**
- * Turns sessions that are `creating` into live ones. Whoever holds the lease in the row does it: the process that
- * made the row, or after its death whichever finds the lease run out. The node's answer to a repeated start is the
- * same machine, so nothing is started twice.
+ * Turns `creating` sessions into live ones. The process with the claim in the row does it: at first the one that made
+ * the row, and after its death any that finds the claim lapsed. Starts are idempotent on the node, so no machine is
+ * started twice.
  */
 
 import { LIMITS } from "@vivarium/contract/api";
@@ -46,8 +46,8 @@ export class Provisioner {
   }
 
   /**
-   * Starts in the background; a session that is already being worked on here is left alone. `ageMs`: how long ago it was
-   * asked for, by the clock that noted it; ours may be another.
+   * Provisions in the background, unless this process already does. `ageMs` is the time since the create. It is an age,
+   * not an instant, because the clocks of database and process may differ.
    */
   start(session: SessionRow, ageMs: number): void {
     if (this.#running.has(session.id)) return;
@@ -56,18 +56,18 @@ export class Provisioner {
     const age = () => Math.round(performance.now() - askedAt);
     const done = provision(this.#deps, { session, age }, cancel)
       .catch((err: unknown) =>
-        this.#deps.log.error({ err, session_id: session.id }, "provisioning broke off; the sweep takes over"),
+        this.#deps.log.error({ err, session_id: session.id }, "provisioning failed; the sweep takes over"),
       )
       .finally(() => this.#running.delete(session.id));
     this.#running.set(session.id, { cancel, done });
   }
 
-  /** The session is no longer wanted: stop waiting for its machine. */
+  /** Stops provisioning a session that is no longer wanted. */
   cancel(sessionId: string): void {
     this.#running.get(sessionId)?.cancel.abort();
   }
 
-  /** For shutdown: gives up all work and leaves the rows to the next process. */
+  /** For shutdown: aborts all work. Another process takes the rows over. */
   async stop(): Promise<void> {
     const all = [...this.#running.values()];
     for (const { cancel } of all) cancel.abort();
@@ -90,15 +90,15 @@ async function provision(deps: ProvisionDeps, wanted: Wanted, cancel: AbortContr
   cancel.abort();
   if (outcome === "cancelled") return;
   crashPoint("create.started");
-  if (outcome.state === "running") await hand(deps, wanted, outcome);
+  if (outcome.state === "running") await markLive(deps, wanted, outcome);
   else await failProvisioning(deps, session, outcome.reason ?? "the machine ended while it started");
 }
 
-/** A machine, and how long after the create the node was asked for it. */
+/** A machine. `placeMs` is the time from the create to the call that started it. */
 type Started = MachineStatus & { placeMs: number };
 type Outcome = Started | { state: "refused"; reason: string } | "cancelled";
 
-/** Asks the node until it gives a machine or a final no, or the time for provisioning is over. */
+/** Retries until the node starts the machine or refuses for good, or the time limit is over. */
 async function startWithin(
   deps: ProvisionDeps,
   { session, age }: Wanted,
@@ -126,7 +126,7 @@ async function startWithin(
   return cancelled.aborted ? "cancelled" : { state: "refused", reason: TOO_LATE };
 }
 
-/** Renews the lease until told to stop; ends the work when the session is no longer creating. */
+/** Renews the claim until aborted. Aborts the work when the session is no longer creating. */
 async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortController): Promise<Outcome> {
   while (!cancel.signal.aborted) {
     await sleep(RENEW_MS, cancel.signal);
@@ -137,7 +137,7 @@ async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortCo
   return "cancelled";
 }
 
-async function hand(deps: ProvisionDeps, { session, age }: Wanted, machine: Started): Promise<void> {
+async function markLive(deps: ProvisionDeps, { session, age }: Wanted, machine: Started): Promise<void> {
   const timings = { place: machine.placeMs, ...machine.timings, total: age() };
   const move = decide(session, "provisioned");
   const row =
@@ -145,11 +145,11 @@ async function hand(deps: ProvisionDeps, { session, age }: Wanted, machine: Star
     (await untilStored(() => saveMove(deps.db, session.id, move, { timings, guestIp: machine.guest_ip })));
   if (row) deps.meter.took("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
-  // Destroyed, or handed out by another process: only the first leaves a machine nobody wants, and the sweep knows.
+  // Without a row, the session was destroyed, and the sweep removes the machine, or another process made it live.
   deps.signals.moved(session.id);
 }
 
-/** Ends a session that could not be provisioned. */
+/** Marks a session as failed and removes what the node has of it. */
 export async function failProvisioning(
   deps: ProvisionDeps,
   session: SessionRow,

@@ -1,4 +1,4 @@
-/** The origin of a new session: a template or a checkpoint, and the settings that the session inherits from it. */
+/** Resolves the origin of a new session (a template or a checkpoint) and the settings that it inherits. */
 
 import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
@@ -20,7 +20,7 @@ type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "
 
 const OPEN: StoredPolicy = { mode: "allow", allow: [] };
 
-/** The columns of a new session that its origin has a say in. */
+/** The columns of a new session that depend on its origin. */
 export type StartSettings = Pick<
   SessionSettings,
   | "size"
@@ -35,7 +35,7 @@ export type StartSettings = Pick<
   | "may_keep_alive"
 >;
 
-/** `refusal`: why the node cannot start it; reported after everything that is wrong with the request itself. */
+/** `refusal`: why the node cannot start it. Errors of the request are reported before it. */
 interface Start {
   start: StartSettings;
   refusal?: ApiError;
@@ -92,13 +92,13 @@ async function startFromCheckpoint(
     origin_checkpoint_id: checkpoint.id,
     env: mapOrNull(joinEnv(checkpoint.env, request.env)),
     egress: JSON.stringify(request.egress ?? checkpoint.egress),
-    // What was hardened stays so: the way back is not in the guest any more.
+    // Cannot be undone: without sudo, the guest has no way to get it back.
     no_sudo: request.no_sudo || checkpoint.no_sudo,
     may_keep_alive: true,
   };
 }
 
-/** A saved state has the memory and the devices of one size. */
+/** A saved state can only be started in its own size. */
 function sizeOf(what: string, size: Size, asked: string | null | undefined): Size {
   if (asked == null || asked === size) return size;
   throw invalidField(

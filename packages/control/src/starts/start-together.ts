@@ -1,48 +1,54 @@
 /**
- * Sessions that somebody waits for: all of them become live at once, or none is left. Until then they are leased to
- * the process that makes them, and the sweep destroys what it leaves behind.
+ * Starts provisional sessions: all of them become live at once, or none remains. Until then they are leased to the
+ * process that makes them, so that the sweep destroys them if it dies.
  */
 
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { endLeases, forgetUnborn, leasedColumns, renewLeases, UNBORN_LEASE_MS } from "../leases/unborn.ts";
+import {
+  deleteProvisionalHistory,
+  endProvisionalLeases,
+  PROVISIONAL_LEASE_MS,
+  provisionalLeaseColumns,
+  renewProvisionalLeases,
+} from "../leases/provisional.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { saveMove } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
-import { decide, isAwaited, machineIdOf } from "../sessions/state.ts";
+import { decide, isCreating, machineIdOf } from "../sessions/state.ts";
 import { findSessionsById, type SessionRow } from "../sessions/store.ts";
 import { insertSessions, type NewSession } from "./store.ts";
 
-const RENEW_MS = UNBORN_LEASE_MS / 3;
+const RENEW_MS = PROVISIONAL_LEASE_MS / 3;
 
-/** New sessions without names, so that none can be taken. Leased from the start. */
-export async function insertLeased(
+/** Inserts leased sessions. They have no names, so no name can be taken. */
+export async function insertProvisional(
   tx: Queries,
   sessions: readonly Omit<NewSession, "name">[],
 ): Promise<SessionRow[]> {
   return await insertSessions(
     tx,
-    sessions.map((session) => ({ ...session, ...leasedColumns() })),
+    sessions.map((session) => ({ ...session, ...provisionalLeaseColumns() })),
   );
 }
 
-/** Leased, and not handed out: when the lease runs out, nobody waits for it any more. */
-export function isUnborn(session: SessionRow): boolean {
-  return session.origin === "api" && isAwaited(session.state);
+/** Whether a session with a lease is provisional. The lease of a run, and of a live session, has another purpose. */
+export function isProvisional(session: SessionRow): boolean {
+  return session.origin === "api" && isCreating(session.state);
 }
 
-export interface Ready {
+export interface StartedSession {
   session: SessionRow;
   timings: CreateTiming;
   guestIp?: string;
 }
 
-/** Works with leased sessions; when that fails, nothing of them stays. */
-export async function withLeased<T>(
+/** Renews the leases while `work` runs. Discards the sessions if it fails. */
+export async function withProvisional<T>(
   deps: MoveDeps,
   sessions: readonly SessionRow[],
   work: () => Promise<T>,
@@ -52,7 +58,7 @@ export async function withLeased<T>(
   try {
     return await work();
   } catch (error) {
-    await discard(deps, sessions);
+    await discardSessions(deps, sessions);
     throw error;
   } finally {
     over.abort();
@@ -60,12 +66,12 @@ export async function withLeased<T>(
   }
 }
 
-/** Starts all machines at the same time. The first that cannot be had calls the others off. */
+/** Starts all machines in parallel. The first failure aborts the others. */
 export async function startTogether(
   { nodes }: Pick<MoveDeps, "nodes">,
   sessions: readonly SessionRow[],
   over: AbortSignal,
-): Promise<Ready[]> {
+): Promise<StartedSession[]> {
   const failed = new AbortController();
   const signal = AbortSignal.any([over, failed.signal, AbortSignal.timeout(LIMITS.provisionMs)]);
   const startedAt = performance.now();
@@ -83,15 +89,15 @@ export async function startTogether(
   return await first;
 }
 
-/** Moves all of them to live in the caller's transaction. */
-export async function handOutTogether(tx: Queries, ready: readonly Ready[]): Promise<SessionRow[]> {
+/** Moves all sessions to live, in the caller's transaction. */
+export async function markAllLive(tx: Queries, ready: readonly StartedSession[]): Promise<SessionRow[]> {
   const ids = ready.map(({ session }) => session.id);
   const known = await findSessionsById(tx, ids);
-  // An earlier attempt was stored, and its confirmation lost.
+  // An earlier commit succeeded, and only its confirmation was lost.
   if (known.length === ids.length && known.every(({ incarnation }) => incarnation > 0)) return known;
-  if (!(await endLeases(tx, ids))) {
-    const areLeft = known.length === ids.length && known.every(({ state }) => isAwaited(state));
-    throw areLeft ? leasesRanOut() : destroyedMeanwhile();
+  if (!(await endProvisionalLeases(tx, ids))) {
+    const areLeft = known.length === ids.length && known.every(({ state }) => isCreating(state));
+    throw areLeft ? leasesLapsed() : destroyedMeanwhile();
   }
   const rows: SessionRow[] = [];
   for (const { session, timings, guestIp } of ready) {
@@ -110,16 +116,19 @@ function destroyedMeanwhile(): ApiError {
   );
 }
 
-/** Nobody destroyed them: the store was away for so long that they could not be leased on. */
-function leasesRanOut(): ApiError {
+/** The database was away for so long that the leases could not be renewed. */
+function leasesLapsed(): ApiError {
   return new ApiError(
     "unavailable",
     "the sessions could not be handed out in time and are given up; try again",
   );
 }
 
-/** Bears repetition, by any process. Nobody was told of these sessions, so that no history of them is kept either. */
-export async function discard(deps: MoveDeps, sessions: readonly SessionRow[]): Promise<void> {
+/**
+ * Destroys provisional sessions. Idempotent, in any process. No caller knows of these sessions, so their history is
+ * deleted as well.
+ */
+export async function discardSessions(deps: MoveDeps, sessions: readonly SessionRow[]): Promise<void> {
   await Promise.all(
     sessions.map(async (session) => {
       try {
@@ -127,13 +136,16 @@ export async function discard(deps: MoveDeps, sessions: readonly SessionRow[]): 
       } catch (err) {
         const isGone = err instanceof ApiError && err.code === "not_found";
         if (!isGone)
-          deps.log.warn({ err, session_id: session.id }, "left to the sweep: a session nobody waits for");
+          deps.log.warn(
+            { err, session_id: session.id },
+            "a session could not be discarded yet; the sweep tries again",
+          );
       }
     }),
   );
   const ids = sessions.map(({ id }) => id);
-  await forgetUnborn(deps.db, ids).catch((err: unknown) =>
-    deps.log.warn({ err }, "history of nothing is kept"),
+  await deleteProvisionalHistory(deps.db, ids).catch((err: unknown) =>
+    deps.log.warn({ err }, "the history of discarded sessions could not be deleted"),
   );
 }
 
@@ -146,6 +158,6 @@ async function keepLeases(
   while (!over.aborted) {
     await sleep(RENEW_MS, over);
     if (over.aborted) return;
-    await renewLeases(db, ids).catch(() => undefined);
+    await renewProvisionalLeases(db, ids).catch(() => undefined);
   }
 }

@@ -6,7 +6,7 @@ import type { SessionTable } from "../db/tables.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** Leases of a new session are on the clock that ends them: the database's. */
+/** Leases of a new session are set by the clock that ends them: the database's. */
 type Leases = "destroy_after" | "provision_claimed_until";
 export type NewSession = Omit<Insertable<SessionTable>, Leases> & { [lease in Leases]?: RawBuilder<Date> };
 
@@ -20,7 +20,7 @@ export async function insertSession(db: Queries, session: NewSession): Promise<S
   }
 }
 
-/** In the transaction of the caller, with their events. */
+/** Inserts sessions and their events, in the caller's transaction. */
 export async function insertSessions(db: Queries, sessions: readonly NewSession[]): Promise<SessionRow[]> {
   const rows = (await db.insertInto("sessions").values(sessions).returningAll().execute()) as SessionRow[];
   const events = rows.map((row) =>
@@ -33,7 +33,7 @@ export async function insertSessions(db: Queries, sessions: readonly NewSession[
   return rows;
 }
 
-/** Why the session is still being created. */
+/** Sets the reason why the session is still being created. */
 export async function setStatusDetail(db: Queries, id: string, detail: string): Promise<void> {
   await db
     .updateTable("sessions")

@@ -12,7 +12,7 @@ import { isOfficial } from "./official.ts";
 import { readReference, versionNumber } from "./reference.ts";
 import { removeVersions, type TemplateRow } from "./store.ts";
 
-/** Deletes a template of the caller's, or one of its versions. What was started from it goes on. */
+/** Deletes a template of the caller's, or one of its versions. Sessions that were started from it are not affected. */
 export async function deleteTemplate(
   deps: { db: Database; nodes: NodeClient; node: NodeState; log: Log },
   scope: Scope,
@@ -28,7 +28,7 @@ export async function deleteTemplate(
     );
   }
   const version = reference.version === undefined ? undefined : versionNumber(reference.version);
-  // What is no number is the version of no template of the caller's.
+  // Versions of saved templates are numbers, so any other text matches nothing.
   if (reference.version !== undefined && version === undefined) throw templateNotFound();
   const gone = await deps.db.transaction().execute(async (tx) => {
     const removed = await removeVersions(tx, scope, { name, version });
@@ -40,7 +40,7 @@ export async function deleteTemplate(
   for (const { id } of gone) await releaseOrigin(deps, id);
 }
 
-/** Of no session: a template outlives the one that it was saved from. */
+/** The event names no session, because a template outlives the session that it was saved from. */
 function deletedOf({ org_id, project_id, name, version }: TemplateRow): NewEvent {
   const data = { name, version: String(version) };
   return { type: "template.deleted", orgId: org_id, projectId: project_id, data };

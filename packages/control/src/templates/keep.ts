@@ -4,7 +4,7 @@ import { appendEvent, eventOf } from "../events/append.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { insertTemplate, type TemplateRow, takeNextVersion } from "./store.ts";
 
-/** Makes the next version of a template of the snapshot `id`, which was taken for it. */
+/** Records the snapshot `id` as the next version of a template. */
 export async function keepVersion(
   tx: Queries,
   session: SessionRow,
@@ -18,7 +18,7 @@ export async function keepVersion(
     version: await takeNextVersion(tx, session.org_id, name),
     description: description ?? null,
     session_id: session.id,
-    // No session can hold secrets or Connections that its memory must not hand on.
+    // Memory may be kept: no session can have secrets or Connections in this version.
     has_memory: true,
     size: session.size,
     baseline: session.baseline ?? session.template,

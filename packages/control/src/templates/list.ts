@@ -6,7 +6,7 @@ import { officialTemplates } from "./official.ts";
 import { toTemplate } from "./record.ts";
 import { listVersions, type TemplateRow } from "./store.ts";
 
-/** Official templates, then the caller's own, each by name. An official name wins over an older one of the caller's. */
+/** Official templates, then the caller's own, each by name. A caller's template with an official name is hidden. */
 export async function listTemplates(
   { db, node }: { db: Database; node: NodeState },
   scope: Scope,

@@ -2,7 +2,7 @@ import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { findVersions } from "./store.ts";
 
-/** `<name>@<version>` by snapshot, of those that are the caller's templates. */
+/** `<name>@<version>` by snapshot id, for those of the snapshots that are the caller's templates. */
 export async function templateNames(
   db: Queries,
   scope: Scope,

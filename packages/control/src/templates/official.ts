@@ -1,4 +1,4 @@
-/** Official templates: those of which the node has baselines. `base` is one even while no node answers. Pure. */
+/** Official templates: those with a baseline on the node. `base` is official even while no node answers. Pure. */
 import { SIZE_NAMES, type Template } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import { type Baseline, baselinesFor } from "../fleet/baselines.ts";
@@ -9,7 +9,7 @@ export function isOfficial(info: NodeInfo | undefined, name: string): boolean {
   return name === BASE_TEMPLATE || allOf(info, name).length > 0;
 }
 
-/** Newest first, by when they were made: their names are the operator's choice. Only those that a node names. */
+/** Newest first by creation time, because the operator chooses the version names and they need not sort. */
 export function officialVersions(info: NodeInfo | undefined, name: string): string[] {
   const versions = allOf(info, name).flatMap(({ version }) => (version === undefined ? [] : [version]));
   const madeAt = (version: string) => madeFirst(baselinesFor(info, `${name}@${version}`)) ?? "";

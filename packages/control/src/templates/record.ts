@@ -1,9 +1,9 @@
-/** Rows → public record (part 2, 8). Unset optional fields are left out. */
+/** Rows → public record. Unset optional fields are left out. */
 import type { Template } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { TemplateRow } from "./store.ts";
 
-/** One version of a template, with the names of all that are ready, newest first. */
+/** One version of a template, with the names of all its ready versions, newest first. */
 export function toTemplate(
   shown: TemplateRow,
   versions: readonly TemplateRow[],

@@ -1,13 +1,13 @@
-/** What a caller writes to name a template: `name`, or `name@version`. Pure. */
+/** Parses a reference to a template: `name`, or `name@version`. Pure. */
 import { TEMPLATE_NAME_PATTERN } from "@vivarium/contract/api";
 
 export interface TemplateReference {
   name: string;
-  /** As written; a template of the caller's own has plain numbers. */
+  /** As written. Versions of saved templates are plain numbers. */
   version?: string;
 }
 
-/** Undefined for what names no template at all. */
+/** Undefined if the text is not a reference. */
 export function readReference(text: string): TemplateReference | undefined {
   const [name = "", version, ...rest] = text.split("@");
   if (!TEMPLATE_NAME_PATTERN.test(name) || rest.length > 0) return undefined;
@@ -15,7 +15,7 @@ export function readReference(text: string): TemplateReference | undefined {
   return VERSION_PATTERN.test(version) ? { name, version } : undefined;
 }
 
-/** The number of a version of a user's template; undefined for what is none, such as a date. */
+/** The version number of a saved template; undefined if the text is not a number. */
 export function versionNumber(version: string): number | undefined {
   return /^[1-9][0-9]{0,8}$/.test(version) ? Number(version) : undefined;
 }

@@ -1,4 +1,4 @@
-/** Which template a create means. */
+/** Resolves the template of a create. */
 import type { Size } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
@@ -8,17 +8,17 @@ import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { isOfficial, officialVersions } from "./official.ts";
 import { readReference, type TemplateReference, versionNumber } from "./reference.ts";
-import { holdVersion, type TemplateRow } from "./store.ts";
+import { lockVersion, type TemplateRow } from "./store.ts";
 
 export interface ResolvedTemplate {
   version: string | null;
-  /** Set for a template that a caller saved: what a session is loaded from. */
+  /** The snapshot to start from, for a saved template. */
   saved: { snapshotId: string; size: Size; baseline: string; noSudo: boolean } | null;
   /** Why it cannot be started at the moment. */
   refusal?: ApiError;
 }
 
-/** Known to this node for at most so long; a node that is away is waited for by whoever starts the machine. */
+/** Time limit for asking the node. If it does not answer, the create proceeds, and provisioning waits. */
 const NODE_CHECK_MS = 400;
 
 export async function resolveTemplate(
@@ -39,7 +39,7 @@ export async function resolveTemplate(
   return { version: String(row.version), saved, refusal };
 }
 
-/** A version that is named is the one that is used, or none is. */
+/** A named version must exist: there is no fallback to another one. */
 function resolveOfficial(info: NodeInfo | undefined, { name, version }: TemplateReference): ResolvedTemplate {
   if (version === undefined) return { version: null, saved: null };
   if (!info) throw unavailable("template: the node that knows its versions does not answer at the moment");
@@ -52,12 +52,15 @@ async function findOwn(
   scope: Scope,
   { name, version }: TemplateReference,
 ): Promise<TemplateRow | undefined> {
-  if (version === undefined) return await holdVersion(tx, scope, { name });
+  if (version === undefined) return await lockVersion(tx, scope, { name });
   const number = versionNumber(version);
-  return number === undefined ? undefined : await holdVersion(tx, scope, { name, version: number });
+  return number === undefined ? undefined : await lockVersion(tx, scope, { name, version: number });
 }
 
-/** Damage that only reading finds is known from the first load on: its session fails, later creates do not begin. */
+/**
+ * Refuses missing and damaged snapshots. Some damage is found only by the first load: that session fails, and later
+ * creates are refused.
+ */
 async function checkOnNode(
   nodes: NodeClient,
   { id, name, version }: TemplateRow,

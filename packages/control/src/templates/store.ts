@@ -7,7 +7,7 @@ import type { TemplateTable } from "../db/tables.ts";
 export type TemplateRow = Selectable<TemplateTable>;
 type NewTemplate = Insertable<TemplateTable>;
 
-/** The number of the next version of a name: counted up for good, and held until the transaction ends. */
+/** The next version number of a name. Numbers are never reused. Locks the name until the transaction ends. */
 export async function takeNextVersion(tx: Queries, orgId: string, name: string): Promise<number> {
   const row = await tx
     .insertInto("template_names")
@@ -26,20 +26,20 @@ export async function insertTemplate(db: Queries, template: NewTemplate): Promis
   return await db.insertInto("templates").values(template).returningAll().executeTakeFirstOrThrow();
 }
 
-/** By id alone, for work that acts for nobody in particular. */
+/** Without a scope, for background work. */
 export async function findVersionById(db: Queries, id: string): Promise<TemplateRow | undefined> {
   return await db.selectFrom("templates").selectAll().where("id", "=", id).executeTakeFirst();
 }
 
-/** By name, newest version first; of one name where it is given. */
+/** Ordered by name, newest version first. Only versions of `name`, if given. */
 export async function listVersions(db: Queries, scope: Scope, name?: string): Promise<TemplateRow[]> {
   let query = visible(db, scope).orderBy("name").orderBy("version", "desc");
   if (name !== undefined) query = query.where("name", "=", name);
   return await query.execute();
 }
 
-/** A version that is about to be used, the newest where none is named: it cannot be deleted before the transaction ends. */
-export async function holdVersion(
+/** Locks a version, by default the newest: it cannot be deleted before the transaction ends. */
+export async function lockVersion(
   tx: Queries,
   scope: Scope,
   { name, version }: { name: string; version?: number },
@@ -49,7 +49,7 @@ export async function holdVersion(
   return await query.executeTakeFirst();
 }
 
-/** The versions that are gone by this; none when the caller has no such template. */
+/** Deletes and returns the versions; empty if the caller has no such template. */
 export async function removeVersions(
   db: Queries,
   scope: Scope,
@@ -61,7 +61,7 @@ export async function removeVersions(
   return await query.returningAll().execute();
 }
 
-/** Which of these are the caller's. */
+/** Those of the ids that are the caller's versions. */
 export async function findVersions(db: Queries, scope: Scope, ids: string[]): Promise<TemplateRow[]> {
   return ids.length === 0 ? [] : await visible(db, scope).where("id", "in", ids).execute();
 }
@@ -71,7 +71,7 @@ function visible(db: Queries, scope: Scope) {
   return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
 }
 
-/** Which of these are versions of templates. */
+/** Those of the ids that are versions of templates. */
 export async function keepOnlyVersions(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("templates").select("id").where("id", "in", ids).execute();

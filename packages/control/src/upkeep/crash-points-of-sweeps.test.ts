@@ -1,4 +1,4 @@
-/** A process that is killed while it clears away what another one left: the next one goes on where it stopped. */
+/** A process is killed while it removes orphans of another one: the next process continues where it stopped. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { killAt, killSweepingAt, letClaimsLapse, withMortal } from "../../test-support/mortal-control.ts";
@@ -9,7 +9,7 @@ const CLEARED_MS = 30_000;
 
 let control: Control;
 beforeAll(async () => {
-  // Whoever is killed is the only one that sweeps.
+  // Only the process that is killed runs sweeps.
   control = await startControl({ sweeps: false });
 });
 afterAll(() => control.close());
@@ -19,12 +19,12 @@ const rowOf = async (id: string) =>
 const machinesOf = (id: string) => [...control.node.machines.keys()].filter((name) => name.startsWith(id));
 const snapshots = () => [...control.node.snapshots.keys()];
 
-/** Until the sweeps of a process that nothing happens to have done it. */
+/** Waits until the sweeps of a process that is not killed have done it. */
 const swept = (check: () => Promise<void> | void) =>
   withMortal(control, "none", () => eventually(check, CLEARED_MS));
 
 test(
-  "killed at reconcile.removed: the machine that nobody wants is gone, and the session wakes",
+  "killed at reconcile.removed: the unwanted machine is gone, and the session wakes",
   async () => {
     const id = await control.createLive();
     await killAt(control, "pause.commit", `POST /v1/sessions/${id}/pause`);
@@ -40,7 +40,7 @@ test(
 );
 
 test(
-  "killed at take_over.claimed: the pause is taken over once more, and ends",
+  "killed at take_over.claimed: the pause is taken over again, and completes",
   async () => {
     const id = await control.createLive();
     await killAt(control, "pause.intent", `POST /v1/sessions/${id}/pause`);
@@ -55,7 +55,7 @@ test(
 );
 
 test.each(["release.machines", "release.snapshots"])(
-  "killed at %s: nothing of the session is left, and the row says so",
+  "killed at %s: nothing of the session remains, and its row is marked as released",
   async (point) => {
     const id = await control.createLive();
     expect((await control.ask(`POST /v1/sessions/${id}/pause`)).status).toBe(200);

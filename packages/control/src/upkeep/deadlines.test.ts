@@ -1,4 +1,4 @@
-/** Deadlines as a caller meets them, on a clock that the test moves. */
+/** Deadlines as a caller sees them, on a clock that the test moves. */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -32,7 +32,7 @@ const call = (id: string, verb: string, body?: object) =>
   control.ask(`POST /v1/sessions/${id}/${verb}`, { body });
 const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
 const outcome = (answer: Answer) => [answer.status, answer.body.code];
-/** Time for the sweeps to look at everything a few times. */
+/** Time for a few sweeps. */
 const looks = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 async function ended(id: string): Promise<{ end_reason: string } | undefined> {
@@ -87,7 +87,7 @@ describe("max_lifetime_ms", () => {
     await eventually(() => expect(control.node.machines.size).toBe(0));
   });
 
-  test("is over for a resume that comes before anybody looked", async () => {
+  test("is over for a resume that comes before any sweep has seen it", async () => {
     const id = await createPaused({ max_lifetime_ms: HOUR });
     await clock.advance(HOUR);
     expect(outcome(await call(id, "resume"))).toEqual([410, "session_ended"]);
@@ -123,7 +123,7 @@ describe("max_lifetime_ms", () => {
 });
 
 describe("idle_timeout_ms", () => {
-  test("pauses a session that nobody uses, and a command wakes it", async () => {
+  test("pauses an idle session, and a command wakes it", async () => {
     const id = await control.createLive({ idle_timeout_ms: 10 * MINUTE });
     await clock.advance(9 * MINUTE);
     await looks();
@@ -183,7 +183,8 @@ describe("idle_timeout_ms", () => {
     await looks();
     expect([(await read(id)).state, tries]).toEqual(["live", 1]);
     control.node.onSnapshot = () => {};
-    // The wait begins when the failed pause has been undone, which nothing here tells: so time goes on with every look.
+    // The wait starts when the failed pause has been rolled back, which the test cannot see. So the clock advances with
+    // every check.
     await eventually(async () => {
       await clock.advance(11 * SECOND);
       expect((await read(id)).state).toBe("paused");
@@ -225,7 +226,7 @@ describe("wake_at", () => {
     expect(body).not.toHaveProperty("wake_at");
   });
 
-  test("does nothing to one that was resumed, also when it is paused again since", async () => {
+  test("does nothing to a session that was resumed, even if it is paused again since", async () => {
     const id = await createPaused({}, await clock.at(HOUR));
     await call(id, "resume");
     await call(id, "pause");
@@ -235,7 +236,7 @@ describe("wake_at", () => {
     await eventually(() => expect(control.node.machines.size).toBe(0));
   });
 
-  test("that was cleared wakes nobody, and one that was replaced at the new instant only", async () => {
+  test("that was cleared does not wake the session, and one that was replaced wakes it at the new instant only", async () => {
     const cleared = await createPaused({}, await clock.at(HOUR));
     await call(cleared, "pause");
     const replaced = await createPaused({}, await clock.at(HOUR));
@@ -248,7 +249,7 @@ describe("wake_at", () => {
     expect((await read(cleared)).state).toBe("paused");
   });
 
-  test("that is refused is tried for ten minutes", async () => {
+  test("that is refused is retried for ten minutes", async () => {
     const id = await createPaused({}, await clock.at(HOUR));
     control.node.onStart = () => {
       throw new Refusal("disk_pressure");
@@ -261,12 +262,12 @@ describe("wake_at", () => {
     await control.until(id, "live");
   });
 
-  test("that is refused is nobody's to look at before it is said when it is tried again", async () => {
+  test("that is refused is not due again before its retry time is set", async () => {
     const id = await createPaused({}, await clock.at(HOUR));
     control.node.onStart = () => {
       throw new Refusal("disk_pressure");
     };
-    // What the row says in the instant in which the wake is over.
+    // Records the row's due time at the instant at which the wake operation ends.
     await control.sql.query(`
       create table wakes_over (looked_at_in interval);
       create function note_wake() returns trigger language plpgsql as $$ begin
@@ -280,7 +281,7 @@ describe("wake_at", () => {
     await control.sql.query("drop trigger wake_over on sessions");
   });
 
-  test("that is refused for longer is dropped", async () => {
+  test("that is refused for longer than ten minutes is dropped", async () => {
     const id = await createPaused({}, await clock.at(HOUR));
     control.node.onStart = () => {
       throw new Refusal("disk_pressure");
@@ -297,7 +298,7 @@ describe("wake_at", () => {
 });
 
 describe("paused_ttl_ms", () => {
-  test("destroys a session that is paused for longer", async () => {
+  test("destroys a session that has been paused for longer", async () => {
     const id = await createPaused({ paused_ttl_ms: DAY });
     await clock.advance(DAY - MINUTE);
     await looks();
@@ -330,7 +331,7 @@ describe("paused_ttl_ms", () => {
     expect((await read(id)).state).toBe("paused");
   });
 
-  test("also bounds how long an expired session is kept", async () => {
+  test("also limits how long an expired session is kept", async () => {
     const id = await control.createLive({ max_lifetime_ms: HOUR, paused_ttl_ms: DAY });
     await clock.advance(HOUR);
     await control.until(id, "lifetime_expired");

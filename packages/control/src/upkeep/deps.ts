@@ -6,7 +6,6 @@ import type { Attachments } from "../terminals/attachments.ts";
 import type { OrphanSnapshots } from "./orphan-snapshots.ts";
 import type { Reconciler } from "./reconcile.ts";
 
-/** What the sweeps need. */
 export interface UpkeepDeps extends StartDeps {
   attachments: Attachments;
   commandLog: CommandLog;
@@ -14,6 +13,6 @@ export interface UpkeepDeps extends StartDeps {
   storeWatch: StoreWatch;
   reconciler: Reconciler;
   orphanSnapshots: OrphanSnapshots;
-  /** Sessions whose lease this process renews: one that ran out tells of a store that was away. */
+  /** Sessions whose lease this process renews. If such a lease lapsed, the database was away: the session must stay. */
   leasesKept: ReadonlySet<string>;
 }

@@ -1,4 +1,4 @@
-/** Carries out deadlines that passed. Whoever looks does it, in any process, by the same operations that callers use. */
+/** Carries out deadlines that have passed, in any process, by the same operations that callers use. */
 
 import type { SessionEvent } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
@@ -7,53 +7,56 @@ import { claimDueSessions, type DueSession, lockForClocks, saveDueAt } from "../
 import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { expirePaused } from "../moves/expire.ts";
-import { captureSession } from "../moves/pause-machine.ts";
+import { pauseLiveSession } from "../moves/pause-machine.ts";
 import { releaseSession } from "../moves/release-session.ts";
 import { saveMove } from "../moves/save-move.ts";
 import { WAKE_RETRY_MS, wakeSession } from "../moves/wake.ts";
 import { decide } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
-import { withProcesses } from "./kept-alive.ts";
+import { withKeepAlive } from "./kept-alive.ts";
 
-/** Work in hand at once; what is due beyond that waits for the next look. */
-const AT_ONCE = 32;
-/** Who is attached, and what is in flight, is told by leases: without them a session looks unused. */
-const OF_LEASES: ReadonlySet<ClockEvent> = new Set([
+/** Maximum number of background tasks. Further due sessions wait for the next look. */
+const MAX_IN_FLIGHT = 32;
+/**
+ * Deadlines that depend on leases of attached clients and of operations in flight. While leases are stale, a session in
+ * use looks idle, so these deadlines wait.
+ */
+const LEASE_BASED: ReadonlySet<ClockEvent> = new Set([
   "idle_timeout",
   "last_pty_detached_pause",
   "last_pty_detached_destroy",
 ]);
-const restsOnLeases = (event: ClockEvent) => OF_LEASES.has(event);
-/** How long a session that was taken stays out of sight: time to write the intent down, or to try again. */
-const TAKEN_MS = 10_000;
-/** An operation in flight is to end before its session is destroyed, and a lease to be renewed: how soon that is asked again. */
-const HELD_MS = 1_000;
+/** How long a due session stays claimed: enough to write the intent of an operation. After that it is due again. */
+const CLAIM_MS = 10_000;
+/** How soon a deadline is checked again that waits for an operation in flight to end, or for leases to be renewed. */
+const RECHECK_MS = 1_000;
+/** How long a refused scheduled wake is retried before it is dropped. */
 const WAKE_PATIENCE_MS = 600_000;
 
 export async function fireClocks(deps: UpkeepDeps): Promise<void> {
-  // What this process knows of activity counts, also when a store that was away kept it from being written.
+  // Otherwise activity that this process could not write while the database was away would not count.
   await deps.activity.flush();
   await deps.attachments.renew();
-  const room = AT_ONCE - deps.operations.behindCount;
-  if (room <= 0) return;
-  for (const session of await claimDueSessions(deps.db, room, TAKEN_MS)) {
-    deps.operations.behind(fire(deps, session));
+  const free = MAX_IN_FLIGHT - deps.operations.backgroundCount;
+  if (free <= 0) return;
+  for (const session of await claimDueSessions(deps.db, free, CLAIM_MS)) {
+    deps.operations.runInBackground(fire(deps, session));
   }
 }
 
-async function fire(deps: UpkeepDeps, taken: DueSession): Promise<void> {
-  const session = await withProcesses(deps, taken);
+async function fire(deps: UpkeepDeps, due: DueSession): Promise<void> {
+  const session = await withKeepAlive(deps, due);
   if (!session) return;
   const event = dueEvent(session, session.now);
   if (event === null) return await saveDueAt(deps.db, session, nextDueAt(session));
-  if (restsOnLeases(event) && deps.storeWatch.areLeasesStale())
-    return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
+  if (LEASE_BASED.has(event) && deps.storeWatch.areLeasesStale())
+    return await saveDueAt(deps.db, session, after(session.now, RECHECK_MS));
   deps.log.debug({ session_id: session.id, event }, "a deadline has passed");
   await FIRE[event](deps, session);
 }
 
-/** A failure leaves the session as it is, and it is looked at again. */
+/** A failure leaves the session as it is, and due again when its claim ends. */
 const FIRE: Record<ClockEvent, (deps: UpkeepDeps, session: DueSession) => Promise<void>> = {
   max_lifetime: async (deps, session) => {
     if (session.state === "paused") await expirePaused(deps, session);
@@ -68,18 +71,18 @@ const FIRE: Record<ClockEvent, (deps: UpkeepDeps, session: DueSession) => Promis
 };
 
 async function pauseBy(deps: UpkeepDeps, session: DueSession, event: SessionEvent): Promise<void> {
-  await captureSession(deps, session, { event });
+  await pauseLiveSession(deps, session, { event });
 }
 
-/** Decided anew at the claim: a client may have come to another process meanwhile. */
+/** Race: a client may attach in another process after the decision. The deadline is checked again with the claim. */
 async function pauseUnused(deps: UpkeepDeps, session: DueSession, event: ClockEvent): Promise<void> {
   if (deps.requireDurablePause) return;
-  // A preview that was just used is activity that only the node knows of.
+  // Use of a preview is activity that only the node knows of.
   await deps.networkReports.collect().catch(() => undefined);
-  await captureSession(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
+  await pauseLiveSession(deps, session, { event }, (tx) => isStillDue(deps, tx, session, event));
 }
 
-/** One that is not due after all is looked at again when it can be. */
+/** Checks the deadline again on the locked row. If it has not passed, sets the next check. */
 async function isStillDue(
   { storeWatch }: UpkeepDeps,
   tx: Queries,
@@ -88,9 +91,10 @@ async function isStillDue(
 ): Promise<boolean> {
   const locked = await lockForClocks(tx, session.id);
   if (locked?.incarnation !== session.incarnation) return false;
-  // A store that stood still over the lock has answered for the time after it. What was taken comes up again by itself.
-  if (restsOnLeases(event) && storeWatch.areLeasesStale()) return false;
-  // Activity that the row does not tell was found out before.
+  // The database may have been away while the lock was waited for, and leases may have lapsed. The session is due again
+  // when its claim ends.
+  if (LEASE_BASED.has(event) && storeWatch.areLeasesStale()) return false;
+  // `session` may include activity that is not in the row: processes with `keep_alive`.
   const last_active_at = new Date(
     Math.max(locked.last_active_at.getTime(), session.last_active_at.getTime()),
   );
@@ -102,7 +106,8 @@ async function isStillDue(
 
 async function destroyDetached(deps: UpkeepDeps, session: DueSession): Promise<void> {
   const event = "last_pty_detached_destroy";
-  if (deps.activity.isHeld(session)) return await saveDueAt(deps.db, session, after(session.now, HELD_MS));
+  if (deps.activity.isInUse(session))
+    return await saveDueAt(deps.db, session, after(session.now, RECHECK_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
     const move = decide(session, event);
     return move && (await isStillDue(deps, tx, session, event))
@@ -112,7 +117,7 @@ async function destroyDetached(deps: UpkeepDeps, session: DueSession): Promise<v
   if (ended) await release(deps, ended);
 }
 
-/** Interface: a refused wake is retried for ten minutes, then dropped (wire.md 4.8). */
+/** A refused wake is retried for ten minutes, then dropped. */
 async function wakeBySchedule(deps: UpkeepDeps, session: DueSession): Promise<void> {
   try {
     await wakeSession(deps, session, "wake_at_reached");
@@ -127,7 +132,7 @@ async function putOffWake(deps: UpkeepDeps, session: DueSession, reason: ApiErro
   const isOver = dropAt <= session.now;
   const log = { session_id: session.id, reason: reason.message };
   if (isOver) deps.log.warn(log, "a scheduled wake was refused for ten minutes and is dropped");
-  else deps.log.info(log, "a scheduled wake was refused; it is tried again");
+  else deps.log.info(log, "a scheduled wake was refused and will be retried");
   await saveWakeAt(
     deps.db,
     session.id,

@@ -1,6 +1,6 @@
 /**
- * A backup that was taken while something was under way: a session being made, an operation. What the node has since is
- * not mistaken for what that left behind.
+ * A backup was taken while a create or an operation was in flight. Newer machines and snapshots on the node are not
+ * mistaken for orphans of that create or operation.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Backups } from "../../test-support/backups.ts";
@@ -33,7 +33,7 @@ async function pauseUntilGone(id: string): Promise<void> {
   await eventually(() => expect(backups.machinesOf(id)).toEqual([]));
 }
 
-/** A session that the backup has as being made. */
+/** A session that is creating in the backup, and live now. */
 async function createBackedUp(body: object = {}) {
   const made = Promise.withResolvers<void>();
   control.node.onStart = () => made.promise;
@@ -44,7 +44,7 @@ async function createBackedUp(body: object = {}) {
   await control.until(id, "live");
   return {
     id,
-    /** As after an hour. */
+    /** Restores the backup as if it were an hour old. */
     restore: async () => {
       await restore();
       await change(id, `${LONG_AGO}, provision_claimed_until = ${LAPSED}`);
@@ -52,7 +52,7 @@ async function createBackedUp(body: object = {}) {
   };
 }
 
-test("a session that the backup has as being made goes on in the machine that it got", async () => {
+test("a session that is creating in the backup keeps the machine that it got since", async () => {
   const { id, restore } = await createBackedUp();
   await restore();
   await backups.startService();
@@ -63,7 +63,7 @@ test("a session that the backup has as being made goes on in the machine that it
   expect((await control.exec(id)).status).toBe(200);
 });
 
-test("it goes on in a later machine, too", async () => {
+test("it keeps a later machine, too", async () => {
   const { id, restore } = await createBackedUp();
   await pauseUntilGone(id);
   await ask(id, "resume");
@@ -75,7 +75,7 @@ test("it goes on in a later machine, too", async () => {
   expect(numbersOf(id)).toEqual(["2"]);
 });
 
-test("one that was paused since is paused, and wakes from what was saved", async () => {
+test("a session that was paused since is paused, and wakes from its saved state", async () => {
   const { id, restore } = await createBackedUp();
   await pauseUntilGone(id);
   const { snapshot_id: saved } = await backups.rowOf(id);
@@ -87,7 +87,7 @@ test("one that was paused since is paused, and wakes from what was saved", async
   expect(control.node.machines.get(`${id}-2`)?.spec?.snapshot_id).toBe(saved);
 });
 
-test("a session that was never made is given up as ever", async () => {
+test("a session that never became live still fails", async () => {
   const { id, restore } = await createBackedUp();
   await restore();
   control.node.machines.delete(`${id}-1`);
@@ -96,7 +96,7 @@ test("a session that was never made is given up as ever", async () => {
   expect(body.status_reason).toContain("not ready within");
 });
 
-test("a run that the backup has as being made ends: nobody waits for it", async () => {
+test("a run that is creating in the backup ends, because its caller is gone", async () => {
   const { id, restore } = await createBackedUp();
   await restore();
   await change(id, `origin = 'run', destroy_after = ${LAPSED}`);
@@ -105,7 +105,7 @@ test("a run that the backup has as being made ends: nobody waits for it", async 
   await eventually(() => expect(numbersOf(id)).toEqual([]));
 });
 
-/** A parent and its child, which the backup has as being made. */
+/** A parent and its child, which is creating in the backup and live now. */
 async function forkBackedUp() {
   const parent = await control.createLive();
   const made = Promise.withResolvers<void>();
@@ -124,7 +124,7 @@ async function forkBackedUp() {
   return {
     parent,
     child,
-    /** What the child comes from, which goes once it is handed out. */
+    /** The snapshot of the fork, which is deleted once the child is live. */
     origin,
     restore: async () => {
       await restore();
@@ -134,7 +134,7 @@ async function forkBackedUp() {
   };
 }
 
-test("a fork's child that was handed out since stays, although its lease in the backup has ended", async () => {
+test("a fork's child that became live since stays, although its lease in the backup has lapsed", async () => {
   const { parent, child, restore } = await forkBackedUp();
   await restore();
   await backups.startService();
@@ -144,7 +144,7 @@ test("a fork's child that was handed out since stays, although its lease in the 
   expect(numbersOf(child)).toEqual(["1"]);
 });
 
-test("a child of a fork that was never committed goes, however long ago that was", async () => {
+test("a child of a fork that was never committed is discarded, however long ago that was", async () => {
   const { parent, child, origin, restore } = await forkBackedUp();
   await restore();
   if (!origin) throw new Error("the fork has captured nothing");
@@ -155,11 +155,11 @@ test("a child of a fork that was never committed goes, however long ago that was
   expect(numbersOf(parent)).toEqual(["1"]);
 });
 
-/** Columns of an operation whose process is gone, as the backup has them. */
+/** Columns of an operation in the backup, whose process is dead. */
 const operation = (op: string, input: object = {}) =>
   `op = '${op}', op_id = 'old', op_input = '${JSON.stringify(input)}', op_claimed_until = ${LAPSED}`;
 
-test("settling its machines, as the backup has it, does not cost a session its later machine", async () => {
+test("a settle in the backup does not remove a session's later machine", async () => {
   const id = await control.createLive();
   const restore = await backups.backUp(id);
   await pauseUntilGone(id);
@@ -174,7 +174,7 @@ test("settling its machines, as the backup has it, does not cost a session its l
   expect(numbersOf(id)).toEqual(["3"]);
 });
 
-test("nor does it where a service was running while the backup was brought back", async () => {
+test("nor does it if a service was running while the backup was restored", async () => {
   const id = await control.createLive();
   const restore = await backups.backUp(id);
   await pauseUntilGone(id);
@@ -182,7 +182,7 @@ test("nor does it where a service was running while the backup was brought back"
   await pauseUntilGone(id);
   await ask(id, "resume");
   const service = await backups.startService();
-  await service.inLine();
+  await service.reconciled();
   await control.sql.query(`update backup set ${operation("settle")}`);
   await restore();
   await eventually(async () => expect((await backups.rowOf(id)).incarnation).toBe(3));
@@ -190,7 +190,7 @@ test("nor does it where a service was running while the backup was brought back"
   expect(numbersOf(id)).toEqual(["3"]);
 });
 
-test("a restore that the backup has as under way, and that was committed since, is not taken back", async () => {
+test("a restore that is in flight in the backup, and that was committed since, is not rolled back", async () => {
   const id = await control.createLive();
   const { checkpoint_id: checkpointId } = (await ask(id, "checkpoints")).body;
   const loaded = Promise.withResolvers<void>();
@@ -212,7 +212,7 @@ test("a restore that the backup has as under way, and that was committed since, 
   expect(numbersOf(id)).toEqual(["2"]);
 });
 
-test("a pause at the end of a lifetime, as the backup has it, does not end what was saved since", async () => {
+test("a pause at the end of a lifetime in the backup does not destroy a session that was saved since", async () => {
   const id = await control.createLive({ max_lifetime_ms: 86_400_000 });
   const restore = await backups.backUp(id);
   await pauseUntilGone(id);
@@ -224,7 +224,7 @@ test("a pause at the end of a lifetime, as the backup has it, does not end what 
   expect(await backups.rowOf(id)).toMatchObject({ snapshot_id: saved, op: null });
 });
 
-test("the time of an only command that the backup has counts anew from when its machine is found", async () => {
+test("the time of an only command in the backup counts again from the catch-up", async () => {
   const id = await control.createLive({ destroy_on_completion: true });
   const restore = await backups.backUp(id);
   await pauseUntilGone(id);
@@ -239,7 +239,7 @@ test("the time of an only command that the backup has counts anew from when its 
   expect((await backups.rowOf(id)).state).toBe("live");
 });
 
-test("found saved, it keeps that time for the wake", async () => {
+test("if the session was paused since, the command's time is kept for the wake", async () => {
   const id = await control.createLive({ destroy_on_completion: true });
   const restore = await backups.backUp(id);
   await pauseUntilGone(id);
@@ -250,7 +250,7 @@ test("found saved, it keeps that time for the wake", async () => {
   expect(Number((await backups.rowOf(id)).command_left_ms)).toBe(90_000);
 });
 
-test("a machine that is found begins its 24 hours when it is found", async () => {
+test("the 24 hours of a machine found on the node count from the catch-up", async () => {
   const id = await control.createLive();
   const restore = await backups.backUp(id);
   await pauseUntilGone(id);
@@ -262,7 +262,7 @@ test("a machine that is found begins its 24 hours when it is found", async () =>
   expect((await backups.rowOf(id)).live_since.getTime()).toBeGreaterThan(Date.now() - 60_000);
 });
 
-test("no deadline is acted on before the node has answered, however long that takes", async () => {
+test("no deadline is carried out before the node has answered, however long that takes", async () => {
   const id = await control.createLive();
   await pauseUntilGone(id);
   const restore = await backups.backUp(id);
@@ -272,8 +272,8 @@ test("no deadline is acted on before the node has answered, however long that ta
   await control.node.goDown();
   try {
     const service = await backups.startService();
-    // Requests do not wait for a node for ever.
-    await service.inLine();
+    // Requests do not wait for the node for ever.
+    await service.reconciled();
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     expect((await backups.rowOf(id)).state).toBe("paused");
   } finally {

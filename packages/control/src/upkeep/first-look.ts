@@ -1,26 +1,26 @@
 /**
- * The first look of a process at its node: rows that a backup has made older than what the node has of their sessions go
- * forward, also where an operation, or the making of the session, was under way when the backup was taken. Whoever would
- * end such an operation first would take the session's machine, or what was saved of it, for its own leavings.
+ * The first look of a process at its node. It catches rows up that are older than the node, because the database was
+ * restored from a backup. Hazard: the backup may contain operations and creates in flight. If they were taken over
+ * first, the session's newer machine or saved state would be removed as an orphan. So this runs before any take-over.
  */
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { deadlineNow, storeNow } from "../db/store-now.ts";
-import { catchUpWithMachine, catchUpWithSavedState, isAhead } from "../moves/catch-up.ts";
+import { catchUpWithMachine, catchUpWithSavedState, isNewerThanRow } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { incarnationOf, isAwaited, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
+import { incarnationOf, isCreating, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 
 interface Found {
   machines: readonly MachineStatus[];
   snapshots: readonly SnapshotStatus[];
-  /** By the clocks of leases, and of deadlines. */
+  /** By the clock of leases, and by the clock of deadlines. */
   now: Date;
   deadlineTime: Date;
 }
 
-/** Fails when the node or the store does: nothing is known of the rows then. */
+/** Fails if the node or the database does not answer: then no row may be judged. */
 export async function takeFirstLook(deps: MoveDeps): Promise<void> {
   const [machines, snapshots] = await Promise.all([deps.nodes.listMachines(), deps.nodes.listSnapshots()]);
   const found = {
@@ -37,7 +37,7 @@ export async function takeFirstLook(deps: MoveDeps): Promise<void> {
   for (const session of await findSessionsById(deps.db, [...ids])) {
     await catchUp(deps, session, found).catch((err: unknown) => {
       if (isStoreUnavailable(err)) throw err;
-      // One row is not to hold up the work on all others.
+      // One bad row must not stop the work on all others.
       deps.log.error({ err, session_id: session.id }, "a session could not be brought in line with its node");
     });
   }
@@ -45,9 +45,9 @@ export async function takeFirstLook(deps: MoveDeps): Promise<void> {
 
 async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promise<void> {
   const machines = found.machines.filter(({ machine_id: id }) => sessionIdOf(id) === session.id);
-  const isLater = (row: SessionRow, machine: MachineStatus) =>
-    isAhead(row, machine) || isHandedOut(row, machine, found) || isRestored(row, machine, found);
-  if (await catchUpWithMachine(deps, session, machines, isLater)) return;
+  const isNewer = (row: SessionRow, machine: MachineStatus) =>
+    isNewerThanRow(row, machine) || hasBecomeLive(row, machine, found) || isRestored(row, machine, found);
+  if (await catchUpWithMachine(deps, session, machines, isNewer)) return;
   const hasMachine = machines.some(
     ({ machine_id: id, state }) => id === machineIdOf(session) && state !== "ended",
   );
@@ -56,19 +56,20 @@ async function catchUp(deps: MoveDeps, session: SessionRow, found: Found): Promi
 }
 
 /**
- * Nobody makes a session for this long: it was handed out, in a row that is lost. Children of a fork that was never
- * committed go before what they come from, so that they are told from others while that is on the node.
+ * Whether a session in creation has become live, in a row that was lost. No create takes this long, so it must have.
+ * The exception is children of a fork that was never committed: a fork discards them before it deletes its snapshot,
+ * so while the snapshot exists, they are not live.
  */
-function isHandedOut(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {
-  if (!isAwaited(session.state) || id !== machineIdOf(session)) return false;
+function hasBecomeLive(session: SessionRow, { machine_id: id }: MachineStatus, found: Found): boolean {
+  if (!isCreating(session.state) || id !== machineIdOf(session)) return false;
   if (found.deadlineTime.getTime() - session.created_at.getTime() < LIMITS.provisionMs) return false;
   const isOfFork = session.parent_session_id !== null;
   return !isOfFork || !found.snapshots.some((one) => one.snapshot_id === session.origin_snapshot_id);
 }
 
-/** The machine of a restore goes on only once the row says that it is the session's. */
+/** Whether a restore was committed in a row that was lost: its machine is continued only after the commit. */
 function isRestored(session: SessionRow, { machine_id: id, state }: MachineStatus, { now }: Found): boolean {
-  const isLeft = session.op_claimed_until !== null && session.op_claimed_until < now;
+  const hasLapsed = session.op_claimed_until !== null && session.op_claimed_until < now;
   const isNext = incarnationOf(id) === session.incarnation + 1;
-  return session.op === "restore" && isLeft && isNext && state === "running";
+  return session.op === "restore" && hasLapsed && isNext && state === "running";
 }

@@ -1,8 +1,8 @@
 /**
- * Random histories of sessions against a model: every verb, refusals of the node, ceilings, verbs at the same time,
- * operations whose process died, and time that goes by. Each session's guest counts its commands, so that a state that
- * was lost, gained or mixed up shows in the next answer. A failure prints the seed and the shortest history it found;
- * VIV_HISTORIES_SEED sets where they begin.
+ * Random histories of sessions against a model: every verb, refusals of the node, ceilings, simultaneous verbs,
+ * operations whose process died, and passing time. Each session's guest counts its commands, so that a lost, additional
+ * or wrong state shows in the next answer. A failure prints the seed and the shortest failing history;
+ * VIV_HISTORIES_SEED sets the seed.
  */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
@@ -23,7 +23,7 @@ import {
 
 const HISTORIES = Number(process.env.VIV_HISTORIES ?? size({ ci: 150, full: 10_000 }));
 const SEED = Number(process.env.VIV_HISTORIES_SEED ?? Math.floor(Math.random() * 2 ** 31));
-/** Histories at the same time, each of an organisation of its own: what one waits for, another uses. */
+/** Parallel histories, each of its own organisation, so that one uses the time in which another waits. */
 const LANES = 12;
 const MINUTE_MS = 60_000;
 
@@ -34,9 +34,9 @@ beforeAll(async () => {
 });
 afterAll(() => control.close());
 
-/** What every guest and every saved state remembers. */
+/** The command counter of every machine and snapshot. */
 const memory = new Map<string, number>();
-/** What stands in the way of a session for the moment. */
+/** Current obstacles, by session. */
 const obstacles = new Map<string, Obstacle>();
 const violations: string[] = [];
 const sessionOf = (machineId: string) => machineId.split("-", 1)[0] ?? "";
@@ -64,7 +64,7 @@ function watchNode(): void {
   };
 }
 
-/** Never two machines of one session that run. */
+/** Records a violation if two machines of one session run. */
 function expectAlone(machineId: string): void {
   for (const [id, { state }] of control.node.machines) {
     const isOther = id !== machineId && sessionOf(id) === sessionOf(machineId);
@@ -87,7 +87,7 @@ const verb: fc.Arbitrary<Verb> = fc.oneof(
   { weight: 3, arbitrary: simple("checkpoint", "restore") },
   { weight: 1, arbitrary: simple("destroy") },
 );
-/** Which checkpoint a restore means is settled when it is asked for, so not beside the making of one. */
+/** A restore names its checkpoint in the request, so it is not paired with the creation of one. */
 const pair = fc
   .tuple(fc.oneof(pause, simple("resume", "exec", "destroy", "checkpoint")), verb)
   .filter(([one, other]) => one.do !== "checkpoint" || other.do !== "restore");
@@ -121,7 +121,7 @@ const history = fc.record({
   steps: fc.array(step, { minLength: 1, maxLength: 9 }),
 });
 
-/** One caller: an organisation with a key, a session at a time. */
+/** One caller: an organisation with a key, one session at a time. */
 class Lane {
   readonly #key: string;
   readonly #orgId: string;
@@ -181,14 +181,14 @@ class Lane {
     else await this.#checkState();
   }
 
-  /** What comes of two verbs at once is what comes of them in one order, or the other. */
+  /** The outcome of two simultaneous verbs must be that of one order or the other. */
   async #actTogether([first, second]: [Verb, Verb]): Promise<void> {
     const answers = await Promise.all([this.#ask(first), this.#ask(second)]);
     const statuses = answers.map(({ status }) => status);
     const orders = [inOrder(this.#world, first, second), inOrder(this.#world, second, first, true)];
     const isDestroyed = [first, second].some((one) => one.do === "destroy");
     const possible = orders.filter(({ expected }) =>
-      // A destroy overtakes: the other may be told so instead of what it came to.
+      // A destroy interrupts the other verb, whose answer may be that the session has ended.
       expected.every(
         (status, n) => status === statuses[n] || (isDestroyed && [404, 410].includes(statuses[n] ?? 0)),
       ),
@@ -205,22 +205,22 @@ class Lane {
     ).toBeDefined();
     if (!fitting) return;
     this.#world = fitting.world;
-    // Which instant a checkpoint caught is told by what the guest remembers there.
+    // The counter in the checkpoint shows which instant it captured.
     const newest = this.#checkpoints.at(-1);
     if (newest && this.#world.saved !== null) this.#world.saved = memory.get(newest) ?? -1;
   }
 
-  /** So many minutes earlier for all that the row knows is as good as so many minutes later. */
+  /** Moves all times in the row back, which is the same as moving the clock forward. */
   async #elapse(settings: Settings, minutes: number): Promise<void> {
-    // What is not written down yet belongs to the time before.
-    await control.app.lookAtClocks();
+    // Flushes activity first, because it belongs to the time before.
+    await control.app.checkDeadlines();
     await control.sql.query(SHIFT, [this.#id, minutes]);
     this.#world = elapse(this.#world, settings, minutes);
-    await control.app.lookAtClocks();
+    await control.app.checkDeadlines();
     await this.#untilAsExpected();
   }
 
-  /** A process dies with the intent written: another one carries it out. */
+  /** A process dies after it wrote the intent, and another one takes the operation over. */
   async #outliveAProcess(): Promise<void> {
     const { state } = this.#world;
     if (state !== "live" && state !== "paused") return;
@@ -288,7 +288,7 @@ class Lane {
     }
   }
 
-  /** The newest is the one that is gone back to. */
+  /** A restore uses the newest checkpoint. */
   async #saveCheckpoint(path: string): Promise<Answer> {
     const answer = await this.#request(`POST ${path}/checkpoints`);
     if (answer.status === 200) this.#checkpoints.push(answer.body.checkpoint_id as string);
@@ -303,7 +303,7 @@ class Lane {
     return control.ask(call, { key: this.#key, body });
   }
 
-  /** What explains a session that does not become what it should. */
+  /** The row, to explain a failure. */
   async #row(): Promise<unknown> {
     const found = await control.sql.query("select *, service_now() as now from sessions where id = $1", [
       this.#id,
@@ -336,7 +336,7 @@ class Lane {
     if (this.#world.state === "live") expect(this.#remembered()).toBe(this.#world.counter);
   }
 
-  /** What the guest of the session's machine remembers. */
+  /** The counter of the session's machine. */
   #remembered(): number | undefined {
     const running = [...control.node.machines.values()].filter(
       ({ machine_id, state }) => sessionOf(machine_id) === this.#id && state === "running",
@@ -352,7 +352,7 @@ const SHIFTED = [
 const SHIFT = `update sessions set ${SHIFTED.map((column) => `${column} = ${column} - make_interval(mins => $2)`)}
   where id = $1 and state <> 'destroyed'`;
 
-/** Statuses by verb as they were asked, and what there is afterwards. */
+/** The expected statuses, in the order of the requests, and the world afterwards. */
 function inOrder(world: World, one: Verb, other: Verb, isSwapped = false) {
   const first = act(world, one);
   const second = act(first.world, other);
@@ -365,7 +365,7 @@ const SHOWN = { live: "live", paused: "paused", expired: "lifetime_expired" } as
 function isAs({ status, body }: Answer, world: World): boolean {
   if (world.state === "gone") return status === 404;
   const wakeIn = world.state === "paused" ? world.wakeIn : null;
-  // The wakes that are asked for lie hours apart; a history takes seconds.
+  // Requested wakes are hours apart, and a history takes seconds.
   const isSameWake =
     wakeIn === null
       ? body.wake_at === undefined
@@ -374,7 +374,7 @@ function isAs({ status, body }: Answer, world: World): boolean {
 }
 
 test(
-  `${HISTORIES} random histories are as the model has them (seed ${SEED})`,
+  `${HISTORIES} random histories match the model (seed ${SEED})`,
   async () => {
     const lanes = await Promise.all(
       Array.from({ length: LANES }, async () => {

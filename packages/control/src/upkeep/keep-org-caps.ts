@@ -1,22 +1,23 @@
-/** Every tick: organisations that sent their day's bytes are marked, and what of theirs is live is paused. */
+/** Every tick: marks organisations that have reached their daily cap, and pauses their live sessions. */
 
 import { markOrg } from "../egress/org-cap.ts";
 import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
-import { captureSession } from "../moves/pause-machine.ts";
+import { pauseLiveSession } from "../moves/pause-machine.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 
-/** Pauses under way at once; the others come with the next ticks. */
-const AT_ONCE = 32;
+/** Maximum number of background tasks. Further sessions wait for the next tick. */
+const MAX_IN_FLIGHT = 32;
 
 export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
   for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
-  const room = AT_ONCE - deps.operations.behindCount;
-  if (room <= 0) return;
-  for (const session of await listLiveOverCap(deps.db, room)) deps.operations.behind(pause(deps, session));
+  const free = MAX_IN_FLIGHT - deps.operations.backgroundCount;
+  if (free <= 0) return;
+  for (const session of await listLiveOverCap(deps.db, free))
+    deps.operations.runInBackground(pause(deps, session));
 }
 
-/** Decided anew at the claim: the cap may have been raised, or the day be over. */
+/** Race: the cap may be raised, or the day end, after the decision. The cap is checked again with the claim. */
 async function pause(deps: UpkeepDeps, session: SessionRow): Promise<void> {
-  await captureSession(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
+  await pauseLiveSession(deps, session, { event: "pause" }, (tx) => isOrgCapped(tx, session.org_id));
 }

@@ -1,4 +1,4 @@
-/** Processes with keep_alive and the idle timer (interface "States and transitions"), on a clock that the test moves. */
+/** Processes with keep_alive and the idle timer, on a clock that the test moves. */
 import type { GuestProcess } from "@vivarium/contract/guest";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -9,7 +9,7 @@ import { keptAliveUntil } from "./kept-alive.ts";
 const MINUTE = 60_000;
 let control: Control;
 let clock: TestClock;
-/** What the guest of every session says that it runs. */
+/** The processes that every guest reports. */
 let processes: GuestProcess[] = [];
 let lists = 0;
 beforeAll(async () => {
@@ -47,11 +47,11 @@ async function withProcess(body: object, keepAlive: boolean): Promise<string> {
   return id;
 }
 
-/** Time passes, in steps that no other deadline is skipped by, and the sweeps look. */
+/** Advances the clock, in steps that skip no other deadline, and runs the sweeps. */
 async function pass(ms: number): Promise<void> {
   await clock.advance(ms);
   await new Promise((resolve) => setTimeout(resolve, 400));
-  await control.app.lookAtClocks();
+  await control.app.checkDeadlines();
 }
 const untilState = (id: string, state: string) =>
   eventually(async () => expect(await stateOf(id)).toBe(state), 15_000);
@@ -63,7 +63,7 @@ test("a session whose keep_alive process runs is not idle, however long it runs"
   expect(await stateOf(id)).toBe("live");
 });
 
-test("once it has ended the idle timer runs from its end", async () => {
+test("after it has ended, the idle timer counts from its end", async () => {
   const id = await withProcess({}, true);
   await pass(2 * MINUTE);
   const endedAt = new Date(await clock.at()).getTime();
@@ -74,14 +74,14 @@ test("once it has ended the idle timer runs from its end", async () => {
   await untilState(id, "paused");
 });
 
-test("a process without keep_alive keeps nothing awake, and is not asked for", async () => {
+test("a process without keep_alive does not keep the session awake, and its machine is not asked", async () => {
   const id = await withProcess({}, false);
   await pass(2 * MINUTE);
   await untilState(id, "paused");
   expect(lists).toBe(0);
 });
 
-test("other deadlines pass all the same", async () => {
+test("other deadlines pass nevertheless", async () => {
   const id = await withProcess({ max_lifetime_ms: 10 * MINUTE }, true);
   await pass(5 * MINUTE);
   expect(await stateOf(id)).toBe("live");
@@ -89,14 +89,14 @@ test("other deadlines pass all the same", async () => {
   await untilState(id, "lifetime_expired");
 });
 
-test("24 hours of live time are the end of it", async () => {
+test("24 hours of live time pause the session nevertheless", async () => {
   const id = await withProcess({}, true);
   await pass(5 * MINUTE);
   await pass(24 * 60 * MINUTE);
   await untilState(id, "paused");
 });
 
-test("a machine that cannot be asked is not paused blindly, but after ten minutes", async () => {
+test("a machine that cannot be asked is paused only after ten minutes", async () => {
   const id = await withProcess({}, true);
   control.node.onGuest = () => {
     lists += 1;
@@ -109,7 +109,7 @@ test("a machine that cannot be asked is not paused blindly, but after ten minute
   await untilState(id, "paused");
 });
 
-test("children of a fork are asked as well", async () => {
+test("machines of children of a fork are asked as well", async () => {
   const id = await withProcess({}, true);
   const { body } = await control.ask(`POST /v1/sessions/${id}/fork`);
   const child = body.children[0] as string;
@@ -121,7 +121,7 @@ test("children of a fork are asked as well", async () => {
   await untilState(child, "paused");
 });
 
-test("so is a session that was started from a checkpoint, or taken back to one", async () => {
+test("machines of sessions started from, or restored to, a checkpoint are asked as well", async () => {
   const id = await withProcess({}, true);
   const checkpoint = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body.checkpoint_id;
   await control.sql.query("update sessions set may_keep_alive = false where id = $1", [id]);
@@ -133,7 +133,7 @@ test("so is a session that was started from a checkpoint, or taken back to one",
   expect([await stateOf(started), await stateOf(id)]).toEqual(["live", "live"]);
 });
 
-test("a paused session whose process goes on after the wake is kept awake by it again", async () => {
+test("a keep_alive process that runs again after a wake keeps the session awake again", async () => {
   const id = await withProcess({}, true);
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await control.ask(`POST /v1/sessions/${id}/resume`);
@@ -142,7 +142,7 @@ test("a paused session whose process goes on after the wake is kept awake by it 
   expect(await stateOf(id)).toBe("live");
 });
 
-test("a machine's clock is not believed beyond now", () => {
+test("a guest's clock is not trusted beyond now", () => {
   const now = new Date("2027-03-01T09:30:00Z");
   const ended = (ended_at_ms: number) => running({ state: "exited", ended_at_ms });
   expect(keptAliveUntil([ended(now.getTime() + 5 * MINUTE)], now)).toEqual(now);

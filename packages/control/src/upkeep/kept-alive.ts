@@ -1,4 +1,4 @@
-/** A process with `keep_alive` suppresses the idle timer while it runs (interface "States and transitions"). */
+/** A process with `keep_alive` keeps its session from being idle while it runs. */
 
 import type { GuestProcess } from "@vivarium/contract/guest";
 import { dueEvent } from "../deadlines/clocks.ts";
@@ -8,14 +8,14 @@ import { processesOf } from "../processes/read.ts";
 import type { UpkeepDeps } from "./deps.ts";
 
 const ASK_MS = 5_000;
-/** A machine that cannot be asked for longer than this is paused like any that nobody uses. */
+/** If a machine cannot be asked for this long beyond its idle timeout, the session is paused like any idle session. */
 const PATIENCE_MS = 600_000;
 
 /**
- * The session as its clocks are to see it, with its processes for activity. Undefined when it would be idle but for what
- * its machine cannot be asked at the moment.
+ * The session with its `keep_alive` processes counted as activity. Undefined if the session is idle but its machine
+ * cannot be asked at the moment.
  */
-export async function withProcesses(deps: UpkeepDeps, session: DueSession): Promise<DueSession | undefined> {
+export async function withKeepAlive(deps: UpkeepDeps, session: DueSession): Promise<DueSession | undefined> {
   if (!session.may_keep_alive || dueEvent(session, session.now) !== "idle_timeout") return session;
   try {
     const processes = await processesOf(deps.nodes, session, AbortSignal.timeout(ASK_MS));
@@ -25,12 +25,12 @@ export async function withProcesses(deps: UpkeepDeps, session: DueSession): Prom
     const isOver = idleForMs(session) > (session.idle_timeout_ms ?? 0) + PATIENCE_MS;
     const log = { session_id: session.id, reason: error.message };
     if (isOver) deps.log.warn(log, "an idle session could not be asked for its processes, and is paused");
-    else deps.log.info(log, "an idle session cannot be asked for its processes; it is tried again");
+    else deps.log.info(log, "an idle session cannot be asked for its processes; it will be asked again");
     return isOver ? session : undefined;
   }
 }
 
-/** Now while one runs, else when the last one ended; the machine's own clock is not believed beyond now. */
+/** Now while one runs, otherwise the end of the last one. The guest's clock is not trusted beyond now. */
 export function keptAliveUntil(processes: readonly GuestProcess[], now: Date): Date | undefined {
   const ends = processes
     .filter(({ keep_alive }) => keep_alive)

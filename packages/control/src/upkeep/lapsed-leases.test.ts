@@ -1,4 +1,4 @@
-/** Two processes whose database was away for longer than their leases last: neither acts on what the other one holds. */
+/** The database is away for longer than leases last: neither of two processes acts on the leases of the other. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
@@ -8,9 +8,9 @@ import { type App, createApp } from "../app.ts";
 
 /** Longer than the gap after which leases count as stale. */
 const AWAY_MS = 5_000;
-/** The one process looks several times at all that is due before the other one has its database back. */
+/** The first process runs several sweeps before the other one has its database back. */
 const APART_MS = 2_000;
-/** The other process has renewed everything by then, which takes up to ten seconds where it is a run. */
+/** The other process has renewed all leases by then. The lease of a run takes up to ten seconds. */
 const PATIENCE_MS = 40_000;
 
 let control: Control;
@@ -44,7 +44,7 @@ const rowOf = async (id: string) =>
   (await control.sql.query("select * from sessions where id = $1", [id])).rows[0];
 
 test(
-  "what the other one makes, its operations, runs and terminals go on",
+  "creates, operations, runs and terminals of the other process continue",
   async () => {
     const address = await other.server.listen({ host: "127.0.0.1", port: 0 });
     const attached = await control.createLive({ on_pty_detach: "destroy" });
@@ -78,7 +78,7 @@ test(
 
     for (const line of lines) await line.sever();
     await new Promise((resolve) => setTimeout(resolve, AWAY_MS));
-    // As after half a minute.
+    // As if half a minute had passed.
     await control.sql.query(
       `with attached as (update attachments set lease_until = now() - interval '20 s'),
          runs as (update sessions set destroy_after = now() - interval '1 s' where origin = 'run')
@@ -90,11 +90,11 @@ test(
     await new Promise((resolve) => setTimeout(resolve, APART_MS));
     expect(await rowOf(attached)).toMatchObject({ state: "live" });
     expect(await rowOf(runId)).toMatchObject({ state: "live" });
-    // Lapsed, and claimed by nobody.
+    // Lapsed, but not claimed.
     expect((await rowOf(made)).provision_claimed_until < new Date()).toBe(true);
     await lineOfOther?.restore();
 
-    // Both have written to it again, and so would whoever took something away from the other.
+    // By now both processes have written again, so a wrong take-over would show.
     await eventually(async () => expect((await rowOf(runId)).destroy_after > new Date()).toBe(true), 20_000);
     await eventually(async () => {
       const { rows } = await control.sql.query("select from attachments where lease_until > now()");

@@ -1,4 +1,4 @@
-/** A store that answers late: what lapsed while nobody could renew it is left alone by what was asked before. */
+/** The database answers late: a lease that lapsed while it could not be renewed is not acted on. */
 
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
@@ -36,7 +36,7 @@ async function insertSession(state: string, origin = "api"): Promise<void> {
       1000, false, true, 'full')`.execute(db);
 }
 
-/** One pass of a part, with what it did to which session. */
+/** Runs a part once, and returns what it did. */
 async function pass(part: string): Promise<string[]> {
   const done: string[] = [];
   const log = { ...silentLog, info: () => {}, warn: () => {} } as unknown as Log;
@@ -59,7 +59,7 @@ async function pass(part: string): Promise<string[]> {
   return done;
 }
 
-/** Leases that ended after the store's last sign of life. */
+/** Leases that lapsed after the database's last answer. */
 test.each([
   ["adopt provisioning", "creating", sql`provision_claimed_until = clock_timestamp()`, "adopted"],
   [
@@ -69,7 +69,7 @@ test.each([
     "taken over",
   ],
   ["destroy due sessions", "live", sql`destroy_after = clock_timestamp()`, "destroyed"],
-])("%s looks at leases as of when the store last answered", async (part, state, lapse, done) => {
+])("%s judges leases as of the database's last answer", async (part, state, lapse, done) => {
   await insertSession(state);
   await storeWatch.look();
   await new Promise((resolve) => setTimeout(resolve, 5));
@@ -80,7 +80,7 @@ test.each([
   expect(await pass(part)).toEqual([done]);
 });
 
-test("a session that is leased until it is handed out is not provisioned without its process", async () => {
+test("a provisional session is not provisioned by another process", async () => {
   await insertSession("creating");
   const lapsed = sql`provision_claimed_until = now() - interval '1 s'`;
   await sql`update sessions set ${lapsed}, destroy_after = now() - interval '1 s'`.execute(db);
@@ -90,29 +90,29 @@ test("a session that is leased until it is handed out is not provisioned without
   expect(await pass("adopt provisioning")).toEqual(["adopted"]);
 });
 
-test("a client whose lease lapsed while the store stood still over the decision is not gone", async () => {
+test("a client whose lease lapsed while the database did not answer does not count as detached", async () => {
   await insertSession("live");
   await sql`insert into attachments (id, session_id, incarnation, kind, lease_until)
     values (${randomId()}, ${id}, 1, 'pty', now() - interval '1 minute')`.execute(db);
   const fire = async (...stale: boolean[]) => {
     await sql`update sessions set due_at = service_now() - interval '1 s'`.execute(db);
-    const behind: Promise<unknown>[] = [];
+    const background: Promise<unknown>[] = [];
     const deps = {
       db,
       log: silentLog,
       signals: new SessionSignals(),
       storeWatch: { areLeasesStale: () => stale.shift() ?? false },
-      activity: { flush: async () => {}, isHeld: () => false },
+      activity: { flush: async () => {}, isInUse: () => false },
       attachments: { renew: async () => {} },
-      operations: { behindCount: 0, behind: (work: Promise<unknown>) => behind.push(work) },
+      operations: { backgroundCount: 0, runInBackground: (work: Promise<unknown>) => background.push(work) },
       nodes: { deleteMachine: async () => {} },
     };
     await fireClocks(deps as unknown as UpkeepDeps);
-    await Promise.all(behind);
+    await Promise.all(background);
     const { rows } = await sql<{ state: string }>`select state from sessions`.execute(db);
     return rows[0]?.state;
   };
-  // Fresh when the session was taken, stale once its row is locked.
+  // Leases are fresh when the session is claimed, and stale once its row is locked.
   expect(await fire(false, true)).toBe("live");
   expect(await fire(false, false)).toBe("destroyed");
 });

@@ -1,22 +1,22 @@
 /**
- * Snapshots that no row keeps: a process died between making one and keeping it. Only snapshots that this database
- * asked for are deleted. After a database was exchanged, or brought back from a backup, the node has others.
+ * Deletes orphan snapshots: a process died after it made one and before a row referred to it. Only snapshots that this
+ * database asked for are deleted. After the database was replaced, or restored from a backup, the node has others.
  */
 import type { SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithSavedState } from "../moves/catch-up.ts";
-import { forgetGoneSnapshots, ownSnapshots } from "../operations/snapshot-names.ts";
+import { deleteGoneNames, ownSnapshots } from "../operations/snapshot-names.ts";
 import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById } from "../sessions/store.ts";
 
-/** Which of these snapshots a room's rows need. */
+/** Returns those of the snapshots that rows of one kind refer to. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
 
 /**
- * Race: a snapshot changes its owner in one transaction, but rooms are asked one after the other, so that one look can
- * miss it. Two looks this far apart cannot.
+ * Race: a snapshot changes its owner in one transaction, but the tables are read one after the other, so one look can
+ * miss the owner. Two looks this far apart cannot.
  */
 const BETWEEN_LOOKS_MS = 5_000;
 
@@ -28,7 +28,7 @@ export interface OrphanDeps {
 }
 
 export class OrphanSnapshots {
-  /** Snapshots that no row named at the last look, and since when. */
+  /** Orphans at the last look, and since when. */
   readonly since: Map<string, number>;
   /** Snapshots on the node that this database does not know. */
   readonly unknown = new Set<string>();
@@ -39,10 +39,10 @@ export class OrphanSnapshots {
     this.since = since;
   }
 
-  /** One look; deletes what was an orphan at the look before as well. */
+  /** One look. Deletes snapshots that were orphans at an earlier look as well. */
   async remove(): Promise<void> {
-    // Race: the node is asked before the database. A row names a snapshot before the node makes it, so a snapshot that
-    // exists by now, and that no row names after this, was given up.
+    // Race: the node is read before the database. A row names a snapshot before the node makes it, so if no row names a
+    // snapshot of this list later, the snapshot was discarded.
     const snapshots = await this.#deps.nodes.listSnapshots();
     const ids = snapshots.map(idOf);
     const owned = await this.#ownersOf(ids);
@@ -55,10 +55,10 @@ export class OrphanSnapshots {
     for (const id of orphans) await this.#removeAtSecondLook(id);
   }
 
-  /** Forgets names of snapshots that are gone from the node and that no row keeps. */
+  /** Deletes names of snapshots that are not on the node any more and that no row refers to. */
   async forgetNames(): Promise<void> {
     const listed = (await this.#deps.nodes.listSnapshots()).map(idOf);
-    await forgetGoneSnapshots(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
+    await deleteGoneNames(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
   }
 
   async #ownersOf(ids: string[]): Promise<Set<string>> {
@@ -68,12 +68,12 @@ export class OrphanSnapshots {
     return owned;
   }
 
-  /** They take disk space, so the operator reads of them; only the operator can know where they come from. */
+  /** Logs unknown snapshots, because they take disk space. Only the operator can know where they come from. */
   #logUnknown(ids: string[]): void {
-    const isNews = ids.some((id) => !this.unknown.has(id));
+    const hasNew = ids.some((id) => !this.unknown.has(id));
     this.unknown.clear();
     for (const id of ids) this.unknown.add(id);
-    if (isNews)
+    if (hasNew)
       this.#deps.log.warn(
         { snapshots: ids },
         "saved states that this database does not know are left as they are",
@@ -85,14 +85,14 @@ export class OrphanSnapshots {
     const since = this.since.get(id) ?? now;
     this.since.set(id, since);
     if (now - since < BETWEEN_LOOKS_MS) return;
-    this.#deps.log.info({ snapshot_id: id }, "removing a snapshot that nobody keeps");
+    this.#deps.log.info({ snapshot_id: id }, "removing an orphan snapshot");
     await this.#deps.nodes.deleteSnapshot(id);
   }
 }
 
 const idOf = ({ snapshot_id: id }: SnapshotStatus) => id;
 
-/** Paused sessions that were woken and paused again since the backup that the database was brought back from. */
+/** Catches up paused sessions that were woken and paused again since the backup that the database was restored from. */
 async function catchUpPaused(deps: OrphanDeps, unknown: SnapshotStatus[]): Promise<void> {
   const ids = new Set(unknown.flatMap(({ machine_id: id }) => (id === undefined ? [] : [sessionIdOf(id)])));
   for (const session of await findSessionsById(deps.db, [...ids])) {

@@ -1,4 +1,6 @@
-/** A database that is away for ten minutes: nothing is lost by it, and what fell due meanwhile happens once. */
+/**
+ * The database is away for ten minutes: nothing is lost, and each deadline that passed meanwhile is carried out once.
+ */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
 import { silentLog } from "../../test-support/database.ts";
@@ -13,7 +15,7 @@ let control: Control;
 let line: DatabaseLine;
 let app: App;
 let clock: TestClock;
-/** What the node was asked for, by session. */
+/** Captures that the node was asked for, by session. */
 const captures = new Map<string, number>();
 const starts = new Map<string, number>();
 
@@ -34,7 +36,7 @@ afterAll(async () => {
 const count = (map: Map<string, number>, id: string) => map.set(id, (map.get(id) ?? 0) + 1);
 const sessionOf = (machineId: string) => machineId.split("-", 1)[0] ?? "";
 
-/** Requests go the way that breaks. */
+/** Sends a request to the control plane whose database connection is cut. */
 async function ask(method: "GET" | "POST", url: string, body?: object) {
   const answer = await app.server.inject({
     method,
@@ -62,7 +64,7 @@ async function createPaused(body: object = {}, wakeAt?: string): Promise<string>
   return id;
 }
 
-test("ten minutes without a database destroy nothing, and fire every overdue timer once", async () => {
+test("ten minutes without a database destroy nothing, and carry out every overdue deadline once", async () => {
   const live = await create();
   const idle = await create({ idle_timeout_ms: 5 * MINUTE });
   const busy = await create({ idle_timeout_ms: 5 * MINUTE });
@@ -124,7 +126,7 @@ test("ten minutes without a database destroy nothing, and fire every overdue tim
     });
   }, 15_000);
   expect((await pauseAnswer).status).toBe(200);
-  // Time for whatever would happen a second time.
+  // Time in which anything would happen a second time.
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   over.resolve();
   expect((await command).status).toBe(200);

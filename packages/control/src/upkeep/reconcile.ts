@@ -1,6 +1,6 @@
 /**
- * Compares rows with machines. Rows win over machines nobody asked for; machines win over rows that claim a machine
- * which is gone. A node that does not answer proves nothing.
+ * Compares rows with machines. Rows win over machines that no session wants; machines win over rows that claim a
+ * machine which is gone. A node that does not answer proves nothing.
  */
 
 import type { MachineStatus } from "@vivarium/contract/node";
@@ -37,7 +37,7 @@ async function reconcileMachines(deps: MoveDeps, unknownSince: Map<string, numbe
   const machines = await deps.nodes.listMachines();
   const byId = new Map(machines.map((machine) => [machine.machine_id, machine]));
   const isCaughtUp = await catchUp(deps, machines);
-  // An operation knows better what becomes of the machines of its session, and refuses these moves.
+  // An operation in flight decides about the machines of its session itself, and its row refuses these moves.
   for (const session of live.filter(({ id, op }) => op === null && !isCaughtUp.has(id))) {
     const machine = byId.get(machineIdOf(session));
     if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
@@ -47,7 +47,7 @@ async function reconcileMachines(deps: MoveDeps, unknownSince: Map<string, numbe
   await removeUnwanted(deps, others, unknownSince);
 }
 
-/** Sessions whose rows were older than their machines: the next look finds the two in line. */
+/** Catches up rows that are older than their machines. Returns those sessions, which the next look compares again. */
 async function catchUp(deps: MoveDeps, machines: MachineStatus[]): Promise<Set<string>> {
   const ofSession = Map.groupBy(machines, ({ machine_id: id }) => sessionIdOf(id));
   const caughtUp = new Set<string>();
@@ -89,8 +89,8 @@ async function removeUnwanted(
   for (const machine of machines) {
     const session = byId.get(sessionIdOf(machine.machine_id));
     if (!session || isWanted(machine, session)) continue;
-    if (isBygone(machine, session)) await remove(deps, machine);
-    // The next machine's name may be given again at any moment, so only who holds the session may say that it goes.
+    if (isSuperseded(machine, session)) await remove(deps, machine);
+    // Race: an operation may start a machine with this id at any moment, so only an operation may remove it.
     else if (session.op === null) await settleSession(deps, session);
   }
 }
@@ -101,20 +101,20 @@ async function remove({ nodes, log }: MoveDeps, machine: MachineStatus): Promise
   crashPoint("reconcile.removed");
 }
 
-/** The session's machine, or the one that an operation makes or gives up. */
+/** The session's machine, or one that an operation in flight makes or removes. */
 function isWanted(machine: MachineStatus, session: SessionRow): boolean {
   if (isActive(session.state) && machine.machine_id === machineIdOf(session)) return true;
-  return session.op !== null && !hasEnded(session.state) && !isBygone(machine, session);
+  return session.op !== null && !hasEnded(session.state) && !isSuperseded(machine, session);
 }
 
-/** No machine of this name is ever started again. */
-function isBygone(machine: MachineStatus, session: SessionRow): boolean {
+/** Whether no machine of this id will ever be started again. */
+function isSuperseded(machine: MachineStatus, session: SessionRow): boolean {
   if (hasEnded(session.state)) return true;
   const number = incarnationOf(machine.machine_id);
   return number < session.incarnation || (number === session.incarnation && !isActive(session.state));
 }
 
-/** A machine without any row may belong to a database that was restored or mixed up: it gets a minute. */
+/** Machines without a row for longer than a minute. Not removed at once, because the database may be the wrong one. */
 function pastGrace(unknownSince: Map<string, number>, unknown: MachineStatus[]): MachineStatus[] {
   const ids = new Set(unknown.map((machine) => machine.machine_id));
   for (const id of unknownSince.keys()) if (!ids.has(id)) unknownSince.delete(id);

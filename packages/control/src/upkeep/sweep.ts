@@ -1,4 +1,4 @@
-/** The room's periodic work. Every part may run in several processes at once and be cut off anywhere. */
+/** Periodic work. Every part may run in several processes at once, and may be interrupted anywhere. */
 
 import { tellDenials } from "../egress/denials.ts";
 import { keepNetworks } from "../egress/keep-networks.ts";
@@ -12,30 +12,29 @@ import { releaseSession } from "../moves/release-session.ts";
 import { takeOverOperations } from "../operations/take-over.ts";
 import { listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
-import { discard, isUnborn } from "../starts/start-together.ts";
+import { discardSessions, isProvisional } from "../starts/start-together.ts";
 import type { UpkeepDeps } from "./deps.ts";
+import { endAfterDetachedCommands } from "./detached-commands.ts";
 import { fireClocks } from "./fire-clocks.ts";
 import { takeFirstLook } from "./first-look.ts";
 import { keepOrgCaps } from "./keep-org-caps.ts";
 import { deleteOldHistory } from "./store.ts";
 import { TAKE_OVERS } from "./take-overs.ts";
-import { endAfterUnheardCommands } from "./unheard-commands.ts";
 
-/** Deadlines are looked at more often than the rest: how late one is noticed is told to a caller. */
+/** Runs more often than the other parts, because callers see how late a deadline is noticed. */
 export const CLOCK_PART = fireClocks;
 
 type Parts = Record<string, (deps: UpkeepDeps) => Promise<void>>;
 
-/** What is tried until it succeeds before anything else rests on rows: they may be those of a backup. */
+/** Retried until it succeeds, before all work that relies on rows: the rows may come from a backup. */
 export const FIRST_PART = takeFirstLook;
 
-/** What rows and the node are brought in line by, each in its own way. */
-export const IN_LINE_PARTS: Parts = {
+/** Brings rows and node in line: once at start-up, then at every tick. */
+export const RECONCILE_PARTS: Parts = {
   "reconcile machines": (deps) => deps.reconciler.reconcile(),
   "remove orphan snapshots": (deps) => deps.orphanSnapshots.remove(),
 };
 
-/** Work of every tick. */
 export const TICK_PARTS: Parts = {
   "adopt provisioning": async (deps) => {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
@@ -48,20 +47,22 @@ export const TICK_PARTS: Parts = {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
     if (lapsedBefore) await takeOverOperations(deps, TAKE_OVERS, lapsedBefore);
   },
-  ...IN_LINE_PARTS,
-  "end sessions after their only command": endAfterUnheardCommands,
+  ...RECONCILE_PARTS,
+  "end sessions after their only command": endAfterDetachedCommands,
   "destroy due sessions": async (deps) => {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
     if (!lapsedBefore) return;
     const due = (await listDueForDestroy(deps.db, lapsedBefore)).filter(({ id }) => !deps.leasesKept.has(id));
     await Promise.all(
-      due.map((session) => (isUnborn(session) ? discard(deps, [session]) : destroySession(deps, session))),
+      due.map((session) =>
+        isProvisional(session) ? discardSessions(deps, [session]) : destroySession(deps, session),
+      ),
     );
   },
   "keep networks": keepNetworks,
   "keep caps of organisations": keepOrgCaps,
-  "tell denials": tellDenials,
-  "tell routes": (deps) => deps.previewPush.check(),
+  "report denials": tellDenials,
+  "push routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
   },
@@ -72,7 +73,6 @@ export const TICK_PARTS: Parts = {
   },
 };
 
-/** Work of now and then. */
 export const HOURLY_PARTS: Parts = {
   "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
   "forget past clients": (deps) => deps.attachments.forgetPast(),
@@ -83,7 +83,7 @@ export const HOURLY_PARTS: Parts = {
   "forget old idempotency keys": (deps) => deleteOldIdempotencyKeys(deps.db),
 };
 
-/** One pass of one part. A failure, which is told by false, is not the end of it: the next tick tries again. */
+/** Runs one part once. Returns false after a failure, which is logged: the next tick tries again. */
 export async function runPart(
   deps: UpkeepDeps,
   name: string,
@@ -93,7 +93,7 @@ export async function runPart(
     await part(deps);
     return true;
   } catch (err) {
-    // A node that is away is an expected state, told every tick: one line, no stack.
+    // A node that is away is an expected state and is logged every tick: one line, no stack.
     const detail = err instanceof NodeError ? { reason: err.message } : { err };
     deps.log.warn({ ...detail, part: name }, "a part of the sweep failed; it runs again");
     return false;

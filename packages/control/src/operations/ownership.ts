@@ -6,19 +6,19 @@ import { findSessionById } from "../sessions/store.ts";
 import type { Operation } from "./operations.ts";
 
 /**
- * What became of an operation that could not be committed, or was called off.
- *   ours     it is still in the row under our name: shutdown, or a store that is away
- *   another  somebody else took it over, committed it or took it back; the row tells
- *   ended    the session has ended under it: what it made is nobody's
+ * Owner of an operation that was cancelled or could not be committed.
+ *   ours     still in the row under this id: this process shuts down, or the database is away
+ *   another  another process took it over, committed it or rolled it back; the row has the outcome
+ *   ended    the session has ended, so whatever the operation made is an orphan
  */
-export type Aftermath = { is: "ours" | "another"; session: SessionRow } | { is: "ended" };
+export type Ownership = { is: "ours" | "another"; session: SessionRow } | { is: "ended" };
 
-export async function aftermathOf({ db }: { db: Database }, op: Operation): Promise<Aftermath> {
+export async function ownershipOf({ db }: { db: Database }, op: Operation): Promise<Ownership> {
   const session = await untilStored(() => findSessionById(db, op.session.id));
   if (!session || session.state === "destroyed" || session.state === "failed") return { is: "ended" };
   return { is: session.op_id === op.id ? "ours" : "another", session };
 }
 
-export function endedMeanwhile(): ApiError {
+export function endedDuringRequest(): ApiError {
   return new ApiError("session_ended", "the session ended while the request was in flight");
 }

@@ -1,11 +1,12 @@
 /**
- * The one command of a destroy_on_completion session that a pause broke off goes on with the wake, and nobody listens to it:
- * its guest is asked whether it still runs. A guest that does not answer is left to the lease.
+ * Detached commands: when a `destroy_on_completion` session is paused during its only command, the command loses its
+ * listener. After the wake, the guest is asked whether the command still runs. If the guest does not answer, the
+ * session's lease ends it.
  */
 
 import { GuestCommands } from "@vivarium/contract/guest";
 import { NodeError } from "../fleet/node-error.ts";
-import { endUnheard, listUnheard } from "../leases/unheard.ts";
+import { expireDetachedCommand, listWithDetachedCommand } from "../leases/detached-command.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
@@ -13,17 +14,17 @@ import type { UpkeepDeps } from "./deps.ts";
 const ASK_MS = 5_000;
 const ANSWER = { schema: GuestCommands, limitBytes: 4 * 1024 };
 
-/** Sessions whose command has ended are due for destruction at once. */
-export async function endAfterUnheardCommands(deps: UpkeepDeps): Promise<void> {
-  const sessions = await listUnheard(deps.db);
+/** Makes sessions whose command has ended due for destruction. */
+export async function endAfterDetachedCommands(deps: UpkeepDeps): Promise<void> {
+  const sessions = await listWithDetachedCommand(deps.db);
   await Promise.all(
     sessions.map(async (session) => {
-      if (await hasEnded(deps, session)) await endUnheard(deps.db, session);
+      if (await hasCommandEnded(deps, session)) await expireDetachedCommand(deps.db, session);
     }),
   );
 }
 
-async function hasEnded({ nodes, log }: UpkeepDeps, session: SessionRow): Promise<boolean> {
+async function hasCommandEnded({ nodes, log }: UpkeepDeps, session: SessionRow): Promise<boolean> {
   const call = { method: "GET", path: "commands", signal: AbortSignal.timeout(ASK_MS) } as const;
   try {
     return (await nodes.guestJson(machineIdOf(session), call, ANSWER)).going_on === 0;

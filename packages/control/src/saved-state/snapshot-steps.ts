@@ -1,6 +1,6 @@
 /**
- * What a checkpoint, a fork and a template have in common: the state of a session becomes a snapshot, which somebody
- * then keeps, or which is gone again. The session itself goes on as it was, whatever happens.
+ * Steps shared by checkpoint, fork and template: they take a snapshot of a session, which is then kept or deleted. The
+ * session itself does not change, whatever the outcome.
  */
 
 import type { SnapshotSpec } from "@vivarium/contract/node";
@@ -9,18 +9,18 @@ import type { Operation } from "../operations/operations.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** Steps of the operation that saves the state under the name that it chose; `commit` and `finish` are the caller's. */
-export function savingSteps(deps: MoveDeps, op: Operation) {
+/** Take the snapshot, or roll back. The caller adds `commit` and `finish`. */
+export function snapshotSteps(deps: MoveDeps, op: Operation) {
   return {
     make: (signal: AbortSignal) => deps.nodes.putSnapshot(snapshotIdOf(op), sourceOf(op.session), signal),
     remove: async () => undefined,
-    rollBack: () => forgetState(deps, op),
+    rollBack: () => discardSnapshot(deps, op),
     whenUnsure: "roll back" as const,
   };
 }
 
-/** Takes an operation back that commits nothing: its snapshot is nobody's. Bears repetition, by any process. */
-export async function forgetState(deps: MoveDeps, op: Operation): Promise<void> {
+/** Deletes the snapshot of an operation that is not committed, and ends the operation. Idempotent, in any process. */
+export async function discardSnapshot(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes
     .deleteSnapshot(snapshotIdOf(op))
     .catch((err: unknown) =>
@@ -34,7 +34,7 @@ function snapshotIdOf(op: Operation): string {
   return op.input.snapshot_id;
 }
 
-/** A paused session is not woken for this: its saved state is shared. */
+/** A paused session is not woken: the snapshot shares its saved state. */
 function sourceOf(session: SessionRow): SnapshotSpec {
   if (isActive(session.state)) return { machine_id: machineIdOf(session), after: "continue" };
   if (session.snapshot_id === null) throw new Error("a paused session has no saved state");

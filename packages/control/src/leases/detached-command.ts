@@ -1,25 +1,24 @@
-/** Sessions whose only command runs on without a listener. */
+/** SQL of detached commands: the only command of a session, running without a listener after a pause and a wake. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** Live sessions whose only command goes on without a listener. */
-export async function listUnheard(db: Queries): Promise<SessionRow[]> {
+export async function listWithDetachedCommand(db: Queries): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
     .selectAll()
     .where("command_goes_on", "=", true)
     .where("state", "=", "live")
     .where("op", "is", null)
-    // Any of them, where they are many: one whose guest never answers is not to keep another from being asked.
+    // Random order, so that guests which never answer do not keep others from being asked.
     .orderBy(sql`random()`)
     .limit(100)
     .execute();
   return rows as SessionRow[];
 }
 
-/** The session is due, unless a copy of its past has taken its place, or another command has begun in it. */
-export async function endUnheard(db: Queries, { id, incarnation }: SessionRow): Promise<void> {
+/** Makes the session due for destruction, unless it got another machine or another command since. */
+export async function expireDetachedCommand(db: Queries, { id, incarnation }: SessionRow): Promise<void> {
   await db
     .updateTable("sessions")
     .set({ destroy_after: sql<Date>`now()`, command_goes_on: false })
