@@ -8,7 +8,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import { CHANGE_WORDS } from "./paths.ts";
+import { CHANGE_BREAK_TEXTS } from "./paths.ts";
 
 interface Place {
   sessionId: string;
@@ -46,10 +46,13 @@ export async function renameFile(
   return paths;
 }
 
-/** The agent begins with the path that it refuses, cut where that is long; what is not ASCII the node has blanked out. */
+/**
+ * The agent's message starts with the refused path. The node has replaced its non-ASCII characters by spaces, and cut a
+ * long message.
+ */
 function isAbout(message: string, path: string): boolean {
-  const told = `${path}: `.replace(/[^\x20-\x7e]/g, " ");
-  return message.startsWith(told.slice(0, message.length));
+  const prefix = `${path}: `.replace(/[^\x20-\x7e]/g, " ");
+  return message.startsWith(prefix.slice(0, message.length));
 }
 
 const DONE = { schema: z.object({}), limitBytes: 4096 };
@@ -59,13 +62,13 @@ async function change(
   scope: Scope,
   { sessionId, signal: gone }: Place,
   call: Omit<GuestCall, "signal">,
-  /** A refusal in other words, which name the field that it is about. */
+  /** A better message for a refusal, with the field's name. */
   reword: (error: NodeError) => string | undefined = () => undefined,
 ): Promise<void> {
   await changeGuest(
     deps,
     scope,
-    { sessionId, words: CHANGE_WORDS, signal: gone },
+    { sessionId, texts: CHANGE_BREAK_TEXTS, signal: gone },
     async (session, signal) => {
       try {
         await deps.nodes.guestJson(machineIdOf(session), { ...call, signal }, DONE);

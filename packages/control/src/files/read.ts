@@ -11,7 +11,7 @@ interface Place {
   signal: AbortSignal;
 }
 
-/** A whole file. As text, bytes that are no UTF-8 become U+FFFD. */
+/** Reads a whole file. As text, bytes that are not UTF-8 become U+FFFD. */
 export async function readFile(
   deps: MoveDeps,
   scope: Scope,

@@ -50,7 +50,7 @@ export function addFileRoutes(server: Server, deps: MoveDeps): void {
   addFileStreamRoutes(server, deps);
 }
 
-/** Who asks, about which session, and until when. */
+/** The caller's scope, and the call with its signal. */
 function asked(request: FastifyRequest<{ Params: { id: string } }>, reply: FastifyReply) {
   const call = { sessionId: request.params.id, signal: clientGone(reply) };
   return { scope: scopeOf(principalOf(request)), call };

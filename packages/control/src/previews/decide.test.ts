@@ -11,7 +11,10 @@ const settings = (
   auth,
   loginUrl,
 });
-const stored = (route: RouteSettings, isBearerTold = true): StoredRoute => ({ ...route, isBearerTold });
+const stored = (route: RouteSettings, isBearerDelivered = true): StoredRoute => ({
+  ...route,
+  isBearerDelivered,
+});
 const T = settings("token", "none");
 const TB = settings("token", "bearer");
 const P = settings("public", "none");

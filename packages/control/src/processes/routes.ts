@@ -28,7 +28,7 @@ const refusals = errorAnswers(
   "bad_gateway",
 );
 
-/** Who asks, about which process of which session, and until when. */
+/** The caller's scope, and the call with its signal. */
 function asked(request: FastifyRequest<{ Params: { id: string; name: string } }>, reply: FastifyReply) {
   const { id: sessionId, name } = request.params;
   return { scope: scopeOf(principalOf(request)), call: { sessionId, name, signal: clientGone(reply) } };

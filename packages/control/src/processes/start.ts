@@ -4,9 +4,9 @@ import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandLog } from "../audit/command-log.ts";
 import { noteKeepAlive } from "../deadlines/keep-alive.ts";
-import type { BrokenOffWords } from "../guest/broken-off.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import { environmentOf } from "../guest/environment.ts";
+import type { BreakTexts } from "../guest/explain-break.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { toProcessInfo } from "./record.ts";
@@ -22,33 +22,38 @@ export const ONE_PROCESS = { schema: GuestProcess, limitBytes: ITEM_BYTES };
 
 export type ProcessDeps = MoveDeps & { commandLog: CommandLog };
 
-/** Starts a process that outlives the request. A caller who leaves leaves it running. */
+/** Starts a process that outlives the request. It keeps running when the caller leaves. */
 export async function startProcess(
   deps: ProcessDeps,
   scope: Scope,
   { sessionId, input, by }: { sessionId: string; input: ProcessInput; by: Caller },
 ): Promise<ProcessInfo> {
-  const started = await changeGuest(deps, scope, { sessionId, words: WORDS }, async (session, signal) => {
-    // Written down first: a process that keeps the session awake is never forgotten.
-    if (input.keep_alive) await noteKeepAlive(deps.db, session);
-    const body: ProcessSpec = {
-      name: input.name,
-      argv: input.command,
-      ...(input.cwd != null && { cwd: input.cwd }),
-      env: environmentOf(session),
-      keep_alive: input.keep_alive ?? false,
-    };
-    const call = { method: "POST", path: "processes", body, signal } as const;
-    const process = await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
-    deps.commandLog
-      .started({ session, by, kind: "process", argv: input.command })
-      .ended({ exit_code: process.exit_code });
-    return process;
-  });
+  const started = await changeGuest(
+    deps,
+    scope,
+    { sessionId, texts: BREAK_TEXTS },
+    async (session, signal) => {
+      // Written before the start, so that a process that keeps the session awake is never missed.
+      if (input.keep_alive) await noteKeepAlive(deps.db, session);
+      const body: ProcessSpec = {
+        name: input.name,
+        argv: input.command,
+        ...(input.cwd != null && { cwd: input.cwd }),
+        env: environmentOf(session),
+        keep_alive: input.keep_alive ?? false,
+      };
+      const call = { method: "POST", path: "processes", body, signal } as const;
+      const process = await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
+      deps.commandLog
+        .started({ session, by, kind: "process", argv: input.command })
+        .ended({ exit_code: process.exit_code });
+      return process;
+    },
+  );
   return toProcessInfo(started);
 }
 
-const WORDS: BrokenOffWords = {
+const BREAK_TEXTS: BreakTexts = {
   paused: "the session was paused as the process was started; its list of processes tells whether it was",
   exchanged:
     "the session was paused and woken, or restored, as the process was started; its list of processes tells whether it was",

@@ -143,7 +143,7 @@ async function hand(deps: ProvisionDeps, { session, age }: Wanted, machine: Star
   const row =
     move &&
     (await untilStored(() => saveMove(deps.db, session.id, move, { timings, guestIp: machine.guest_ip })));
-  if (row) deps.meter.took("create", timings);
+  if (row) deps.meter.recordDuration("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
   // Destroyed, or handed out by another process: only the first leaves a machine nobody wants, and the sweep knows.
   deps.signals.moved(session.id);

@@ -1,7 +1,7 @@
 /** Every tick: organisations that sent their day's bytes are marked, and what of theirs is live is paused. */
 
 import { markOrg } from "../egress/org-cap.ts";
-import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
+import { isOrgCapped, listLiveOverCap, listOrgsWithWrongMark } from "../egress/org-cap-store.ts";
 import { captureSession } from "../moves/pause-machine.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
@@ -10,7 +10,7 @@ import type { UpkeepDeps } from "./deps.ts";
 const AT_ONCE = 32;
 
 export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
-  for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
+  for (const orgId of await listOrgsWithWrongMark(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
   const room = AT_ONCE - deps.operations.behindCount;
   if (room <= 0) return;
   for (const session of await listLiveOverCap(deps.db, room)) deps.operations.behind(pause(deps, session));
