@@ -135,7 +135,7 @@ export class CommandLog {
     await writeAllButRefused(rows, write, ({ id }, sqlState) => {
       // The database's message is left out, because it repeats the command.
       const facts = { audit_id: id, sql_state: sqlState };
-      this.#deps.log.warn(facts, "the catalog refused what an entry of the audit log holds: it is left out");
+      this.#deps.log.warn(facts, "the database refused the data of an audit entry: it is left out");
     });
   }
 

@@ -29,7 +29,9 @@ export async function setCap(
 async function pushToGateway({ previewPush, log }: EgressDeps, id: string): Promise<void> {
   await previewPush
     .ensure()
-    .catch((err: unknown) => log.debug({ err, session_id: id }, "the sweep tells the node who may wake"));
+    .catch((err: unknown) =>
+      log.debug({ err, session_id: id }, "routes could not be sent; the sweep repeats it"),
+    );
 }
 
 export async function getCap(deps: Pick<EgressDeps, "db">, scope: Scope, id: string): Promise<EgressCap> {

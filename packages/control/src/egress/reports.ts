@@ -25,11 +25,11 @@ export class NetworkReports {
 
   /** Resolves once a report that was requested after this call is saved. */
   collect(): Promise<void> {
-    this.#next ??= this.#after(this.#running ?? Promise.resolve());
+    this.#next ??= this.#collectAfter(this.#running ?? Promise.resolve());
     return this.#next;
   }
 
-  async #after(running: Promise<void>): Promise<void> {
+  async #collectAfter(running: Promise<void>): Promise<void> {
     await running.catch(() => undefined);
     this.#running = this.#next;
     this.#next = undefined;

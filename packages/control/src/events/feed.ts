@@ -53,7 +53,7 @@ export class EventFeed {
 
   /** Resolves once everything that was committed before this call has its position. */
   look(): Promise<void> {
-    this.#next ??= this.#after(this.#running ?? Promise.resolve());
+    this.#next ??= this.#lookAfter(this.#running ?? Promise.resolve());
     return this.#next;
   }
 
@@ -85,7 +85,7 @@ export class EventFeed {
     await Promise.allSettled(this.#streams);
   }
 
-  async #after(running: Promise<void>): Promise<void> {
+  async #lookAfter(running: Promise<void>): Promise<void> {
     await running.catch(() => undefined);
     this.#running = this.#next;
     this.#next = undefined;

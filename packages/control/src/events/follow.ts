@@ -88,7 +88,10 @@ async function sendOrDisconnect(
   const giveUp = async () => {
     const behind = await countEvents(deps.db, filter, { after, limit: LIMITS.eventsBehind + 1 });
     if (behind <= LIMITS.eventsBehind) return;
-    deps.log.info({ org_id: filter.scope.orgId, after: row.id }, "a reader of events took none any more");
+    deps.log.info(
+      { org_id: filter.scope.orgId, after: row.id },
+      "a reader of events fell too far behind and is disconnected",
+    );
     stream.breakOff();
   };
   const stalled = setInterval(() => void giveUp().catch(() => undefined), STALL_MS);

@@ -60,7 +60,7 @@ export async function startExec(
   );
   const { argv } = call(live.session);
   const entry = deps.commandLog.started({ session: live.session, by, kind: "exec", argv });
-  return { ...live, ...result, frames: observe(result.frames, entry, release) };
+  return { ...live, ...result, frames: logAndRelease(result.frames, entry, release) };
 }
 
 /** If the command did not start, the session's lease is as it was before. */
@@ -93,7 +93,7 @@ export async function openExec(
   deps.activity.touch(session.id);
   try {
     const frames = await deps.nodes.exec(machineIdOf(session), call, signal);
-    return observe(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
+    return logAndRelease(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     // If the database is down, still report the original error: the command may have started, so it must not look
@@ -107,7 +107,7 @@ export async function openExec(
  * Passes the frames on. Records the command's end in the audit log, or that the end is unknown, and releases the
  * session.
  */
-async function* observe(
+async function* logAndRelease(
   frames: AsyncIterable<Frame>,
   entry: CommandEntry,
   release?: () => void,

@@ -21,7 +21,7 @@ import { streamFrames } from "./stream.ts";
 
 const ExecQuery = z.object({
   stream: queryFlag.optional(),
-  timing: queryFlag.optional().meta({ description: "tell where the time of a wake went, if there was one" }),
+  timing: queryFlag.optional().meta({ description: "include the timings of a wake, if there was one" }),
 });
 const tags = ["Exec"];
 

@@ -260,13 +260,13 @@ export class NodeClient {
 /** Values that are undefined are left out. */
 function queryText(query: GuestCall["query"] = {}): string {
   const given = Object.entries(query).flatMap(([name, value]) =>
-    value === undefined ? [] : [`${name}=${encodeValue(String(value))}`],
+    value === undefined ? [] : [`${name}=${encodeMinimally(String(value))}`],
   );
   return given.length === 0 ? "" : `?${given.join("&")}`;
 }
 
 /** Leaves allowed characters unescaped, so that the query is not longer than the caller's own. */
-function encodeValue(text: string): string {
+function encodeMinimally(text: string): string {
   return encodeURIComponent(text).replaceAll(/%(?:2F|3A|40|2C|3B|3F|24)/g, decodeURIComponent);
 }
 

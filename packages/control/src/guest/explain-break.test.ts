@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 test.each(["pause", "restore"])(
-  "a %s that does not end is the reason, and asks nobody to begin again what had begun",
+  "a %s that does not end is the reason, and the error is not retryable",
   async (op) => {
     const id = await control.createLive();
     const then = (await findSessionById(db, id)) as SessionRow;

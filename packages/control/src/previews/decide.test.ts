@@ -105,7 +105,7 @@ test.each([
   });
 });
 
-test("a bearer token that nobody was told is minted anew, whatever was asked for", () => {
+test("a bearer token that was never delivered is replaced by every call", () => {
   expect(decideExpose(stored(TB, false), TB, { rotate: false })).toEqual({
     result: "updated",
     token: "keep",

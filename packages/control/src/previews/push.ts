@@ -45,7 +45,7 @@ export class PreviewPush {
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
         this.ensure().catch((err: unknown) =>
-          this.#deps.log.debug({ err }, "the sweep tells the node its routes"),
+          this.#deps.log.debug({ err }, "routes could not be sent; the sweep repeats it"),
         );
       }, COALESCE_MS);
     });
@@ -82,20 +82,20 @@ export class PreviewPush {
   }
 
   async #push(): Promise<void> {
-    if (await this.#isConfirmed()) return;
+    if (await this.#isUpToDate()) return;
     // Read again after the version is taken: so a higher version never has older rows.
     const version = await nextTableVersion(this.#deps.db);
     const routes = await this.#routes();
-    const isNone = routes.length === 0 && (await this.#knownVersion()) === 0;
-    if (!isNone) await this.#deps.nodes.putPreviews({ version, routes });
-    this.#confirmed = { version, known: isNone ? 0 : version, digest: digestOf(routes) };
+    const isUnneeded = routes.length === 0 && (await this.#knownVersion()) === 0;
+    if (!isUnneeded) await this.#deps.nodes.putPreviews({ version, routes });
+    this.#confirmed = { version, known: isUnneeded ? 0 : version, digest: digestOf(routes) };
   }
 
   /**
    * Whether the node already has these routes. A higher version may have been sent by another process, from rows that
    * were changed back since.
    */
-  async #isConfirmed(): Promise<boolean> {
+  async #isUpToDate(): Promise<boolean> {
     const confirmed = this.#confirmed;
     if (!confirmed || digestOf(await this.#routes()) !== confirmed.digest) return false;
     const isLast = (await lastTableVersion(this.#deps.db)) === confirmed.version;

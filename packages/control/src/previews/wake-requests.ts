@@ -38,7 +38,7 @@ async function answer(deps: PreviewDeps, wake: Wake): Promise<void> {
   deps.log.info({ session_id: wake.session_id, outcome }, "a visitor of a preview asked for its session");
   await deps.nodes
     .answerWake(wake.wake_id, outcome)
-    .catch((err: unknown) => deps.log.debug({ err }, "a visitor was not told what became of its wake"));
+    .catch((err: unknown) => deps.log.debug({ err }, "the answer to a wake request could not be sent"));
 }
 
 async function outcomeOf(deps: PreviewDeps, sessionId: string): Promise<WakeOutcome> {

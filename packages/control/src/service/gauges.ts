@@ -5,7 +5,7 @@ import { countByState } from "../sessions/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
 /** Destroyed sessions are history. */
-const THERE = SESSION_STATES.filter((state) => state !== "destroyed");
+const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
 export function addGauges({ db, node, meter }: ServiceDeps): void {
   const registers = [meter.registry];
@@ -17,7 +17,7 @@ export function addGauges({ db, node, meter }: ServiceDeps): void {
     async collect() {
       const counts = await countByState(db).catch(() => undefined);
       this.reset();
-      for (const state of counts ? THERE : []) this.set({ state }, counts?.get(state) ?? 0);
+      for (const state of counts ? PRESENT : []) this.set({ state }, counts?.get(state) ?? 0);
     },
   });
   new Gauge({

@@ -43,13 +43,13 @@ export async function attach(
   const begun = useMachine(deps, scope, { sessionId, waitMs }, (session) =>
     open(deps, session, input, AbortSignal.any([signal, deadline])),
   );
-  const { session, result, release } = await Promise.race([begun, late(deadline)]).catch(
+  const { session, result, release } = await Promise.race([begun, rejectAt(deadline)]).catch(
     async (error: unknown) => {
       // The client is gone or was refused. Release what may still be opened for it.
-      begun.then(({ result: unused, release: unhold }) => {
+      begun.then(({ result: unused, release: releaseUnused }) => {
         unused.stream.destroy();
         unused.attachment.leave();
-        unhold();
+        releaseUnused();
       }, ignore);
       // The client left, which caused the error. No one reads the answer.
       if (signal.aborted)
@@ -95,7 +95,7 @@ async function openStream(
 
 const TOO_LATE = new ApiError("session_not_live", "the session was not ready in time");
 
-function late(deadline: AbortSignal): Promise<never> {
+function rejectAt(deadline: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) =>
     deadline.addEventListener("abort", () => reject(TOO_LATE), { once: true }),
   );

@@ -96,7 +96,7 @@ export class Attachments {
     const left = ended.catch((err: unknown) =>
       this.#deps.log.warn(
         { err, session_id: client.sessionId },
-        "a client's leave could not be written down",
+        "the lease of a client that left could not be ended",
       ),
     );
     this.#leaving.add(left);
