@@ -22,13 +22,13 @@ export async function answerWakeRequests(deps: PreviewDeps, over: AbortSignal): 
   const answering = new Map<string, Promise<void>>();
   while (!over.aborted) {
     const wakes = await deps.nodes.listWakes(over).catch(() => undefined);
-    const news = (wakes ?? []).filter(({ wake_id: id }) => !answering.has(id));
-    for (const wake of news) {
+    const fresh = (wakes ?? []).filter(({ wake_id: id }) => !answering.has(id));
+    for (const wake of fresh) {
       const work = answer(deps, wake).finally(() => answering.delete(wake.wake_id));
       answering.set(wake.wake_id, work);
     }
     // Requests that are being answered are returned again at once. So poll more slowly.
-    if (news.length === 0) await sleep(wakes ? POLL_PAUSE_MS : RETRY_MS, over);
+    if (fresh.length === 0) await sleep(wakes ? POLL_PAUSE_MS : RETRY_MS, over);
   }
   await Promise.all(answering.values());
 }

@@ -52,7 +52,7 @@ export class Attachments {
     }
     const client = { ...row, session, moved: new AbortController() };
     this.#clients.set(row.id, client);
-    const stopListening = this.#deps.signals.onMove(session.id, () => void this.#look(client));
+    const stopListening = this.#deps.signals.onMove(session.id, () => void this.#abortIfMoved(client));
     return {
       moved: client.moved.signal,
       leave: () => {
@@ -64,7 +64,7 @@ export class Attachments {
 
   /** Renews all leases, if they are due. */
   async renew(): Promise<void> {
-    if (this.#clients.size === 0 || !this.#isTime()) return;
+    if (this.#clients.size === 0 || !this.#isRenewalDue()) return;
     const all = [...this.#clients.values()];
     const renewing = renewAttachments(this.#deps.db, all, LEASE_MS);
     this.#renewing = renewing.catch(() => undefined);
@@ -77,7 +77,7 @@ export class Attachments {
    * Checks both clocks. After a suspend of the host, or a change of its clock, leases may have run out although they
    * were just renewed.
    */
-  #isTime(): boolean {
+  #isRenewalDue(): boolean {
     const { monotonicMs, wallMs } = this.#renewedAt;
     return performance.now() - monotonicMs >= RENEW_MS || Math.abs(Date.now() - wallMs) >= RENEW_MS;
   }
@@ -103,7 +103,7 @@ export class Attachments {
     void left.finally(() => this.#leaving.delete(left));
   }
 
-  async #look({ session, moved }: Client): Promise<void> {
+  async #abortIfMoved({ session, moved }: Client): Promise<void> {
     try {
       const now = await findSessionById(this.#deps.db, session.id);
       if (!now || !hasSameMachine(now, session)) moved.abort();
