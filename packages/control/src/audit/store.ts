@@ -63,8 +63,8 @@ export async function listEntries(db: Queries, orgId: string, filter: AuditFilte
   if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
   if (after) {
     // If that entry was deleted by age, all entries of its instant were deleted as well.
-    const place = sql`(${after.at}, (select seq from audit_log where org_id = ${orgId} and id = ${after.id}))`;
-    query = query.where(sql<boolean>`(at, seq) < ${place}`);
+    const position = sql`(${after.at}, (select seq from audit_log where org_id = ${orgId} and id = ${after.id}))`;
+    query = query.where(sql<boolean>`(at, seq) < ${position}`);
   }
   return await query.orderBy("at", "desc").orderBy("seq", "desc").limit(limit).execute();
 }

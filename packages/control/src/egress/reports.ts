@@ -1,5 +1,6 @@
 /** Reads the node's reports of its machines' traffic, and saves bytes per day, log lines and the use of previews. */
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
+import { Coalesced } from "@vivarium/kit/coalesced";
 import type { Database } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import { addDenials } from "./denials-store.ts";
@@ -15,25 +16,15 @@ const AT_ONCE = 10;
 const FULL = 5_000;
 
 export class NetworkReports {
-  readonly #deps: ReportDeps;
-  #running: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  readonly #collections: Coalesced;
 
   constructor(deps: ReportDeps) {
-    this.#deps = deps;
+    this.#collections = new Coalesced(() => collectAll(deps));
   }
 
   /** Resolves once a report that was requested after this call is saved. */
   collect(): Promise<void> {
-    this.#next ??= this.#collectAfter(this.#running ?? Promise.resolve());
-    return this.#next;
-  }
-
-  async #collectAfter(running: Promise<void>): Promise<void> {
-    await running.catch(() => undefined);
-    this.#running = this.#next;
-    this.#next = undefined;
-    await collectAll(this.#deps);
+    return this.#collections.run();
   }
 }
 

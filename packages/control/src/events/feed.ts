@@ -4,6 +4,7 @@
  */
 import { EventEmitter } from "node:events";
 import { sleep } from "@vivarium/kit/clock";
+import { Coalesced } from "@vivarium/kit/coalesced";
 import type { Database } from "../db/pool.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { publishEvents } from "./publish.ts";
@@ -23,8 +24,7 @@ export class EventFeed {
   readonly #emitter = new EventEmitter().setMaxListeners(0);
   readonly #closing = new AbortController();
   readonly #streams = new Set<Promise<unknown>>();
-  #running: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  readonly #looks = new Coalesced(() => this.#look());
   #head = 0;
 
   constructor(deps: { db: Database; signals: SessionSignals }) {
@@ -53,8 +53,7 @@ export class EventFeed {
 
   /** Resolves once everything that was committed before this call has its position. */
   look(): Promise<void> {
-    this.#next ??= this.#lookAfter(this.#running ?? Promise.resolve());
-    return this.#next;
+    return this.#looks.run();
   }
 
   subscribe(orgId: string): Subscription {
@@ -83,13 +82,6 @@ export class EventFeed {
   async stop(): Promise<void> {
     this.#closing.abort();
     await Promise.allSettled(this.#streams);
-  }
-
-  async #lookAfter(running: Promise<void>): Promise<void> {
-    await running.catch(() => undefined);
-    this.#running = this.#next;
-    this.#next = undefined;
-    await this.#look();
   }
 
   async #look(): Promise<void> {

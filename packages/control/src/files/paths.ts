@@ -1,5 +1,12 @@
 import type { BreakTexts } from "../guest/explain-break.ts";
 
+/** One call for a file or directory of a session. */
+export interface FileCall {
+  sessionId: string;
+  path: string;
+  signal: AbortSignal;
+}
+
 /** The default directory of list, find and grep. */
 export const FILES_ROOT = "/workspace";
 

@@ -1,6 +1,7 @@
 /** Keeps the node's table of routes equal to the rows. */
 import { createHash } from "node:crypto";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
+import { Coalesced } from "@vivarium/kit/coalesced";
 import { NodeError } from "../fleet/node-error.ts";
 import type { PreviewDeps } from "./deps.ts";
 import {
@@ -25,8 +26,7 @@ export class PreviewPush {
    * if it needed no table).
    */
   #confirmed: { version: number; known: number; digest: string } | undefined;
-  #running: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  readonly #pushes = new Coalesced(() => this.#pushOrOvertake());
   #timer: NodeJS.Timeout | undefined;
 
   constructor(deps: PushDeps) {
@@ -35,8 +35,7 @@ export class PreviewPush {
 
   /** Resolves once the node has confirmed all routes that were committed before this call. */
   ensure(): Promise<void> {
-    this.#next ??= this.#pushAfter(this.#running ?? Promise.resolve());
-    return this.#next;
+    return this.#pushes.run();
   }
 
   /** Sends a table after every move of a session, until the returned function is called. */
@@ -52,7 +51,7 @@ export class PreviewPush {
     return async () => {
       stop();
       clearTimeout(this.#timer);
-      await Promise.allSettled([this.#running, this.#next]);
+      await this.#pushes.idle();
     };
   }
 
@@ -66,10 +65,7 @@ export class PreviewPush {
     await this.ensure();
   }
 
-  async #pushAfter(running: Promise<void>): Promise<void> {
-    await running.catch(() => undefined);
-    this.#running = this.#next;
-    this.#next = undefined;
+  async #pushOrOvertake(): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#push();
