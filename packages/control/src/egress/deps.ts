@@ -7,7 +7,6 @@ import type { OwnHosts } from "./entry.ts";
 import type { EgressCaps } from "./org-cap.ts";
 import type { NetworkReports } from "./reports.ts";
 
-/** Dependencies of egress. */
 export interface EgressDeps {
   db: Database;
   nodes: NodeClient;

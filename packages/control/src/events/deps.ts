@@ -3,7 +3,6 @@ import type { Authenticator } from "../access/authenticate.ts";
 import type { Database } from "../db/pool.ts";
 import type { EventFeed } from "./feed.ts";
 
-/** Dependencies of readers of events. */
 export interface EventDeps {
   db: Database;
   eventFeed: EventFeed;

@@ -2,7 +2,6 @@ import type { CommandLog } from "../audit/command-log.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import type { OutputRooms } from "./output-rooms.ts";
 
-/** Dependencies of commands. */
 export interface ExecDeps extends MoveDeps {
   commandLog: CommandLog;
   outputRooms: OutputRooms;

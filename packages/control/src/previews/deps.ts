@@ -3,7 +3,6 @@ import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import type { PreviewPush } from "./push.ts";
 import type { SerialQueue } from "./serial-queue.ts";
 
-/** Dependencies of previews. */
 export interface PreviewDeps extends MoveDeps, PreviewUrls {
   previewKey: Buffer;
   previewPush: PreviewPush;

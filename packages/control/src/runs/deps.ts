@@ -1,7 +1,6 @@
 import type { ExecDeps } from "../exec/deps.ts";
 import type { StartDeps } from "../starts/deps.ts";
 
-/** Dependencies of runs. */
 export interface RunDeps extends StartDeps, Pick<ExecDeps, "commandLog" | "outputRooms"> {
   /** Sessions whose lease this process renews. */
   leasesKept: Set<string>;

@@ -2,7 +2,6 @@ import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import type { Meter } from "../metrics/meter.ts";
 
-/** Dependencies of the service's reports about itself. */
 export interface ServiceDeps {
   db: Database;
   node: NodeState;

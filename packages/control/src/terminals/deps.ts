@@ -3,7 +3,6 @@ import type { Upgrades } from "../http/upgrades.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import type { Attachments } from "./attachments.ts";
 
-/** Dependencies of terminals and tunnels. */
 export interface TerminalDeps extends MoveDeps {
   attachments: Attachments;
   upgrades: Upgrades;
