@@ -7,7 +7,7 @@ import type { Principal } from "./principal.ts";
 import { findPrincipal } from "./store.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
-/** A revoked key must stop working within five seconds everywhere. This cache keeps it for two. */
+/** A revoked key must stop working within five seconds everywhere. This cache keeps it for two seconds. */
 const REMEMBERED_MS = 2_000;
 const REMEMBERED_KEYS = 10_000;
 
