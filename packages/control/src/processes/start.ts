@@ -28,32 +28,27 @@ export async function startProcess(
   scope: Scope,
   { sessionId, input, by }: { sessionId: string; input: ProcessInput; by: Caller },
 ): Promise<ProcessInfo> {
-  const started = await changeGuest(
-    deps,
-    scope,
-    { sessionId, texts: BREAK_TEXTS },
-    async (session, signal) => {
-      // Written before the start, so that a process that keeps the session awake is never missed.
-      if (input.keep_alive) await noteKeepAlive(deps.db, session);
-      const body: ProcessSpec = {
-        name: input.name,
-        argv: input.command,
-        ...(input.cwd != null && { cwd: input.cwd }),
-        env: environmentOf(session),
-        keep_alive: input.keep_alive ?? false,
-      };
-      const call = { method: "POST", path: "processes", body, signal } as const;
-      const process = await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
-      deps.commandLog
-        .started({ session, by, kind: "process", argv: input.command })
-        .ended({ exit_code: process.exit_code });
-      return process;
-    },
-  );
+  const started = await changeGuest(deps, scope, { sessionId, texts: TEXTS }, async (session, signal) => {
+    // Written before the start, so that a process that keeps the session awake is never missed.
+    if (input.keep_alive) await noteKeepAlive(deps.db, session);
+    const body: ProcessSpec = {
+      name: input.name,
+      argv: input.command,
+      ...(input.cwd != null && { cwd: input.cwd }),
+      env: environmentOf(session),
+      keep_alive: input.keep_alive ?? false,
+    };
+    const call = { method: "POST", path: "processes", body, signal } as const;
+    const process = await deps.nodes.guestJson(machineIdOf(session), call, ONE_PROCESS);
+    deps.commandLog
+      .started({ session, by, kind: "process", argv: input.command })
+      .ended({ exit_code: process.exit_code });
+    return process;
+  });
   return toProcessInfo(started);
 }
 
-const BREAK_TEXTS: BreakTexts = {
+const TEXTS: BreakTexts = {
   paused: "the session was paused as the process was started; its list of processes tells whether it was",
   exchanged:
     "the session was paused and woken, or restored, as the process was started; its list of processes tells whether it was",
