@@ -36,8 +36,8 @@ import { Operations } from "./operations/operations.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
 import { loadPreviewKey } from "./previews/secrets.ts";
-import { Turns } from "./previews/turns.ts";
-import { answerWakes } from "./previews/wakes.ts";
+import { SerialQueue } from "./previews/serial-queue.ts";
+import { answerWakeRequests } from "./previews/wake-requests.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
 import { addCheckpointRoutes } from "./saved-state/routes.ts";
@@ -160,7 +160,7 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
       const onRows = () => [
         ...Object.entries(TICK_PARTS).map(([name, part]) => every(tickMs, () => runPart(parts, name, part))),
         every(Math.min(CLOCK_MS, tickMs), () => runPart(parts, "fire clocks", CLOCK_PART)),
-        answerWakes(parts, stopping.signal),
+        answerWakeRequests(parts, stopping.signal),
       ];
       const always = [
         ...Object.entries(HOURLY_PARTS).map(([name, part]) =>
@@ -274,7 +274,7 @@ function assemble(given: Base) {
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),
     previewPush: new PreviewPush(moves),
-    exposeTurns: new Turns(),
+    exposeQueue: new SerialQueue(),
     commandLog: new CommandLog(base),
     outputRooms: new OutputRooms(),
     attachments: new Attachments(moves),

@@ -7,13 +7,13 @@ import type { Principal } from "./principal.ts";
 import { findPrincipal } from "./store.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
-/** A revoked key stops working within five seconds everywhere (part 2, 11); within this here. */
+/** A revoked key must stop working within five seconds everywhere. This cache keeps it for two seconds. */
 const REMEMBERED_MS = 2_000;
 const REMEMBERED_KEYS = 10_000;
 
 /**
- * Turns Authorization headers into principals. No credential is read from anywhere else. Principals of keys that were
- * accepted a moment ago are remembered, under a hash, so that a busy caller does not cost a query per request.
+ * Turns Authorization headers into principals; credentials are read from nowhere else. Accepted keys are
+ * cached for a moment, under a hash, so that a busy caller does not cost a query per request.
  */
 export class Authenticator {
   readonly #db: Database;

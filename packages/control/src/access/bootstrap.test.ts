@@ -17,7 +17,7 @@ async function start(databaseUrl: string, controlDir: string) {
   return await createApp({ databaseUrl, controlDir, nodeSocket: "/nonexistent" }, silentLog);
 }
 
-test("the first start makes a key that works, and leaves it to its owner alone", async () => {
+test("the first start makes a key that works, in a file that only its owner can read", async () => {
   const [url, dir] = [await createDatabase(), folder()];
   const app = await start(url, dir);
   expect(app.mintedKey).toBe(keyIn(dir));

@@ -9,9 +9,9 @@ import { findPepperCheck, insertInstallation, insertTenant, lockBootstrap } from
 import { writeFileDurably } from "./write-file-durably.ts";
 
 /**
- * At the first start on a database: makes an organisation, a project and a key, and leaves the key in a file.
- * The file is written before the commit: after a crash in between, the next start finds no tenant and mints anew,
- * and never the other way round, a tenant whose only key nobody knows.
+ * On the first start with a database: creates an organisation, a project and a key, and writes the key to a file.
+ * Hazard: a crash between file and commit. The file is written first, so the next start finds no tenant and makes a new
+ * key. In the other order, a tenant could exist whose only key is unknown.
  */
 export async function bootstrap({
   db,

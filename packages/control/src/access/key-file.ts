@@ -6,7 +6,7 @@ import { writeFileDurably } from "./write-file-durably.ts";
 
 const KEY_BYTES = 32;
 
-/** Of processes that start together the first makes it for all. */
+/** The first of several processes that start together makes the file for all. */
 export async function loadKeyFile(file: string): Promise<Buffer> {
   const key = (await read(file)) ?? (await make(file));
   if (key.length === KEY_BYTES) return key;

@@ -1,18 +1,18 @@
-/** Who a request acts as after authentication. */
+/** The identity of an authenticated request. */
 export interface Principal {
   keyId: string;
   orgId: string;
-  /** The organisation may read, and do nothing else. */
+  /** The organisation may only read. */
   isSuspended: boolean;
-  /** Set on a key that may see and use one project only. */
+  /** Set for a key that sees and uses only one project. */
   scopedProjectId: string | null;
   /** The project that sessions are attributed to when a create names none. */
   defaultProjectId: string | null;
-  /** The key's own ceiling of live sessions; null: the organisation's alone. */
+  /** The key's own limit of live sessions; null: only the organisation's limit. */
   concurrentSessions: number | null;
 }
 
-/** What a principal may see: its organisation, and its project alone where the key is bound to one. */
+/** The part of the data that a principal sees: its organisation, or one project if the key is bound to it. */
 export interface Scope {
   orgId: string;
   projectId: string | null;

@@ -6,7 +6,7 @@ import { hasProject } from "./store.ts";
 
 const PROJECT_ID = new RegExp(`^${ID_PREFIXES.project}[a-z0-9]{21}$`);
 
-/** A key that is bound to a project names that project or none. */
+/** A key that is bound to a project may name only that project. */
 function checkProjectScope(principal: Principal, asked: string | null | undefined): void {
   if (asked == null || principal.scopedProjectId === null || asked === principal.scopedProjectId) return;
   throw new ApiError(
@@ -15,13 +15,13 @@ function checkProjectScope(principal: Principal, asked: string | null | undefine
   );
 }
 
-/** The same for a body as it came: the scope of a credential is looked at before anything else of a body (wire.md 1.5). */
+/** The same for a body that is not parsed yet: a credential's scope is checked before the rest of a body. */
 export function checkScopeOfBody(principal: Principal, body: unknown): void {
   const asked = (body as { project_id?: unknown } | null | undefined)?.project_id;
   if (typeof asked === "string") checkProjectScope(principal, asked);
 }
 
-/** The project a session is attributed to: as asked, where it exists; else the key's own. */
+/** The project of a new session: the one asked for, if it exists; otherwise the key's own. */
 export async function resolveProject(
   tx: Queries,
   principal: Principal,

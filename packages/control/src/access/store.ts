@@ -1,9 +1,9 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
-import { TODAY } from "../db/today.ts";
+import { TODAY } from "../db/time.ts";
 import type { Principal } from "./principal.ts";
 
-/** The principal behind a key's digest, unless the key is revoked or past its end. */
+/** The principal of a key's digest, unless the key is revoked or expired. */
 export async function findPrincipal(db: Queries, digest: Buffer): Promise<Principal | undefined> {
   const row = await db
     .selectFrom("api_keys")
@@ -40,7 +40,10 @@ export async function findOrg(db: Queries, orgId: string) {
   return await db.selectFrom("orgs").selectAll().where("id", "=", orgId).executeTakeFirstOrThrow();
 }
 
-/** Holds the organisation's row until the transaction ends: whoever counts its sessions takes turns. */
+/**
+ * Locks the organisation's row until the transaction ends, so that its sessions are counted by one transaction at a
+ * time.
+ */
 export async function lockOrg(
   db: Queries,
   orgId: string,

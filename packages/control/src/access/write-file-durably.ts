@@ -1,7 +1,7 @@
 import { open, rename } from "node:fs/promises";
 import path from "node:path";
 
-/** Writes a file that only its owner can read: whole or not at all, and still there after a power cut. */
+/** Writes a file that only its owner can read. It is written whole or not at all, and survives a power cut. */
 export async function writeFileDurably(file: string, content: Uint8Array | string): Promise<void> {
   const unfinished = `${file}.new`;
   const handle = await open(unfinished, "w", 0o600);

@@ -1,4 +1,4 @@
-/** The execution log (part 2, 13): one entry per command, with what command_capture keeps of it. */
+/** The audit log: one entry per command, as `command_capture` says. */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -141,7 +141,7 @@ test("a command that runs is pending, and completed once it ends", async () => {
   });
 });
 
-test("a command whose end nobody saw has an entry without an exit code", async () => {
+test("a command whose end is unknown has an entry without an exit code", async () => {
   const id = await control.createLive();
   control.node.onExec = (_call, output) => {
     const out = output();
@@ -153,7 +153,7 @@ test("a command whose end nobody saw has an entry without an exit code", async (
   expect(entry?.meta).toEqual({ kind: "exec", executable: "true" });
 });
 
-test("a command that never started has none", async () => {
+test("a command that never started has no entry", async () => {
   const id = await control.createLive();
   control.node.onExec = () => {
     throw new Refusal("cwd_not_found");
@@ -174,7 +174,7 @@ test("entries outlive their session, and an outage of the catalog", async () => 
   expect((await entriesOf(id, 1))[0]?.meta.executable).toBe("during");
 });
 
-test("an entry that the catalog refuses is left out, and none of those around it", async () => {
+test("only the entry that the database refuses is left out", async () => {
   const id = await control.createLive({ command_capture: "full" });
   const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
   const said: unknown[] = [];
@@ -238,7 +238,7 @@ describe("GET /v1/audit", () => {
     );
   });
 
-  test("filters by action and by session; what is no id is the id of none", async () => {
+  test("filters by action and by session; an id of the wrong form matches nothing", async () => {
     expect((await page(`session_id=${id}&action=session.exec`)).entries).toHaveLength(5);
     expect((await page(`session_id=${id}&action=session.other`)).entries).toEqual([]);
     expect((await page("session_id=nope")).entries).toEqual([]);
@@ -263,7 +263,7 @@ describe("GET /v1/audit", () => {
   });
 });
 
-test("entries of one instant are told in the order in which they were written, over pages as well", async () => {
+test("entries of one instant are in the order of writing, also across pages", async () => {
   const id = await control.createLive();
   const written = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
   for (const command of written) await control.exec(id, [command]);

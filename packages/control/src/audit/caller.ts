@@ -1,6 +1,6 @@
 import type { Principal } from "../access/principal.ts";
 
-/** Whose request something is done for, as the audit log tells it. */
+/** The caller of a request, as the audit log names it. */
 export interface Caller {
   orgId: string;
   keyId: string;

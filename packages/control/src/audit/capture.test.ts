@@ -14,7 +14,7 @@ describe("hash", () => {
     expect(hash(ARGV)).toBe(hash([...ARGV]));
   });
 
-  test("tells commands apart, also by where their words end", () => {
+  test("differs for different commands, also if only the ends of their words differ", () => {
     expect(hash(["a", "bc"])).not.toBe(hash(["ab", "c"]));
     expect(hash(["a", ""])).not.toBe(hash(["a"]));
   });

@@ -1,4 +1,4 @@
-/** What of a command an entry keeps, by the session's `command_capture`. Pure. */
+/** The part of a command that its audit entry keeps, by the session's `command_capture`. Pure. */
 import { createHmac } from "node:crypto";
 import { type CommandMeta, LIMITS } from "@vivarium/contract/api";
 import { keyedDigest } from "../access/pepper.ts";
@@ -17,13 +17,16 @@ export function captureCommand(
   return { executable: cut(withoutSecrets(argv[0] ?? "", secrets), LIMITS.auditCommandBytes) };
 }
 
-/** Under a key of the organisation: nobody else's hashes can be compared with it, and guesses need the pepper. */
+/**
+ * The key is the organisation's, so hashes of different organisations cannot be compared. Testing guesses needs the
+ * pepper.
+ */
 function commandHash(pepper: Buffer, orgId: string, argv: readonly string[]): string {
   const key = keyedDigest(pepper, "command-capture", orgId);
   return createHmac("sha256", key).update(JSON.stringify(argv)).digest("hex");
 }
 
-/** Longest first: one secret may be a part of another. */
+/** Longest first, because one secret may be part of another. */
 function withoutSecrets(word: string, secrets: readonly string[]): string {
   const known = secrets.filter((secret) => secret !== "").sort((a, b) => b.length - a.length);
   return known.reduce((text, secret) => text.replaceAll(secret, MASK), word);
@@ -31,18 +34,18 @@ function withoutSecrets(word: string, secrets: readonly string[]): string {
 
 function bounded(words: string[]): Captured {
   const kept: string[] = [];
-  let room: number = LIMITS.auditCommandBytes;
+  let left: number = LIMITS.auditCommandBytes;
   for (const word of words) {
-    const part = cut(word, room);
+    const part = cut(word, left);
     kept.push(part);
-    room -= Buffer.byteLength(part) + 1;
-    if (part !== word || room <= 0) break;
+    left -= Buffer.byteLength(part) + 1;
+    if (part !== word || left <= 0) break;
   }
   const isWhole = kept.length === words.length && kept.at(-1) === words.at(-1);
   return { command: kept, ...(!isWhole && { truncated: true as const }) };
 }
 
-/** Whole characters of at most so many bytes. */
+/** Whole characters, at most so many bytes. */
 function cut(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return text;

@@ -1,6 +1,6 @@
 /**
- * Entries of commands, written behind the answers, many at once: a command costs no write of its own. A process that
- * dies loses the entries of its last moments, and leaves those of its running commands pending.
+ * Audit entries of commands, written in batches after the answers, so that a command waits for no write. A process that
+ * dies loses its last entries, and leaves those of its running commands pending.
  */
 import { type CommandMeta, ID_PREFIXES } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
@@ -9,13 +9,7 @@ import type { Database } from "../db/pool.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { Caller } from "./caller.ts";
 import { captureCommand } from "./capture.ts";
-import {
-  type Completion,
-  completeEntries,
-  deleteOldEntries,
-  insertEntries,
-  type NewAuditRow,
-} from "./store.ts";
+import { type Completion, completeEntries, insertEntries, type NewAuditRow } from "./store.ts";
 import { writeAllButRefused } from "./write-all-but-refused.ts";
 
 export interface CommandEnd {
@@ -24,10 +18,10 @@ export interface CommandEnd {
   timed_out?: boolean;
 }
 
-/** What is known of a command that was started. Only the first call counts. */
+/** A command that was started. Only the first call counts. */
 export interface CommandEntry {
   ended(end: CommandEnd): void;
-  /** How it ended, or whether, is not known here. */
+  /** The end of the command is unknown. */
   lost(): void;
 }
 
@@ -43,7 +37,7 @@ const MOST_AT_ONCE = 500;
 
 export class CommandLog {
   readonly #deps: { db: Database; pepper: Buffer; log: Log };
-  /** Entries that are not written yet; those that end meanwhile are written as a whole. */
+  /** Entries that are not written yet. An entry whose command ends before the write is written complete. */
   #entries = new Map<string, NewAuditRow>();
   #completions: Completion[] = [];
   #dropped = 0;
@@ -65,7 +59,7 @@ export class CommandLog {
     return { ended: (end) => complete("ok", end), lost: () => complete("error", {}) };
   }
 
-  /** Writes what waits. What cannot be written waits on. */
+  /** Writes the waiting entries. Those that cannot be written keep waiting. */
   async flush(): Promise<void> {
     this.#flushing ??= this.#write().finally(() => {
       this.#flushing = undefined;
@@ -73,12 +67,8 @@ export class CommandLog {
     await this.#flushing;
   }
 
-  async forgetOld(): Promise<void> {
-    await deleteOldEntries(this.#deps.db);
-  }
-
   #newRow({ session, by, kind, argv }: Started): NewAuditRow & { id: string } {
-    // No session has secrets yet: a create that brings any is refused.
+    // Sessions have no secrets yet: a create with secrets is refused.
     const context = { pepper: this.#deps.pepper, orgId: session.org_id, secrets: [] };
     return {
       id: ID_PREFIXES.audit + randomId(),
@@ -121,10 +111,10 @@ export class CommandLog {
   async #writeEntries(db: Database): Promise<void> {
     while (this.#entries.size > 0) {
       const batch = [...this.#entries.values()].slice(0, MOST_AT_ONCE);
-      // What ends while it is written is completed by a write of its own.
+      // From here on, an end is written by an update of its own.
       for (const { id } of batch) this.#entries.delete(id);
       await this.#writeRows(batch, (rows) => insertEntries(db, rows)).catch((error: unknown) => {
-        this.#takeBack(batch);
+        this.#requeue(batch);
         throw error;
       });
     }
@@ -143,13 +133,13 @@ export class CommandLog {
     write: (rows: readonly Row[]) => Promise<void>,
   ): Promise<void> {
     await writeAllButRefused(rows, write, ({ id }, sqlState) => {
-      // Without the database's words: they repeat what the command was.
+      // The database's message is left out, because it repeats the command.
       const facts = { audit_id: id, sql_state: sqlState };
-      this.#deps.log.warn(facts, "the catalog refused what an entry of the audit log holds: it is left out");
+      this.#deps.log.warn(facts, "the database refused the data of an audit entry: it is left out");
     });
   }
 
-  #takeBack(batch: readonly NewAuditRow[]): void {
+  #requeue(batch: readonly NewAuditRow[]): void {
     this.#entries = new Map([...batch.map((row) => [row.id, row] as const), ...this.#entries]);
   }
 }

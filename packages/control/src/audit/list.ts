@@ -12,7 +12,7 @@ const time = instant("must be an RFC 3339 timestamp, given once")
   .transform((text) => new Date(text))
   .optional();
 
-/** Query of `GET /v1/audit` (part 2, 13). */
+/** Query of `GET /v1/audit` (docs/spec/access.md). */
 export const AuditQuery = PageQuery.extend({
   since: time,
   until: time,
@@ -32,9 +32,9 @@ export async function listAudit(
   const { since, until, action, session_id: sessionId } = query;
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
   const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, AUDIT_ID_PATTERN);
-  // What is no session's id is the id of none.
+  // An id of the wrong form matches nothing.
   if (sessionId !== undefined && !SESSION_ID_PATTERN.test(sessionId)) return { entries: [] };
-  // One row more than asked for tells whether another page follows.
+  // One more row than asked for shows whether another page follows.
   const rows = await listEntries(db, principal.orgId, {
     since,
     until,

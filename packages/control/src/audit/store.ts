@@ -8,7 +8,10 @@ import type { Cursor } from "../http/cursor.ts";
 export type AuditRow = Selectable<AuditLogTable>;
 export type NewAuditRow = Insertable<AuditLogTable>;
 
-/** An entry that is there already, because the answer to its insert was lost, is told its end if it has one by now. */
+/**
+ * An entry may be there already, if the answer to its insert was lost. Then its outcome is updated, if it is known by
+ * now.
+ */
 export async function insertEntries(db: Queries, entries: readonly NewAuditRow[]): Promise<void> {
   if (entries.length === 0) return;
   await db
@@ -29,7 +32,7 @@ export interface Completion {
   meta: object;
 }
 
-/** Completes entries that were pending; what is complete stays as it is. */
+/** Completes pending entries. Complete entries stay as they are. */
 export async function completeEntries(db: Queries, completions: readonly Completion[]): Promise<void> {
   if (completions.length === 0) return;
   await sql`update audit_log set outcome = done.outcome, meta = audit_log.meta || done.meta
@@ -50,7 +53,7 @@ export interface AuditFilter {
   limit: number;
 }
 
-/** Newest first; of one instant in the order of writing, which `seq` tells and no reader sees. */
+/** Newest first. Entries of the same instant are in the order of writing, by `seq`, which no reader sees. */
 export async function listEntries(db: Queries, orgId: string, filter: AuditFilter): Promise<AuditRow[]> {
   const { since, until, action, sessionId, after, limit } = filter;
   let query = db.selectFrom("audit_log").selectAll().where("org_id", "=", orgId);
@@ -59,9 +62,9 @@ export async function listEntries(db: Queries, orgId: string, filter: AuditFilte
   if (action !== undefined) query = query.where("action", "=", action);
   if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
   if (after) {
-    // Of an entry that is forgotten by now those of its instant are as well.
-    const place = sql`(${after.at}, (select seq from audit_log where org_id = ${orgId} and id = ${after.id}))`;
-    query = query.where(sql<boolean>`(at, seq) < ${place}`);
+    // If that entry was deleted by age, all entries of its instant were deleted as well.
+    const position = sql`(${after.at}, (select seq from audit_log where org_id = ${orgId} and id = ${after.id}))`;
+    query = query.where(sql<boolean>`(at, seq) < ${position}`);
   }
   return await query.orderBy("at", "desc").orderBy("seq", "desc").limit(limit).execute();
 }

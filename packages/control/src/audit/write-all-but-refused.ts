@@ -1,8 +1,8 @@
 import { refusedData } from "../db/postgres-errors.ts";
 
 /**
- * Writes rows in their order. Where the database refuses what they hold, it is asked again about each half: one bad row
- * keeps no other from being written, however often they are tried. Any other failure ends the writing.
+ * Writes rows in their order. If the database refuses their data, writes each half by itself, so that one bad row does
+ * not block the others. Any other failure ends the writing.
  */
 export async function writeAllButRefused<Row>(
   rows: readonly Row[],

@@ -6,7 +6,7 @@ import { type Database, openDatabase } from "./pool.ts";
 
 const HEAD = "-- Made by `npm run schema` from the migrations. Do not edit.\n";
 
-/** Migrates the (empty) database and describes what came out. */
+/** Migrates the empty database and describes the result. */
 export async function dumpSchema(url: string, log: Log): Promise<string> {
   const db = openDatabase({ url, log });
   try {

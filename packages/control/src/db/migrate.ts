@@ -4,7 +4,7 @@ import type { Database } from "./pool.ts";
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
 const FILE_NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
-/** Held while the schema changes, so that instances that start at the same time take turns. */
+/** Held while the schema changes, so that instances migrate one at a time. */
 const MIGRATION_LOCK = 7_483_920_117;
 
 /** Brings the schema up to the newest migration of this release. Refuses a schema that is newer than the release. */
@@ -50,7 +50,7 @@ async function createMigrationTable(db: Database): Promise<void> {
   });
 }
 
-/** The number is claimed in the transaction that changes the schema: a racing instance finds it taken and goes on. */
+/** The number is claimed in the transaction that changes the schema. A racing instance finds it taken and continues. */
 async function applyMigration(db: Database, { number, name }: Migration): Promise<boolean> {
   const text = await readFile(new URL(name, MIGRATIONS), "utf8");
   return await db.transaction().execute(async (tx) => {

@@ -4,17 +4,17 @@ import pg from "pg";
 import type { Tables } from "./tables.ts";
 
 export type Database = Kysely<Tables>;
-/** Either the pool or a transaction of it. */
+/** The pool, or a transaction. */
 export type Queries = Database | Transaction<Tables>;
 
 const INT8 = 20;
-/** Every 64-bit column of ours holds less than 2^53. */
+/** All our 64-bit columns hold less than 2^53. */
 const types = {
   getTypeParser: (oid: number, format?: "text" | "binary") =>
     oid === INT8 ? Number : pg.types.getTypeParser(oid, format as "text"),
 } as pg.CustomTypesConfig;
 
-/** A pool that survives restarts of the server: broken connections are dropped, the next query dials anew. */
+/** A pool that survives restarts of the server: broken connections are dropped, and the next query opens a new one. */
 export function openDatabase({
   url,
   log,

@@ -1,10 +1,10 @@
-/** What a failed query tells. The lists name SQLSTATE classes, the system's codes and the driver's own sentences. */
+/** Classifies errors of queries by SQLSTATE, system code or the driver's message. */
 const CONNECTION_STATES = new Set(["57P01", "57P02", "57P03", "53300", "40001", "40P01", "25P03", "57014"]);
 const CONNECTION_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "ENOENT", "EPIPE", "ETIMEDOUT", "EAI_AGAIN"]);
 const CONNECTION_SENTENCES =
   /connection terminated|timeout exceeded when trying to connect|client has encountered a connection error|not queryable|driver has already been destroyed|cannot use a pool after/i;
 
-/** True when the store could not be asked, or broke off: the caller may try again later. */
+/** Whether the database could not be reached, or broke off. The caller may try again later. */
 export function isStoreUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
@@ -13,7 +13,7 @@ export function isStoreUnavailable(error: unknown): boolean {
   return CONNECTION_SENTENCES.test(error.message);
 }
 
-/** The SQLSTATE of a refusal of what was to be stored, which is refused again however often it is tried. */
+/** The SQLSTATE if the database refused the data itself. It will refuse the same data again. */
 export function refusedData(error: unknown): string | undefined {
   if (!(error instanceof Error && "code" in error && typeof error.code === "string")) return undefined;
   return /^22[0-9A-Z]{3}$/.test(error.code) ? error.code : undefined;
@@ -23,7 +23,7 @@ function isSocketCall(error: Error): boolean {
   return "syscall" in error && ["connect", "read", "write", "getaddrinfo"].includes(String(error.syscall));
 }
 
-/** True when the named unique index refused a row. */
+/** Whether the named unique index refused a row. */
 export function isUniqueViolation(error: unknown, constraint: string): boolean {
   return (
     error instanceof Error &&

@@ -23,7 +23,7 @@ async function watching({ isAlone = true } = {}) {
 
 type Watching = Awaited<ReturnType<typeof watching>>;
 
-/** They count as stale for so long, to the second, with a look in each. */
+/** Expects leases to be stale for exactly so long, with one look a second. */
 async function expectStaleFor(seconds: number, { watch, wait }: Watching): Promise<void> {
   for (let second = 1; second < seconds; second++) {
     wait(1_000);
@@ -48,7 +48,7 @@ test("leases count as stale from 3.3 seconds without the store until fifteen aft
   await expectStaleFor(15, watched);
 });
 
-test("a store that answers every second lets leases mean what they say", async () => {
+test("a store that answers every second keeps leases valid", async () => {
   const { watch, wait } = await watching();
   for (let second = 0; second < 30; second++) {
     wait(1_000);
@@ -64,7 +64,7 @@ test("a process that may have others beside it waits for them to renew when it f
   await expectStaleFor(15, watched);
 });
 
-test("one that is alone waits for nobody, however late it reaches the store", async () => {
+test("a process that is alone does not wait, even if it reaches the store late", async () => {
   const { watch, wait } = await watching({ isAlone: true });
   expect(watch.lapsedBefore()).toBeUndefined();
   wait(60_000);
@@ -73,7 +73,7 @@ test("one that is alone waits for nobody, however late it reaches the store", as
   expect(watch.lapsedBefore()).toBeInstanceOf(Date);
 });
 
-test("a host that was suspended is a gap, although the clock of the process stood still", async () => {
+test("a host that was suspended is a gap, although the clock of the process was stopped", async () => {
   const watched = await watching();
   await watched.watch.look();
   watched.suspend(60_000);
@@ -106,7 +106,7 @@ test("a process whose connections are all in use has not lost the store", { time
   await control.sql.query(
     `update sessions set op = 'settle', op_id = 'old', op_input = '{}', op_claimed_until = now() - interval '1 s'`,
   );
-  // Well before leases could mean something again.
+  // Well before leases count again.
   await eventually(async () => {
     const { rows } = await control.sql.query("select op from sessions");
     expect(rows).toEqual([{ op: null }]);

@@ -1,32 +1,32 @@
 import type { Database } from "./pool.ts";
-import { storeNow } from "./store-now.ts";
+import { readLeaseTime } from "./time.ts";
 
 /**
- * A store that was away for longer than this let leases lapse whose processes live: the shortest last 5 s, and are
- * renewed every third of that, so that one has 3.33 s left when the next renewal fails.
+ * Hazard: after a longer outage of the store, leases have lapsed although their processes live. The shortest lease
+ * lasts 5 s and is renewed every third of that, so 3.33 s are left when the next renewal fails.
  */
 const GAP_MS = 3_300;
-/** Time for every process to reach the store again, and to renew: a run's lease is renewed every 10 s. */
+/** Time for every process to reach the store again and renew its leases. A run's lease is renewed every 10 s. */
 const RENEWED_MS = 15_000;
 
 interface WatchSettings {
-  /** A pool of its own: where all connections of another are in use, the store is not away. */
+  /** A pool of its own: if all connections of a shared pool were in use, the store would look unreachable. */
   db: Database;
-  /** No other process can hold a lease, so that one which lapsed before this one began is nobody's. */
+  /** No other process can hold a lease. So a lease that lapsed before this process started has no owner. */
   isAlone?: boolean;
   now?: () => number;
-  /** Goes on while the host is suspended, during which the other clock stands still. */
+  /** Continues while the host is suspended; the monotonic clock does not. */
   wallNow?: () => number;
 }
 
 interface Sign {
   at: number;
   wallAt: number;
-  /** The store's own time, by which leases are measured. */
+  /** The store's own time, which measures leases. */
   storeTime: Date;
 }
 
-/** Knows whether a lease that lapsed tells of a process that died, or of a store that nobody could reach. */
+/** Distinguishes the two reasons for a lapsed lease: its process died, or the store was unreachable. */
 export class StoreWatch {
   readonly #db: Database;
   readonly #isAlone: boolean;
@@ -42,28 +42,28 @@ export class StoreWatch {
     this.#wallNow = wallNow;
   }
 
-  /** One sign of life, which is to be asked for about every second. */
+  /** Asks the store for a sign of life. Call it about every second. */
   async look(): Promise<void> {
-    const storeTime = await storeNow(this.#db);
+    const storeTime = await readLeaseTime(this.#db);
     const isGap = this.#heard ? this.#isGap() : !this.#isAlone;
     if (isGap) this.#staleUntil = this.#now() + RENEWED_MS;
     this.#heard = { at: this.#now(), wallAt: this.#wallNow(), storeTime };
   }
 
-  /** Whether leases may have lapsed although their processes live, so that nobody is to act on one yet. */
+  /** Whether leases may have lapsed although their processes live. Do not act on a lapsed lease then. */
   areLeasesStale(): boolean {
     return this.#isGap() || this.#now() < this.#staleUntil;
   }
 
   /**
-   * The instant before which a lease must have ended to be acted on: when the store last answered, so that a query which
-   * it answers late finds no lease lapsed that could not be renewed meanwhile. Undefined while leases are stale.
+   * A lease may be acted on if it ended before this instant: the store's last answer. A query that the store answers
+   * late then finds no lease that could not be renewed meanwhile. Undefined while leases are stale.
    */
   lapsedBefore(): Date | undefined {
     return this.areLeasesStale() ? undefined : this.#heard?.storeTime;
   }
 
-  /** A process that has not reached the store yet knows nothing of the time before. */
+  /** A process that has not reached the store yet knows nothing about the time before. */
   #isGap(): boolean {
     if (!this.#heard) return true;
     const { at, wallAt } = this.#heard;

@@ -1,7 +1,7 @@
 import type { CreateTiming, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
 import type { ColumnType, Generated, GeneratedAlways } from "kysely";
 
-/** The catalog as Kysely sees it; `schema.sql` beside this file is what the migrations amount to. */
+/** The tables for Kysely. `schema.sql` beside this file is the result of the migrations. */
 export interface Tables {
   installation: InstallationTable;
   orgs: OrgTable;
@@ -71,7 +71,7 @@ export interface SessionTable
     LeaseColumns,
     NetworkColumns {}
 
-/** Written by starts/ alone. Given when the session is made. */
+/** Written by starts/ alone. Set when the session is created. */
 interface StartColumns {
   id: string;
   org_id: string;
@@ -100,7 +100,7 @@ interface StartColumns {
   status_detail: string | null;
 }
 
-/** Written by moves/ alone. Where the session stands in its life, and what it rests on. */
+/** Written by moves/ alone. The session's state, and its machine or snapshot. */
 interface MoveColumns {
   state: string;
   incarnation: Generated<number>;
@@ -126,7 +126,7 @@ interface OperationColumns {
   op_claimed_until: Date | null;
 }
 
-/** Written by deadlines/ alone. When the session was used, and when to look at its clocks. */
+/** Written by deadlines/ alone. The session's last use, and when to check its clocks. */
 interface DeadlineColumns {
   last_active_at: Generated<Date>;
   busy_until: Date | null;
@@ -138,7 +138,7 @@ interface DeadlineColumns {
   due_claim: string | null;
 }
 
-/** Written by leases/ alone. What ends by itself when its owner dies. */
+/** Written by leases/ alone. Instants after which another process acts if the owner has died. */
 interface LeaseColumns {
   provision_claimed_until: Date | null;
   destroy_after: Date | null;
@@ -146,7 +146,7 @@ interface LeaseColumns {
   command_goes_on: Generated<boolean>;
 }
 
-/** Written by egress/ alone. The network that the session is to have, and has. */
+/** Written by egress/ alone. The desired network of the session, and the one in force. */
 interface NetworkColumns {
   egress: Json<{ mode: "allow" | "deny"; allow: string[] }>;
   exposed: Json<ExposedPort[] | null> | null;
@@ -159,7 +159,7 @@ interface NetworkColumns {
   egress_capped_bytes: number | null;
 }
 
-/** What of a route is no secret. */
+/** The fields of a route that are not secret. */
 export interface ExposedPort {
   port: number;
   visibility: PreviewVisibility;

@@ -1,24 +1,18 @@
-/** Brings a session's wish into force on its machine. */
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
+/** Applies the desired network of a session to its machine. */
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
+import type { EgressDeps } from "./deps.ts";
 import { networkSpec } from "./network-spec.ts";
-import { saveApplied, saveWish } from "./network-store.ts";
+import { saveApplied, saveDesiredNetwork } from "./network-store.ts";
 
-export interface ApplyDeps {
-  db: Database;
-  nodes: NodeClient;
-  log: Log;
-}
+type ApplyDeps = Pick<EgressDeps, "db" | "nodes" | "log">;
 
 /**
- * Resolves once the machine has this generation, or a newer one, in force. A NodeError says that nobody knows: the wish
- * is in the row, and the sweep goes on with it.
+ * Resolves once the machine has this generation, or a newer one, in force. After a NodeError the outcome is unknown:
+ * the row keeps the desired network, and the sweep applies it.
  */
 export async function applyNetwork(deps: ApplyDeps, session: SessionRow): Promise<void> {
   try {
@@ -26,11 +20,11 @@ export async function applyNetwork(deps: ApplyDeps, session: SessionRow): Promis
     await saveApplied(deps.db, session);
   } catch (error) {
     if (!(error instanceof NodeError) || error.code !== "network_conflict") throw error;
-    await catchUp(deps, session, error);
+    await resolveConflict(deps, session, error);
   }
 }
 
-/** For callers: a refusal becomes what they are told. */
+/** For callers: a NodeError becomes an ApiError. */
 export async function applyForCaller(deps: ApplyDeps, session: SessionRow): Promise<void> {
   try {
     await applyNetwork(deps, session);
@@ -45,13 +39,13 @@ export async function applyForCaller(deps: ApplyDeps, session: SessionRow): Prom
 }
 
 /**
- * The machine has a later generation than ours. With one in the row, ours was in force in between, or never needed to
- * be. With none the row is older than the machine, after a restore of the database: it moves on.
+ * The machine has a higher generation than this row. If the row has a higher one by now, ours was in force in between
+ * or is superseded: apply the row's. Otherwise the database was restored from a backup: the row takes a new generation.
  */
-async function catchUp(deps: ApplyDeps, session: SessionRow, conflict: NodeError): Promise<void> {
+async function resolveConflict(deps: ApplyDeps, session: SessionRow, conflict: NodeError): Promise<void> {
   const now = await findSessionById(deps.db, session.id);
   if (now?.state !== "live" || now.incarnation !== session.incarnation) throw conflict;
   if (now.network_generation > session.network_generation) return await applyNetwork(deps, now);
-  await saveWish(deps.db, now, {});
+  await saveDesiredNetwork(deps.db, now, {});
   throw conflict;
 }

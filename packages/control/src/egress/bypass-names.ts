@@ -1,9 +1,9 @@
 /**
- * Names that nobody may list: behind them is something that hides names from whoever checks names. Each stands for
- * itself and everything below.
+ * Names that no policy may list. Behind them, other names can be reached without a check. Each name includes all names
+ * below it.
  */
 
-/** Public resolvers over HTTPS: a guest that reaches one asks names that we never see. */
+/** Public resolvers over HTTPS. A guest that reaches one can resolve names that we never see. */
 export const DNS_OVER_HTTPS = [
   "adguard-dns.com",
   "blahdns.com",
@@ -54,7 +54,7 @@ export const DNS_OVER_HTTPS = [
   "wikimedia-dns.org",
 ] as const;
 
-/** Outer names of encrypted ClientHellos: the inner name, which decides where the bytes go, cannot be read. */
+/** Outer names of encrypted ClientHellos. The inner name, which decides where the bytes go, cannot be read. */
 export const ECH_FRONTS = [
   "cloudflare-ech.com",
   "cloudflare-esni.com",

@@ -22,7 +22,7 @@ const limitOf = (id: string, incarnation = 1) =>
   control.node.networks.get(`${id}-${incarnation}`)?.egress_limit_bytes;
 const today = async () => (await clock.at()).slice(0, 10);
 
-/** What the machine's kernel has counted by now. */
+/** The counter of the machine's kernel. */
 function count(id: string, egress: number, { incarnation = 1, isCapped = false } = {}): void {
   const machine_id = `${id}-${incarnation}`;
   const others = control.node.report.counters.filter((counter) => counter.machine_id !== machine_id);
@@ -65,7 +65,7 @@ test("a cap is answered at once and reaches the machine with the sweep", async (
   await eventually(() => expect(limitOf(id)).toBe(10 * MIB));
 });
 
-test("a cap at create is in the first start, also with 0 as none", async () => {
+test("a cap at create is in the first start, also 0 for no cap", async () => {
   const id = await control.createLive({ egress_cap_bytes: 5 });
   expect(control.node.machines.get(`${id}-1`)?.spec?.network?.egress_limit_bytes).toBe(5);
   expect((await read(id)).egress_cap_bytes).toBe(5);
@@ -117,7 +117,7 @@ test("a paused session takes a cap without waking, and wakes with what is left o
   expect(limitOf(id, 2)).toBe(6 * MIB);
 });
 
-test("what a machine sent between the last tick and its pause counts", async () => {
+test("bytes between the last tick and the pause count", async () => {
   const id = await control.createLive({ egress_cap_bytes: 10 * MIB });
   control.node.onSnapshot = () => count(id, 7 * MIB);
   await control.ask(`POST /v1/sessions/${id}/pause`);
@@ -143,7 +143,7 @@ test("today's figure never decreases, whatever a machine's counter says", async 
   count(id, 4 * MIB);
   await untilBytes(id, 4 * MIB);
   count(id, MIB);
-  // What is told together is taken together.
+  // Machines of one report are saved together.
   count(other, MIB);
   await untilBytes(other, MIB);
   expect((await read(id)).today_bytes).toBe(4 * MIB);
@@ -159,7 +159,7 @@ test("a restore in place keeps the day's figure and cap", async () => {
   expect(limitOf(id, 2)).toBe(6 * MIB);
 });
 
-test("a fork has the cap and starts at 0; a session from a checkpoint has none", async () => {
+test("a fork has the cap and starts at 0; a session from a checkpoint has no cap", async () => {
   const id = await control.createLive({ egress_cap_bytes: 10 * MIB });
   count(id, 4 * MIB);
   await untilBytes(id, 4 * MIB);
@@ -181,7 +181,7 @@ test("a session that sent its day's bytes stays live and is marked once a day; t
   await eventually(async () => expect(await marked()).toBe(await today()));
   expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live");
   const before = await today();
-  // A session that is live for a day is paused, so not a whole day.
+  // Less than a day, since a session that is live for a whole day is paused.
   const now = Date.parse(await clock.at());
   await clock.advance(DAY_MS - (now % DAY_MS) + 50);
   await eventually(() => expect(limitOf(id)).toBe(20 * MIB));
@@ -194,7 +194,7 @@ test("a session that sent its day's bytes stays live and is marked once a day; t
 
 test("a cap that was reached stays reached, also with bytes left; a higher one lifts it", async () => {
   const id = await control.createLive({ egress_cap_bytes: 10 * MIB });
-  // The packet that would have passed it was larger than what was left.
+  // The packet that would have exceeded the cap was larger than the rest.
   count(id, 10 * MIB - 500, { isCapped: true });
   await untilBytes(id, 10 * MIB - 500);
   await eventually(() => expect(limitOf(id)).toBe(0));

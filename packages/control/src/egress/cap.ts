@@ -1,25 +1,15 @@
-/** The daily cap: control-plane state, which the next tick of the sweep brings to the machine. */
+/** The daily cap of a session. The next tick of the sweep applies it to the machine. */
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
-import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
-import type { Database } from "../db/pool.ts";
 import { getReadable, getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { EgressDeps } from "./deps.ts";
 import { saveCap } from "./network-store.ts";
 import { todayUsage } from "./usage-store.ts";
 
-export interface CapDeps {
-  db: Database;
-  signals: SessionSignals;
-  /** Sends the gate of visitors what changed. */
-  previewPush: { ensure(): Promise<unknown> };
-  log: Log;
-}
-
 export async function setCap(
-  deps: CapDeps,
+  deps: EgressDeps,
   scope: Scope,
   { id, patch }: { id: string; patch: SessionPatch },
 ): Promise<EgressCap> {
@@ -31,22 +21,24 @@ export async function setCap(
   const saved = await saveCap(deps.db, session, change);
   if (!saved) throw notUsable(await getSession(deps.db, scope, id));
   deps.signals.moved(id);
-  if (patch.wake_on_http != null) await tellVisitorsGate(deps, id);
+  if (patch.wake_on_http != null) await pushToGateway(deps, id);
   return await toCap(deps, saved);
 }
 
-/** So that the next visitor finds it so. A node that is away hears of it from the sweep. */
-async function tellVisitorsGate({ previewPush, log }: CapDeps, id: string): Promise<void> {
+/** Sends the change to the gateway before the next visitor. If the node is away, the sweep does it. */
+async function pushToGateway({ previewPush, log }: EgressDeps, id: string): Promise<void> {
   await previewPush
     .ensure()
-    .catch((err: unknown) => log.debug({ err, session_id: id }, "the sweep tells the node who may wake"));
+    .catch((err: unknown) =>
+      log.debug({ err, session_id: id }, "routes could not be sent; the sweep repeats it"),
+    );
 }
 
-export async function getCap(deps: Pick<CapDeps, "db">, scope: Scope, id: string): Promise<EgressCap> {
+export async function getCap(deps: Pick<EgressDeps, "db">, scope: Scope, id: string): Promise<EgressCap> {
   return await toCap(deps, await getReadable(deps.db, scope, id));
 }
 
-async function toCap({ db }: Pick<CapDeps, "db">, session: SessionRow): Promise<EgressCap> {
+async function toCap({ db }: Pick<EgressDeps, "db">, session: SessionRow): Promise<EgressCap> {
   const { date, bytes } = await todayUsage(db, session.id);
   return {
     session_id: session.id,

@@ -1,4 +1,4 @@
-/** SQL of what sessions were refused in the minute that runs. */
+/** SQL of denied flows and questions, summed up by minute. */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
@@ -7,14 +7,17 @@ import type { EventOwner } from "../events/append.ts";
 import { storable } from "./log-store.ts";
 
 /**
- * More names than a session may ask for in an hour. It matters that, not which: they are all different, and may be what
- * a tunnel carries.
+ * A session asked for more names than an hour allows. Only the fact is kept, not the names: they all differ, and may be
+ * the data of a DNS tunnel.
  */
 export const isAnomaly = ({ reason }: { reason: string }) => reason === "too_many_names";
 
 const thisMinute = sql<Date>`date_trunc('minute', service_now(), 'UTC')`;
 
-/** A minute is that in which the lines came. In one order, so that two reports do not lock each other up. */
+/**
+ * Counts the lines under the minute in which they arrive. The rows are written in one order, so that two reports cannot
+ * deadlock.
+ */
 export async function addDenials(db: Queries, entries: readonly EgressEntry[]): Promise<void> {
   const denied = entries
     .filter(({ verdict }) => verdict === "denied")
@@ -41,7 +44,9 @@ export async function addDenials(db: Queries, entries: readonly EgressEntry[]): 
 
 export type Denial = Omit<EgressDenialTable, "session_id" | "minute"> & EventOwner;
 
-/** Those of minutes that are over, each to one taker; those of one session and minute together, most frequent first. */
+/**
+ * Takes the sums of past minutes; each goes to one process only. Ordered by minute and session, most frequent first.
+ */
 export async function takeDenials(tx: Queries): Promise<(Denial & { minute: Date })[]> {
   const taken = await sql<Denial & { minute: Date }>`
     with taken as (delete from egress_denials where minute < ${thisMinute} returning *)

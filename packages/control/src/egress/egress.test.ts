@@ -104,7 +104,7 @@ test("a paused session stores its policy, is not woken, and starts with it", asy
 });
 
 test.each([["network_unconfirmed"], ["internal"]] as const)(
-  "a node that answers %s keeps the wish, and the sweep brings it into force",
+  "after an answer of %s the row keeps the policy, and the sweep applies it",
   async (code) => {
     const id = await control.createLive();
     control.node.onNetwork = () => {
@@ -120,7 +120,7 @@ test.each([["network_unconfirmed"], ["internal"]] as const)(
   },
 );
 
-test("a node that is away gives 503, and has the wish once it is there", async () => {
+test("a node that is away gives 503, and gets the policy once it is back", async () => {
   const id = await control.createLive();
   await control.node.goDown();
   const answer = await set(id, DENY);
@@ -130,7 +130,7 @@ test("a node that is away gives 503, and has the wish once it is there", async (
   await eventually(() => expect(networkOf(id)?.egress).toEqual(DENY));
 });
 
-test("of changes that come at once the last one in the row is the one in force", async () => {
+test("of concurrent changes the last one in the row is in force", async () => {
   const id = await control.createLive();
   const hosts = ["a", "b", "c", "d", "e", "f"].map((name) => `${name}.example.com`);
   const answers = await Promise.all(hosts.map((host) => set(id, { mode: "deny", allow: [host] })));
@@ -213,7 +213,7 @@ test("sessions of others, and those that ended, are not found", async () => {
   expect((await set(id, DENY)).status).toBe(404);
 });
 
-test("a failed session shows neither policy nor cap, and takes none", async () => {
+test("a failed session shows neither policy nor cap, and neither can be set", async () => {
   control.node.onStart = () => {
     throw new Refusal("disk_pressure");
   };
@@ -226,7 +226,7 @@ test("a failed session shows neither policy nor cap, and takes none", async () =
   expect(await set(id, DENY)).toMatchObject(refused);
 });
 
-test("of a session whose lifetime is over the cap can be read, and the policy not", async () => {
+test("after a session's lifetime its cap can be read, and its policy cannot", async () => {
   const id = await control.createLive({ egress: DENY });
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await control.sql.query("update sessions set state = 'lifetime_expired' where id = $1", [id]);

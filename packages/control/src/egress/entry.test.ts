@@ -183,7 +183,7 @@ test("a policy names index and reason of the first entry it refuses", () => {
   );
 });
 
-test("of entries that are the same once normalised the first keeps its place", () => {
+test("of entries that are equal once normalised the first one stays", () => {
   const allow = ["b.example.com", "a.example.com", "B.example.com.", "8.8.4.4", "a.example.com:80"];
   expect(normalPolicy({ mode: "deny", allow }, OWN, "allow")).toEqual({
     mode: "deny",
@@ -227,7 +227,7 @@ const candidates = fc.oneof(
 const NORMAL =
   /^(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)+(:[1-9][0-9]{0,4})?$/;
 
-test("whatever is accepted is in the normal form, and is its own normal form", () => {
+test("every accepted entry is in the normal form, which is its own normal form", () => {
   fc.assert(
     fc.property(candidates, (text) => {
       const parsed = parse(text);
@@ -250,7 +250,7 @@ test("letter case and one trailing dot never make another entry", () => {
   );
 });
 
-test("an address is accepted as it stands, or not at all", () => {
+test("an address is accepted unchanged, or not at all", () => {
   fc.assert(
     fc.property(fc.ipV4(), (address) => {
       expect([{ entry: address }, { reason: expect.stringMatching(NEVER) }]).toContainEqual(parse(address));

@@ -1,6 +1,6 @@
 /**
- * One entry of an egress policy (wire.md part 2, 3.1): what the gateway will compare with is made here, once, and what
- * two parsers could read in two ways is refused. Pure.
+ * Parses one entry of an egress policy (docs/spec/network.md) into the form that the gateway compares with. Refuses
+ * text that two parsers could read in two ways. Pure.
  */
 import { domainToASCII, domainToUnicode } from "node:url";
 import { LIMITS } from "@vivarium/contract/api";
@@ -9,11 +9,11 @@ import { findRange } from "@vivarium/kit/ipv4-ranges";
 import { getPublicSuffix } from "tldts";
 import { DNS_OVER_HTTPS, ECH_FRONTS } from "./bypass-names.ts";
 
-/** What this deployment is called, and where it is: no policy leads there. */
+/** Names and addresses of this deployment. No policy may list them. */
 export interface OwnHosts {
   names: readonly string[];
   addresses: readonly string[];
-  /** What else the operator closes to all sessions, `a.b.c.d/n`. */
+  /** More ranges that the operator closes to all sessions, `a.b.c.d/n`. */
   ranges: readonly string[];
 }
 
@@ -70,7 +70,7 @@ function splitPort(text: string): { host: string; port?: string } {
   return { host, port };
 }
 
-/** Exactly the form that every parser reads alike. */
+/** The only form that every parser reads alike. */
 function isDottedQuad(host: string): boolean {
   const parts = host.split(".");
   return (
@@ -104,8 +104,8 @@ function normalName(given: string, { isBase = false } = {}): string {
 }
 
 /**
- * Only what is plainly a name in another script. Look-alikes of ASCII (full-width digits, ligatures, other full stops)
- * would become something that the writer did not see.
+ * Converts a name in another script. Hazard: look-alikes of ASCII (full-width digits, ligatures, other full stops)
+ * would become a name that the writer did not see. They are refused.
  */
 function toALabels(given: string): string {
   const isLookAlike = [...given].some((character) => {
@@ -122,7 +122,7 @@ function isAscii(text: string): boolean {
   return /^\p{ASCII}*$/u.test(text);
 }
 
-/** A suffix under which anybody can have a name. */
+/** Refuses a suffix under which anyone can register a name. */
 function checkWide(base: string): void {
   const isSuffix = getPublicSuffix(base, { allowPrivateDomains: false, validateHostname: false }) === base;
   if (isSuffix || !base.includes("."))
@@ -134,9 +134,9 @@ const BYPASSES = [...DNS_OVER_HTTPS, ...ECH_FRONTS];
 
 function checkedName(host: string, own: OwnHosts, { isBase = false } = {}): string {
   if (LOCAL.some((name) => isAtOrBelow(host, name))) refuse("is a local name, which is never reachable");
-  const isMet = (name: string) => isAtOrBelow(host, name) || (isBase && isAtOrBelow(name, host));
-  if (own.names.some(isMet)) refuse("is this service's own name, which is never reachable");
-  const bypass = BYPASSES.find(isMet);
+  const overlaps = (name: string) => isAtOrBelow(host, name) || (isBase && isAtOrBelow(name, host));
+  if (own.names.some(overlaps)) refuse("is this service's own name, which is never reachable");
+  const bypass = BYPASSES.find(overlaps);
   if (bypass !== undefined)
     refuse(
       `would bypass name checks: ${bypass} answers DNS over HTTPS or hides the names of what is behind it`,

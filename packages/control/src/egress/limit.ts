@@ -1,12 +1,12 @@
-/** How far the counter of a session's machine may go, so that the day's cap is kept. Pure. */
+/** The counter at which a session's machine is cut off, so that the day's cap is kept. Pure. */
 
 /** Bytes of the session's machines on one UTC day. */
 export interface DayUsage {
-  /** What the machine's counter was when the day began. */
+  /** The machine's counter when the day began. */
   machineStart: number;
-  /** What other machines of the session sent on this day. */
+  /** Bytes that other machines of the session sent today. */
   others: number;
-  /** The cap was reached on this day. */
+  /** The cap was reached today. */
   isReached: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** SQL of the egress logs of sessions, and of how far the log of a node was read. */
+/** SQL of the sessions' egress logs, and of the cursor of each node's log. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { type Selectable, sql } from "kysely";
@@ -16,7 +16,7 @@ export async function readCursor(db: Queries, nodeId: string): Promise<string | 
   return row?.cursor;
 }
 
-/** False when another process read on from the same place: then these lines are written already. */
+/** False when another process has read from the same cursor. It has written these lines already. */
 export async function moveCursor(
   db: Queries,
   nodeId: string,
@@ -31,7 +31,7 @@ export async function moveCursor(
   return moved.rows.length > 0;
 }
 
-/** Lines of sessions that are forgotten by now are nobody's. */
+/** Lines of deleted sessions are dropped. */
 export async function insertLines(db: Queries, entries: readonly EgressEntry[]): Promise<void> {
   if (entries.length === 0) return;
   const lines = entries.map((entry) => ({
@@ -60,8 +60,8 @@ export async function insertLines(db: Queries, entries: readonly EgressEntry[]):
 }
 
 /**
- * Each session keeps its newest lines of each part: questions and connections, let through and refused. No flood of the
- * one pushes out the other.
+ * Keeps the newest lines of each part: questions and connections, allowed and denied. So a flood of one part does not
+ * push out another.
  */
 async function trim(db: Queries, sessionIds: string[]): Promise<void> {
   await sql`delete from egress_log using (
@@ -105,7 +105,7 @@ export async function deleteOldLines(db: Queries): Promise<void> {
     .execute();
 }
 
-/** A guest chooses the names it asks for; what a text column refuses must not hold up the log. */
+/** A guest chooses the names it asks for. Characters that a text column refuses must not stop the log. */
 export function storable(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\ufffd").slice(0, 255);
 }

@@ -17,7 +17,7 @@ afterAll(() => control.close());
 afterEach(() => control.destroyAll());
 
 let cursor = 0;
-function tell(entries: Partial<EgressEntry>[], id: string): void {
+function report(entries: Partial<EgressEntry>[], id: string): void {
   cursor += 1;
   const whole = entries.map((entry) => ({
     machine_id: `${id}-1`,
@@ -36,7 +36,7 @@ function tell(entries: Partial<EgressEntry>[], id: string): void {
 const read = async (id: string, query = "") => await control.ask(`GET /v1/sessions/${id}/egress-log${query}`);
 const untilLines = async (id: string, count: number) =>
   await eventually(async () => expect((await read(id, "?limit=200")).body.entries).toHaveLength(count));
-/** What the session keeps of each part. */
+/** Number of kept lines of each part. */
 const countLines = async (id: string) => {
   const { rows } = await control.sql.query(
     `select case kind when 'dns' then 'questions' else 'connections' end as what, decision, count(*)::int as lines
@@ -49,15 +49,15 @@ const countLines = async (id: string) => {
 test.each([
   ["only that lines were lost", { lost: 3 }],
   ["only which previews were used", { active_sessions: ["nobody"] }],
-])("a report that tells %s is read once, and not told again", async (_title, told) => {
+])("a report with %s is read once", async (_title, fields) => {
   cursor += 1;
-  control.node.report = { ...control.node.report, ...told, cursor: `c${cursor}` };
+  control.node.report = { ...control.node.report, ...fields, cursor: `c${cursor}` };
   await eventually(() => expect(control.node.report).toMatchObject({ lost: 0, active_sessions: [] }));
 });
 
-test("a line tells what was reached, or refused and why", async () => {
+test("a line shows the host that was reached, or refused and why", async () => {
   const id = await control.createLive();
-  tell(
+  report(
     [
       {},
       {
@@ -108,7 +108,7 @@ test("a session without lines has an empty log", async () => {
 
 test("lines page from the newest to the oldest, each once", async () => {
   const id = await control.createLive();
-  tell(
+  report(
     Array.from({ length: 7 }, (_, index) => ({ port: index + 1 })),
     id,
   );
@@ -126,7 +126,7 @@ test("lines page from the newest to the oldest, each once", async () => {
 
 test("lines are chosen by decision, host and time", async () => {
   const id = await control.createLive();
-  tell(
+  report(
     [
       { port: 1, at: "2027-03-01T09:00:00.000Z" },
       { port: 2, at: "2027-03-01T10:00:00.000Z", verdict: "denied", reason: "name_not_allowed" },
@@ -152,7 +152,7 @@ test.each(["?limit=0", "?limit=x", "?cursor=x", "?decision=maybe", "?since=yeste
   },
 );
 
-test("of processes that read on from the same place one writes the lines down", async () => {
+test("of processes that read from the same cursor only one saves the lines", async () => {
   const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
   const move = (from: string | undefined, to: string) => moveCursor(db, "another", { from, to });
   const moved = [
@@ -166,9 +166,9 @@ test("of processes that read on from the same place one writes the lines down", 
   expect(moved).toEqual([true, false, true, false, true]);
 });
 
-test("names that a guest made up of anything do not hold up the log", async () => {
+test("names that a guest made up of anything do not stop the log", async () => {
   const id = await control.createLive();
-  tell([{ host: "a\u0000b.example.com" }, { at: "not a time" }, { machine_id: "nobodys-1" }, {}], id);
+  report([{ host: "a\u0000b.example.com" }, { at: "not a time" }, { machine_id: "nobodys-1" }, {}], id);
   await untilLines(id, 3);
   const hosts = (await read(id)).body.entries.map(({ host }: { host: string }) => host);
   expect(hosts).toEqual(["api.example.com", "api.example.com", "a\ufffdb.example.com"]);
@@ -176,7 +176,7 @@ test("names that a guest made up of anything do not hold up the log", async () =
 
 test("the log of an ended session stays readable to its owner", async () => {
   const id = await control.createLive();
-  tell([{}], id);
+  report([{}], id);
   await untilLines(id, 1);
   await control.ask(`DELETE /v1/sessions/${id}`);
   expect((await read(id)).body.entries).toHaveLength(1);
@@ -187,7 +187,7 @@ test("the log of an ended session stays readable to its owner", async () => {
 
 test("a flood of questions or of refusals pushes out no line of a connection that was let through", async () => {
   const id = await control.createLive();
-  tell([{ host: "secret.example.com" }], id);
+  report([{ host: "secret.example.com" }], id);
   await untilLines(id, 1);
   await control.sql.query(
     `insert into egress_log (session_id, at, kind, decision, reason, bytes_out, bytes_in, count)
@@ -195,7 +195,7 @@ test("a flood of questions or of refusals pushes out no line of a connection tha
       from generate_series(1, $2::int), (values ('dns', 'allowed'), ('dns', 'denied'), ('tcp', 'denied')) as part (kind, decision)`,
     [id, LIMITS.egressLogLines + 5],
   );
-  tell([{ kind: "dns", host: "last.example.com" }], id);
+  report([{ kind: "dns", host: "last.example.com" }], id);
   await eventually(async () => expect((await read(id)).body.entries[0]?.host).toBe("last.example.com"));
   expect(await countLines(id)).toEqual([
     ["connections", "allowed", 1],
@@ -205,14 +205,14 @@ test("a flood of questions or of refusals pushes out no line of a connection tha
   ]);
 });
 
-test("a session keeps its newest lines, and none longer than the retention", async () => {
+test("a session keeps its newest lines within the retention", async () => {
   const id = await control.createLive();
   await control.sql.query(
     `insert into egress_log (session_id, at, kind, decision, reason, bytes_out, bytes_in, count)
       select $1, now(), 'tcp', 'allowed', 'mode_allow', 0, 0, 1 from generate_series(1, $2::int)`,
     [id, LIMITS.egressLogLines],
   );
-  tell([{ port: 1 }, { port: 2 }], id);
+  report([{ port: 1 }, { port: 2 }], id);
   await eventually(async () => expect((await read(id)).body.entries[0]?.port).toBe(2));
   expect(await countLines(id)).toEqual([["connections", "allowed", LIMITS.egressLogLines]]);
 

@@ -1,4 +1,4 @@
-/** What the node is asked for as the network of a session's machine. Pure. */
+/** The network that the node is asked to apply to a session's machine. Pure. */
 import type { NetworkSpec } from "@vivarium/contract/node";
 import type { SessionRow } from "../sessions/store.ts";
 

@@ -1,4 +1,4 @@
-/** SQL of what sessions wish on the network, and of what their machines confirmed. */
+/** SQL of the desired network of sessions, and of the generation that their machines confirmed. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
@@ -12,8 +12,11 @@ export interface NetworkChange {
   exposed?: ExposedPort[];
 }
 
-/** Writes a wish decided on the row as it was read; undefined when the row has another by now, or is being moved. */
-export async function saveWish(
+/**
+ * Saves a desired network that was decided on this row. Undefined when the row has a newer one by now, or an operation
+ * that fixes the network.
+ */
+export async function saveDesiredNetwork(
   db: Queries,
   session: Pick<SessionRow, "id" | "state" | "network_generation">,
   { egress, limitBytes, exposed }: NetworkChange,
@@ -35,7 +38,7 @@ export async function saveWish(
   return row as SessionRow | undefined;
 }
 
-/** The machine that the session has has this generation in force. */
+/** The session's machine has confirmed this generation. */
 export async function saveApplied(
   db: Queries,
   { id, incarnation, network_generation: generation }: SessionRow,
@@ -48,8 +51,8 @@ export async function saveApplied(
     .execute();
 }
 
-/** Live sessions whose machine does not have their wish yet, or has a limit that time or a cap may change. */
-export async function listToKeep(db: Queries): Promise<SessionRow[]> {
+/** Live sessions whose machine lacks the desired network, or whose limit may change by time or cap. */
+export async function listNetworksToReconcile(db: Queries): Promise<SessionRow[]> {
   const rows = await db
     .selectFrom("sessions")
     .selectAll()
@@ -66,7 +69,7 @@ export async function listToKeep(db: Queries): Promise<SessionRow[]> {
   return rows as SessionRow[];
 }
 
-/** Control-plane state: no machine is asked, and no wish changes before the sweep. */
+/** Changes the row only. The machine's limit follows with the next tick. */
 export async function saveCap(
   db: Queries,
   session: SessionRow,

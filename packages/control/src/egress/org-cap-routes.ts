@@ -2,11 +2,12 @@ import { OrgEgressCap, OrgEgressCapPut } from "@vivarium/contract/api";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
-import { getOrgCap, type OrgCapDeps, setOrgCap } from "./org-cap.ts";
+import type { EgressDeps } from "./deps.ts";
+import { getOrgCap, setOrgCap } from "./org-cap.ts";
 
 const tags = ["Egress"];
 
-export function addOrgCapRoutes(server: Server, deps: OrgCapDeps): void {
+export function addOrgCapRoutes(server: Server, deps: EgressDeps): void {
   server.get(
     "/v1/org/egress-cap",
     {

@@ -21,7 +21,7 @@ const put = (cap_bytes: unknown, key = control.key) =>
 const read = async (key = control.key) => (await control.ask("GET /v1/org/egress-cap", { key })).body;
 const stateOf = async (id: string, at = control) => (await at.ask(`GET /v1/sessions/${id}`)).body.state;
 
-/** What the kernel has counted for the session's first machine. */
+/** The kernel's counter for the session's first machine. */
 function count(at: Control, id: string, egress_bytes: number): void {
   const counter = {
     machine_id: `${id}-1`,
@@ -34,7 +34,7 @@ function count(at: Control, id: string, egress_bytes: number): void {
   at.node.report = { ...at.node.report, counters: [...others, counter] };
 }
 
-/** Ends all sessions and what they count for. */
+/** Ends all sessions and deletes their usage. */
 async function forgetDay(at: Control): Promise<void> {
   await at.sql.query("update orgs set egress_cap_bytes = null, egress_capped_on = null");
   await at.destroyAll();
@@ -43,7 +43,7 @@ async function forgetDay(at: Control): Promise<void> {
   await at.sql.query("delete from egress_usage");
 }
 
-/** One report is written down before the next is asked for: what was told before this call is by now. */
+/** Reports are saved one after the other, so every report before this call is saved after it. */
 async function untilWritten(at: Control): Promise<void> {
   const before = at.node.reportCount;
   await eventually(() => expect(at.node.reportCount).toBeGreaterThan(before));
@@ -84,7 +84,7 @@ test("nothing is capped by default", async () => {
   expect(await stateOf(id)).toBe("live");
 });
 
-test("a cap is set, told by whoever chose it, and given back", async () => {
+test("a cap is set, shown with its origin, and removed", async () => {
   expect((await put(MIB)).body).toMatchObject({ cap_bytes: MIB, override: true, default_cap_bytes: 0 });
   expect(await read()).toMatchObject({ cap_bytes: MIB, override: true });
   expect((await put(0)).body).toMatchObject({ cap_bytes: 0, override: true });
@@ -99,7 +99,7 @@ test.each([[undefined], [-1], [1.5], ["1"], [2 ** 53], [true]])("%j is no cap", 
   expect(await read()).toMatchObject({ cap_bytes: MIB });
 });
 
-test("over the cap every live session is paused, and none below it", async () => {
+test("live sessions are paused over the cap, and not below it", async () => {
   const ids = [await control.createLive(), await control.createLive()];
   await put(10 * MIB);
   for (const id of ids) count(control, id, 4 * MIB);
@@ -147,7 +147,7 @@ test("over the cap neither a checkpoint starts nor a paused session goes back to
   expect((await control.ask(`POST /v1/checkpoints/${checkpoint_id}/sessions`)).status).toBe(200);
 });
 
-test("over the cap a visitor of a preview wakes nothing, and is told that it may pass", async () => {
+test("over the cap a visitor of a preview wakes nothing, and the answer is temporary", async () => {
   const id = await control.createLive();
   await control.ask(`POST /v1/sessions/${id}/expose`, { body: { port: 80 } });
   await sendAndReach(id, MIB);
@@ -191,7 +191,7 @@ test("a new day begins at nothing", async () => {
   expect((await control.exec(id)).status).toBe(200);
 });
 
-test("what a destroyed session sent counts for its day", async () => {
+test("bytes of a destroyed session count for its day", async () => {
   const id = await control.createLive();
   await sendAndReach(id, 4 * MIB);
   await put(4 * MIB);
@@ -219,13 +219,13 @@ test("a key of one project reads the cap and does not set it", async () => {
   expect((await put(MIB, whole)).status).toBe(200);
 });
 
-test("the operator's default holds until an organisation chooses, and the bound whatever it chooses", async () => {
+test("the operator's default holds until an organisation chooses, and the bound always", async () => {
   const egressCaps = { sessionBytes: 0, orgBytes: 2 * MIB, orgMaxBytes: 3 * MIB };
   const bounded = await startControl({ egressCaps });
   const choose = (cap_bytes: number | null) => bounded.ask("PUT /v1/org/egress-cap", { body: { cap_bytes } });
   try {
-    const told = { cap_bytes: 2 * MIB, override: false, default_cap_bytes: 2 * MIB };
-    expect((await bounded.ask("GET /v1/org/egress-cap")).body).toMatchObject(told);
+    const expected = { cap_bytes: 2 * MIB, override: false, default_cap_bytes: 2 * MIB };
+    expect((await bounded.ask("GET /v1/org/egress-cap")).body).toMatchObject(expected);
     for (const over of [0, 3 * MIB + 1]) {
       const { status, body } = await choose(over);
       expect([status, body.error]).toEqual([400, expect.stringMatching(/^cap_bytes: .*operator's bound/)]);
@@ -235,7 +235,7 @@ test("the operator's default holds until an organisation chooses, and the bound 
     await bounded.until(id, "paused");
     expect((await choose(3 * MIB)).body).toMatchObject({ cap_bytes: 3 * MIB, override: true });
     expect((await bounded.exec(id)).status).toBe(200);
-    expect((await choose(null)).body).toMatchObject(told);
+    expect((await choose(null)).body).toMatchObject(expected);
     expect((await bounded.ask("POST /v1/sessions")).body.code).toBe("egress_capped");
     // Chosen before the operator set a bound.
     await bounded.sql.query("update orgs set egress_cap_bytes = 0");
@@ -245,7 +245,7 @@ test("the operator's default holds until an organisation chooses, and the bound 
   }
 });
 
-test("the operator sets default, bound and the cap of sessions in bytes, and none by default", () => {
+test("the operator may set default, bound and the cap of sessions in bytes", () => {
   const usual = { DATABASE_URL: "postgresql://x" };
   expect(readConfig(usual).egressCaps).toEqual({ sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 });
   const set = { VIV_SESSION_EGRESS_CAP_BYTES: "1", VIV_ORG_EGRESS_CAP_BYTES: "2" };
@@ -261,7 +261,7 @@ test("the operator sets default, bound and the cap of sessions in bytes, and non
   }
 });
 
-test("a session whose create names no cap has the operator's, also from a checkpoint; 0 is none", async () => {
+test("a session whose create names no cap has the operator's, also from a checkpoint; 0 is no cap", async () => {
   const usual = await startControl({ egressCaps: { sessionBytes: 7 * MIB, orgBytes: 0, orgMaxBytes: 0 } });
   const capOf = async (id: string) =>
     (await usual.ask(`GET /v1/sessions/${id}/egress-cap`)).body.egress_cap_bytes;

@@ -1,35 +1,32 @@
-/** How much all sessions of an organisation may send in a day. */
+/** The daily egress cap of all sessions of an organisation. */
 import type { OrgEgressCap } from "@vivarium/contract/api";
-import type { Log } from "@vivarium/kit/log";
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
-import type { Database, Queries } from "../db/pool.ts";
+import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
-import { findOrgCap, judgeOrg, orgUsage, saveOrgCap } from "./org-cap-store.ts";
+import type { EgressDeps } from "./deps.ts";
+import { findOrgCap, orgUsage, saveOrgCap, updateOrgMark } from "./org-cap-store.ts";
 
-/** What the operator set, in bytes of a UTC day; 0: none. */
+/** The operator's settings, in bytes of a UTC day; 0: no cap. */
 export interface EgressCaps {
-  /** Cap of a session whose create names none. */
+  /** Cap of a session whose create sets none. */
   sessionBytes: number;
-  /** Cap of an organisation that chose none. */
+  /** Cap of an organisation that has not set one. */
   orgBytes: number;
-  /** No organisation sends more, whatever it chose. */
+  /** Upper bound of every organisation's cap. */
   orgMaxBytes: number;
 }
 
-export interface OrgCapDeps {
-  db: Database;
-  egressCaps: EgressCaps;
-}
+type OrgCapDeps = Pick<EgressDeps, "db" | "egressCaps">;
 
 export async function getOrgCap(deps: OrgCapDeps, principal: Principal): Promise<OrgEgressCap> {
   return await readCap(deps.db, deps.egressCaps, principal.orgId);
 }
 
 /**
- * Null goes back to the operator's default. Keys have no roles: a key of the whole organisation does what its owner
- * may, and a key that is bound to a project does not.
+ * Null restores the operator's default. A key of the whole organisation may set the cap, since keys have no roles. A
+ * key that is bound to a project may not.
  */
 export async function setOrgCap(
   { db, egressCaps }: OrgCapDeps,
@@ -46,20 +43,20 @@ export async function setOrgCap(
   return await db.transaction().execute(async (tx) => {
     await lockOrg(tx, principal.orgId);
     await saveOrgCap(tx, principal.orgId, capBytes);
-    // What it refuses, or lets start again, is decided before the call answers.
-    await judgeOrg(tx, egressCaps, principal.orgId);
+    // Marked before the call answers, so that the new cap refuses or admits sessions from now on.
+    await updateOrgMark(tx, egressCaps, principal.orgId);
     return await readCap(tx, egressCaps, principal.orgId);
   });
 }
 
-/** Marks an organisation that sent its day's bytes, or takes the mark away. */
+/** Marks an organisation that has sent its bytes of today, or removes the mark. */
 export async function markOrg(
-  { db, egressCaps, log }: OrgCapDeps & { log: Log },
+  { db, egressCaps, log }: OrgCapDeps & Pick<EgressDeps, "log">,
   orgId: string,
 ): Promise<void> {
   const isMarked = await db.transaction().execute(async (tx) => {
     await lockOrg(tx, orgId);
-    return await judgeOrg(tx, egressCaps, orgId);
+    return await updateOrgMark(tx, egressCaps, orgId);
   });
   if (isMarked)
     log.info({ event: "egress.org_capped", org_id: orgId }, "an organisation reached its egress cap");
@@ -76,12 +73,12 @@ function checkBound({ orgMaxBytes }: EgressCaps, capBytes: number | null): void 
 }
 
 async function readCap(db: Queries, caps: EgressCaps, orgId: string): Promise<OrgEgressCap> {
-  const { bytes, isOwn, usualBytes } = await findOrgCap(db, caps, orgId);
+  const { bytes, isOwn, defaultBytes } = await findOrgCap(db, caps, orgId);
   const today = await orgUsage(db, orgId);
   return {
     cap_bytes: bytes,
     override: isOwn,
-    default_cap_bytes: usualBytes,
+    default_cap_bytes: defaultBytes,
     today_bytes: today.bytes,
     date: today.date,
   };

@@ -6,7 +6,7 @@ import { normalPolicy } from "./policy.ts";
 const configWith = (ranges: string) =>
   readConfig({ DATABASE_URL: "postgresql://localhost/none", VIV_NEVER_RANGES: ranges });
 
-test("what the node closes for the operator no policy lists, and the refusal is told as any", () => {
+test("no policy may list a range that the operator closes, and the refusal is worded like the others", () => {
   const own = ownHostsOf(configWith("8.8.4.4, 9.9.9.0/24"));
   const allow = (entry: string) => () => normalPolicy({ mode: "deny", allow: [entry] }, own, "egress.allow");
   expect(allow("9.9.8.1")()).toEqual({ mode: "deny", allow: ["9.9.8.1"] });
@@ -22,7 +22,7 @@ test("what the node closes for the operator no policy lists, and the refusal is 
     );
 });
 
-test("nothing is closed unless it is told, and a range that could be misread stops the start", () => {
+test("nothing is closed unless configured, and an ambiguous range stops the start", () => {
   expect(ownHostsOf(configWith("")).ranges).toEqual([]);
   expect(() => configWith("9.9.9.0/33")).toThrow('VIV_NEVER_RANGES names "9.9.9.0/33"');
 });

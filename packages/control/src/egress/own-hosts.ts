@@ -2,7 +2,7 @@ import { networkInterfaces } from "node:os";
 import type { PreviewSite } from "../sessions/preview-urls.ts";
 import type { OwnHosts } from "./entry.ts";
 
-/** This host, the names of its previews, and what the operator says is of the deployment. */
+/** The addresses of this host, the domain of its previews, and the ranges that the operator closes. */
 export function ownHostsOf({
   previewSite,
   neverRanges,

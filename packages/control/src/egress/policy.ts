@@ -1,4 +1,4 @@
-/** A policy as it is stored: entries normalised, each once. Nothing of it is kept when one is refused. */
+/** A policy as it is stored: normalised entries without duplicates. One refused entry refuses the whole policy. */
 import type { EgressPolicy } from "@vivarium/contract/api";
 import { invalidField } from "../http/validation.ts";
 import { type OwnHosts, parseEntry } from "./entry.ts";
@@ -8,7 +8,7 @@ export interface StoredPolicy {
   allow: string[];
 }
 
-/** `field` is what the caller's body calls the list. */
+/** `field` is the name of the list in the caller's body. */
 export function normalPolicy({ mode, allow = [] }: EgressPolicy, own: OwnHosts, field: string): StoredPolicy {
   const entries = allow.map((text, index) => {
     const parsed = parseEntry(text, own);

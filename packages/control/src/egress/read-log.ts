@@ -30,7 +30,7 @@ export async function readLog(
   await getAnySession(db, scope, sessionId);
   const { decision, since } = query;
   const host = query.host?.toLowerCase();
-  // One row more than asked for tells whether another page follows.
+  // One more row than asked for shows whether another page follows.
   const rows = await listLines(db, { sessionId, decision, host, since, before, limit: limit + 1 });
   const page = rows.slice(0, limit);
   const last = page.at(-1);

@@ -1,51 +1,40 @@
-/** What the node tells of its machines' traffic, written down: bytes per day, log lines, previews that were used. */
+/** Reads the node's reports of its machines' traffic, and saves bytes per day, log lines and the use of previews. */
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
-import type { Log } from "@vivarium/kit/log";
+import { Coalesced } from "@vivarium/kit/coalesced";
 import type { Database } from "../db/pool.ts";
-import type { Activity } from "../deadlines/activity.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { addDenials } from "./denials-store.ts";
+import type { EgressDeps } from "./deps.ts";
 import { limitOf } from "./limit.ts";
 import { insertLines, moveCursor, readCursor } from "./log-store.ts";
 import { dayUsageOf, listOverCap, listUnmarked, markCapped, saveCounters } from "./usage-store.ts";
 
-interface ReportDeps {
-  db: Database;
-  nodes: NodeClient;
-  activity: Activity;
-  log: Log;
-}
+type ReportDeps = Pick<EgressDeps, "db" | "nodes" | "activity" | "log">;
 
-/** A report that is full is followed by the next at once, up to this many. */
+/** A full report is followed by the next one at once, up to this many. */
 const AT_ONCE = 10;
 const FULL = 5_000;
 
 export class NetworkReports {
-  readonly #deps: ReportDeps;
-  #running: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  readonly #collections: Coalesced;
 
   constructor(deps: ReportDeps) {
-    this.#deps = deps;
+    this.#collections = new Coalesced(() => collectAll(deps));
   }
 
-  /** Resolves once a report that was asked for after this call is written down. */
+  /** Resolves once a report that was requested after this call is saved. */
   collect(): Promise<void> {
-    this.#next ??= this.#after(this.#running ?? Promise.resolve());
-    return this.#next;
-  }
-
-  async #after(running: Promise<void>): Promise<void> {
-    await running.catch(() => undefined);
-    this.#running = this.#next;
-    this.#next = undefined;
-    await collectAll(this.#deps);
+    return this.#collections.run();
   }
 }
 
-/** Before a machine goes: its last counters. Bytes that cannot be had any more are not worth keeping it for. */
-export async function collectLast({ networkReports }: { networkReports: NetworkReports }): Promise<void> {
+/**
+ * Reads a machine's last counters before the machine is removed. A failure is ignored: missing bytes are not worth
+ * keeping the machine.
+ */
+export async function collectFinalCounters({
+  networkReports,
+}: Pick<EgressDeps, "networkReports">): Promise<void> {
   await networkReports.collect().catch(() => undefined);
 }
 
@@ -67,7 +56,7 @@ async function write(
   report: NetworkReport,
 ): Promise<void> {
   await saveCounters(deps.db, report.counters);
-  if (isToldUntilRead(report)) {
+  if (isRepeatedUntilRead(report)) {
     const isRead = await deps.db.transaction().execute(async (tx) => {
       if (!(await moveCursor(tx, nodeId, { from, to: report.cursor }))) return false;
       await insertLines(tx, report.entries);
@@ -77,19 +66,23 @@ async function write(
     if (isRead && report.lost > 0)
       deps.log.warn({ lost: report.lost }, "lines of egress logs were lost: too many at once");
   }
-  await tellCapped(deps, report);
+  await emitCapped(deps, report);
 }
 
-/** Whether the node tells this again until it is asked with a later cursor. Of idle machines there is nothing to move past. */
-function isToldUntilRead({ entries, lost, active_sessions }: NetworkReport): boolean {
+/**
+ * Whether the node repeats this report until it is asked with a later cursor. A report without lines and activity has
+ * no such cursor.
+ */
+function isRepeatedUntilRead({ entries, lost, active_sessions }: NetworkReport): boolean {
   return entries.length > 0 || lost > 0 || active_sessions.length > 0;
 }
 
 /**
- * Whom the kernel cut: it does so before the sum is reached, when the next packet would pass it. What it says counts
- * only under the limit of now: after midnight, or once the cap was raised, it still cuts by what it was told before.
+ * Sessions whose machine the kernel cut off. The kernel cuts before the cap is reached, when the next packet would
+ * exceed it. A cut counts only under the current limit: after midnight, or once the cap was raised, the kernel still
+ * cuts at the old limit.
  */
-async function listCut(db: Database, counters: readonly MachineCounters[]): Promise<string[]> {
+async function listCutByKernel(db: Database, counters: readonly MachineCounters[]): Promise<string[]> {
   const cut = new Map(
     counters.filter(({ is_capped }) => is_capped).map((one) => [one.machine_id.split("-", 1)[0] ?? "", one]),
   );
@@ -102,12 +95,12 @@ async function listCut(db: Database, counters: readonly MachineCounters[]): Prom
   return found;
 }
 
-/** Once a day and session: with the mark that says so. */
-async function tellCapped({ db, log }: ReportDeps, { counters }: NetworkReport): Promise<void> {
-  const ids = [...new Set([...(await listOverCap(db)), ...(await listCut(db, counters))])];
+/** Marks sessions that reached their cap, and emits the event once a day for each. */
+async function emitCapped({ db, log }: ReportDeps, { counters }: NetworkReport): Promise<void> {
+  const ids = [...new Set([...(await listOverCap(db)), ...(await listCutByKernel(db, counters))])];
   if (ids.length === 0) return;
   const capped = await db.transaction().execute(async (tx) => {
-    const marked = (await markCapped(tx, ids)).filter(({ was_told }) => !was_told);
+    const marked = (await markCapped(tx, ids)).filter(({ was_capped_today }) => !was_capped_today);
     const events = marked.map((session) => {
       const { cap_bytes, today_bytes } = session;
       return eventOf(session, "egress.session_capped", { cap_bytes, today_bytes });

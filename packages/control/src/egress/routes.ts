@@ -5,16 +5,17 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { getReadable } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/params.ts";
-import { type CapDeps, getCap, setCap } from "./cap.ts";
+import { getCap, setCap } from "./cap.ts";
+import type { EgressDeps } from "./deps.ts";
 import { EgressLogQuery, readLog } from "./read-log.ts";
-import { type SetPolicyDeps, setPolicy } from "./set-policy.ts";
+import { setPolicy } from "./set-policy.ts";
 
 const tags = ["Egress"];
 const params = SessionParams;
 const POLICY_CLOSED_IN = ["failed", "lifetime_expired"] as const;
 const OF_CHANGES = ["not_found", "conflict", "session_not_live", "session_ended"] as const;
 
-export function addEgressRoutes(server: Server, deps: SetPolicyDeps & CapDeps): void {
+export function addEgressRoutes(server: Server, deps: EgressDeps): void {
   addPolicyRoutes(server, deps);
   addCapRoutes(server, deps);
   server.get(
@@ -37,7 +38,7 @@ export function addEgressRoutes(server: Server, deps: SetPolicyDeps & CapDeps): 
   );
 }
 
-function addPolicyRoutes(server: Server, deps: SetPolicyDeps): void {
+function addPolicyRoutes(server: Server, deps: EgressDeps): void {
   server.get(
     "/v1/sessions/:id/egress",
     {
@@ -75,7 +76,7 @@ function addPolicyRoutes(server: Server, deps: SetPolicyDeps): void {
   );
 }
 
-function addCapRoutes(server: Server, deps: CapDeps): void {
+function addCapRoutes(server: Server, deps: EgressDeps): void {
   server.patch(
     "/v1/sessions/:id",
     {

@@ -1,4 +1,4 @@
-/** Replaces a session's egress policy: in force when the call answers, or before its guest runs again. */
+/** Replaces a session's egress policy. It is in force when the call answers, or before a paused guest runs again. */
 import type { EgressPolicy } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
@@ -7,18 +7,15 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { isNetworkFixed } from "../sessions/operation-kinds.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type ApplyDeps, applyNetwork } from "./apply.ts";
-import type { OwnHosts } from "./entry.ts";
-import { saveWish } from "./network-store.ts";
+import { applyNetwork } from "./apply.ts";
+import type { EgressDeps } from "./deps.ts";
+import { saveDesiredNetwork } from "./network-store.ts";
 import { normalPolicy, type StoredPolicy } from "./policy.ts";
-import { limitNow } from "./prepare.ts";
-
-export type SetPolicyDeps = ApplyDeps & { signals: SessionSignals; ownHosts: OwnHosts };
+import { currentLimit } from "./prepare.ts";
 
 export async function setPolicy(
-  deps: SetPolicyDeps,
+  deps: EgressDeps,
   scope: Scope,
   { id, policy }: { id: string; policy: EgressPolicy },
 ): Promise<StoredPolicy> {
@@ -28,37 +25,38 @@ export async function setPolicy(
     const session = await getSession(deps.db, scope, id);
     if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
     if (isNetworkFixed(session.op)) return BUSY;
-    // Written once: whoever wrote after us has the last word, and ours was in force before.
+    // Stored once. A later write by another call wins; ours was in force before it.
     stored ??= await store(deps, session, egress);
     if (!stored) return BUSY;
-    const wish = stored.network_generation > session.network_generation ? stored : session;
-    return (await isInForce(deps, wish)) ? egress : BUSY;
+    const desired = stored.network_generation > session.network_generation ? stored : session;
+    return (await tryApply(deps, desired)) ? egress : BUSY;
   });
 }
 
 async function store(
-  deps: SetPolicyDeps,
+  deps: EgressDeps,
   session: SessionRow,
   egress: StoredPolicy,
 ): Promise<SessionRow | undefined> {
-  const limitBytes = session.state === "live" ? await limitNow(deps.db, session) : undefined;
-  const row = await saveWish(deps.db, session, { egress, limitBytes });
+  const limitBytes = session.state === "live" ? await currentLimit(deps.db, session) : undefined;
+  const row = await saveDesiredNetwork(deps.db, session, { egress, limitBytes });
   if (row) deps.signals.moved(session.id);
   return row;
 }
 
-/** False: the machine is being exchanged, or put to rest, under the call; then decide anew. */
-async function isInForce(deps: SetPolicyDeps, wish: SessionRow): Promise<boolean> {
-  if (wish.state === "paused") return true;
-  if (wish.network_applied >= wish.network_generation) return true;
+/** False: the machine is being replaced or paused during the call. Decide again. */
+async function tryApply(deps: EgressDeps, desired: SessionRow): Promise<boolean> {
+  if (desired.state === "paused") return true;
+  if (desired.network_applied >= desired.network_generation) return true;
   try {
-    await applyNetwork(deps, wish);
+    await applyNetwork(deps, desired);
     return true;
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    const now = await getSession(deps.db, { orgId: wish.org_id, projectId: null }, wish.id);
-    if (now.state !== "live" || now.incarnation !== wish.incarnation || isNetworkFixed(now.op)) return false;
-    deps.log.warn({ session_id: wish.id, reason: error.message }, "an egress policy waits for the node");
+    const now = await getSession(deps.db, { orgId: desired.org_id, projectId: null }, desired.id);
+    if (now.state !== "live" || now.incarnation !== desired.incarnation || isNetworkFixed(now.op))
+      return false;
+    deps.log.warn({ session_id: desired.id, reason: error.message }, "an egress policy waits for the node");
     throw apiErrorOfOperation(error);
   }
 }

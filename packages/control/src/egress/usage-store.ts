@@ -1,14 +1,14 @@
-/** SQL of what left and entered per session, UTC day and machine. Days are those of `service_now()`. */
+/** SQL of the bytes sent and received, by session, UTC day and machine. Days are those of `service_now()`. */
 import type { MachineCounters } from "@vivarium/contract/node";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
-import { TODAY } from "../db/today.ts";
+import { TODAY } from "../db/time.ts";
 import type { EventOwner } from "../events/append.ts";
 import type { DayUsage } from "./limit.ts";
 
 /**
- * Writes the counters down. A day begins where the last day on which the machine was seen ended; what is less than is
- * known already, because it was read before, changes nothing.
+ * Saves the counters. A machine's day starts at its counter of the last day on which it was seen. A lower counter than
+ * the saved one, from an older report, changes nothing.
  */
 export async function saveCounters(db: Queries, counters: readonly MachineCounters[]): Promise<void> {
   if (counters.length === 0) return;
@@ -43,7 +43,7 @@ export async function todayUsage(db: Queries, sessionId: string): Promise<{ date
 const NOT_REACHED = sql<boolean>`not coalesce(
   egress_capped_on = ${TODAY} and egress_capped_bytes >= egress_cap_bytes, false)`;
 
-/** For the limit of one machine. One that was not seen on this day begins it where it ended its last. */
+/** For the limit of one machine. If the machine was not seen today, its day starts at its last counter. */
 export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {
   const found = await sql<DayUsage>`select
       coalesce(
@@ -64,11 +64,11 @@ export async function dayUsageOf(db: Queries, sessionId: string, machineId: stri
 interface Capped extends EventOwner {
   cap_bytes: number;
   today_bytes: number;
-  /** It had reached a smaller cap on this day. */
-  was_told: boolean;
+  /** The session had already reached a smaller cap today. */
+  was_capped_today: boolean;
 }
 
-/** Of these, those that are not marked with their cap of now on this day. */
+/** The given sessions that are not marked today with their current cap. */
 export async function listUnmarked(
   db: Queries,
   ids: readonly string[],
@@ -79,7 +79,7 @@ export async function listUnmarked(
   return found.rows;
 }
 
-/** Sessions that by the sum sent as much as they may today, and are not marked with that cap on this day. */
+/** Sessions whose bytes of today reach their cap, and that are not marked today with that cap. */
 export async function listOverCap(db: Queries): Promise<string[]> {
   const found = await sql<{ id: string }>`
     select id from sessions join (
@@ -90,18 +90,18 @@ export async function listOverCap(db: Queries): Promise<string[]> {
   return found.rows.map(({ id }) => id);
 }
 
-/** Those that nobody else marked meanwhile. */
+/** Marks the given sessions. Returns those that no other process marked meanwhile. */
 export async function markCapped(tx: Queries, ids: readonly string[]): Promise<Capped[]> {
   const marked = await sql<Capped>`
     with due as (
-      select id, coalesce(egress_capped_on = ${TODAY}, false) as was_told from sessions
+      select id, coalesce(egress_capped_on = ${TODAY}, false) as was_capped_today from sessions
       where id = any(${[...ids]}::text[]) and state <> 'destroyed'
         and egress_cap_bytes is not null and ${NOT_REACHED}
       for update
     )
     update sessions set egress_capped_on = ${TODAY}, egress_capped_bytes = egress_cap_bytes from due
     where sessions.id = due.id
-    returning sessions.id, org_id, project_id, egress_cap_bytes as cap_bytes, was_told, (
+    returning sessions.id, org_id, project_id, egress_cap_bytes as cap_bytes, was_capped_today, (
       select coalesce(sum(egress_last - egress_start), 0)::bigint from egress_usage
       where session_id = sessions.id and day = ${TODAY}
     ) as today_bytes`.execute(tx);

@@ -1,9 +1,9 @@
 import type { ErrorCode } from "@vivarium/contract/api";
 
-/** The one error a caller gets to see. Its code decides the status; render-error.ts writes it. */
+/** The only error that callers see. Its code decides the status; http/render-error.ts writes it. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
-  /** Overrides the Retry-After of the code's row; null: no header. */
+  /** Overrides the Retry-After of the error's code; null: no header. */
   readonly retryAfterS: number | null | undefined;
 
   constructor(
@@ -18,7 +18,7 @@ export class ApiError extends Error {
   }
 }
 
-/** One sentence for foreign, destroyed and never made: a caller cannot tell them apart. */
+/** The same sentence for foreign, destroyed and unknown ids, so that a caller cannot distinguish them. */
 export class SessionNotFound extends ApiError {
   constructor() {
     super(

@@ -1,7 +1,7 @@
 /**
- * Tells what happened, in the transaction in which it happens: an event exists exactly when its cause does. Who calls
- * this holds the session's row, so that the events of a session are written in the order of their commits; what is
- * told of no change of the row (refusals, denials) has no such order among the others.
+ * Writes an event in the transaction of its cause, so that it exists exactly when its cause does. The caller has locked
+ * the session's row, so that the events of a session are written in the order of their commits. Events without a change
+ * of the row (refusals, denials) have no such order.
  */
 import { type EventType, ID_PREFIXES } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
@@ -13,11 +13,11 @@ export interface NewEvent {
   orgId: string;
   projectId: string | null;
   sessionId?: string;
-  /** No secret, no token, no command, no content of a file. */
+  /** No secrets, tokens, commands or file contents. */
   data: Record<string, unknown>;
 }
 
-/** What an event tells of its session besides `data`. */
+/** The session's fields in an event, besides `data`. */
 export interface EventOwner {
   id: string;
   org_id: string;

@@ -1,17 +1,20 @@
-/** A stream lasts longer than the look at its key: it ends when the key does. */
+/** Ends a stream when its API key is revoked: a stream lasts longer than the check of its key. */
 import { ApiError } from "../errors/api-error.ts";
 
-/** Together with what the authenticator remembers, within the five seconds in which a revoked key stops working. */
+/**
+ * A revoked key must stop working within five seconds. This time and the authenticator's cache stay below that
+ * together.
+ */
 const LOOK_MS = 2_000;
 
-export function untilCredentialEnds(authenticate: () => Promise<unknown>): {
+export function watchCredential(authenticate: () => Promise<unknown>): {
   signal: AbortSignal;
   stop: () => void;
 } {
   const ended = new AbortController();
   const look = () =>
     authenticate().catch((error: unknown) => {
-      // Whether the key is good is unknown while the store is away.
+      // If the database is down, it is unknown whether the key is good.
       if (error instanceof ApiError && error.code === "unauthenticated") ended.abort();
     });
   const timer = setInterval(() => void look(), LOOK_MS);

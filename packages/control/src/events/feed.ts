@@ -1,18 +1,19 @@
 /**
- * Tells the readers of this process that there are new events. Moves of this process are looked at at once; what
- * other processes wrote is found by looking at the head, as everything of theirs is.
+ * Wakes the readers of this process when events are published. Events of this process are published at once. Events of
+ * other processes are found by polling the head.
  */
 import { EventEmitter } from "node:events";
 import { sleep } from "@vivarium/kit/clock";
+import { Coalesced } from "@vivarium/kit/coalesced";
 import type { Database } from "../db/pool.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { publishEvents } from "./publish.ts";
 import { listOrgsAfter, readHead } from "./store.ts";
 
-/** A reader looks for itself after this long, should nothing have told it to. */
-const PATIENCE_MS = 30_000;
+/** A reader polls after this time, in case it was not woken. */
+const POLL_MS = 30_000;
 
-export interface News {
+export interface Subscription {
   /** Resolves when events have come since the last call, after a while, or when the signal aborts. */
   next(signal: AbortSignal): Promise<void>;
   stop(): void;
@@ -20,18 +21,17 @@ export interface News {
 
 export class EventFeed {
   readonly #deps: { db: Database; signals: SessionSignals };
-  readonly #news = new EventEmitter().setMaxListeners(0);
+  readonly #emitter = new EventEmitter().setMaxListeners(0);
   readonly #closing = new AbortController();
   readonly #streams = new Set<Promise<unknown>>();
-  #running: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  readonly #looks = new Coalesced(() => this.#look());
   #head = 0;
 
   constructor(deps: { db: Database; signals: SessionSignals }) {
     this.#deps = deps;
   }
 
-  /** Everything up to this place was told of; nothing will ever appear before it. */
+  /** All events up to this position were announced. None will ever appear before it. */
   get head(): number {
     return this.#head;
   }
@@ -42,39 +42,38 @@ export class EventFeed {
   }
 
   /**
-   * Looks whenever something in this process moved, until the returned function is called. Where nobody reads, what
-   * moves is left to the periodic look, which publishes many at once.
+   * Publishes whenever a session moves in this process, until the returned function is called. Without readers that is
+   * left to the periodic call, which publishes many events at once.
    */
   followMoves(onFailure: (error: unknown) => void): () => void {
     return this.#deps.signals.onAnyMove(() => {
-      if (this.#news.eventNames().length > 0) void this.look().catch(onFailure);
+      if (this.#emitter.eventNames().length > 0) void this.look().catch(onFailure);
     });
   }
 
-  /** Resolves once everything that was committed before this call has its place. */
+  /** Resolves once everything that was committed before this call has its position. */
   look(): Promise<void> {
-    this.#next ??= this.#after(this.#running ?? Promise.resolve());
-    return this.#next;
+    return this.#looks.run();
   }
 
-  news(orgId: string): News {
+  subscribe(orgId: string): Subscription {
     let isNew = false;
-    let tell = () => {};
+    let wakeReader = () => {};
     const listener = () => {
       isNew = true;
-      tell();
+      wakeReader();
     };
-    this.#news.on(orgId, listener);
+    this.#emitter.on(orgId, listener);
     const next = async (signal: AbortSignal) => {
-      const told = new AbortController();
-      tell = () => told.abort();
-      if (!isNew) await sleep(PATIENCE_MS, AbortSignal.any([signal, told.signal]));
+      const woken = new AbortController();
+      wakeReader = () => woken.abort();
+      if (!isNew) await sleep(POLL_MS, AbortSignal.any([signal, woken.signal]));
       isNew = false;
     };
-    return { next, stop: () => void this.#news.off(orgId, listener) };
+    return { next, stop: () => void this.#emitter.off(orgId, listener) };
   }
 
-  /** A stream that the end of this process waits for. */
+  /** Shutdown waits for this stream to end. */
   async keep<T>(stream: Promise<T>): Promise<T> {
     this.#streams.add(stream);
     return await stream.finally(() => this.#streams.delete(stream));
@@ -85,13 +84,6 @@ export class EventFeed {
     await Promise.allSettled(this.#streams);
   }
 
-  async #after(running: Promise<void>): Promise<void> {
-    await running.catch(() => undefined);
-    this.#running = this.#next;
-    this.#next = undefined;
-    await this.#look();
-  }
-
   async #look(): Promise<void> {
     const { db } = this.#deps;
     const before = await readHead(db);
@@ -99,9 +91,10 @@ export class EventFeed {
     const { position } = before.isWaiting ? await readHead(db) : before;
     if (position <= this.#head) return;
     const isFirst = this.#head === 0;
-    const orgs = isFirst || this.#news.eventNames().length === 0 ? [] : await listOrgsAfter(db, this.#head);
+    const orgs =
+      isFirst || this.#emitter.eventNames().length === 0 ? [] : await listOrgsAfter(db, this.#head);
     this.#head = position;
-    // The first look knows nothing of what is new, so that it tells all who wait.
-    for (const orgId of isFirst ? this.#news.eventNames() : orgs) this.#news.emit(orgId);
+    // The first call does not know which events are new, so it wakes all readers.
+    for (const orgId of isFirst ? this.#emitter.eventNames() : orgs) this.#emitter.emit(orgId);
   }
 }

@@ -1,7 +1,7 @@
-/** Events that are kept, oldest first, page after page. */
+/** Pages of stored events, oldest first. */
 import { type Event, LIMITS } from "@vivarium/contract/api";
-import type { Database } from "../db/pool.ts";
 import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import type { EventDeps } from "./deps.ts";
 import type { EventQuery } from "./query.ts";
 import { toEvent } from "./record.ts";
 import { type Start, startAfter } from "./start.ts";
@@ -10,13 +10,13 @@ import { type EventFilter, listEvents } from "./store.ts";
 const POSITION_PATTERN = /^[1-9][0-9]{0,15}$/;
 
 export async function listPage(
-  deps: { db: Database },
+  deps: Pick<EventDeps, "db">,
   filter: EventFilter,
   query: EventQuery,
 ): Promise<{ events: Event[]; nextCursor?: string }> {
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
   const { after, gap } = await startOf(deps, filter, query);
-  // One row more than asked for tells whether another page follows.
+  // One more row than asked for shows whether another page follows.
   const rows = await listEvents(deps.db, filter, { after, limit: limit + 1 });
   const page = rows.slice(0, limit);
   const last = page.at(-1);
@@ -25,8 +25,8 @@ export async function listPage(
   return { events, nextCursor: encodeCursor({ at: last.created_at, id: String(last.position) }) };
 }
 
-/** A cursor is further on than the event that the first page came after. */
-async function startOf(deps: { db: Database }, filter: EventFilter, query: EventQuery): Promise<Start> {
+/** The cursor replaces `after`, which was for the first page. */
+async function startOf(deps: Pick<EventDeps, "db">, filter: EventFilter, query: EventQuery): Promise<Start> {
   if (query.cursor !== undefined) return { after: Number(decodeCursor(query.cursor, POSITION_PATTERN).id) };
   return query.after === undefined ? { after: 0 } : await startAfter(deps, filter, query.after);
 }

@@ -33,8 +33,8 @@ async function read(query = "", of = control) {
   return reader;
 }
 
-/** A transaction that tells something of the session, and commits when it is told to. */
-async function telling(session: string) {
+/** Opens a transaction that writes an event of the session. The returned function commits it. */
+async function openEvent(session: string) {
   let commit = () => {};
   const mayCommit = new Promise<void>((resolve) => {
     commit = resolve;
@@ -56,22 +56,22 @@ async function telling(session: string) {
 }
 const sessionsOf = (events: { session_id?: string }[]) => events.map(({ session_id }) => session_id);
 
-test("a transaction that commits late is not skipped by a reader who has gone on", async () => {
+test("a transaction that commits late is not skipped by a reader that has read later events", async () => {
   const reader = await read();
-  const commitEarly = await telling("early");
-  const commitLate = await telling("late");
+  const commitEarly = await openEvent("early");
+  const commitLate = await openEvent("late");
   await commitLate();
   expect(sessionsOf(await reader.until(1))).toEqual(["late"]);
   await commitEarly();
   expect(sessionsOf(await reader.until(2))).toEqual(["late", "early"]);
 });
 
-test("a publisher takes what was committed while it waited for its turn", async () => {
+test("a publisher takes events that were committed while it waited for the lock", async () => {
   const other = new pg.Client({ connectionString: control.settings.databaseUrl });
   await other.connect();
   await other.query("begin; select position from event_head for update");
   const publishing = publishEvents(db);
-  await (await telling("meanwhile"))();
+  await (await openEvent("meanwhile"))();
   await other.query("commit");
   await other.end();
   await publishing;
@@ -79,7 +79,7 @@ test("a publisher takes what was committed while it waited for its turn", async 
   expect(rows[0].position).not.toBeNull();
 });
 
-test("what is rolled back is told by nobody", async () => {
+test("an event that is rolled back is never sent", async () => {
   const reader = await read();
   await db
     .transaction()
@@ -88,11 +88,11 @@ test("what is rolled back is told by nobody", async () => {
       throw new Error("rolled back");
     })
     .catch(() => undefined);
-  await (await telling("done"))();
+  await (await openEvent("done"))();
   expect(sessionsOf(await reader.until(1))).toEqual(["done"]);
 });
 
-test("many writers and many publishers: each event has one place, and every reader gets each once, in order", async () => {
+test("many writers and many publishers: each event has one position, and every reader gets each once, in order", async () => {
   const reader = await read("?types=session.paused");
   const writers = Array.from({ length: 10 }, async (_, writer) => {
     for (let count = 0; count < 20; count++) {
@@ -127,7 +127,7 @@ test("many writers and many publishers: each event has one place, and every read
   );
 });
 
-test("moves of one session are told in the order of their commits, however fast they follow", async () => {
+test("events of fast moves of one session are in the order of their commits", async () => {
   const id = await control.createLive();
   for (let round = 0; round < 5; round++) {
     await control.ask(`POST /v1/sessions/${id}/pause`);
@@ -150,7 +150,7 @@ async function another(databaseUrl = control.settings.databaseUrl): Promise<{ ap
   return { app, as: Object.assign(Object.create(control), { app }) as Control };
 }
 
-test("a reader of one process gets what happens in another", async () => {
+test("a reader of one process gets the events of another", async () => {
   const { app, as } = await another();
   const reader = await read("", as);
   const id = await control.createLive();
@@ -165,11 +165,11 @@ test("a reader of one process gets what happens in another", async () => {
 test("a shutdown ends the streams, and a reader resumes at another process where it was", async () => {
   const { app, as } = await another();
   const reader = await read("", as);
-  await (await telling("before"))();
+  await (await openEvent("before"))();
   const [last] = await reader.until(1);
   await app.close();
   await reader.untilEnd();
-  await (await telling("after"))();
+  await (await openEvent("after"))();
   const resumed = await read(`?after=${last?.id}`);
   expect(sessionsOf(await resumed.until(1))).toEqual(["after"]);
 });
@@ -179,10 +179,10 @@ test("a database that is away for a while ends no stream and loses nothing", asy
   await line.restore();
   const { app, as } = await another(line.url);
   const reader = await read("", as);
-  await (await telling("one"))();
+  await (await openEvent("one"))();
   await reader.until(1);
   await line.sever();
-  await (await telling("two"))();
+  await (await openEvent("two"))();
   await new Promise((resolve) => setTimeout(resolve, 300));
   expect(sessionsOf(reader.events)).toEqual(["one"]);
   await line.restore();

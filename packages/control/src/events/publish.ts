@@ -1,27 +1,29 @@
 /**
- * Gives events their place in the stream, once they are committed.
+ * Assigns positions in the stream to committed events (docs/design/event-order.md).
  *
- * A reader goes on from the last place it saw, so a place must never appear behind one that was read. A number that is
- * drawn when an event is written cannot promise that: of two transactions the one with the lower number may commit
- * later, and a reader in between would skip it for good. So writers leave the place open, and whoever publishes fills
- * it in for what is committed by then: one at a time, since each holds the row of `event_head` until its own places
- * are committed. What commits later gets a later place, whatever its number.
+ * Hazard: a reader continues from the last position it saw, so no event may ever appear before that position. A number
+ * drawn at the insert cannot ensure this: of two transactions, the one with the lower number may commit later, and a
+ * reader in between would miss its event. So writers leave the position empty, and a publisher assigns positions to the
+ * events that are committed by then. Only one publisher runs at a time: it locks the row of `event_head` until its
+ * positions are committed. Later commits get later positions, whatever their number.
  *
- * - The events of one session keep the order of their commits: their writers hold the session's row from before the
- *   number is drawn until they commit, and places are given in the order of the numbers.
- * - Two statements, so that the second looks at the table after the turn came, and not before.
- * - Any process may publish, and each does; one that dies in the middle has given no place.
- * - Writers take no lock for it: a lock on the organisation would make all of its transactions wait for each other,
- *   and lock up against those that hold one session and want another. A horizon of transaction ids would let one long
- *   transaction anywhere on the server hold up every event, and would order by begin, not by commit.
+ * - The events of one session keep the order of their commits: a writer locks the session's row before the number is
+ *   drawn, until it commits, and positions follow the order of the numbers.
+ * - There are two statements, so that the second one reads the events after the lock was granted.
+ * - Every process may publish. One that dies in the middle has assigned no position.
+ * - Writers take no lock for the order. A lock on the organisation would make all of its transactions wait for each
+ *   other, and could deadlock with those that lock one session and want another. A horizon of transaction ids would let
+ *   one long transaction anywhere on the server delay every event, and would order by begin, not by commit.
  */
 import type { Database } from "../db/pool.ts";
-import { givePlaces, lockHead } from "./store.ts";
+import { assignPositions, lockHead } from "./store.ts";
 
 const AT_ONCE = 1000;
 
 export async function publishEvents(db: Database): Promise<void> {
-  for (let given = AT_ONCE; given === AT_ONCE; ) {
-    given = await db.transaction().execute(async (tx) => await givePlaces(tx, await lockHead(tx), AT_ONCE));
+  for (let assigned = AT_ONCE; assigned === AT_ONCE; ) {
+    assigned = await db
+      .transaction()
+      .execute(async (tx) => await assignPositions(tx, await lockHead(tx), AT_ONCE));
   }
 }

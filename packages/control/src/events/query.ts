@@ -1,4 +1,4 @@
-/** What a reader asks for (wire.md part 2, 12.1). */
+/** Query of `GET /v1/events` (docs/spec/events.md). */
 import { EVENT_TYPE_FILTER_PATTERN } from "@vivarium/contract/api";
 import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
@@ -16,7 +16,7 @@ export const EventQuery = PageQuery.extend({
 });
 export type EventQuery = z.output<typeof EventQuery>;
 
-/** A type that nothing ever has is not refused: which there are grows with the service. */
+/** Unknown types are not refused, because a later release may have more types. */
 export function filterOf(scope: Scope, { types, session_id: sessionId }: EventQuery): EventFilter {
   return { scope, types: types === undefined ? undefined : parseTypes(types), sessionId };
 }

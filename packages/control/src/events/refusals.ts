@@ -1,4 +1,7 @@
-/** Sessions that could not be made or woken for want of room: told to the whole organisation, not to the caller alone. */
+/**
+ * Events for sessions that could not be created or woken for lack of capacity. They inform the whole organisation, not
+ * only the caller.
+ */
 import { type ErrorCode, type EventType, errorRow } from "@vivarium/contract/api";
 import type { Principal } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
@@ -7,7 +10,7 @@ import { oneLine } from "../http/render-error.ts";
 import { newEventId } from "./append.ts";
 import { insertUnlessRecent } from "./store.ts";
 
-/** What a caller did wrong is nobody else's business, and a node that is away is no refusal. */
+/** Capacity only: mistakes of a caller concern that caller alone, and an unreachable node refuses nothing. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   "payment_required",
   "egress_capped",
@@ -17,7 +20,7 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   "node_disk_pressure",
 ]);
 
-interface Wanted {
+interface Attempt {
   type: Extract<EventType, "session.wake_refused" | "session.create_refused">;
   orgId: string;
   projectId: string | null;
@@ -25,8 +28,12 @@ interface Wanted {
   op: string;
 }
 
-/** A session that a caller wants made. Its project is checked before anything is refused for want of room. */
-export function wantedBy(principal: Principal, projectId: string | null | undefined, op: string): Wanted {
+/** A create. Its project is checked before a lack of capacity can refuse it. */
+export function createAttempt(
+  principal: Principal,
+  projectId: string | null | undefined,
+  op: string,
+): Attempt {
   return {
     type: "session.create_refused",
     orgId: principal.orgId,
@@ -35,21 +42,26 @@ export function wantedBy(principal: Principal, projectId: string | null | undefi
   };
 }
 
-/** Does the work, and tells when it is refused. */
-export async function tellingRefusal<T>(db: Database, wanted: Wanted, work: () => Promise<T>): Promise<T> {
+/** Does the work, and emits an event if it is refused for lack of capacity. */
+export async function emitIfRefused<T>(db: Database, attempt: Attempt, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    // Whatever the transaction wrote is gone, and the refusal counts also where nobody can be told.
+    // Written outside the work's transaction, which was rolled back. The refusal is returned even if the event cannot
+    // be stored.
     if (error instanceof ApiError && REFUSALS.has(error.code))
-      await tell(db, wanted, error).catch(() => undefined);
+      await emitRefusal(db, attempt, error).catch(() => undefined);
     throw error;
   }
 }
 
-/** One a minute: who tries again and again is told as often as it likes, others are not. */
-async function tell(db: Database, wanted: Wanted, { code, message, ...error }: ApiError): Promise<void> {
-  const { type, orgId, projectId, sessionId, op } = wanted;
+/** At most one a minute, so that a caller who retries does not flood the others. */
+async function emitRefusal(
+  db: Database,
+  attempt: Attempt,
+  { code, message, ...error }: ApiError,
+): Promise<void> {
+  const { type, orgId, projectId, sessionId, op } = attempt;
   const retryAfter = error.retryAfterS === undefined ? errorRow(code).retryAfterS : error.retryAfterS;
   const data = { code, reason: oneLine(message), ...(retryAfter != null && { retry_after: retryAfter }), op };
   await insertUnlessRecent(db, {

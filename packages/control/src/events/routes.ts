@@ -1,21 +1,19 @@
 import { EventList } from "@vivarium/contract/api";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Authenticator } from "../access/authenticate.ts";
 import { scopeOf } from "../access/principal.ts";
 import { authenticate, principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
-import { untilCredentialEnds } from "./credential.ts";
-import { type FollowDeps, followEvents } from "./follow.ts";
+import { watchCredential } from "./credential.ts";
+import type { EventDeps } from "./deps.ts";
+import { followEvents } from "./follow.ts";
 import { listPage } from "./list.ts";
 import { EventQuery, filterOf } from "./query.ts";
 import { startAfter, startNow } from "./start.ts";
 import type { EventFilter } from "./store.ts";
 
-type EventRouteDeps = FollowDeps & { authenticator: Authenticator };
-
-export function addEventRoutes(server: Server, deps: EventRouteDeps): void {
+export function addEventRoutes(server: Server, deps: EventDeps): void {
   server.get(
     "/v1/events",
     {
@@ -30,7 +28,7 @@ export function addEventRoutes(server: Server, deps: EventRouteDeps): void {
     },
     async (request, reply) => {
       const filter = filterOf(scopeOf(principalOf(request)), request.query);
-      // Who changed something, in whatever process, and then reads finds it told.
+      // A caller who changed something through any process, and then reads, must find its event.
       await deps.eventFeed.look();
       if (!wantsJson(request)) return await stream(deps, filter, request, reply);
       const { events, nextCursor } = await listPage(deps, filter, request.query);
@@ -44,17 +42,17 @@ function wantsJson({ headers: { accept = "" } }: FastifyRequest): boolean {
 }
 
 async function stream(
-  deps: EventRouteDeps,
+  deps: EventDeps,
   filter: EventFilter,
   request: FastifyRequest<{ Querystring: EventQuery }>,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  // A client that reconnects by itself repeats its URL: the header is the later one.
+  // A client that reconnects by itself repeats its URL. So the header is newer than `after`.
   const lastId = [request.headers["last-event-id"]].flat()[0] || request.query.after;
   const start = lastId === undefined ? await startNow(deps, filter) : await startAfter(deps, filter, lastId);
-  const credential = untilCredentialEnds(() => authenticate(deps, request));
+  const credential = watchCredential(() => authenticate(deps, request));
   const over = AbortSignal.any([clientGone(reply), credential.signal, deps.eventFeed.closing]);
-  // Nothing else is ever asked on a connection that ends with its stream.
+  // The connection ends with its stream, so it serves no other request.
   reply.header("connection", "close");
   const following = followEvents(deps, { filter, start, over }, new EventStream(reply));
   await deps.eventFeed.keep(following).finally(credential.stop);

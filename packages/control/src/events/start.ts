@@ -1,33 +1,37 @@
-/** Where a reader begins: now, after an event that it names, or at the oldest when that one is not known any more. */
+/** The position at which a reader starts: now, after a given event, or at the oldest event when that one is unknown. */
 import { EVENT_ID_PATTERN, type Event, ID_PREFIXES, STREAM_GAP } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { newEventId } from "./append.ts";
-import type { EventFeed } from "./feed.ts";
+import type { EventDeps } from "./deps.ts";
 import { type EventFilter, findNewestId, findPosition, listEvents } from "./store.ts";
 
 export interface Start {
-  /** Events with a later place follow. */
+  /** Events with a higher position follow. */
   after: number;
-  /** Told first. It cannot be resumed from. */
+  /** Sent first. A reader cannot resume from it. */
   gap?: Event;
-  /** The id that a reader who got nothing yet resumes from. */
+  /** The id to resume from, for a reader that has got no event yet. */
   resumeId?: string;
 }
 
-/** No event has it: whoever resumes from here gets the gap, and then all there is. */
+/** No event has this id. A reader that resumes from it gets the gap, and then all stored events. */
 const NOTHING_YET = `${ID_PREFIXES.event}${"0".repeat(21)}`;
 
-/** After a look of the feed: what happened before the request is the past, also where it had no place yet. */
+/** Call it after the feed has published: everything before the request then has a position, and is skipped. */
 export async function startNow(
-  { db, eventFeed }: { db: Database; eventFeed: EventFeed },
+  { db, eventFeed }: Pick<EventDeps, "db" | "eventFeed">,
   { scope }: EventFilter,
 ): Promise<Start> {
   const after = eventFeed.head;
   return { after, resumeId: (await findNewestId(db, scope)) ?? NOTHING_YET };
 }
 
-/** The id may be of an event that the filter leaves out now: a filter may change between two connections. */
-export async function startAfter({ db }: { db: Database }, filter: EventFilter, id: string): Promise<Start> {
+/** The filter may exclude the event of this id, because a client may change its filter between connections. */
+export async function startAfter(
+  { db }: Pick<EventDeps, "db">,
+  filter: EventFilter,
+  id: string,
+): Promise<Start> {
   const after = EVENT_ID_PATTERN.test(id) ? await findPosition(db, filter.scope, id) : undefined;
   return after === undefined ? { after: 0, gap: await gapOf(db, filter) } : { after };
 }

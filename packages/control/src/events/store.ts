@@ -1,4 +1,4 @@
-/** SQL of events. Readers see what has a position, and nothing that is older than the retention. */
+/** SQL of events. Readers see events that have a position and are within the retention. */
 import { LIMITS } from "@vivarium/contract/api";
 import { type Insertable, type Selectable, type SelectQueryBuilder, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
@@ -7,7 +7,7 @@ import type { EventTable, Tables } from "../db/tables.ts";
 
 export type EventRow = Selectable<EventTable> & { position: number };
 
-/** Rows of one statement: each has six values, of which a statement takes 65,535. */
+/** Rows of one insert. Each row has six parameters, and a statement takes 65,535. */
 const AT_ONCE = 1000;
 
 export async function insertEvents(db: Queries, rows: readonly Insertable<EventTable>[]): Promise<void> {
@@ -19,7 +19,7 @@ export async function insertEvents(db: Queries, rows: readonly Insertable<EventT
   }
 }
 
-/** Unless one of the same type, project, session, `code` and `op` was written in the last minute. */
+/** Inserts the row, unless one of the same type, project, session, `code` and `op` was written in the last minute. */
 export async function insertUnlessRecent(
   db: Queries,
   row: Pick<Insertable<EventTable>, "id" | "type" | "org_id" | "project_id" | "session_id" | "data">,
@@ -41,7 +41,7 @@ export async function insertUnlessRecent(
 
 export interface EventFilter {
   scope: Scope;
-  /** Whole types, and groups as `session.`; absent: all. */
+  /** Whole types, and groups such as `session.`; absent: all types. */
   types?: { exact: string[]; groups: string[] };
   sessionId?: string;
 }
@@ -84,7 +84,7 @@ export async function listEvents(
   return rows as EventRow[];
 }
 
-/** How many follow, counted up to `limit`. */
+/** The number of events that follow, counted up to `limit`. */
 export async function countEvents(
   db: Queries,
   filter: EventFilter,
@@ -117,7 +117,7 @@ export async function findNewestId(db: Queries, scope: Scope): Promise<string | 
   return row?.id;
 }
 
-/** The last place that was given, and whether something waits for one. */
+/** The last position that was assigned, and whether events wait for one. */
 export async function readHead(db: Queries): Promise<{ position: number; isWaiting: boolean }> {
   return await db
     .selectFrom("event_head")
@@ -126,7 +126,7 @@ export async function readHead(db: Queries): Promise<{ position: number; isWaiti
     .executeTakeFirstOrThrow();
 }
 
-/** Whose events got a place after this one. */
+/** Organisations with events after this position. */
 export async function listOrgsAfter(db: Queries, position: number): Promise<string[]> {
   const rows = await db
     .selectFrom("events")
@@ -137,7 +137,7 @@ export async function listOrgsAfter(db: Queries, position: number): Promise<stri
   return rows.map(({ org_id }) => org_id);
 }
 
-/** Held until the transaction ends. */
+/** Locked until the transaction ends. */
 export async function lockHead(tx: Queries): Promise<number> {
   const { position } = await tx
     .selectFrom("event_head")
@@ -147,15 +147,15 @@ export async function lockHead(tx: Queries): Promise<number> {
   return position;
 }
 
-/** Gives the next places to what waits, in the order of writing; returns how many. */
-export async function givePlaces(tx: Queries, after: number, limit: number): Promise<number> {
-  const given = await sql`update events set position = ${after} + waiting.place
+/** Assigns the next positions to waiting events, in the order of writing. Returns their number. */
+export async function assignPositions(tx: Queries, after: number, limit: number): Promise<number> {
+  const assigned = await sql`update events set position = ${after} + waiting.rank
     from (
-      select seq, row_number() over (order by seq) as place from events
+      select seq, row_number() over (order by seq) as rank from events
       where position is null order by seq limit ${limit}
     ) as waiting
     where events.seq = waiting.seq`.execute(tx);
-  const count = Number(given.numAffectedRows ?? 0);
+  const count = Number(assigned.numAffectedRows ?? 0);
   await tx
     .updateTable("event_head")
     .set({ position: after + count })

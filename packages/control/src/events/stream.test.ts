@@ -31,7 +31,7 @@ async function read(query = "", options: { key?: string; headers?: Record<string
   return reader;
 }
 
-/** An event as a use case would write it, without one. */
+/** Writes an event directly. */
 let made = 0;
 async function write(facts: { org?: string; project?: string; session?: string; type?: string } = {}) {
   made += 1;
@@ -73,7 +73,7 @@ test("a frame is the id, the type and one line of JSON", async () => {
   expect(id.slice("id: ".length)).toMatch(EVENT_ID_PATTERN);
 });
 
-test("a stream without an id starts now, and goes on with what comes", async () => {
+test("a stream without an id starts now, and continues with new events", async () => {
   const before = await write();
   const reader = await read();
   const after = [await write(), await write()];
@@ -82,14 +82,14 @@ test("a stream without an id starts now, and goes on with what comes", async () 
 });
 
 test("an organisation sees its own events, whichever key asks", async () => {
-  const stranger = await control.addKey();
+  const otherKey = await control.addKey();
   const other = (await control.sql.query("select id from orgs where id <> $1", [orgId])).rows[0].id;
-  const [reader, theirs] = [await read(), await read("", { key: stranger })];
+  const [reader, theirs] = [await read(), await read("", { key: otherKey })];
   const own = await write();
   const foreign = await write({ org: other });
   expect(idsOf(await reader.until(1))).toEqual([own]);
   expect(idsOf(await theirs.until(1))).toEqual([foreign]);
-  expect(idsOf((await list("?limit=200", stranger)).body.events)).toEqual([foreign]);
+  expect(idsOf((await list("?limit=200", otherKey)).body.events)).toEqual([foreign]);
 });
 
 test("a key of one project sees the events of its project", async () => {
@@ -100,7 +100,7 @@ test("a key of one project sees the events of its project", async () => {
   const seen = await write({ project });
   expect(idsOf(await reader.until(1))).toEqual([seen]);
   expect(idsOf((await list(`?after=${seen}`, key)).body.events)).toEqual([]);
-  // What it may not see is an id that it does not know.
+  // An event that it may not see counts as an unknown id.
   expect((await list(`?after=${hidden[1]}`, key)).body.events[0].type).toBe("stream.gap");
 });
 
@@ -180,14 +180,14 @@ test("after is the same in the query, and the header of a reconnect is later tha
   expect(idsOf(await reconnected.until(1))).toEqual(ids.slice(2));
 });
 
-test("who breaks off before the first event resumes where the stream began", async () => {
+test("a reader that breaks off before the first event resumes where the stream began", async () => {
   const before = await write();
   const reader = await read();
   await eventually(() => expect(reader.text).toBe(`id: ${before}\n\n`));
 });
 
 test.each(["evt_aaaaaaaaaaaaaaaaaaaaa", "evt_000000000000000000000", "no id at all", "%01"])(
-  "an unknown id (%j) is answered with the gap, and then with all there is",
+  "an unknown id (%j) is answered with the gap, and then with all events",
   async (id) => {
     await write();
     const all = (await list("?limit=200")).body.events;
@@ -200,14 +200,14 @@ test.each(["evt_aaaaaaaaaaaaaaaaaaaaa", "evt_000000000000000000000", "no id at a
       org_id: orgId,
       data: { oldest_id: all[0].id },
     });
-    // It cannot be resumed from, so that it is no event to remember.
+    // A reader cannot resume from it, so it has no id.
     expect(reader.frames[0]).toMatchObject({ event: "stream.gap" });
     expect(reader.frames[0]).not.toHaveProperty("id");
     expect(rest.slice(0, all.length)).toEqual(all);
   },
 );
 
-test("an event is kept for seven days; who comes later gets the gap", async () => {
+test("an event is kept for seven days; a later reader gets the gap", async () => {
   const old = await write();
   await clock.advance(LIMITS.eventRetentionMs - 60_000);
   const kept = await write();

@@ -15,7 +15,7 @@ afterAll(() => control.close());
 const batch = (body: object) =>
   control.ask("POST /v1/sessions/batch/exec", { body: { command: ["x"], ...body } });
 
-test("answers in the order of the request, each session once, whatever single items come to", async () => {
+test("answers in the order of the request, each session once, whether items succeed or fail", async () => {
   control.node.onExec = (call, output) => {
     const out = output();
     out.stdout(String(call.env.VIVARIUM_SESSION_ID));
@@ -58,7 +58,7 @@ test("the cap per stream shrinks so that the whole answer stays below 64 MiB", a
   expect(control.node.execs.at(-1)?.output_limit_bytes).toBe(Math.floor((64 * 1024 * 1024) / 40));
 });
 
-test("destroy_on_completion holds for items", async () => {
+test("destroy_on_completion applies to items", async () => {
   const once = await control.createLive({ destroy_on_completion: true });
   await batch({ session_ids: [once] });
   await eventually(async () => expect((await control.ask(`GET /v1/sessions/${once}`)).status).toBe(404));

@@ -3,13 +3,16 @@ import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { ExecDeps } from "./deps.ts";
 import { execBuffered } from "./exec.ts";
-import type { CommandInput, ExecDeps } from "./open-exec.ts";
+import type { CommandInput } from "./open-exec.ts";
 import type { OutputRoom } from "./output-rooms.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
-/** One command in several sessions, in parallel. An item that fails says so; the others are not affected. */
+/**
+ * Runs one command in several sessions in parallel. A failed item carries its error; the other items are not affected.
+ */
 export async function execBatch(
   deps: ExecDeps,
   scope: Scope,

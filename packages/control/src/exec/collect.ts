@@ -3,7 +3,7 @@ import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import { type EncodedOutput, OutputBuffer } from "./output.ts";
 import { FREE_BYTES, type OutputRoom } from "./output-rooms.ts";
 
-/** A command that ran to its end, with what it wrote. */
+/** A command that ran to its end, with its output. */
 export interface CollectedExec {
   stdout: OutputBuffer;
   stderr: OutputBuffer;
@@ -11,8 +11,8 @@ export interface CollectedExec {
 }
 
 /**
- * Reads a command's frames to the end, no further than there is room for them. Throws when they break off: never a
- * made-up exit.
+ * Reads a command's frames to the end, as far as the output quota allows. Throws when the frames break off, so that no
+ * exit code is ever made up.
  */
 export async function collect(
   frames: AsyncIterable<Frame>,
@@ -35,7 +35,7 @@ function finish(stdout: OutputBuffer, stderr: OutputBuffer, end: ExecEnd): Colle
   return { stdout, stderr, end };
 }
 
-/** The end that the last frame tells. */
+/** The end of the command, from its last frame. */
 export function endOf(type: Frame["type"], payload: Buffer): ExecEnd {
   if (type !== FRAME.exit) throw new Error(`the agent lost the command: ${payload.toString("utf8", 0, 200)}`);
   return ExecEnd.parse(JSON.parse(payload.toString("utf8")));
@@ -50,7 +50,7 @@ type StreamFields = Pick<
   "stdout" | "stderr" | "stdout_encoding" | "stderr_encoding" | "truncated"
 >;
 
-/** The output fields that every buffered answer shares (wire.md 5.1). */
+/** The output fields of every buffered answer. */
 export function outputFields({ stdout, stderr, end }: CollectedExec): ResultFields {
   return {
     ...streamFields(stdout.toText(), stderr.toText(), stdout.isCut || stderr.isCut),

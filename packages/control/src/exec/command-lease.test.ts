@@ -1,4 +1,4 @@
-/** The one command of a destroy_on_completion session, and who ends the session when control dies during it. */
+/** The one command of a destroy_on_completion session, and the end of the session when control dies during it. */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { randomId } from "@vivarium/kit/id";
@@ -25,7 +25,7 @@ afterAll(() => control.close());
 const runsOut = async (id: string): Promise<Date | null> =>
   (await control.sql.query("select destroy_after from sessions where id = $1", [id])).rows[0].destroy_after;
 
-/** When it ends by itself, what its command had left at a pause, and whether that goes on without a listener. */
+/** The session's lease, the time that its command had left at a pause, and whether the command runs without a listener. */
 async function standing(id: string): Promise<unknown[]> {
   const columns = "destroy_after, command_left_ms, command_goes_on";
   const { rows } = await control.sql.query(`select ${columns} from sessions where id = $1`, [id]);
@@ -74,7 +74,7 @@ test("a command that was refused before it started leaves the session as it was"
   }
 });
 
-test("a command of which it is unknown whether it started is the only one", async () => {
+test("a command that may have started is the only one", async () => {
   const id = await control.createLive({ destroy_on_completion: true });
   control.node.onExec = (_call, output) => output().breakOff();
   expect((await control.exec(id)).status).toBe(500);
@@ -108,7 +108,7 @@ describe("a command that a pause broke off", () => {
   }
 
   test.each(["", "?stream=true"])(
-    "counts as the only one: its time goes on with the wake, and then the session ends (%s)",
+    "counts as the only one: its time continues with the wake, and then the session ends (%s)",
     async (query) => {
       const id = await pausedUnder(query);
       await control.sql.query("update sessions set destroy_after = now() - interval '1 s' where id = $1", [
@@ -146,7 +146,7 @@ describe("a command that a pause broke off", () => {
     await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).status).toBe(404));
   });
 
-  test("that turns out not to have started counts as none", async () => {
+  test("does not count if it turns out not to have started", async () => {
     const id = await control.createLive({ destroy_on_completion: true });
     const [captured, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     control.node.onSnapshot = () => {
@@ -168,7 +168,7 @@ describe("a command that a pause broke off", () => {
   });
 
   test.each(["before", "after"])(
-    "whose refusal is known only after the pause counts as none after the wake either (%s the wake)",
+    "does not count after the wake either if its refusal is known only after the pause (%s the wake)",
     async (when) => {
       const id = await control.createLive({ destroy_on_completion: true });
       const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
@@ -187,14 +187,14 @@ describe("a command that a pause broke off", () => {
     await control.ask(`POST /v1/sessions/${id}/resume`);
     const db = openDatabase({ url: control.settings.databaseUrl, log: silentLog });
     onTestFinished(() => db.destroy());
-    // As the sweep that has read the row before.
+    // Simulates a sweep that has read the row before.
     const { rows } = await control.sql.query("select * from sessions where id = $1", [id]);
     await extendLease(db, id, TIME_MS);
     await expireDetachedCommand(db, rows[0]);
     expect((await runsOut(id))?.getTime()).toBeGreaterThan(Date.now() + TIME_MS / 2);
   });
 
-  test("goes on counting where the next one is refused", async () => {
+  test("still counts when the next one is refused", async () => {
     const id = await pausedUnder("");
     await control.ask(`POST /v1/sessions/${id}/resume`);
     const before = await standing(id);
@@ -206,7 +206,7 @@ describe("a command that a pause broke off", () => {
     expect(before).toEqual([expect.any(Date), null, true]);
   });
 
-  test("is gone with a restore to before it", async () => {
+  test("is gone after a restore to a state before it", async () => {
     const id = await control.createLive({ destroy_on_completion: true });
     const { checkpoint_id } = (await control.ask(`POST /v1/sessions/${id}/checkpoints`)).body;
     const running = Promise.withResolvers<void>();

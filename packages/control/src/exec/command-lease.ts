@@ -1,6 +1,6 @@
 /**
- * The one command of a destroy_on_completion session is in its row before it is started, as the instant from which the
- * sweep ends the session: the process that started it may not live to see its end.
+ * A destroy_on_completion session gets one command. The process that starts the command may die before its end. So the
+ * row gets a lease before the command starts, and the sweep destroys the session when the lease ends.
  */
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -8,12 +8,12 @@ import { NodeError } from "../fleet/node-error.ts";
 import { extendLease, type Lease, revertLease } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
-/** For the start of the command, and for its last output, beyond the time that it may run. */
+/** Time beyond the command's timeout, for its start and its last output. */
 const COMMAND_GRACE_MS = 30_000;
 const STARTED_NOTHING: ReadonlySet<string | undefined> = new Set(["refused", "unreachable", "garbled"]);
 
-/** Undefined when the session needs none: a run keeps a lease of its own. */
-export async function leaseCommand(
+/** Undefined when the session needs no lease here. A run keeps a lease of its own. */
+export async function extendCommandLease(
   db: Queries,
   session: SessionRow,
   timeoutMs: number,
@@ -22,8 +22,8 @@ export async function leaseCommand(
   return await extendLease(db, session.id, timeoutMs + COMMAND_GRACE_MS);
 }
 
-/** The session had no command after all, or has it still. */
-export async function takeBackLease(
+/** Undoes `extendCommandLease`: no command was started, so the session may still have its one command. */
+export async function revertCommandLease(
   db: Queries,
   session: SessionRow,
   lease: Lease | undefined,

@@ -1,4 +1,4 @@
-/** How a command's answer ends, whatever happens underneath: with its exit once, or with an error; never a made-up exit. */
+/** The end of a command's answer under every fault: its exit once, or an error, never a made-up exit. */
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { encodeFrame, FRAME } from "@vivarium/contract/guest";
@@ -110,7 +110,7 @@ describe("when the output breaks off while the database is away", () => {
     expect(answer.headers["retry-after"]).toBeUndefined();
   });
 
-  test("code whose start nobody confirmed is not asked for again either", async () => {
+  test("code whose start was not confirmed is not called retryable either", async () => {
     control.node.onExec = async () => {
       await line.sever();
       await control.node.restart();
@@ -121,7 +121,7 @@ describe("when the output breaks off while the database is away", () => {
   });
 });
 
-test("what comes after an exit is not told", async () => {
+test("output after an exit is dropped", async () => {
   const id = await control.createLive();
   control.node.onExec = (_call, output) => {
     const out = output();
@@ -150,7 +150,7 @@ test("a timeout is an exit of -1 that says so, in a stream and in a buffered ans
   expect((await control.exec(id)).body).toMatchObject({ exit_code: -1, timed_out: true });
 });
 
-test("within a second of its client's leave the node is told to kill the command, also a silent one", async () => {
+test("within a second after the client leaves, the node is asked to kill the command, also a silent one", async () => {
   const id = await control.createLive();
   let isGone = false;
   const { promise: started, resolve: start } = Promise.withResolvers<void>();

@@ -107,7 +107,7 @@ test("a command that waits learns that its session failed, or was destroyed", as
   const first = await control.create();
   const second = await control.create();
   const execs = [control.exec(first), control.exec(second)];
-  // Nothing tells that a command waits: both are given far longer than it takes to find their sessions.
+  // A waiting command cannot be observed. Both get far longer than it takes to find their sessions.
   await new Promise((done) => setTimeout(done, 1_000));
   await control.ask(`DELETE /v1/sessions/${second}`);
   reject(new Refusal("internal"));
@@ -283,11 +283,11 @@ test("long outputs are answered however many there were before, also of batches 
     out.exit(0);
   };
   const answers = [];
-  // An organisation has room for sixteen of these at a time.
+  // The quota of an organisation is sixteen of these at a time.
   for (let round = 0; round < 2; round++) {
     answers.push(...(await Promise.all(Array.from({ length: 20 }, () => control.exec(id)))));
   }
-  // Or for two of these.
+  // Or two of these.
   for (let round = 0; round < 4; round++) {
     const body = { session_ids: [id, id], command: ["x"] };
     answers.push(await control.ask("POST /v1/sessions/batch/exec", { body }));

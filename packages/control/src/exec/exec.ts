@@ -1,14 +1,15 @@
 import { type ExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
-import { goesOn } from "../guest/broken-off.ts";
+import { mayStillRun } from "../guest/explain-break.ts";
 import { leaseSession } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
-import { brokenOff, type CommandInput, type ExecDeps, execCall, startExec } from "./open-exec.ts";
+import type { ExecDeps } from "./deps.ts";
+import { type CommandInput, execCall, explainCommandBreak, startExec } from "./open-exec.ts";
 import type { OutputRoom } from "./output-rooms.ts";
 
-/** How long after a completed destroy_on_completion the sweep steps in for a process that died before destroying. */
+/** Time to destroy a completed session. After that the sweep does it, in case this process has died. */
 const COMPLETION_GRACE_MS = 10_000;
 const neverAborted = new AbortController().signal;
 
@@ -38,9 +39,9 @@ export async function execBuffered(
     by,
   });
   const collected = await collect(frames, { limitBytes, room }).catch(async (cause: unknown) => {
-    const error = await brokenOff(deps, session, cause);
-    // What was paused with its session ends by the time that it has left.
-    if (!goesOn(error)) await markCompleted(deps, session);
+    const error = await explainCommandBreak(deps, session, cause);
+    // A command that was paused with its session may still run; its lease ends the session.
+    if (!mayStillRun(error)) await markCompleted(deps, session);
     throw error;
   });
   await markCompleted(deps, session);
@@ -54,7 +55,10 @@ export async function execBuffered(
   };
 }
 
-/** Notes that a one-command session had its command, in the row, so that it ends even if this process dies now. */
+/**
+ * Records in the row that a one-command session had its command, so that the session ends even if this process dies
+ * now.
+ */
 export async function markCompleted(deps: ExecDeps, session: SessionRow): Promise<void> {
   deps.activity.touch(session.id);
   if (session.destroy_on_completion) {

@@ -1,30 +1,23 @@
-/** Starts a command in a session's machine and explains why one could not start, or broke off. */
+/** Starts a command in a session's machine, and explains why a command did not start or broke off. */
 
 import { LIMITS } from "@vivarium/contract/api";
 import { type ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
-import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
+import type { CommandEntry } from "../audit/command-log.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import {
-  type BrokenOffDeps,
-  type BrokenOffWords,
-  endedMeanwhile,
-  brokenOff as explainBreak,
-} from "../guest/broken-off.ts";
 import { environmentOf } from "../guest/environment.ts";
+import { type BreakDeps, type BreakTexts, explainBreak, findEndError } from "../guest/explain-break.ts";
 import { useMachine } from "../guest/use-machine.ts";
 import type { LiveSession } from "../guest/wait-for-live.ts";
-import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
-import { hasStartedNothing, leaseCommand, takeBackLease } from "./command-lease.ts";
-
-export type ExecDeps = MoveDeps & { commandLog: CommandLog };
+import { extendCommandLease, hasStartedNothing, revertCommandLease } from "./command-lease.ts";
+import type { ExecDeps } from "./deps.ts";
 
 interface OpenedExec {
   frames: AsyncIterable<Frame>;
@@ -49,8 +42,8 @@ export function execCall(session: SessionRow, input: CommandInput, outputLimitBy
 }
 
 /**
- * Starts a command in the caller's session: waits for the session, wakes it, and does so again when it is paused under
- * the start. What it throws is certain to have started nothing, or says that it is not.
+ * Starts a command in the caller's session. Waits for the session, wakes it, and repeats that when a pause interrupts
+ * the start. An error either means that nothing was started, or says that the command may have started.
  */
 export async function startExec(
   deps: ExecDeps,
@@ -63,31 +56,34 @@ export async function startExec(
   }: { sessionId: string; call: (row: SessionRow) => ExecCall; signal: AbortSignal; by: Caller },
 ): Promise<StartedExec> {
   const { result, release, ...live } = await useMachine(deps, scope, { sessionId }, (session) =>
-    openLeased(deps, session, call(session), signal),
+    openUnderLease(deps, session, call(session), signal),
   );
   const { argv } = call(live.session);
   const entry = deps.commandLog.started({ session: live.session, by, kind: "exec", argv });
-  return { ...live, ...result, frames: observe(result.frames, entry, release) };
+  return { ...live, ...result, frames: logAndRelease(result.frames, entry, release) };
 }
 
-/** A command that could not be started leaves the session as it was. */
-async function openLeased(
+/** If the command did not start, the session's lease is as it was before. */
+async function openUnderLease(
   deps: ExecDeps,
   session: SessionRow,
   call: ExecCall,
   signal: AbortSignal,
 ): Promise<OpenedExec> {
-  const lease = await leaseCommand(deps.db, session, call.timeout_ms);
+  const lease = await extendCommandLease(deps.db, session, call.timeout_ms);
   try {
     return { frames: await deps.nodes.exec(machineIdOf(session), call, signal) };
   } catch (error) {
-    if (hasStartedNothing(error)) await takeBackLease(deps.db, session, lease);
+    if (hasStartedNothing(error)) await revertCommandLease(deps.db, session, lease);
     if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
-    throw await explainBreak(deps, session, START_WORDS, error);
+    throw await explainBreak(deps, session, START_BREAK_TEXTS, error);
   }
 }
 
-/** Resolves once the command runs. What it throws is certain to have started nothing, or says that it is not. */
+/**
+ * Resolves once the command runs. An error either means that nothing was started, or says that the command may have
+ * started.
+ */
 export async function openExec(
   deps: ExecDeps,
   session: SessionRow,
@@ -97,24 +93,28 @@ export async function openExec(
   deps.activity.touch(session.id);
   try {
     const frames = await deps.nodes.exec(machineIdOf(session), call, signal);
-    return observe(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
+    return logAndRelease(frames, deps.commandLog.started({ session, by, kind: "run", argv: call.argv }));
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    // A store that is away must not make a start that nobody confirmed one that is tried again.
-    const ended = await endedMeanwhile(deps.db, session).catch(() => undefined);
+    // If the database is down, still report the original error: the command may have started, so it must not look
+    // retryable.
+    const ended = await findEndError(deps.db, session).catch(() => undefined);
     throw ended ?? apiErrorOfNode(error);
   }
 }
 
-/** Lets the session go, and tells the log how the command ended, or that nobody saw its end. */
-async function* observe(
+/**
+ * Passes the frames on. Records the command's end in the audit log, or that the end is unknown, and releases the
+ * session.
+ */
+async function* logAndRelease(
   frames: AsyncIterable<Frame>,
   entry: CommandEntry,
   release?: () => void,
 ): AsyncGenerator<Frame> {
   try {
     for await (const frame of frames) {
-      if (frame.type === FRAME.exit) noteEnd(entry, endOf(frame.type, frame.payload));
+      if (frame.type === FRAME.exit) logEnd(entry, endOf(frame.type, frame.payload));
       yield frame;
     }
   } finally {
@@ -123,24 +123,28 @@ async function* observe(
   }
 }
 
-function noteEnd(entry: CommandEntry, { exit_code, timed_out, duration_us }: ExecEnd): void {
+function logEnd(entry: CommandEntry, { exit_code, timed_out, duration_us }: ExecEnd): void {
   entry.ended({ exit_code, timed_out, duration_ms: Math.round(duration_us / 1000) });
 }
 
-/** The error of a command that had started and did not come to its end. It is never run again. */
-export async function brokenOff(deps: BrokenOffDeps, session: SessionRow, cause: unknown): Promise<ApiError> {
-  return await explainBreak(deps, session, WORDS, cause);
+/** The error for a command that had started and broke off. The command is never run again. */
+export async function explainCommandBreak(
+  deps: BreakDeps,
+  session: SessionRow,
+  cause: unknown,
+): Promise<ApiError> {
+  return await explainBreak(deps, session, BREAK_TEXTS, cause);
 }
 
-const WORDS: BrokenOffWords = {
+const BREAK_TEXTS: BreakTexts = {
   paused:
     "the session was paused while the command ran; the command goes on after the wake, its output is lost",
   exchanged: "the session was paused and woken, or restored, while the command ran; its output is lost",
   unknown: "the command had started, but the connection to its machine broke; how it ended is unknown",
 };
 
-/** Of a command that was handed over, and whose start nobody confirmed. */
-const START_WORDS: BrokenOffWords = {
+/** For a command that the node received and did not confirm. */
+const START_BREAK_TEXTS: BreakTexts = {
   paused:
     "the session was paused while the command was being started; it may have started, and then goes on after the wake, its output lost",
   exchanged:

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 
-/** Collects one output stream up to a cap. What comes past the cap is dropped, the command runs on. */
+/** Collects one output stream up to a cap. Bytes past the cap are dropped; the command keeps running. */
 export class OutputBuffer {
   readonly #limitBytes: number;
   readonly #chunks: Buffer[] = [];
@@ -12,15 +12,15 @@ export class OutputBuffer {
   }
 
   push(chunk: Buffer): void {
-    const room = this.#limitBytes - this.#sizeBytes;
-    if (chunk.length > room) this.#isCut = true;
-    const kept = chunk.length > room ? chunk.subarray(0, room) : chunk;
+    const left = this.#limitBytes - this.#sizeBytes;
+    if (chunk.length > left) this.#isCut = true;
+    const kept = chunk.length > left ? chunk.subarray(0, left) : chunk;
     if (kept.length === 0) return;
     this.#chunks.push(kept);
     this.#sizeBytes += kept.length;
   }
 
-  /** The other side says that it dropped bytes before they came here. */
+  /** The node or the agent dropped bytes before these came. */
   markCut(): void {
     this.#isCut = true;
   }
@@ -33,7 +33,7 @@ export class OutputBuffer {
     return this.#isCut;
   }
 
-  /** Text where the bytes are UTF-8, base64 where they are not. A cut never splits a character. */
+  /** Text where the bytes are UTF-8, base64 otherwise. A cut never splits a character. */
   toText(): EncodedOutput {
     const bytes = Buffer.concat(this.#chunks);
     return encodeOutput(bytes, this.#isCut ? withoutSplitCharacter(bytes) : bytes);
@@ -45,7 +45,7 @@ export interface EncodedOutput {
   encoding?: "base64";
 }
 
-/** `characters` are the bytes without what a cut left of a character at their ends. */
+/** `characters` are the bytes without the parts of characters that a cut left at both ends. */
 export function encodeOutput(bytes: Buffer, characters: Buffer): EncodedOutput {
   if (isUtf8(characters)) return { text: characters.toString("utf8") };
   return { text: bytes.toString("base64"), encoding: "base64" };

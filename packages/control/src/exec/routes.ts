@@ -13,20 +13,19 @@ import { getSession } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/params.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
+import type { ExecDeps } from "./deps.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
-import { type CommandInput, type ExecDeps, execCall, startExec } from "./open-exec.ts";
-import { leaveOnceAnswered, type OutputRooms } from "./output-rooms.ts";
+import { type CommandInput, execCall, startExec } from "./open-exec.ts";
+import { leaveOnceAnswered } from "./output-rooms.ts";
 import { streamFrames } from "./stream.ts";
 
 const ExecQuery = z.object({
   stream: queryFlag.optional(),
-  timing: queryFlag.optional().meta({ description: "tell where the time of a wake went, if there was one" }),
+  timing: queryFlag.optional().meta({ description: "include the timings of a wake, if there was one" }),
 });
 const tags = ["Exec"];
 
-type ExecRouteDeps = ExecDeps & { outputRooms: OutputRooms };
-
-export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
+export function addExecRoutes(server: Server, deps: ExecDeps): void {
   server.post(
     "/v1/sessions/:id/exec",
     {
@@ -88,9 +87,9 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
   );
 }
 
-/** Everything that goes wrong before the command runs is an ordinary answer; afterwards it is an event. */
+/** A failure before the command runs is an ordinary answer. A later one is an `error` event. */
 async function execStreamed(
-  deps: ExecRouteDeps,
+  deps: ExecDeps,
   scope: Scope,
   { sessionId, input, by }: { sessionId: string; input: CommandInput; by: Caller },
   reply: FastifyReply,
@@ -103,8 +102,8 @@ async function execStreamed(
     signal: gone,
     by,
   }).catch(async (error: unknown) => {
-    // Who left while the command was being started has had their one command.
-    if (gone.aborted) await completeUnseen(deps, scope, sessionId);
+    // The client left while the command was being started. That counts as the session's one command.
+    if (gone.aborted) await completeAfterLeave(deps, scope, sessionId);
     throw error;
   });
   const events = new EventStream(reply);
@@ -113,22 +112,22 @@ async function execStreamed(
   try {
     isOver = await streamFrames(deps, session, frames, events);
   } finally {
-    // What was paused with its session ends by the time that it has left.
+    // A command that was paused with its session may still run; its lease ends the session.
     if (isOver) await markCompleted(deps, session);
     events.end();
   }
   return reply;
 }
 
-async function completeUnseen(deps: ExecRouteDeps, scope: Scope, sessionId: string): Promise<void> {
+async function completeAfterLeave(deps: ExecDeps, scope: Scope, sessionId: string): Promise<void> {
   const session = await getSession(deps.db, scope, sessionId);
   await markCompleted(deps, session);
   if (session.destroy_on_completion) await destroySession(deps, session, { event: "first_exec_completed" });
 }
 
-/** destroy_on_completion: after the answer is out, or the client is gone. */
+/** Destroys `destroy_on_completion` sessions once the answer is sent, or the client is gone. */
 function destroyOnceAnswered(
-  deps: ExecRouteDeps,
+  deps: ExecDeps,
   sessions: SessionRow[],
   reply: FastifyReply,
   isOver = () => true,

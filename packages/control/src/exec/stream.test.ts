@@ -70,7 +70,7 @@ test.each([
   expect(text).toMatch(/^event: stdout\ndata: eA==\n\nevent: error\ndata: [^\n{]+\n\n$/);
 });
 
-test("what goes wrong before the command runs is an ordinary answer", async () => {
+test("a failure before the command runs is an ordinary answer", async () => {
   control.node.onExec = () => {
     throw new Refusal("cwd_not_found");
   };
@@ -112,7 +112,7 @@ test("a client that goes away ends the node call, and with it the command", asyn
   await eventually(() => expect(isGone).toBe(true), 2_000);
 });
 
-test("a reader that stands still stops the command's output instead of filling memory", async () => {
+test("a reader that stops reading stops the command's output instead of filling memory", async () => {
   let sentBytes = 0;
   control.node.onExec = async (_call, output) => {
     const out = output();
@@ -147,7 +147,7 @@ function address(): string {
   return `http://127.0.0.1:${(control.app.server.server.address() as AddressInfo).port}`;
 }
 
-/** A stream whose body is not read, until the client leaves. */
+/** A stream whose client does not read the body before it leaves. */
 function openStream(): { firstByte: Promise<void>; leave: () => void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   const call = request(`${address()}/v1/sessions/${id}/exec?stream=true`, {

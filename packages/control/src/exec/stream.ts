@@ -1,19 +1,19 @@
 import { FRAME, type Frame } from "@vivarium/contract/guest";
-import { type BrokenOffDeps, goesOn } from "../guest/broken-off.ts";
+import { type BreakDeps, mayStillRun } from "../guest/explain-break.ts";
 import { errorBody, oneLine } from "../http/render-error.ts";
 import type { EventStream } from "../http/sse.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
-import { brokenOff } from "./open-exec.ts";
+import { explainCommandBreak } from "./open-exec.ts";
 
 const ERROR_CHARS = 1000;
 
 /**
- * Passes a running command's frames on as events; ends with exactly one `exit` or `error`. False when the command is
- * not over: its session was paused under it.
+ * Passes a running command's frames on as events. The stream ends with exactly one `exit` or `error`. Returns false
+ * when the command may still run, because its session was paused.
  */
 export async function streamFrames(
-  deps: BrokenOffDeps,
+  deps: BreakDeps,
   session: SessionRow,
   frames: AsyncIterable<Frame>,
   events: EventStream,
@@ -23,9 +23,9 @@ export async function streamFrames(
     return true;
   } catch (cause) {
     if (events.isClosed) return true;
-    const error = await brokenOff(deps, session, cause);
+    const error = await explainCommandBreak(deps, session, cause);
     await events.send("error", oneLine(errorBody(error).error, ERROR_CHARS));
-    return !goesOn(error);
+    return !mayStillRun(error);
   }
 }
 

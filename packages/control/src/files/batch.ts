@@ -14,10 +14,10 @@ interface FileOfBatch {
   encoding?: FileEncoding | null;
 }
 type Item = FileBatchResult["results"][number];
-/** What is to be written, or why it cannot be. */
+/** The bytes of a file, or the reason against it. */
 type Prepared = Buffer | ApiError;
 
-/** Several files, one after the other; each has an outcome of its own. */
+/** Writes several files, one after the other. Each has its own result. */
 export async function writeBatch(
   deps: MoveDeps,
   scope: Scope,
@@ -27,7 +27,7 @@ export async function writeBatch(
   const prepared = prepare(files);
   const { confirm, release } = deps.activity.lease(scope.orgId, sessionId);
   try {
-    // What is wrong with the session is the answer to the whole call.
+    // A problem of the session is the answer to the whole call.
     await waitForLive(deps, scope, sessionId);
     confirm();
     const results: Item[] = [];
@@ -50,7 +50,7 @@ export async function writeBatch(
   }
 }
 
-/** Throws when the batch as a whole is refused: then nothing of it is written. */
+/** Throws when the batch as a whole is refused. Nothing is written then. */
 function prepare(files: FileOfBatch[]): Prepared[] {
   const prepared = files.map(prepareOne);
   const total = prepared.reduce((sum, bytes) => sum + (Buffer.isBuffer(bytes) ? bytes.length : 0), 0);
@@ -72,7 +72,7 @@ function prepareOne(file: FileOfBatch): Prepared {
   }
 }
 
-/** An issue of the path alone names no field. */
+/** An issue of the path's own schema has no field name. */
 function withField<T extends { path: PropertyKey[] }>(issues: readonly T[]): T[] {
   return issues.map((issue) => ({ ...issue, path: ["path"] }));
 }
@@ -90,7 +90,7 @@ async function writeOne(
   await writeBytes(deps, scope, { ...file, bytes });
 }
 
-/** Trying again later may help all files alike, and none is written yet. */
+/** A retryable error concerns all files. If no file is written yet, the whole call is retryable. */
 function isAboutMachine(error: unknown): boolean {
   return error instanceof ApiError && errorRow(error.code).retryable;
 }

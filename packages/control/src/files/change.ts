@@ -8,28 +8,22 @@ import { NodeError } from "../fleet/node-error.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import { CHANGE_WORDS } from "./paths.ts";
-
-interface Place {
-  sessionId: string;
-  path: string;
-  signal: AbortSignal;
-}
+import { CHANGE_BREAK_TEXTS, type FileCall } from "./paths.ts";
 
 export async function deleteFile(
   deps: MoveDeps,
   scope: Scope,
-  { recursive, ...place }: Place & { recursive: boolean },
+  { recursive, ...file }: FileCall & { recursive: boolean },
 ): Promise<FileDeleted> {
-  const query = { path: place.path, recursive: recursive ? true : undefined };
-  await change(deps, scope, place, { method: "DELETE", path: "files", query });
-  return { ok: true, path: place.path };
+  const query = { path: file.path, recursive: recursive ? true : undefined };
+  await change(deps, scope, file, { method: "DELETE", path: "files", query });
+  return { ok: true, path: file.path };
 }
 
 /** Parents are made as well; a directory that exists is fine. */
-export async function makeDirectory(deps: MoveDeps, scope: Scope, place: Place): Promise<{ path: string }> {
-  const { path } = place;
-  await change(deps, scope, place, { method: "POST", path: "files/mkdir", body: { path } });
+export async function makeDirectory(deps: MoveDeps, scope: Scope, file: FileCall): Promise<{ path: string }> {
+  const { path } = file;
+  await change(deps, scope, file, { method: "POST", path: "files/mkdir", body: { path } });
   return { path };
 }
 
@@ -37,19 +31,22 @@ export async function makeDirectory(deps: MoveDeps, scope: Scope, place: Place):
 export async function renameFile(
   deps: MoveDeps,
   scope: Scope,
-  { destPath, ...place }: Place & { destPath: string },
+  { destPath, ...file }: FileCall & { destPath: string },
 ): Promise<{ path: string; dest_path: string }> {
-  const paths = { path: place.path, dest_path: destPath };
-  await change(deps, scope, place, { method: "POST", path: "files/rename", body: paths }, ({ message }) =>
-    isAbout(message, destPath) && !isAbout(message, place.path) ? `dest_path: ${message}` : undefined,
+  const paths = { path: file.path, dest_path: destPath };
+  await change(deps, scope, file, { method: "POST", path: "files/rename", body: paths }, ({ message }) =>
+    isAbout(message, destPath) && !isAbout(message, file.path) ? `dest_path: ${message}` : undefined,
   );
   return paths;
 }
 
-/** The agent begins with the path that it refuses, cut where that is long; what is not ASCII the node has blanked out. */
+/**
+ * The agent's message starts with the refused path. The node has replaced its non-ASCII characters by spaces, and cut a
+ * long message.
+ */
 function isAbout(message: string, path: string): boolean {
-  const told = `${path}: `.replace(/[^\x20-\x7e]/g, " ");
-  return message.startsWith(told.slice(0, message.length));
+  const prefix = `${path}: `.replace(/[^\x20-\x7e]/g, " ");
+  return message.startsWith(prefix.slice(0, message.length));
 }
 
 const DONE = { schema: z.object({}), limitBytes: 4096 };
@@ -57,15 +54,15 @@ const DONE = { schema: z.object({}), limitBytes: 4096 };
 async function change(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, signal: gone }: Place,
+  { sessionId, signal: gone }: FileCall,
   call: Omit<GuestCall, "signal">,
-  /** A refusal in other words, which name the field that it is about. */
+  /** A better message for a refusal, with the field's name. */
   reword: (error: NodeError) => string | undefined = () => undefined,
 ): Promise<void> {
   await changeGuest(
     deps,
     scope,
-    { sessionId, words: CHANGE_WORDS, signal: gone },
+    { sessionId, texts: CHANGE_BREAK_TEXTS, signal: gone },
     async (session, signal) => {
       try {
         await deps.nodes.guestJson(machineIdOf(session), { ...call, signal }, DONE);

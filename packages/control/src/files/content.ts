@@ -1,4 +1,4 @@
-/** What a caller sends as the content of a file. */
+/** The content of a file in a request. */
 import { type FileEncoding, LIMITS } from "@vivarium/contract/api";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
@@ -10,7 +10,7 @@ interface Content {
   encoding?: FileEncoding | null;
 }
 
-/** Undefined for base64 that is none, and for text that is no Unicode: it would be written as something else. */
+/** Undefined for invalid base64, and for text that is not valid Unicode: both would be written as something else. */
 function bytesOf({ content, encoding }: Content): Buffer | undefined {
   if (encoding !== "base64") return content.isWellFormed() ? Buffer.from(content) : undefined;
   if (content.length % 4 !== 0 || !BASE64.test(content)) return undefined;

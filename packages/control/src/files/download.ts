@@ -7,13 +7,13 @@ import { machineIdOf } from "../sessions/state.ts";
 
 export interface Download {
   sizeBytes: number;
-  /** Breaks off when the guest gives less than that; destroying it ends the work in the guest. */
+  /** Breaks off when the guest sends fewer bytes. Destroying it ends the work in the guest. */
   content: IncomingMessage;
-  /** The session may become idle from now on. */
+  /** Ends the activity, so that the session may become idle. */
   release: () => void;
 }
 
-/** A file of any size, only as fast as it is taken. Everything wrong with it is told before its first byte. */
+/** Downloads a file of any size, only as fast as the client takes it. Every refusal comes before the first byte. */
 export async function downloadFile(
   deps: MoveDeps,
   scope: Scope,

@@ -6,7 +6,7 @@ import { required } from "./query.ts";
 import { listFiles, readFile } from "./read.ts";
 import { writeFile } from "./write.ts";
 
-/** The older form of read, write and list (wire.md 6.3 "legacy"). */
+/** The older form of read, write and list (docs/spec/files.md). */
 export async function callByOp(
   deps: MoveDeps,
   scope: Scope,

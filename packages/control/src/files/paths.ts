@@ -1,10 +1,17 @@
-import type { BrokenOffWords } from "../guest/broken-off.ts";
+import type { BreakTexts } from "../guest/explain-break.ts";
 
-/** Where list, find and grep look when they are not told. */
+/** One call for a file or directory of a session. */
+export interface FileCall {
+  sessionId: string;
+  path: string;
+  signal: AbortSignal;
+}
+
+/** The default directory of list, find and grep. */
 export const FILES_ROOT = "/workspace";
 
-/** What is told of a change to files whose end was not seen. */
-export const CHANGE_WORDS: BrokenOffWords = {
+/** Errors for a change of files whose outcome is unknown. */
+export const CHANGE_BREAK_TEXTS: BreakTexts = {
   paused: "the session was paused during this change of its files; whether it was made is unknown",
   exchanged:
     "the session was paused and woken, or restored, during this change of its files; whether it was made is unknown",

@@ -1,4 +1,4 @@
-/** Queries of the file endpoints (wire.md 6.2, 6.3). */
+/** Queries of the file endpoints (docs/spec/files.md). */
 import { FILE_ENCODINGS, type FileEncoding, FilePath, LIMITS } from "@vivarium/contract/api";
 import { z } from "zod";
 import { queryFlag, queryText } from "../http/query.ts";
@@ -7,7 +7,7 @@ import { FILES_ROOT } from "./paths.ts";
 
 const pattern = queryText().min(1, "must not be empty");
 
-/** A number above `max` is taken for it. */
+/** A number above `max` counts as `max`. */
 function wholeNumberText(min: number, max: number) {
   const words = `must be a whole number of at least ${min}`;
   return queryText()
@@ -50,7 +50,7 @@ export type FilesRead =
       excludeDirs?: string;
     } & Search);
 
-/** What is asked for, with its defaults. */
+/** The request with its defaults. */
 export function filesRead({ op = "read", path, encoding, ...query }: FilesQuery): FilesRead {
   if (op === "read") return { op, path: required("path", path), encoding: encoding ?? "text" };
   if (encoding !== undefined) throw invalidField("encoding", "is accepted with op=read only", encoding);

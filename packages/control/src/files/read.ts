@@ -4,21 +4,16 @@ import type { Scope } from "../access/principal.ts";
 import { readGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
+import type { FileCall } from "./paths.ts";
 
-interface Place {
-  sessionId: string;
-  path: string;
-  signal: AbortSignal;
-}
-
-/** A whole file. As text, bytes that are no UTF-8 become U+FFFD. */
+/** Reads a whole file. As text, bytes that are not UTF-8 become U+FFFD. */
 export async function readFile(
   deps: MoveDeps,
   scope: Scope,
-  { encoding, ...place }: Place & { encoding: FileEncoding },
+  { encoding, ...file }: FileCall & { encoding: FileEncoding },
 ): Promise<FileContent> {
-  const query = { path: place.path, max_bytes: LIMITS.fileReadBytes };
-  const bytes = await readGuest(deps, scope, place, (session, signal) =>
+  const query = { path: file.path, max_bytes: LIMITS.fileReadBytes };
+  const bytes = await readGuest(deps, scope, file, (session, signal) =>
     deps.nodes.guestBytes(
       machineIdOf(session),
       { method: "GET", path: "files/read", query, signal },
@@ -30,11 +25,11 @@ export async function readFile(
     : { content: bytes.toString("utf8") };
 }
 
-export async function listFiles(deps: MoveDeps, scope: Scope, place: Place): Promise<FileEntries> {
-  const { items, end } = await readGuest(deps, scope, place, (session, signal) =>
+export async function listFiles(deps: MoveDeps, scope: Scope, file: FileCall): Promise<FileEntries> {
+  const { items, end } = await readGuest(deps, scope, file, (session, signal) =>
     deps.nodes.guestList(
       machineIdOf(session),
-      { method: "GET", path: "files/list", query: { path: place.path }, signal },
+      { method: "GET", path: "files/list", query: { path: file.path }, signal },
       LISTS.entries,
     ),
   );

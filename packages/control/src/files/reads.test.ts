@@ -1,4 +1,4 @@
-/** Reading, listing and searching files (wire.md 6.1, 6.2) over a fake node. */
+/** Reading, listing and searching files over a fake node. */
 import { encodeFrame, encodeList, FRAME, GUEST_ERRORS, type GuestErrorCode } from "@vivarium/contract/guest";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -30,7 +30,7 @@ const refuses = (code: GuestErrorCode | "machine_held" | "agent_unavailable", me
 };
 const asked = () => control.node.guestCalls.map(({ call, query }) => ({ call, query }));
 
-/** A lease of the operation before, and the grace of idleness, pass first. */
+/** Longer than the lease of the previous operation and the idle timeout's grace period. */
 const untilPaused = (session: string) =>
   eventually(
     async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
@@ -95,7 +95,7 @@ describe("read", () => {
     expect(answer.body.error).toMatch(message);
   });
 
-  test("what the request alone says to be wrong does not wake a paused session", async () => {
+  test("an invalid request does not wake a paused session", async () => {
     const paused = await control.createLive();
     await control.ask(`POST /v1/sessions/${paused}/pause`);
     for (const query of ["?path=/etc/passwd", "?op=find", "?op=grep&pattern=x&max_results=0"])
@@ -217,7 +217,7 @@ describe("grep", () => {
   });
 });
 
-describe("what the guest refuses", () => {
+describe("a refusal of the guest", () => {
   const table: [GuestErrorCode, number, string][] = [
     ["bad_path", 400, "validation"],
     ["outside_workspace", 400, "validation"],
@@ -256,7 +256,7 @@ describe("the session", () => {
     expect(asked()).toEqual([]);
   });
 
-  test("one that is paused is woken", async () => {
+  test("is woken when it is paused", async () => {
     const paused = await control.createLive();
     await control.ask(`POST /v1/sessions/${paused}/pause`);
     holds("kept");
@@ -264,7 +264,7 @@ describe("the session", () => {
     expect((await control.ask(`GET /v1/sessions/${paused}`)).body.state).toBe("live");
   });
 
-  test("one that is being created is waited for", async () => {
+  test("is waited for while it is being created", async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onStart = () => promise;
     const young = await control.create();
@@ -275,7 +275,7 @@ describe("the session", () => {
     control.node.onStart = () => {};
   });
 
-  test("one that is being paused is waited for and woken, since nothing was done yet", async () => {
+  test("is waited for and woken while it is being paused, since nothing was done yet", async () => {
     const victim = await control.createLive();
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onSnapshot = () => promise;

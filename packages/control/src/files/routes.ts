@@ -50,8 +50,8 @@ export function addFileRoutes(server: Server, deps: MoveDeps): void {
   addFileStreamRoutes(server, deps);
 }
 
-/** Who asks, about which session, and until when. */
-function asked(request: FastifyRequest<{ Params: { id: string } }>, reply: FastifyReply) {
+/** The caller's scope, and the call with its signal. */
+function callOf(request: FastifyRequest<{ Params: { id: string } }>, reply: FastifyReply) {
   const call = { sessionId: request.params.id, signal: clientGone(reply) };
   return { scope: scopeOf(principalOf(request)), call };
 }
@@ -66,7 +66,7 @@ function addReads(server: Server, deps: MoveDeps): void {
   };
   server.get(PATH, { schema }, async (request, reply) => {
     const read = filesRead(request.query);
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     switch (read.op) {
       case "read":
         return await readFile(deps, scope, { ...call, ...read });
@@ -89,7 +89,7 @@ function addWrites(server: Server, deps: MoveDeps): void {
     response: { 200: FileWriteResult, ...refusals },
   };
   server.put(PATH, { schema: write, bodyLimit }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     return await writeFile(deps, scope, { ...call, file: request.body });
   });
   const batch = {
@@ -100,18 +100,18 @@ function addWrites(server: Server, deps: MoveDeps): void {
     response: { 200: FileBatchResult, ...refusals },
   };
   server.put(`${PATH}/batch`, { schema: batch, bodyLimit }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     return await writeBatch(deps, scope, { ...call, files: request.body.files });
   });
   const legacy = {
     ...common,
     operationId: "callFiles",
-    summary: "Read, write or list; an older way to say it",
+    summary: "Read, write or list; the older form of these calls",
     body: LegacyFileCall,
     response: { 200: z.union([FileContent, FileWriteResult, FileEntries]), ...refusals },
   };
   server.post(PATH, { schema: legacy, bodyLimit }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     return await callByOp(deps, scope, { ...call, body: request.body });
   });
 }
@@ -125,7 +125,7 @@ function addChanges(server: Server, deps: MoveDeps): void {
     response: { 200: FileDeleted, ...refusals },
   };
   server.delete(PATH, { schema: remove }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     const { path, recursive = false } = request.query;
     return await deleteFile(deps, scope, { ...call, path, recursive });
   });
@@ -137,7 +137,7 @@ function addChanges(server: Server, deps: MoveDeps): void {
     response: { 200: Mkdir, ...refusals },
   };
   server.post(`${PATH}/mkdir`, { schema: mkdir }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     return await makeDirectory(deps, scope, { ...call, path: request.body.path });
   });
   const rename = {
@@ -148,7 +148,7 @@ function addChanges(server: Server, deps: MoveDeps): void {
     response: { 200: Rename, ...refusals },
   };
   server.post(`${PATH}/rename`, { schema: rename }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     const { path, dest_path: destPath } = request.body;
     return await renameFile(deps, scope, { ...call, path, destPath });
   });

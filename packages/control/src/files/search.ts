@@ -25,7 +25,7 @@ export interface LineSearch extends Search {
 /** Files and links whose path matches a glob. */
 export async function findFiles(deps: MoveDeps, scope: Scope, search: Search): Promise<FoundPaths> {
   const query = queryOf(search);
-  const found = await ask(deps, scope, search, { path: "files/find", query, shape: LISTS.paths });
+  const found = await searchGuest(deps, scope, search, { path: "files/find", query, shape: LISTS.paths });
   const { truncated, duration_us } = found.end;
   return { paths: found.items, truncated, path: search.path, duration_ms: milliseconds(duration_us) };
 }
@@ -39,7 +39,7 @@ export async function grepFiles(deps: MoveDeps, scope: Scope, search: LineSearch
     context_lines: search.contextLines > 0 ? search.contextLines : undefined,
     exclude_dirs: search.excludeDirs,
   };
-  const found = await ask(deps, scope, search, { path: "files/grep", query, shape: LISTS.matches });
+  const found = await searchGuest(deps, scope, search, { path: "files/grep", query, shape: LISTS.matches });
   return {
     matches: found.items.map(({ path, line_number, line, before, after }) => ({
       path,
@@ -55,7 +55,7 @@ export async function grepFiles(deps: MoveDeps, scope: Scope, search: LineSearch
   };
 }
 
-async function ask<Item, End>(
+async function searchGuest<Item, End>(
   deps: MoveDeps,
   scope: Scope,
   search: Search,

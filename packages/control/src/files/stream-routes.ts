@@ -58,7 +58,7 @@ function addUpload(server: Server, deps: MoveDeps): void {
   });
 }
 
-/** A file that breaks off breaks the connection: a short answer with a clean end would be taken for the whole. */
+/** Hazard: a short answer with a clean end looks complete. So a file that breaks off breaks the connection. */
 function send(reply: FastifyReply, { content, sizeBytes, release }: Download): FastifyReply {
   reply.hijack();
   reply.raw.writeHead(200, {

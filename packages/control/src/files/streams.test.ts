@@ -1,4 +1,4 @@
-/** Upload and download of files of any size (wire.md 6.3) over a fake node and real connections. */
+/** Upload and download of files of any size over a fake node and real connections. */
 import { createHash, randomBytes } from "node:crypto";
 import { Agent, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -31,7 +31,7 @@ interface Got {
   status: number;
   headers: IncomingMessage["headers"];
   bytes: Buffer;
-  /** Whether the answer came to its end. */
+  /** Whether the answer was complete. */
   isWhole: boolean;
 }
 
@@ -90,7 +90,7 @@ async function take(guest: GuestRequest): Promise<void> {
 }
 const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 
-/** A lease of the operation before, and the grace of idleness, pass first. */
+/** Longer than the lease of the previous operation and the idle timeout's grace period. */
 const untilPaused = (session: string) =>
   eventually(
     async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
@@ -196,7 +196,7 @@ describe("upload", () => {
     await app.close();
   });
 
-  test("a refusal is told while the client still sends, and its connection is not kept", async () => {
+  test("a refusal is sent while the client still sends, and its connection is not kept", async () => {
     control.node.onGuest = () => {
       throw new Refusal("is_a_directory");
     };
@@ -265,7 +265,7 @@ describe("upload", () => {
     expect(control.node.guestCalls.map(({ query }) => query.path)).toContain("b");
   });
 
-  test("one that meets a pause is not sent twice: it may be uploaded again", async () => {
+  test("an upload that meets a pause is not sent twice: the client may repeat it", async () => {
     const victim = await control.createLive();
     control.node.onGuest = async (guest) => {
       await guest.body();
@@ -278,7 +278,7 @@ describe("upload", () => {
     expect(control.node.guestCalls).toHaveLength(1);
   });
 
-  test("one whose connection to the machine breaks is not called retryable", async () => {
+  test("an upload whose connection to the machine breaks is not called retryable", async () => {
     control.node.onGuest = async (guest) => {
       await guest.body();
       guest.breakOff();
@@ -313,7 +313,7 @@ describe("download", () => {
       "x-request-id": expect.any(String),
     });
     expect(got.bytes.equals(bytes)).toBe(true);
-    // No cap: what is asked of the guest names none.
+    // No cap: the call to the guest has none.
     expect(control.node.guestCalls[0]?.query).toEqual({ path: "big" });
   });
 

@@ -2,13 +2,13 @@ import type { FileUploaded } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { brokenOff, endedMeanwhile } from "../guest/broken-off.ts";
-import { isMove, useMachine } from "../guest/use-machine.ts";
+import { explainBreak, findEndError } from "../guest/explain-break.ts";
+import { isMachineMoved, useMachine } from "../guest/use-machine.ts";
 import type { PacedBody } from "../http/body-pace.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { CHANGE_WORDS } from "./paths.ts";
+import { CHANGE_BREAK_TEXTS } from "./paths.ts";
 import { WRITTEN } from "./write.ts";
 
 interface Upload {
@@ -18,7 +18,7 @@ interface Upload {
   signal: AbortSignal;
 }
 
-/** A file of any size: only as fast as the guest takes it. What breaks off leaves nothing behind. */
+/** Uploads a file of any size, only as fast as the guest takes it. An upload that breaks off leaves nothing behind. */
 export async function uploadFile(
   deps: MoveDeps,
   scope: Scope,
@@ -31,7 +31,7 @@ export async function uploadFile(
       const written = await deps.nodes
         .guestJson(machineIdOf(session), call, WRITTEN)
         .catch(async (error: unknown) => {
-          throw await failure(deps, session, error);
+          throw await explainFailure(deps, session, error);
         });
       return { ...written, durationMs: Math.round(performance.now() - startedAt) };
     });
@@ -43,22 +43,22 @@ export async function uploadFile(
   }
 }
 
-/** What was read of the body cannot be sent a second time, so nothing begins anew here. */
-async function failure(deps: MoveDeps, session: SessionRow, error: unknown): Promise<unknown> {
+/** The bytes that were read of the body cannot be sent again, so there is no second attempt. */
+async function explainFailure(deps: MoveDeps, session: SessionRow, error: unknown): Promise<unknown> {
   if (!(error instanceof NodeError)) return error;
   switch (error.failure) {
     case "unreachable":
       return error;
     case "refused":
-      return isMove(error) ? ((await endedMeanwhile(deps.db, session)) ?? movedAway(error)) : error;
+      return isMachineMoved(error) ? ((await findEndError(deps.db, session)) ?? machineMoved(error)) : error;
     case "aborted":
       return error.cause ?? error;
     default:
-      return await brokenOff(deps, session, CHANGE_WORDS, error);
+      return await explainBreak(deps, session, CHANGE_BREAK_TEXTS, error);
   }
 }
 
-function movedAway(cause: NodeError): ApiError {
+function machineMoved(cause: NodeError): ApiError {
   return new ApiError(
     "session_not_live",
     "the session was paused as the upload began; nothing was written, upload the file again",

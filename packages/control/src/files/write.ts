@@ -5,7 +5,7 @@ import { changeGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { decodeContent } from "./content.ts";
-import { CHANGE_WORDS } from "./paths.ts";
+import { CHANGE_BREAK_TEXTS } from "./paths.ts";
 
 export const WRITTEN = { schema: UploadWritten, limitBytes: 4096 };
 
@@ -15,7 +15,7 @@ interface FileToWrite {
   encoding?: FileEncoding | null;
 }
 
-/** A whole file, in place of the old one or not at all. */
+/** Writes a whole file. The old file is replaced completely or not at all. */
 export async function writeFile(
   deps: MoveDeps,
   scope: Scope,
@@ -31,7 +31,7 @@ export async function writeBytes(
   scope: Scope,
   { path, bytes, ...call }: { sessionId: string; path: string; bytes: Buffer; signal: AbortSignal },
 ): Promise<void> {
-  await changeGuest(deps, scope, { ...call, words: CHANGE_WORDS }, (session, signal) =>
+  await changeGuest(deps, scope, { ...call, texts: CHANGE_BREAK_TEXTS }, (session, signal) =>
     deps.nodes.guestJson(
       machineIdOf(session),
       { method: "PUT", path: "files/write", query: { path }, body: bytes, signal },

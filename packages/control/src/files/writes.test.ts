@@ -1,4 +1,4 @@
-/** Writing, deleting, making and renaming files (wire.md 6.1, 6.3) over a fake node. */
+/** Writing, deleting, making and renaming files over a fake node. */
 
 import { type GuestRequest, Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -7,7 +7,7 @@ import { type Control, eventually, startControl } from "../../test-support/contr
 const MIB = 2 ** 20;
 let control: Control;
 let id: string;
-/** What the guest holds, by path as it was asked for. */
+/** The guest's files, by requested path. */
 const held = new Map<string, Buffer>();
 beforeAll(async () => {
   control = await startControl();
@@ -127,7 +127,7 @@ describe("write", () => {
     expect(answer.body.error).toMatch(/^the session was paused during this change of its files/);
   });
 
-  test("a write that a machine refused because it stands still begins anew, with the same bytes", async () => {
+  test("a write that a stopped machine refused is repeated with the same bytes", async () => {
     const victim = await control.createLive();
     const { promise, resolve } = Promise.withResolvers<void>();
     control.node.onSnapshot = () => promise;
@@ -188,7 +188,7 @@ describe("batch", () => {
     });
   });
 
-  test("64 files are written, 65 are refused and none of them is written", async () => {
+  test("64 files are written, 65 are refused as a whole", async () => {
     const files = Array.from({ length: 65 }, (_, index) => ({ path: `f${index}`, content: "x" }));
     const { status, body } = await ask("PUT /batch", { files });
     expect([status, body.code]).toEqual([400, "validation"]);
@@ -214,7 +214,7 @@ describe("batch", () => {
     expect(written()).toEqual({});
   });
 
-  test("content that is no Unicode fails its file, and is not written as something else", async () => {
+  test("content that is not Unicode fails its file, and is not written as something else", async () => {
     const { body } = await ask("PUT /batch", {
       files: [
         { path: "a", content: "\ud800" },
@@ -313,13 +313,13 @@ describe("delete, mkdir and rename", () => {
 
   test.each([
     ["a", "l/b", "l/b: leads to /etc", "dest_path"],
-    // As the node tells it: without what is not ASCII, and cut.
+    // As the node sends it: without non-ASCII characters, and cut.
     ["a", "größe/\u{1f600}", "gr  e/  : leads to /etc", "dest_path"],
     ["a", `l/${"d/".repeat(1000)}`, `l/${"d/".repeat(511)}`, "dest_path"],
     ["l/b", "a", "l/b: leads to /etc", "path"],
     ["ä", "ö", " : leads to /etc", "path"],
   ])(
-    "what is wrong with a rename of %s is told under the name of the path it is about",
+    "a refused rename of %s names the field of the path that is refused",
     async (path, dest_path, said, field) => {
       control.node.onGuest = () => {
         throw new Refusal("outside_workspace", said);

@@ -5,7 +5,7 @@ import { oneLine } from "../http/render-error.ts";
 import { invalidField } from "../http/validation.ts";
 import type { NodeError } from "./node-error.ts";
 
-/** What the caller of a guest operation is told when the node call failed before the operation started. */
+/** The caller's error when the node call of a guest operation failed before the operation started. */
 export function apiErrorOfNode(error: NodeError): ApiError {
   const cause = { cause: error };
   switch (error.failure) {
@@ -34,8 +34,8 @@ export function apiErrorOfNode(error: NodeError): ApiError {
 }
 
 /**
- * What the caller of an operation on a session is told. An operation is written down and bears repetition, so a
- * connection that broke is no riddle: it goes on when the node answers.
+ * The caller's error for an operation on a session. The operation is in the row and can be repeated. So after a broken
+ * connection it continues when the node answers again.
  */
 export function apiErrorOfOperation(error: NodeError): ApiError {
   if (error.failure !== "broken" && error.failure !== "aborted") return apiErrorOfNode(error);
@@ -47,8 +47,8 @@ export function apiErrorOfOperation(error: NodeError): ApiError {
 }
 
 /**
- * What the caller is told when a session that is being made for the request alone could not be made or furnished. The
- * session goes, and what was asked for never began: a connection that broke leaves nothing in doubt.
+ * The caller's error when a session that is made for one request could not be made or prepared. The session is
+ * destroyed and the work never started, so a broken connection leaves nothing uncertain.
  */
 export function apiErrorOfPreparation(error: NodeError): ApiError {
   if (error.failure !== "broken" && error.failure !== "aborted") return apiErrorOfNode(error);
@@ -119,14 +119,14 @@ function refusedError(error: NodeError): ApiError {
   }
 }
 
-/** The guest's own word for it helps whoever broke it, and nobody else reads it. */
+/** Contains the guest's own message. It helps the owner of the guest, and only the owner reads it. */
 export function guestUnfit(cause: NodeError, what: string, advice: string): ApiError {
   return new ApiError("conflict", `${what}: ${oneLine(cause.message, EXPLANATION_CHARS)}; ${advice}`, {
     cause,
   });
 }
 
-/** What each refusal of the agent is to the caller; the words are those of the contract (wire.md 6.1). */
+/** The API error of each refusal of the agent. The texts are in contract/guest. */
 const GUEST_REFUSALS: Record<GuestErrorCode, { code: ErrorCode; field?: "path" | "pattern" | "name" }> = {
   bad_path: { code: "validation", field: "path" },
   outside_workspace: { code: "validation", field: "path" },
@@ -152,9 +152,9 @@ const GUEST_REFUSALS: Record<GuestErrorCode, { code: ErrorCode; field?: "path" |
   spawn_failed: { code: "session_unavailable" },
 };
 
-/** The other one of two paths, and the other one of two patterns. */
+/** Names the second path of a rename, or the second pattern of a search. */
 const OTHER_FIELD = /^(dest_path|file_pattern|exclude_dirs): /;
-/** What the agent says before its explanation of a pattern. */
+/** The agent's prefix before its explanation of a pattern. */
 const LEADING_FIELD = /^[a-z_]+: /;
 const EXPLANATION_CHARS = 400;
 
@@ -165,17 +165,17 @@ function refusedByGuest(guestCode: GuestErrorCode, error: NodeError): ApiError {
   return new ApiError(code, field === undefined ? text : `${field}: ${text}`, { cause: error });
 }
 
-/** Only the agent knows what is wrong with a pattern. */
+/** Only the agent knows the problem with a pattern. */
 function explanation({ message }: NodeError): string {
   const said = oneLine(message.replace(LEADING_FIELD, ""), EXPLANATION_CHARS).trim();
   return said === "" ? GUEST_ERRORS.bad_pattern.text : said;
 }
 
 const FIELD = /^(cwd|command|path|dest_path|pattern|file_pattern|name|query): /;
-/** Of a call whose values fit each by itself, and not together. */
+/** For values that are valid alone and not together. */
 const ABOUT_QUERY = /^the query /;
 
-/** Starts with the field it is about, as the answers to all invalid requests do. */
+/** Starts with the field's name, as all validation errors do. */
 function refusalOfArgument(message: string): string {
   if (FIELD.test(message)) return message;
   return ABOUT_QUERY.test(message) ? `query: ${message}` : `command: the machine refuses it: ${message}`;

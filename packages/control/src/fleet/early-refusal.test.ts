@@ -33,7 +33,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** A body that comes in pieces, some of them after the answer. */
+/** A body in pieces, some of them after the answer. */
 async function* pieces() {
   for (let sent = 0; sent < 8; sent++) {
     yield Buffer.alloc(64 * KIB);
@@ -41,7 +41,7 @@ async function* pieces() {
   }
 }
 
-test("its words are heard, however much of the body is still to come, and the connection ends", async () => {
+test("its answer is read while much of the body is unsent, and the connection ends", async () => {
   for (let n = 0; n < UPLOADS; n++) {
     const call = { method: "PUT", path: "files/write", source: Readable.from(pieces()) } as const;
     await expect(

@@ -62,7 +62,7 @@ afterEach(async () => {
 
 const exec = () => client.exec("m-1", CALL, never);
 
-/** Reads as those do who answer with the command's end: not on to the end of the stream. */
+/** Reads up to the command's end, and not to the end of the stream, as its users do. */
 async function lastFrame(frames: AsyncIterable<Frame>): Promise<Frame["type"] | undefined> {
   for await (const { type } of frames) if (type === FRAME.exit) return type;
   return undefined;
@@ -85,7 +85,7 @@ describe("connections of commands", () => {
         for await (const _ of frames) break;
       }),
     ]);
-    // Its end may be a reset, on which `once` would reject.
+    // It may end with a reset, on which `once` would reject.
     await new Promise((resolve) => socket.once("close", resolve));
     expect(connections.size).toBe(0);
   });
@@ -93,7 +93,7 @@ describe("connections of commands", () => {
   test("a command that meets a kept connection closed runs once, over another one", async () => {
     await lastFrame(await exec());
     await isFree();
-    // In one turn with the call, so that it cannot know yet.
+    // In the same tick as the call, so that it cannot know yet.
     for (const socket of connections) socket.destroy();
     expect(await lastFrame(await exec())).toBe(FRAME.exit);
     expect({ commands, opened }).toEqual({ commands: 2, opened: 2 });

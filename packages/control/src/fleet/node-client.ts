@@ -35,25 +35,25 @@ const DELETE_MS = 60_000;
 const CONTINUE_MS = 30_000;
 /** The node answers, or refuses, within 5 s. */
 const NETWORK_MS = 15_000;
-/** The node lets it wait for 20 s. */
+/** The node answers this call after 20 s at the latest. */
 const WAKES_MS = 30_000;
 const WakeList = z.object({ wakes: z.array(Wake) });
 const CLOSED: ReadonlySet<string> = new Set(["broken", "unreachable"] satisfies NodeFailure[]);
 const LAST_FRAMES: ReadonlySet<Frame["type"]> = new Set([FRAME.exit, FRAME.error, FRAME.eof]);
 
-/** A call below `guest/`, as contract/guest says it of the agent. */
+/** A call below `guest/`, as contract/guest defines it. */
 export interface GuestCall {
   method: Exchange["method"];
-  /** Without its query: `files/read`. */
+  /** Without the query: `files/read`. */
   path: string;
   query?: Record<string, string | number | boolean | undefined>;
   body?: object | Buffer;
-  /** Sent as it comes, over a connection of its own. */
+  /** A stream as the body. It uses a connection of its own. */
   source?: Readable;
   signal: AbortSignal;
 }
 
-/** The node daemon as control sees it: contract/node, call by call. */
+/** The calls of contract/node. */
 export class NodeClient {
   readonly #socketPath: string;
   readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 8 });
@@ -63,23 +63,23 @@ export class NodeClient {
   }
 
   async info(signal?: AbortSignal): Promise<NodeInfo> {
-    return fit(NodeInfo, await this.#read("/v1/info", signal));
+    return parseAnswer(NodeInfo, await this.#read("/v1/info", signal));
   }
 
   async listMachines(): Promise<MachineStatus[]> {
-    return fit(MachineList, await this.#read("/v1/machines")).machines;
+    return parseAnswer(MachineList, await this.#read("/v1/machines")).machines;
   }
 
-  /** Answers once the machine runs; the same call again gives the same answer. */
+  /** Answers once the machine runs. Repeating the call gives the same answer. */
   async startMachine(machineId: string, spec: StartSpec, signal: AbortSignal): Promise<MachineStatus> {
     const path = `/v1/machines/${machineId}`;
-    return fit(
+    return parseAnswer(
       MachineStatus,
       await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: spec, signal }),
     );
   }
 
-  /** Answers once nothing of the machine is left; deleting what is not there is fine. */
+  /** Answers once nothing of the machine is left. Deleting an absent machine succeeds. */
   async deleteMachine(machineId: string): Promise<void> {
     const signal = AbortSignal.timeout(DELETE_MS);
     await exchangeJson({
@@ -90,37 +90,37 @@ export class NodeClient {
     });
   }
 
-  /** A held machine goes on; one that runs already gives the same answer. */
+  /** Continues a stopped machine. For a running one the answer is the same. */
   async continueMachine(
     machineId: string,
     signal = AbortSignal.timeout(CONTINUE_MS),
   ): Promise<MachineStatus> {
     const path = `/v1/machines/${machineId}/continue`;
     const call = { socketPath: this.#socketPath, method: "POST", path, signal } as const;
-    return fit(MachineStatus, await exchangeJson(call));
+    return parseAnswer(MachineStatus, await exchangeJson(call));
   }
 
-  /** Answers once kernel and gateway have it in force. */
+  /** Answers once kernel and gateway apply it. */
   async putNetwork(machineId: string, spec: NetworkSpec): Promise<void> {
     const path = `/v1/machines/${machineId}/network`;
     await this.#put(path, spec);
   }
 
-  /** Answers once the gateway has these routes, and no others. */
+  /** Answers once the gateway has exactly these routes. */
   async putPreviews(table: PreviewTable): Promise<void> {
     await this.#put("/v1/previews", table);
   }
 
-  /** Counters, and log lines after the cursor; without one, all that the node still has. */
+  /** Counters, and log lines after the cursor. Without a cursor, all lines that the node still has. */
   async networkReport(cursor: string | undefined): Promise<NetworkReport> {
-    return fit(NetworkReport, await this.#read(`/v1/network/report${queryText({ after: cursor })}`));
+    return parseAnswer(NetworkReport, await this.#read(`/v1/network/report${queryText({ after: cursor })}`));
   }
 
-  /** Waits for visitors of previews whose sessions are asleep. */
+  /** Waits for visitors of previews whose sessions are paused. */
   async listWakes(over: AbortSignal): Promise<Wake[]> {
     const signal = AbortSignal.any([over, AbortSignal.timeout(WAKES_MS)]);
     const call = { socketPath: this.#socketPath, method: "GET", path: "/v1/wakes", signal } as const;
-    return fit(WakeList, await exchangeJson(call)).wakes;
+    return parseAnswer(WakeList, await exchangeJson(call)).wakes;
   }
 
   async answerWake(wakeId: string, outcome: WakeOutcome): Promise<void> {
@@ -130,10 +130,10 @@ export class NodeClient {
   }
 
   async listSnapshots(): Promise<SnapshotStatus[]> {
-    return fit(SnapshotList, await this.#read("/v1/snapshots")).snapshots;
+    return parseAnswer(SnapshotList, await this.#read("/v1/snapshots")).snapshots;
   }
 
-  /** What the node knows of a snapshot without reading it. */
+  /** The node does not read the snapshot for this answer. */
   async lookAtSnapshot(snapshotId: string, signal: AbortSignal): Promise<"there" | "damaged" | "lost"> {
     try {
       await this.#read(`/v1/snapshots/${snapshotId}`, signal);
@@ -145,14 +145,14 @@ export class NodeClient {
     }
   }
 
-  /** Answers once the snapshot is durable; the same call again gives the same answer. */
+  /** Answers once the snapshot is durable. Repeating the call gives the same answer. */
   async putSnapshot(snapshotId: string, spec: SnapshotSpec, signal: AbortSignal): Promise<SnapshotStatus> {
     const path = `/v1/snapshots/${snapshotId}`;
     const call = { socketPath: this.#socketPath, method: "PUT", path, body: spec, signal } as const;
-    return fit(SnapshotStatus, await exchangeJson(call));
+    return parseAnswer(SnapshotStatus, await exchangeJson(call));
   }
 
-  /** Machines that were loaded from it go on; deleting what is not there is fine. */
+  /** Machines that were loaded from the snapshot keep running. Deleting an absent snapshot succeeds. */
   async deleteSnapshot(snapshotId: string): Promise<void> {
     const path = `/v1/snapshots/${snapshotId}`;
     const signal = AbortSignal.timeout(DELETE_MS);
@@ -163,7 +163,7 @@ export class NodeClient {
   async exec(machineId: string, call: ExecCall, signal: AbortSignal): Promise<AsyncIterable<Frame>> {
     const path = `/v1/machines/${machineId}/exec`;
     const request = { socketPath: this.#socketPath, method: "POST", path, body: call, signal } as const;
-    return readFrames(await this.#exchangeOverKept(request));
+    return readFrames(await this.#exchangeKeptAlive(request));
   }
 
   async putFile(machineId: string, file: string, content: Buffer, signal: AbortSignal): Promise<void> {
@@ -171,11 +171,11 @@ export class NodeClient {
     await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: content, signal });
   }
 
-  /** Resolves with the answer once its headers are here. Destroying it, or aborting, ends the work in the guest. */
+  /** Resolves with the answer once its headers have arrived. Destroying it, or aborting, ends the work in the guest. */
   async guest(machineId: string, { path, query, ...call }: GuestCall): Promise<IncomingMessage> {
     const target = `/v1/machines/${machineId}/guest/${path}${queryText(query)}`;
     const request = { socketPath: this.#socketPath, path: target, ...call };
-    return call.source ? await exchange(request) : await this.#exchangeOverKept(request);
+    return call.source ? await exchange(request) : await this.#exchangeKeptAlive(request);
   }
 
   async guestJson<T>(
@@ -183,7 +183,7 @@ export class NodeClient {
     call: GuestCall,
     { schema, limitBytes }: { schema: z.ZodType<T>; limitBytes: number },
   ): Promise<T> {
-    return fit(schema, await readJson(await this.guest(machineId, call), limitBytes));
+    return parseAnswer(schema, await readJson(await this.guest(machineId, call), limitBytes));
   }
 
   async guestList<Item, End>(
@@ -197,9 +197,8 @@ export class NodeClient {
       for await (const frame of await this.guestFrames(machineId, call))
         for (const item of itemsOf(reader, frame)) items.push(item);
     } catch (error) {
-      // A list only reads: that its frames are none is nothing that broke off in the middle of a change.
-      if (error instanceof NodeError && error.cause instanceof FrameError)
-        throw notOfTheContract(error.cause);
+      // Listing changes nothing, so a malformed frame is an answer outside the contract, and not an unknown outcome.
+      if (error instanceof NodeError && error.cause instanceof FrameError) throw contractError(error.cause);
       throw error;
     }
     if (reader.end === undefined) throw new NodeError("broken", "the node broke off the list");
@@ -229,8 +228,10 @@ export class NodeClient {
     this.#agent.destroy();
   }
 
-  /** Over a connection that is there already. When that one had closed, nothing of the call was done. */
-  async #exchangeOverKept(call: Exchange): Promise<IncomingMessage> {
+  /**
+   * Uses a kept connection if there is one. If it was closed, nothing was done, and the call is made over a new one.
+   */
+  async #exchangeKeptAlive(call: Exchange): Promise<IncomingMessage> {
     try {
       return await exchange({ ...call, agent: this.#agent });
     } catch (error) {
@@ -249,7 +250,7 @@ export class NodeClient {
     try {
       return await exchangeJson(call);
     } catch (error) {
-      // A kept connection may have closed under the request; reading again is harmless.
+      // A kept connection may have been closed meanwhile. Reading can be repeated.
       if (!(error instanceof NodeError) || !CLOSED.has(error.failure)) throw error;
       return await exchangeJson({ ...call, agent: undefined });
     }
@@ -259,13 +260,13 @@ export class NodeClient {
 /** Values that are undefined are left out. */
 function queryText(query: GuestCall["query"] = {}): string {
   const given = Object.entries(query).flatMap(([name, value]) =>
-    value === undefined ? [] : [`${name}=${encodeValue(String(value))}`],
+    value === undefined ? [] : [`${name}=${encodeMinimally(String(value))}`],
   );
   return given.length === 0 ? "" : `?${given.join("&")}`;
 }
 
-/** What may stand as it is does: a query must not grow over what its caller could send. */
-function encodeValue(text: string): string {
+/** Leaves allowed characters unescaped, so that the query is not longer than the caller's own. */
+function encodeMinimally(text: string): string {
   return encodeURIComponent(text).replaceAll(/%(?:2F|3A|40|2C|3B|3F|24)/g, decodeURIComponent);
 }
 
@@ -282,28 +283,28 @@ async function* readFrames(response: IncomingMessage): AsyncGenerator<Frame> {
   } catch (cause) {
     throw new NodeError("broken", "the node broke off the output", { cause });
   } finally {
-    // After its last frame the answer ends by itself, which nobody waits for, and the connection serves another call.
+    // After the last frame the answer ends by itself, and the connection serves another call.
     if (isOver) response.resume();
     else response.destroy();
   }
 }
 
 function* itemsOf<Item>(reader: ListReader<Item, unknown>, frame: Frame): Generator<Item> {
-  // What the agent says in its place goes no further: a list has no words of a guest about itself.
+  // The agent's error text is dropped, because lists report no messages of a guest.
   if (frame.type === FRAME.error) throw new NodeError("broken", "the machine could not finish the list");
   try {
     yield* reader.read(frame);
   } catch (cause) {
-    throw notOfTheContract(cause);
+    throw contractError(cause);
   }
 }
 
-function fit<T>(schema: z.ZodType<T>, value: unknown): T {
+function parseAnswer<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw notOfTheContract(result.error);
+  throw contractError(result.error);
 }
 
-function notOfTheContract(cause: unknown): NodeError {
+function contractError(cause: unknown): NodeError {
   return new NodeError("garbled", "the node's answer does not fit the contract", { cause });
 }

@@ -6,7 +6,7 @@ import { NodeError } from "./node-error.ts";
 
 const ANSWER_LIMIT_BYTES = 16 * 1024 * 1024;
 const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOENT", "EACCES", "EPERM", "ENOTSOCK"]);
-/** The other side was closed before the last bytes were written: it never had the whole request. */
+/** The other side was closed before the last bytes were written, so it never had the whole request. */
 const NOT_SENT = "EPIPE";
 
 export interface Exchange {
@@ -15,10 +15,10 @@ export interface Exchange {
   path: string;
   /** An object is sent as JSON, bytes as they are. */
   body?: object | Buffer;
-  /** Sent instead of a body, as it comes; a source that breaks off breaks the call off. */
+  /** A stream as the body. If it breaks off, the call breaks off. */
   source?: Readable;
   signal?: AbortSignal;
-  /** Keeps connections. Without one the connection is made for this call alone. */
+  /** Keeps connections alive. Without an agent, the connection is used for this call only. */
   agent?: Agent;
 }
 
@@ -65,14 +65,14 @@ function send(call: Exchange): Promise<IncomingMessage> {
           "content-type": isBytes ? "application/octet-stream" : "application/json",
           "content-length": Buffer.byteLength(payload),
         }),
-        // A node that is to close the connection after its answer closes it in the middle of a body that it refuses, and
-        // then its words may be lost: it is closed here.
+        // With `connection: close`, a node that refuses the body closes the connection in the middle of it, and its
+        // answer may be lost. So this side closes the connection.
         ...(call.source && { "content-type": "application/octet-stream", connection: "keep-alive" }),
       },
     });
     const abort = () => request.destroy(new NodeError("aborted", "the call was given up"));
     call.signal?.addEventListener("abort", abort, { once: true });
-    // The request closes when its answer has ended or its socket is gone: from then on there is nothing to abort.
+    // The request closes when its answer has ended or its socket is gone. After that there is nothing to abort.
     request.once("close", () => call.signal?.removeEventListener("abort", abort));
     request.once("response", resolve);
     request.on("error", (cause) => reject(sendFailure(request, cause)));
@@ -81,7 +81,7 @@ function send(call: Exchange): Promise<IncomingMessage> {
   });
 }
 
-/** Only as fast as the node takes it. An answer that comes before the end is a refusal: the rest is not sent. */
+/** Sends only as fast as the node reads. An answer before the end is a refusal: the rest is not sent. */
 function sendSource(request: ClientRequest, source: Readable): void {
   request.once("response", (response) => {
     if (!request.writableEnded) source.destroy();
@@ -110,7 +110,7 @@ export async function refusal(response: IncomingMessage, status: number): Promis
       return new NodeError(failure, typeof message === "string" ? message : code, { code });
     }
   } catch {
-    // Not JSON: told below.
+    // Not JSON. The error below says so.
   }
   return new NodeError("garbled", `the node answered ${status} without a code of the contract`);
 }

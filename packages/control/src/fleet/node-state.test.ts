@@ -33,7 +33,7 @@ test("all who ask at once share one read, and those who ask soon after its answe
 
 test("a node that does not answer is waited for once, and asked again later", async () => {
   answer = silent;
-  // Timers go off in their order, however late: a host that stands still makes nothing of this late.
+  // Timers fire in order, even late. So a host that is paused meanwhile does not break this test.
   const late = sleep(700, "late");
   expect(await Promise.race([Promise.all([state.current(), state.current()]), late])).toEqual([
     undefined,
@@ -45,7 +45,7 @@ test("a node that does not answer is waited for once, and asked again later", as
   await vi.waitFor(async () => expect(await state.current()).toBe(INFO), 5_000);
 });
 
-test("what it said last counts while it is away", async () => {
+test("its last report is used while it is away", async () => {
   await state.refresh();
   answer = silent;
   const later = performance.now() + 3_000;

@@ -2,14 +2,14 @@ import type { NodeInfo } from "@vivarium/contract/node";
 import type { NodeClient } from "./node-client.ts";
 
 const FRESH_MS = 2_000;
-/** Creates wait for it, and are to be answered within a second. */
+/** Creates wait for this read, and must be answered within a second. */
 const READ_MS = 400;
 
-/** What the node last said about itself, so that creates need no call of their own. */
+/** A cache of the node's last report about itself, so that creates need no call of their own. */
 export class NodeState {
   readonly #nodes: NodeClient;
   #info: NodeInfo | undefined;
-  /** By the monotonic clock. In vain counts as well: a node that does not answer is not asked by every create. */
+  /** By the monotonic clock. Failed reads count as well, so that creates do not all wait for a node that is down. */
   #askedAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<unknown> | undefined;
   #isAway = false;
@@ -18,7 +18,7 @@ export class NodeState {
     this.#nodes = nodes;
   }
 
-  /** The last answer, however old; undefined while the node was never reached. */
+  /** The last report, however old. Undefined if the node was never reached. */
   get lastKnown(): NodeInfo | undefined {
     return this.#info;
   }
@@ -30,7 +30,7 @@ export class NodeState {
     return this.#info;
   }
 
-  /** An answer that is at most two seconds old, or the last one when the node is away. */
+  /** A report of the last two seconds, or the last one if the node is down. */
   async current(): Promise<NodeInfo | undefined> {
     if (performance.now() - this.#askedAt > FRESH_MS) {
       this.#reading ??= this.#read();
@@ -39,7 +39,7 @@ export class NodeState {
     return this.#info;
   }
 
-  /** As `current`, and undefined while the node is away. */
+  /** Like `current`, but undefined while the node is down. */
   async present(): Promise<NodeInfo | undefined> {
     const info = await this.current();
     return this.#isAway ? undefined : info;

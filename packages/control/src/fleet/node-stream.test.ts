@@ -47,7 +47,7 @@ const failure = (opening: Promise<unknown>) =>
     (error: unknown) => (error instanceof NodeError ? [error.failure, error.code] : error),
   );
 
-test("the node gets the spec first, and bytes right behind its own word are the stream's", async () => {
+test("the node gets the spec first, and bytes right after its own answer are the stream's", async () => {
   const said = Promise.withResolvers<unknown>();
   answerWith((socket) => {
     const reader = new OpeningReader();
@@ -65,7 +65,7 @@ test("the node gets the spec first, and bytes right behind its own word are the 
   expect(Buffer.concat(chunks).toString()).toBe("first bytes");
 });
 
-test("a node's word that comes byte by byte is read whole", async () => {
+test("a node's answer that comes byte by byte is read whole", async () => {
   answerWith((socket) => {
     const bytes = encodeOpening({ code: "terminal_limit", message: "sixteen" });
     for (const [index, byte] of bytes.entries()) setTimeout(() => socket.write(Buffer.of(byte)), index * 2);

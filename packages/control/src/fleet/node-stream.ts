@@ -1,4 +1,4 @@
-/** A connection to a machine that the node hands on both ways: a terminal, or the tunnel (contract/node calls.ts). */
+/** A duplex connection to a machine through the node: a terminal, or the tunnel. */
 import { type ClientRequest, request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -14,7 +14,7 @@ interface StreamCall {
   signal: AbortSignal;
 }
 
-/** Resolves once the other side is there. Whoever ends the stream, or destroys it, ends it for both sides. */
+/** Resolves once the other side is open. Ending or destroying the stream ends it for both sides. */
 export async function openNodeStream({ socketPath, path, spec, signal }: StreamCall): Promise<Duplex> {
   const { socket, head } = await upgrade(socketPath, path, signal);
   const abort = () => socket.destroy(new NodeError("aborted", "the call was given up"));
@@ -42,7 +42,7 @@ function upgrade(socketPath: string, path: string, signal: AbortSignal) {
     call.once("close", () => signal.removeEventListener("abort", abort));
     call.once("upgrade", (_response, socket, head) => {
       signal.removeEventListener("abort", abort);
-      // Whoever uses the stream hears of its end as well; without anybody it must not bring the process down.
+      // The user of the stream sees the error as well. Without a listener, an error would end the process.
       socket.on("error", () => socket.destroy());
       resolve({ socket: socket as Socket, head });
     });
@@ -54,7 +54,7 @@ function upgrade(socketPath: string, path: string, signal: AbortSignal) {
   });
 }
 
-/** The node's first word: nothing, or a refusal. */
+/** The node's first message: empty, or a refusal. */
 async function readAnswer(socket: Socket, head: Buffer): Promise<void> {
   const reader = new OpeningReader();
   let chunk = head;
@@ -88,13 +88,13 @@ function garbled(): NodeError {
   return new NodeError("garbled", "the node's answer to the opening does not fit the contract");
 }
 
-/** One chunk, taken without letting the stream flow: what comes after it is for whoever reads next. */
+/** Reads one chunk without starting the flow. The rest is for the next reader. */
 function nextChunk(socket: Socket): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const settle = () => {
+    const tryRead = () => {
       const chunk = socket.read() as Buffer | null;
       if (chunk === null && !socket.readableEnded && !socket.destroyed) return;
-      socket.off("readable", settle).off("end", settle).off("close", settle).off("error", fail);
+      socket.off("readable", tryRead).off("end", tryRead).off("close", tryRead).off("error", fail);
       if (chunk === null) fail(socket.errored ?? undefined);
       else resolve(chunk);
     };
@@ -104,7 +104,7 @@ function nextChunk(socket: Socket): Promise<Buffer> {
           ? cause
           : new NodeError("broken", "the node broke the connection", { cause }),
       );
-    socket.on("readable", settle).on("end", settle).on("close", settle).on("error", fail);
-    settle();
+    socket.on("readable", tryRead).on("end", tryRead).on("close", tryRead).on("error", fail);
+    tryRead();
   });
 }

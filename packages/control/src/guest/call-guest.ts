@@ -1,21 +1,24 @@
-/** Calls to a session's machine whose answer tells how they ended. */
+/** Calls to a session's machine whose answer says how the operation ended. */
 
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type BrokenOffWords, brokenOff, pausedMeanwhile } from "./broken-off.ts";
+import { type BreakTexts, explainBreak, findPauseError } from "./explain-break.ts";
 import { type InUse, useMachine } from "./use-machine.ts";
 
-/** The largest tree that is deleted in one call, on a slow disk. */
+/** Enough to delete the largest tree on a slow disk. */
 const CALL_MS = 300_000;
 
-/** Something that may have been done when its answer breaks off: it is not called retryable, nor done again. */
+/**
+ * For operations that change something. When the answer breaks off, the change may have been made, so the error is not
+ * retryable.
+ */
 export async function changeGuest<T>(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, words, signal }: { sessionId: string; words: BrokenOffWords; signal?: AbortSignal },
+  { sessionId, texts, signal }: { sessionId: string; texts: BreakTexts; signal?: AbortSignal },
   change: (session: SessionRow, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const until = withinTime(signal);
@@ -24,7 +27,7 @@ export async function changeGuest<T>(
       return await change(session, until);
     } catch (error) {
       if (!(error instanceof NodeError) || isRefused(error)) throw error;
-      throw await brokenOff(deps, session, words, error);
+      throw await explainBreak(deps, session, texts, error);
     }
   });
   release();
@@ -43,7 +46,7 @@ export async function readGuest<T>(
   return result;
 }
 
-/** The beginning of something that only reads: it may be asked for again, whatever became of it. */
+/** Starts an operation that only reads. Reading can be repeated, so every error of a break is retryable. */
 export async function openGuest<T>(
   deps: MoveDeps,
   scope: Scope,
@@ -55,34 +58,34 @@ export async function openGuest<T>(
       return await open(session);
     } catch (error) {
       if (!(error instanceof NodeError)) throw error;
-      // What the node says of a read that was under way when its machine was held.
-      if (error.code === "agent_unavailable") throw (await pausedUnderRead(deps, session)) ?? error;
+      // The node also answers this for a read that was in flight when the machine was stopped for a pause.
+      if (error.code === "agent_unavailable") throw (await pauseErrorOfRead(deps, session)) ?? error;
       if (isRefused(error) || error.failure === "garbled") throw error;
-      throw await brokenRead(deps, session, error);
+      throw await explainReadBreak(deps, session, error);
     }
   });
 }
 
-/** Nothing was done. */
+/** Whether nothing was done. */
 function isRefused({ failure }: NodeError): boolean {
   return failure === "refused" || failure === "unreachable";
 }
 
-const READ_AGAIN: BrokenOffWords = {
+const READ_BREAK_TEXTS: BreakTexts = {
   paused: "the session was paused while it was read; try again, which wakes it",
   exchanged: "the session was paused and woken, or restored, while it was read; try again",
   unknown: "the session's machine broke its answer off; try again",
 };
 
-async function pausedUnderRead(deps: MoveDeps, session: SessionRow): Promise<ApiError | undefined> {
-  const error = await pausedMeanwhile(deps, session, READ_AGAIN);
+async function pauseErrorOfRead(deps: MoveDeps, session: SessionRow): Promise<ApiError | undefined> {
+  const error = await findPauseError(deps, session, READ_BREAK_TEXTS);
   return error && new ApiError("session_not_live", error.message);
 }
 
 const RETRYABLE = { conflict: "session_not_live", internal: "session_unavailable" } as const;
 
-async function brokenRead(deps: MoveDeps, session: SessionRow, cause: NodeError): Promise<ApiError> {
-  const error = await brokenOff(deps, session, READ_AGAIN, cause);
+async function explainReadBreak(deps: MoveDeps, session: SessionRow, cause: NodeError): Promise<ApiError> {
+  const error = await explainBreak(deps, session, READ_BREAK_TEXTS, cause);
   const code = error.code === "conflict" || error.code === "internal" ? RETRYABLE[error.code] : undefined;
   return code ? new ApiError(code, error.message, { cause }) : error;
 }

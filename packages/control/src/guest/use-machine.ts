@@ -1,4 +1,7 @@
-/** What every guest operation has in common (wire.md 4.6): it waits, it wakes, it keeps the session from being idle. */
+/**
+ * The frame of every guest operation: waits for the session, wakes it, and keeps it from becoming idle
+ * (docs/spec/sessions.md).
+ */
 
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
@@ -8,23 +11,23 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
-import { endedMeanwhile, isSameStretch } from "./broken-off.ts";
+import { findEndError, hasSameMachine } from "./explain-break.ts";
 import { type LiveSession, waitForLive } from "./wait-for-live.ts";
 
 export interface InUse<T> extends LiveSession {
   result: T;
-  /** The session may become idle from now on. */
+  /** Ends the activity, so that the session may become idle. */
   release: () => void;
 }
 
-/** What a node says when the machine stands still, or gave way to another, under the request. */
+/** Codes for a machine that was stopped for a pause, or replaced, during the request. */
 const MOVED_CODES = new Set(["machine_held", "machine_gone", "machine_not_found"]);
 const MOVES = 5;
 
 /**
- * Begins something in the machine of the caller's session: waits for the session, wakes it, and does so again when it
- * is paused under the beginning. `use` is called again only after a NodeError that says that nothing was done; what it
- * throws otherwise is passed on.
+ * Starts an operation in the machine of the caller's session. Waits for the session, wakes it, and starts over when a
+ * pause interrupts the start. `use` is called again only after a NodeError that means that nothing was done; its other
+ * errors are passed on.
  */
 export async function useMachine<T>(
   deps: MoveDeps,
@@ -32,7 +35,8 @@ export async function useMachine<T>(
   { sessionId, waitMs }: { sessionId: string; waitMs?: number },
   use: (session: SessionRow) => Promise<T>,
 ): Promise<InUse<T>> {
-  // Held before the row is read: a pause for idleness that claims the row later sees it.
+  // Race: a pause for idleness may claim the row at this moment. Activity is registered before the row is read, so the
+  // pause sees it.
   const { confirm, release } = deps.activity.lease(scope.orgId, sessionId);
   try {
     for (let moves = 0; ; moves++) {
@@ -47,7 +51,7 @@ export async function useMachine<T>(
   }
 }
 
-/** Undefined when the machine moved away under it, and another beginning is worth it. */
+/** Undefined when the machine was stopped or replaced, and another attempt is worthwhile. */
 async function begin<T>(
   deps: MoveDeps,
   session: SessionRow,
@@ -59,22 +63,22 @@ async function begin<T>(
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
     if (mayMove && (await hasMoved(deps.db, session, error))) return undefined;
-    throw (await endedMeanwhile(deps.db, session)) ?? apiErrorOfNode(error);
+    throw (await findEndError(deps.db, session)) ?? apiErrorOfNode(error);
   }
 }
 
 /**
- * True when nothing was begun because the session is being paused, or was. An agent whose machine is held in this very
- * moment does not answer any more; what may be done twice is refused with that code, and nothing else.
+ * Whether nothing was done because a pause or restore took the machine away. An agent also stops answering in the
+ * moment in which its machine is stopped. The node uses `agent_unavailable` only for operations that may be repeated.
  */
 async function hasMoved(db: Database, session: SessionRow, error: NodeError): Promise<boolean> {
-  if (!isMove(error) && error.code !== "agent_unavailable") return false;
+  if (!isMachineMoved(error) && error.code !== "agent_unavailable") return false;
   const now = await findSessionById(db, session.id);
-  // One that has ended has no other machine.
+  // An ended session gets no other machine.
   if (now?.state !== "live" && now?.state !== "paused") return false;
-  return stopsGuest(now.op) || !isSameStretch(now, session);
+  return stopsGuest(now.op) || !hasSameMachine(now, session);
 }
 
-export function isMove(error: NodeError): boolean {
+export function isMachineMoved(error: NodeError): boolean {
   return MOVED_CODES.has(error.code ?? "");
 }

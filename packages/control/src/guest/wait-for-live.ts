@@ -16,8 +16,8 @@ export interface LiveSession {
 }
 
 /**
- * The session once it can take a guest operation (wire.md 4.6): waits while it is being provisioned, captured or
- * exchanged, and wakes it when it is paused.
+ * The session once it can take a guest operation. Waits while the session is created, paused or restored, and wakes a
+ * paused one.
  */
 export async function waitForLive(
   deps: MoveDeps,

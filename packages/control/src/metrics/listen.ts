@@ -1,6 +1,6 @@
 /**
- * `GET /metrics` on an address of its own: what it tells is about everybody, so that it is the operator's to read, who
- * decides who reaches it. No credential is asked for.
+ * `GET /metrics` on an address of its own. The metrics are about all organisations, so only the operator may read them:
+ * the operator restricts who reaches the address. No credential is checked.
  */
 import { createServer } from "node:http";
 import type { Log } from "@vivarium/kit/log";
@@ -11,7 +11,7 @@ interface ListenDeps {
   log: Log;
 }
 
-/** Resolves once it listens, with how to end it and where it listens. */
+/** Resolves once it listens, with the port and a way to stop. */
 export async function listenForMetrics(
   { meter: { registry }, log }: ListenDeps,
   address: { host: string; port: number },

@@ -1,4 +1,4 @@
-/** What this process did and how long it took, for Prometheus (docs/operate/metrics.md). */
+/** Durations of this process's operations and requests, for Prometheus (docs/operate/metrics.md). */
 import { collectDefaultMetrics, Histogram, Registry } from "prom-client";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -31,12 +31,12 @@ export class Meter {
   }
 
   /** `stages` in milliseconds. */
-  took(operation: TimedOperation, stages: Record<string, number | undefined>): void {
+  recordDuration(operation: TimedOperation, stages: Record<string, number | undefined>): void {
     for (const [stage, ms] of Object.entries(stages))
       if (ms !== undefined) this.#stages.observe({ operation, stage }, ms / 1000);
   }
 
-  /** `route` is its pattern, never what was asked for; `status` as it was answered, or `left`. */
+  /** `route` is the pattern, never the requested path. `status` is that of the answer, or `left`. */
   answered({
     method,
     route,

@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const ask = (path: string, method = "GET") => fetch(`http://127.0.0.1:${metrics.port}${path}`, { method });
 
-/** By the line's name and labels, as they are written. */
+/** By the line's name and labels, as written. */
 async function read(): Promise<Map<string, number>> {
   const lines = (await (await ask("/metrics")).text()).split("\n").filter((line) => !/^(#|$)/.test(line));
   return new Map(lines.map((line) => [line.replace(/ [^ ]+$/, ""), Number(line.split(" ").at(-1))]));
@@ -28,7 +28,7 @@ async function read(): Promise<Map<string, number>> {
 const took = (operation: string, stage: string) =>
   `vivarium_operation_stage_seconds_count{operation="${operation}",stage="${stage}"}`;
 
-test("what operations took is counted by stage", async () => {
+test("durations of operations are counted by stage", async () => {
   const id = await control.createLive();
   await control.ask(`POST /v1/sessions/${id}/pause`);
   await control.ask(`POST /v1/sessions/${id}/resume`);
@@ -78,7 +78,7 @@ test("a request whose client leaves is counted as left", async () => {
   await control.destroyAll();
 });
 
-test("a node that is away tells nothing", async () => {
+test("a node that is away has no figures", async () => {
   const up = async () => (await read()).get("vivarium_node_up");
   await expect.poll(up, { timeout: 10_000 }).toBe(1);
   await control.node.goDown();
@@ -121,7 +121,7 @@ test("sessions by state, machines that wait and the pool's disk are as they are 
   await control.destroyAll();
 });
 
-test("nothing else is there, and the interface itself tells nobody", async () => {
+test("no other path exists, and the public interface has no metrics", async () => {
   expect([(await ask("/")).status, (await ask("/metrics", "POST")).status]).toEqual([404, 405]);
   expect((await control.ask("GET /metrics")).status).toBe(404);
 });

@@ -1,5 +1,5 @@
 import type { Scope } from "../access/principal.ts";
-import { deadlineNow } from "../db/store-now.ts";
+import { readDeadlineTime } from "../db/time.ts";
 import { dueEvent } from "../deadlines/clocks.ts";
 import { getSession } from "../sessions/get.ts";
 import { decide } from "../sessions/state.ts";
@@ -11,7 +11,7 @@ import { saveMove } from "./save-move.ts";
 /** Marks the paused session as expired if its lifetime is over. Returns whether it is over. */
 export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow): Promise<boolean> {
   if (session.max_lifetime_ms === null) return false;
-  if (dueEvent(session, await deadlineNow(deps.db)) !== "max_lifetime") return false;
+  if (dueEvent(session, await readDeadlineTime(deps.db)) !== "max_lifetime") return false;
   await expirePaused(deps, session);
   return true;
 }

@@ -5,7 +5,7 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import type { Queries } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import { collectLast } from "../egress/reports.ts";
+import { collectFinalCounters } from "../egress/reports.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
@@ -110,7 +110,7 @@ async function destroyInstead(deps: MoveDeps, op: Operation): Promise<void> {
 
 /** Removes the stopped machine and the previous saved state. The reconciler finds whatever fails here. */
 async function releaseMachine(deps: MoveDeps, before: SessionRow): Promise<void> {
-  await collectLast(deps);
+  await collectFinalCounters(deps);
   await deps.nodes.deleteMachine(machineIdOf(before));
   if (before.snapshot_id !== null) await deps.nodes.deleteSnapshot(before.snapshot_id);
   crashPoint("pause.release");

@@ -1,6 +1,6 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
-import { deadlineNow } from "../db/store-now.ts";
+import { readDeadlineTime } from "../db/time.ts";
 import { saveWakeAt } from "../deadlines/wake-at.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
@@ -39,7 +39,7 @@ async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | 
 }
 
 async function checkWakeAt({ db }: MoveDeps, wakeAt: Date): Promise<void> {
-  const inMs = wakeAt.getTime() - (await deadlineNow(db)).getTime();
+  const inMs = wakeAt.getTime() - (await readDeadlineTime(db)).getTime();
   if (inMs <= 0) throw invalidField("wake_at", "must be in the future", wakeAt.toISOString());
   if (inMs > LIMITS.wakeAtMaxMs) {
     throw invalidField("wake_at", "must be at most 90 days in the future", wakeAt.toISOString());

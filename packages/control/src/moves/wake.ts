@@ -7,7 +7,7 @@ import { findKeyCeiling } from "../access/store.ts";
 import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import type { ApiError } from "../errors/api-error.ts";
-import { tellingRefusal } from "../events/refusals.ts";
+import { emitIfRefused } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
 import type { NodeError } from "../fleet/node-error.ts";
 import { carryOut, operate } from "../operations/frame.ts";
@@ -37,7 +37,7 @@ export async function wakeSession(
     if (await expireIfLifetimeOver(deps, session)) return BUSY;
     const { id: sessionId, org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: event } as const;
-    return await tellingRefusal(deps.db, wanted, () =>
+    return await emitIfRefused(deps.db, wanted, () =>
       operate(deps, claimWithSlot(deps, session, "wake", { event }), (op) => wakeMachine(deps, op)),
     );
   });

@@ -111,7 +111,7 @@ export async function carryOut<Made, Row, Outcome>(
   crashPoint(commit);
   const { outcome, timings, facts } = await steps.finish(committed.row, committed.made, elapsedMs);
   deps.signals.moved(op.session.id);
-  deps.meter.took(metric, timings);
+  deps.meter.recordDuration(metric, timings);
   deps.log.info({ session_id: op.session.id, ...facts, timings }, message);
   return outcome;
 }

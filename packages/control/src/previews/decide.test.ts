@@ -11,7 +11,10 @@ const settings = (
   auth,
   loginUrl,
 });
-const stored = (route: RouteSettings, isBearerTold = true): StoredRoute => ({ ...route, isBearerTold });
+const stored = (route: RouteSettings, isBearerDelivered = true): StoredRoute => ({
+  ...route,
+  isBearerDelivered,
+});
 const T = settings("token", "none");
 const TB = settings("token", "bearer");
 const P = settings("public", "none");
@@ -102,7 +105,7 @@ test.each([
   });
 });
 
-test("a bearer token that nobody was told is minted anew, whatever was asked for", () => {
+test("a bearer token that was never delivered is replaced by every call", () => {
   expect(decideExpose(stored(TB, false), TB, { rotate: false })).toEqual({
     result: "updated",
     token: "keep",

@@ -1,4 +1,4 @@
-/** What a call of expose does to a route (wire.md part 2, 4.2). Pure: settings in, decision out. */
+/** Decides how an expose call changes a route (docs/spec/network.md). Pure: settings in, decision out. */
 import type { ExposeResult, PreviewAuth, PreviewVisibility } from "@vivarium/contract/api";
 
 export interface RouteSettings {
@@ -8,18 +8,18 @@ export interface RouteSettings {
 }
 
 export interface StoredRoute extends RouteSettings {
-  /** False: the call that minted its bearer token was not answered, so that nobody has it. */
-  isBearerTold: boolean;
+  /** False: the call that made its bearer token was never answered, so the caller does not have it. */
+  isBearerDelivered: boolean;
 }
 
-/** `keep` also where there is none to keep. */
+/** `keep` also applies to a route without this credential. */
 export type Credential = "keep" | "mint" | "drop";
 
 export interface Decision {
   result: ExposeResult;
   token: Credential;
   bearer: Credential;
-  /** A gate or a credential changes: cookies and sockets that were admitted before are dead. */
+  /** A gate or a credential changes: cookies and connections of the old version become invalid. */
   isNewVersion: boolean;
 }
 
@@ -59,7 +59,7 @@ function decideToken(stored: StoredRoute, asked: RouteSettings, rotate: boolean)
 
 function decideBearer(stored: StoredRoute, asked: RouteSettings, rotate: boolean): Credential {
   if (asked.auth === "none") return stored.auth === "none" ? "keep" : "drop";
-  return mintIf(rotate || stored.auth === "none" || !stored.isBearerTold);
+  return mintIf(rotate || stored.auth === "none" || !stored.isBearerDelivered);
 }
 
 function mintIf(isNew: boolean): Credential {

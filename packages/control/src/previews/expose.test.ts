@@ -52,7 +52,7 @@ test("the first expose makes a route with a token in its URL, and the node has i
   expect(control.node.networks.get(`${id}-1`)?.exposed).toEqual([3000]);
 });
 
-test("a public route with bearer has no ingress token, and tells its bearer token once", async () => {
+test("a public route with bearer has no ingress token, and answers with its bearer token once", async () => {
   const id = await control.createLive({ max_lifetime_ms: 3_600_000 });
   const asked = { visibility: "public", auth: "bearer", login_url: "https://login.example.com/?a=b" };
   const { body } = await expose(id, asked);
@@ -116,7 +116,7 @@ test("rule 2: a wake that is refused refuses the expose, and nothing is stored",
   );
 });
 
-test("rule 3: pause and resume keep the route, and the next call tells the new machine's address", async () => {
+test("rule 3: pause and resume keep the route, and the next call answers with the new machine's address", async () => {
   const id = await control.createLive();
   const { body } = await expose(id);
   const { version } = routeOf(id) ?? {};
@@ -257,7 +257,7 @@ test("unexpose closes the port before it answers, wakes nothing, and says whethe
   expect(control.node.machines.get(`${id}-2`)?.spec?.network?.exposed).toEqual([]);
 });
 
-test("nothing of a route that was closed opens the next one of its port", async () => {
+test("no credential of a closed route opens the next route of its port", async () => {
   const id = await control.createLive();
   await expose(id);
   const before = routeOf(id);
@@ -284,7 +284,7 @@ test("children of a fork and sessions from a checkpoint have no previews", async
   expect(control.node.networks.get(`${id}-2`)?.exposed).toEqual([3000]);
 });
 
-test("what the node does not confirm is refused with 503, kept, and brought into force", async () => {
+test("a change that the node does not confirm is answered with 503, kept, and applied later", async () => {
   const id = await control.createLive();
   control.node.onPreviews = () => {
     throw new Refusal("network_unconfirmed");
@@ -293,24 +293,24 @@ test("what the node does not confirm is refused with 503, kept, and brought into
   expect(answer).toMatchObject({ status: 503, body: { code: "session_node_unavailable" } });
   control.node.onPreviews = () => {};
   await eventually(() => expect(routeOf(id)?.state).toBe("live"));
-  // Nobody was told the bearer token: the next call mints another one.
-  const told = (await expose(id, { auth: "bearer" })).body;
-  expect(told).toMatchObject({ result: "updated", auth_token: expect.stringMatching(TOKEN) });
-  expect(routeOf(id)?.bearer_sha256).toBe(sha256Hex(told.auth_token));
+  // The bearer token was not delivered: the next call makes another one.
+  const second = (await expose(id, { auth: "bearer" })).body;
+  expect(second).toMatchObject({ result: "updated", auth_token: expect.stringMatching(TOKEN) });
+  expect(routeOf(id)?.bearer_sha256).toBe(sha256Hex(second.auth_token));
   expect((await expose(id, { auth: "bearer" })).body.result).toBe("unchanged");
 });
 
-test("of calls with bearer that come at once one is told the token, and it is the one in force", async () => {
+test("of concurrent calls with bearer one gets the token, and that token is in force", async () => {
   const id = await control.createLive();
   control.node.onPreviews = () => new Promise((resolve) => setTimeout(resolve, 50));
   const asked = { visibility: "public", auth: "bearer" };
   const answers = await Promise.all(Array.from({ length: 5 }, () => expose(id, asked)));
   expect(answers.map(({ body }) => body.result).sort()).toEqual(["created", ...Array(4).fill("unchanged")]);
-  const told = answers.flatMap(({ body }) => body.auth_token ?? []);
-  expect(told.map(sha256Hex)).toEqual([routeOf(id)?.bearer_sha256]);
+  const tokens = answers.flatMap(({ body }) => body.auth_token ?? []);
+  expect(tokens.map(sha256Hex)).toEqual([routeOf(id)?.bearer_sha256]);
 });
 
-test("calls for one port that come at once make one route", async () => {
+test("concurrent calls for one port make one route", async () => {
   const id = await control.createLive();
   const answers = await Promise.all(Array.from({ length: 5 }, () => expose(id)));
   expect(answers.map(({ body }: Answer) => body.result).sort()).toEqual([

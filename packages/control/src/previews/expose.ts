@@ -1,45 +1,38 @@
-/** Makes, or changes, the way from outside to a port of the guest (interface "Expose rules"). */
+/** Exposes a port of the guest under a URL, or changes how it is exposed (docs/spec/network.md). */
 
 import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import type { Activity } from "../deadlines/activity.ts";
 import { applyForCaller } from "../egress/apply.ts";
-import { wishExposed } from "../egress/prepare.ts";
+import { saveExposedPorts } from "../egress/prepare.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { MoveDeps } from "../moves/deps.ts";
 import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { isNetworkFixed } from "../sessions/operation-kinds.ts";
-import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type Decision, decideExpose, type RouteSettings } from "./decide.ts";
+import type { PreviewDeps } from "./deps.ts";
 import { toExposed } from "./exposed.ts";
 import { checkLoginUrl } from "./login-url.ts";
-import type { PreviewPush } from "./push.ts";
 import { newToken, seal, sha256Hex, unseal } from "./secrets.ts";
 import {
   countRoutes,
   findRoute,
   listExposed,
   lockSession,
-  markTold,
+  markBearerDelivered,
   nextRouteVersion,
+  publicFields,
   putRoute,
   type RouteRow,
-  shownOf,
 } from "./store.ts";
-import type { Turns } from "./turns.ts";
 
-export type ExposeDeps = MoveDeps &
-  PreviewUrls & { previewKey: Buffer; previewPush: PreviewPush; exposeTurns: Turns; activity: Activity };
-
-/** A route as it is after the call, with the tokens that the answer tells. */
+/** A route after the call, with the tokens for the answer. */
 export interface Route {
   session: SessionRow;
   row: RouteRow;
@@ -55,7 +48,7 @@ interface Ask {
 }
 
 export async function exposePort(
-  deps: ExposeDeps,
+  deps: PreviewDeps,
   scope: Scope,
   { id, body }: { id: string; body: ExposeRequest },
 ): Promise<Exposed> {
@@ -81,26 +74,29 @@ export async function exposePort(
   return toExposed(deps, route);
 }
 
-async function attempt(deps: ExposeDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
+async function attempt(deps: PreviewDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
   if (session.state === "creating") return BUSY;
   if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
   const known = await findRoute(deps.db, session.id, ask.port);
   const decision = decideOn(known, ask);
   if (decision.result === "unchanged" && known)
-    return await bringIntoForce(deps, unchanged(deps, session, known));
-  if (!known) await checkRoom(deps.db, session.id);
+    return await applyRoute(deps, unchanged(deps, session, known));
+  if (!known) await checkRouteCount(deps.db, session.id);
   if (isNetworkFixed(session.op)) return BUSY;
   if (session.state === "paused") {
     if (session.op === null) await wakeSession(deps, session, "operation_wake");
     return BUSY;
   }
-  return await deps.exposeTurns.take(`${session.id} ${ask.port}`, () => carryOut(deps, session, ask));
+  return await deps.exposeQueue.run(`${session.id} ${ask.port}`, () => writeAndApply(deps, session, ask));
 }
 
-/** In one turn: a bearer token that is on its way to its caller is not minted again by the next call meanwhile. */
-async function carryOut(deps: ExposeDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
+/**
+ * Runs in the serial queue of the port. So the next call does not replace a bearer token that is still on its way to
+ * its caller.
+ */
+async function writeAndApply(deps: PreviewDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
   const route = await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
-  return route === BUSY ? BUSY : await bringIntoForce(deps, route);
+  return route === BUSY ? BUSY : await applyRoute(deps, route);
 }
 
 function decideOn(row: RouteRow | undefined, { settings, rotate }: Ask): Decision {
@@ -108,18 +104,18 @@ function decideOn(row: RouteRow | undefined, { settings, rotate }: Ask): Decisio
     visibility: row.visibility,
     auth: row.auth,
     loginUrl: row.login_url,
-    isBearerTold: row.is_bearer_told,
+    isBearerDelivered: row.is_bearer_told,
   };
   return decideExpose(stored, settings, { rotate });
 }
 
-function unchanged(deps: ExposeDeps, session: SessionRow, row: RouteRow): Route {
+function unchanged(deps: PreviewDeps, session: SessionRow, row: RouteRow): Route {
   return { session, row, result: "unchanged", ingressToken: openToken(deps, session, row) };
 }
 
-/** Decided anew under the lock: two calls for one port come one after the other. */
+/** Decides again under the lock, so that two calls for one port follow each other. */
 async function write(
-  deps: ExposeDeps,
+  deps: PreviewDeps,
   tx: Queries,
   { id, incarnation }: SessionRow,
   ask: Ask,
@@ -130,16 +126,16 @@ async function write(
   const known = await findRoute(tx, id, ask.port);
   const decision = decideOn(known, ask);
   if (decision.result === "unchanged" && known) return unchanged(deps, session, known);
-  if (!known) await checkRoom(tx, id);
+  if (!known) await checkRouteCount(tx, id);
   const made = await credentials(deps, tx, session, known, { ask, decision });
   await putRoute(tx, made.row);
-  const wish = await wishExposed(tx, session, await listExposed(tx, id));
+  const desired = await saveExposedPorts(tx, session, await listExposed(tx, id));
   const type = decision.result === "created" ? "preview.exposed" : "preview.updated";
-  await appendEvent(tx, eventOf(wish, type, shownOf(made.row)));
-  return { ...made, session: wish, result: decision.result };
+  await appendEvent(tx, eventOf(desired, type, publicFields(made.row)));
+  return { ...made, session: desired, result: decision.result };
 }
 
-async function checkRoom(db: Queries, sessionId: string): Promise<void> {
+async function checkRouteCount(db: Queries, sessionId: string): Promise<void> {
   if ((await countRoutes(db, sessionId)) < LIMITS.previewsPerSession) return;
   throw new ApiError(
     "conflict",
@@ -148,7 +144,7 @@ async function checkRoom(db: Queries, sessionId: string): Promise<void> {
 }
 
 async function credentials(
-  deps: ExposeDeps,
+  deps: PreviewDeps,
   tx: Queries,
   session: SessionRow,
   known: RouteRow | undefined,
@@ -162,14 +158,14 @@ async function credentials(
         ? openToken(deps, session, known)
         : undefined;
   const authToken = decision.bearer === "mint" ? newToken() : undefined;
-  const place = { orgId: session.org_id, sessionId: session.id, port: ask.port };
+  const context = { orgId: session.org_id, sessionId: session.id, port: ask.port };
   const row = {
     session_id: session.id,
     port: ask.port,
     version: known && !decision.isNewVersion ? known.version : await nextRouteVersion(tx),
     visibility,
     auth,
-    sealed_token: ingressToken === undefined ? null : seal(deps.previewKey, place, ingressToken),
+    sealed_token: ingressToken === undefined ? null : seal(deps.previewKey, context, ingressToken),
     token_sha256: ingressToken === undefined ? null : sha256Hex(ingressToken),
     bearer_sha256:
       authToken !== undefined
@@ -183,26 +179,26 @@ async function credentials(
   return { row, ingressToken, authToken };
 }
 
-function openToken({ previewKey }: ExposeDeps, session: SessionRow, row: RouteRow): string | undefined {
+function openToken({ previewKey }: PreviewDeps, session: SessionRow, row: RouteRow): string | undefined {
   if (row.sealed_token === null) return undefined;
-  const place = { orgId: session.org_id, sessionId: session.id, port: row.port };
-  return unseal(previewKey, place, row.sealed_token);
+  const context = { orgId: session.org_id, sessionId: session.id, port: row.port };
+  return unseal(previewKey, context, row.sealed_token);
 }
 
 /**
- * The port first, then the way to it. What nobody confirms, also of an earlier call, stays stored, and the sweep goes on
- * with it. Of a paused session nothing has to be in force yet.
+ * Opens the port, then sends the route to the gateway. If the node does not confirm, the row keeps both, and the sweep
+ * repeats them. For a paused session nothing must be in force yet.
  */
-async function bringIntoForce(deps: ExposeDeps, route: Route): Promise<Route> {
+async function applyRoute(deps: PreviewDeps, route: Route): Promise<Route> {
   const { session, row, authToken } = route;
   if (session.state !== "live") return route;
   if (session.network_applied < session.network_generation) await applyForCaller(deps, session);
   await ensurePushed(deps);
-  if (authToken !== undefined) await markTold(deps.db, row);
+  if (authToken !== undefined) await markBearerDelivered(deps.db, row);
   return route;
 }
 
-export async function ensurePushed({ previewPush }: Pick<ExposeDeps, "previewPush">): Promise<void> {
+export async function ensurePushed({ previewPush }: Pick<PreviewDeps, "previewPush">): Promise<void> {
   try {
     await previewPush.ensure();
   } catch (error) {

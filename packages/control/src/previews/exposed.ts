@@ -7,7 +7,7 @@ import type { Route } from "./expose.ts";
 export function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
   const { session, row, result, ingressToken, authToken } = route;
   const url = previewUrl(previewSite, session.id, row.port);
-  const expiresAt = leaseEnd(session);
+  const expiresAt = endOfLifetime(session);
   return {
     session_id: session.id,
     port: row.port,
@@ -23,7 +23,7 @@ export function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
   };
 }
 
-/** A route lives as long as its session may. */
-function leaseEnd({ created_at, max_lifetime_ms }: SessionRow): Date | undefined {
+/** A route lives as long as its session. */
+function endOfLifetime({ created_at, max_lifetime_ms }: SessionRow): Date | undefined {
   return max_lifetime_ms === null ? undefined : new Date(created_at.getTime() + max_lifetime_ms);
 }

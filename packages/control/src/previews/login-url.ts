@@ -5,12 +5,12 @@ const LOCAL = /^(localhost|127\.0\.0\.1|([a-z0-9_-]+\.)+localhost)$/;
 const WORDS =
   "must be an absolute https:// URL without user and fragment (http:// for localhost, *.localhost and 127.0.0.1 only)";
 
-/** The URL exactly as it was given: it is where visitors are sent. */
+/** Returns the URL unchanged, because visitors are redirected to it. */
 export function checkLoginUrl(text: string | null | undefined): string | null {
   if (text == null) return null;
   if (text.length > LIMITS.loginUrlChars)
     throw invalidField("login_url", `must be at most ${LIMITS.loginUrlChars} characters`);
-  // Only what is a URL as it stands: nothing is trimmed, and no header can be broken by it.
+  // The text must be a URL as it is: nothing is trimmed, and it cannot break out of a header.
   if (!/^https?:\/\/[!-~]+$/i.test(text) || text.includes("#") || text.includes("\\") || !URL.canParse(text))
     throw invalidField("login_url", WORDS, text);
   const url = new URL(text);

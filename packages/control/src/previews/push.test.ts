@@ -74,7 +74,7 @@ test("wake_on_http reaches the gateway", async () => {
   );
 });
 
-test("a node that restarted is told all routes again", async () => {
+test("a node that restarted gets all routes again", async () => {
   const id = await exposed();
   const { version } = control.node.previews;
   control.node.forgetPreviews();
@@ -91,12 +91,12 @@ test("a node that knows a later table is overtaken", async () => {
   expect(stateOf(id)).toBe("live");
 });
 
-test("a node that turns out to have lost its routes while they are compared is told them again", async () => {
-  // Nobody else tells a node anything.
+test("a node that loses its routes while they are compared gets them again", async () => {
+  // No other process sends a table.
   const own = await startControl({ sweeps: false });
   await own.ask(`POST /v1/sessions/${await own.createLive()}/expose`, { body: { port: 3000 } });
   const db = openDatabase({ url: own.settings.databaseUrl, log: silentLog });
-  const told: number[] = [];
+  const sent: number[] = [];
   const asked = Promise.withResolvers<void>();
   const answered = Promise.withResolvers<void>();
   const nodes = {
@@ -105,12 +105,12 @@ test("a node that turns out to have lost its routes while they are compared is t
       await answered.promise;
       return { previews_version: 0 };
     },
-    putPreviews: async ({ version }: PreviewTable) => void told.push(version),
+    putPreviews: async ({ version }: PreviewTable) => void sent.push(version),
   } as unknown as NodeClient;
   const parts = { db, nodes, signals: new SessionSignals(), previewKey: Buffer.alloc(32), log: silentLog };
   const push = new PreviewPush(parts);
   await push.check();
-  expect(told).toHaveLength(1);
+  expect(sent).toHaveLength(1);
   const checked = push.check();
   await asked.promise;
   await own.sql.query("begin");
@@ -121,12 +121,12 @@ test("a node that turns out to have lost its routes while they are compared is t
   await new Promise((resolve) => setTimeout(resolve, 300));
   await own.sql.query("commit");
   await Promise.all([checked, ensured]);
-  expect(told).toHaveLength(2);
+  expect(sent).toHaveLength(2);
   await db.destroy();
   await own.close();
 });
 
-test("a table that the node could not confirm is told again", async () => {
+test("a table that the node could not confirm is sent again", async () => {
   const id = await exposed();
   let refusals = 0;
   control.node.onPreviews = () => {
@@ -138,7 +138,7 @@ test("a table that the node could not confirm is told again", async () => {
   expect(refusals).toBe(4);
 });
 
-test("what is as the node has it is not told again", async () => {
+test("an unchanged table is not sent again", async () => {
   const id = await exposed();
   const { version } = control.node.previews;
   const other = await control.createLive();
@@ -148,7 +148,7 @@ test("what is as the node has it is not told again", async () => {
   expect(control.node.previews.version).toBe(version);
 });
 
-test("changes that come together are told in few tables, and each is in force when its call answers", async () => {
+test("concurrent changes are sent in few tables, and each is in force when its call answers", async () => {
   const id = await control.createLive();
   let tables = 0;
   control.node.onPreviews = () => {
@@ -164,7 +164,7 @@ test("changes that come together are told in few tables, and each is in force wh
   expect(tables).toBeLessThan(ports.length);
 });
 
-test("a route that another process told of is taken back by who knew the same rows before", async () => {
+test("a route that another process sent is removed by a process that had sent the same rows before", async () => {
   const own = await startControl({ sweeps: false });
   const other = await createApp(own.settings, silentLog);
   const id = await own.createLive();

@@ -4,14 +4,15 @@ import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { SessionParams } from "../sessions/params.ts";
-import { type ExposeDeps, exposePort } from "./expose.ts";
+import type { PreviewDeps } from "./deps.ts";
+import { exposePort } from "./expose.ts";
 import { unexposePort } from "./unexpose.ts";
 
 const tags = ["Previews"];
 const params = SessionParams;
 const REFUSALS = ["not_found", "conflict", "session_not_live", "session_ended"] as const;
 
-export function addPreviewRoutes(server: Server, deps: ExposeDeps): void {
+export function addPreviewRoutes(server: Server, deps: PreviewDeps): void {
   server.post(
     "/v1/sessions/:id/expose",
     {

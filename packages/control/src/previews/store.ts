@@ -24,7 +24,7 @@ export async function countRoutes(db: Queries, sessionId: string): Promise<numbe
   return count;
 }
 
-/** The session's row, held until the transaction ends: routes of a session change one after the other. */
+/** Locks the session's row until the transaction ends, so that its routes change one after the other. */
 export async function lockSession(tx: Queries, id: string): Promise<SessionRow | undefined> {
   const row = await tx.selectFrom("sessions").selectAll().where("id", "=", id).forUpdate().executeTakeFirst();
   return row as SessionRow | undefined;
@@ -39,7 +39,7 @@ export async function putRoute(db: Queries, route: RouteRow): Promise<void> {
     .execute();
 }
 
-/** The route that was there. */
+/** Returns the deleted route. */
 export async function deleteRoute(
   db: Queries,
   sessionId: string,
@@ -53,8 +53,8 @@ export async function deleteRoute(
     .executeTakeFirst();
 }
 
-/** What of a route everybody in the organisation may know. */
-export function shownOf({ port, visibility, auth }: ExposedPort): {
+/** The fields that the whole organisation may see. */
+export function publicFields({ port, visibility, auth }: ExposedPort): {
   port: number;
   visibility: ExposedPort["visibility"];
   auth: ExposedPort["auth"];
@@ -62,8 +62,11 @@ export function shownOf({ port, visibility, auth }: ExposedPort): {
   return { port, visibility, auth };
 }
 
-/** Its bearer token has been told, unless another was minted meanwhile. */
-export async function markTold(db: Queries, { session_id, port, version }: RouteRow): Promise<void> {
+/** The caller has got the bearer token, unless a newer one was made meanwhile. */
+export async function markBearerDelivered(
+  db: Queries,
+  { session_id, port, version }: RouteRow,
+): Promise<void> {
   await db
     .updateTable("preview_routes")
     .set({ is_bearer_told: true })
@@ -73,7 +76,7 @@ export async function markTold(db: Queries, { session_id, port, version }: Route
     .execute();
 }
 
-/** What of the session's routes its row repeats. */
+/** The part of the routes that is copied into the session's row. */
 export async function listExposed(db: Queries, sessionId: string): Promise<ExposedPort[]> {
   return await db
     .selectFrom("preview_routes")
@@ -113,7 +116,7 @@ export async function nextTableVersion(db: Queries): Promise<number> {
   return await next(db, "preview_table_versions");
 }
 
-/** The last one that any process took. */
+/** The last version that any process took. */
 export async function lastTableVersion(db: Queries): Promise<number | undefined> {
   const found = await sql<{
     version: number;
@@ -121,7 +124,7 @@ export async function lastTableVersion(db: Queries): Promise<number | undefined>
   return found.rows[0]?.version;
 }
 
-/** A node knows a later table than this database ever made: ours go on from there. */
+/** The node has a later table than this database ever made. The sequence continues after the node's version. */
 export async function skipTableVersions(db: Queries, known: number): Promise<void> {
   await sql`select setval('preview_table_versions', greatest(${known}, nextval('preview_table_versions')))`.execute(
     db,

@@ -1,4 +1,4 @@
-/** The routes as the gateway is told them. Pure. */
+/** A route as the gateway gets it. Pure. */
 
 import type { SessionState } from "@vivarium/contract/api";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
@@ -6,7 +6,7 @@ import { cookieKey } from "./secrets.ts";
 import type { RouteOfSession } from "./store.ts";
 
 export function toPreviewRoute(key: Buffer, row: RouteOfSession): PreviewRoute {
-  const place = { orgId: row.org_id, sessionId: row.session_id, port: row.port };
+  const context = { orgId: row.org_id, sessionId: row.session_id, port: row.port };
   return {
     session_id: row.session_id,
     port: row.port,
@@ -14,14 +14,14 @@ export function toPreviewRoute(key: Buffer, row: RouteOfSession): PreviewRoute {
     visibility: row.visibility,
     ...(row.token_sha256 !== null && { token_sha256: row.token_sha256 }),
     ...(row.bearer_sha256 !== null && { bearer_sha256: row.bearer_sha256 }),
-    cookie_key: cookieKey(key, place, row.version),
+    cookie_key: cookieKey(key, context, row.version),
     ...(row.login_url !== null && { login_url: row.login_url }),
     wake_on_http: row.wake_on_http,
     state: ROUTE_STATES[row.state],
   };
 }
 
-/** Routes of sessions that are `destroyed` are in no table. */
+/** The table has no routes of `destroyed` sessions. */
 const ROUTE_STATES: Record<SessionState, PreviewRoute["state"]> = {
   creating: "unavailable",
   live: "live",

@@ -1,20 +1,21 @@
-/** Closes a port: what was open through it is dead when the call answers. Wakes nothing. */
+/** Closes a port. Open connections through it are dead when the call answers. Wakes nothing. */
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { applyForCaller } from "../egress/apply.ts";
-import { wishExposed } from "../egress/prepare.ts";
+import { saveExposedPorts } from "../egress/prepare.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type ExposeDeps, ensurePushed } from "./expose.ts";
-import { deleteRoute, findRoute, listExposed, lockSession, shownOf } from "./store.ts";
+import type { PreviewDeps } from "./deps.ts";
+import { ensurePushed } from "./expose.ts";
+import { deleteRoute, findRoute, listExposed, lockSession, publicFields } from "./store.ts";
 
-/** Whether the port was exposed. */
+/** Returns whether the port was exposed. */
 export async function unexposePort(
-  deps: ExposeDeps,
+  deps: PreviewDeps,
   scope: Scope,
   { id, port }: { id: string; port: number },
 ): Promise<boolean> {
@@ -25,7 +26,7 @@ export async function unexposePort(
     if (isNetworkFixed(session.op)) return BUSY;
     return await deps.db.transaction().execute((tx) => remove(tx, session, port));
   });
-  // Visitors first. A call that is repeated because its answer was lost finds nothing to remove, and asks all the same.
+  // Visitors are cut off first. Also when nothing was removed: the call may repeat one whose answer was lost.
   await ensurePushed(deps);
   const { session, isRemoved } = outcome;
   if (isRemoved && session.state === "live") await applyForCaller(deps, session);
@@ -38,7 +39,7 @@ async function remove(tx: Queries, { id, state, incarnation }: SessionRow, port:
   if (isNetworkFixed(session.op)) return BUSY;
   const removed = await deleteRoute(tx, id, port);
   if (!removed) return { session, isRemoved: false };
-  const wish = await wishExposed(tx, session, await listExposed(tx, id));
-  await appendEvent(tx, eventOf(wish, "preview.unexposed", shownOf(removed)));
-  return { session: wish, isRemoved: true };
+  const desired = await saveExposedPorts(tx, session, await listExposed(tx, id));
+  await appendEvent(tx, eventOf(desired, "preview.unexposed", publicFields(removed)));
+  return { session: desired, isRemoved: true };
 }

@@ -1,14 +1,14 @@
 import { FRAME, type Frame } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
-import { type BrokenOffWords, brokenOff } from "../guest/broken-off.ts";
 import { openGuest } from "../guest/call-guest.ts";
+import { type BreakTexts, explainBreak } from "../guest/explain-break.ts";
 import { errorBody, oneLine } from "../http/render-error.ts";
 import type { EventStream } from "../http/sse.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { logEndOf } from "./logs.ts";
-import { checkName, type NamedProcess, namingProcess } from "./name.ts";
+import { checkName, type NamedProcess, rewordNotFound } from "./name.ts";
 
 const ERROR_CHARS = 1000;
 
@@ -17,7 +17,7 @@ export interface Follow {
   frames: AsyncIterable<Frame>;
 }
 
-/** What survives of a log, then what is written to it. Reading along does not keep the session from being idle. */
+/** Opens a log: its kept output, then new output. Following does not keep the session from becoming idle. */
 export async function openFollow(
   deps: MoveDeps,
   scope: Scope,
@@ -27,13 +27,13 @@ export async function openFollow(
   const path = `processes/${asked.name}/logs`;
   const call = { method: "GET", path, query: { follow: true }, signal } as const;
   const { session, result, release } = await openGuest(deps, scope, asked.sessionId, (row) =>
-    deps.nodes.guestFrames(machineIdOf(row), call).catch(namingProcess(asked.name)),
+    deps.nodes.guestFrames(machineIdOf(row), call).catch(rewordNotFound(asked.name)),
   );
   release();
   return { session, frames: result };
 }
 
-/** Ends with exactly one `eof` or `error`. */
+/** The stream ends with exactly one `eof` or `error`. */
 export async function relayFollow(
   deps: MoveDeps,
   { session, frames }: Follow,
@@ -44,7 +44,7 @@ export async function relayFollow(
     await events.send("eof", "");
   } catch (cause) {
     if (events.isClosed) return;
-    const error = await brokenOff(deps, session, WORDS, cause);
+    const error = await explainBreak(deps, session, BREAK_TEXTS, cause);
     await events.send("error", oneLine(errorBody(error).error, ERROR_CHARS)).catch(() => undefined);
   } finally {
     events.end();
@@ -60,7 +60,7 @@ async function relayOutput(frames: AsyncIterable<Frame>, events: EventStream): P
   throw new Error("the log ended without its end");
 }
 
-const WORDS: BrokenOffWords = {
+const BREAK_TEXTS: BreakTexts = {
   paused: "the session was paused; the process goes on after the wake, follow its log again then",
   exchanged: "the session was paused and woken, or restored; follow the log again",
   unknown: "the connection to the session's machine broke; follow the log again",

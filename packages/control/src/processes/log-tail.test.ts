@@ -9,7 +9,7 @@ function tailOf(text: string | Buffer, limitBytes: number, chunkBytes: number): 
 }
 const still = { isGrowing: false };
 
-test.each([1, 2, 3, 7, 100])("the last bytes are kept, whatever the chunks (%i bytes each)", (chunkBytes) => {
+test.each([1, 2, 3, 7, 100])("the last bytes are kept from chunks of %i bytes each", (chunkBytes) => {
   const tail = tailOf("0123456789".repeat(10), 12, chunkBytes);
   expect([tail.toText(still), tail.isCut]).toEqual([{ text: "890123456789" }, true]);
 });

@@ -1,6 +1,6 @@
 import { type EncodedOutput, encodeOutput, withoutSplitCharacter } from "../exec/output.ts";
 
-/** The end of one output stream: of what comes past the cap, the oldest is dropped. */
+/** The last bytes of one output stream, up to a cap. The oldest bytes are dropped. */
 export class LogTail {
   readonly #limitBytes: number;
   #chunks: Buffer[] = [];
@@ -14,11 +14,11 @@ export class LogTail {
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#sizeBytes += chunk.length;
-    // Joined only now and then: each byte is copied about twice, whatever the chunks.
+    // Joined rarely, so that each byte is copied about twice, whatever the size of the chunks.
     if (this.#sizeBytes > 2 * this.#limitBytes) this.#join();
   }
 
-  /** The other side says that there was more before. */
+  /** Older output was dropped before these bytes. */
   markCut(): void {
     this.#isCut = true;
   }
@@ -27,13 +27,13 @@ export class LogTail {
     return this.#isCut || this.#sizeBytes > this.#limitBytes;
   }
 
-  /** True when the last character is not whole: of a process that runs, the rest is still to come. */
+  /** Whether the last character is incomplete. For a running process, its rest may follow. */
   get endsInsideCharacter(): boolean {
     const bytes = this.#join();
     return withoutSplitCharacter(bytes).length < bytes.length;
   }
 
-  /** Begins on a character where older output was cut off, and ends on one where more is to come. */
+  /** Starts at a whole character where older output was cut off. Ends at one while more output may follow. */
   toText({ isGrowing }: { isGrowing: boolean }): EncodedOutput {
     const bytes = this.#join();
     const begun = this.isCut ? withoutCharacterRest(bytes) : bytes;
@@ -50,7 +50,7 @@ export class LogTail {
   }
 }
 
-/** Drops the last bytes of a character whose beginning was cut off. */
+/** Drops the last bytes of a character whose first bytes were cut off. */
 export function withoutCharacterRest(bytes: Buffer): Buffer {
   let start = 0;
   while (start < Math.min(3, bytes.length) && ((bytes[start] as number) & 0b1100_0000) === 0b1000_0000)

@@ -1,4 +1,4 @@
-/** Logs of named processes, buffered and followed (wire.md 7) over a fake node. */
+/** Logs of named processes, buffered and followed over a fake node. */
 import { request } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Output } from "@vivarium/contract/test-support/node";
@@ -20,7 +20,7 @@ afterAll(() => control.close());
 
 const logs = (query = "", session = id) =>
   control.ask(`GET /v1/sessions/${session}/processes/web/logs${query}`);
-/** What the guest says; a call for the process itself finds it in `state`. */
+/** The guest's answers; a call for the process itself answers with `state`. */
 const writes = (write: (out: Output) => void, state = "exited") => {
   control.node.onGuest = (call) => {
     if (call.call.endsWith("/logs")) return write(call.output());
@@ -28,7 +28,7 @@ const writes = (write: (out: Output) => void, state = "exited") => {
   };
 };
 
-/** A lease of the operation before, and the grace of idleness, pass first. */
+/** Longer than the lease of the previous operation and the idle timeout's grace period. */
 const untilPaused = (session: string) =>
   eventually(
     async () => expect((await control.ask(`GET /v1/sessions/${session}`)).body.state).toBe("paused"),
@@ -36,7 +36,7 @@ const untilPaused = (session: string) =>
   );
 
 describe("buffered", () => {
-  test("both streams come in one body, and nothing else when nothing else is to be said", async () => {
+  test("both streams come in one body, without the optional fields when they do not apply", async () => {
     writes((out) => {
       out.stdout("one\n");
       out.stderr("warn\n");
@@ -54,7 +54,7 @@ describe("buffered", () => {
     expect((await logs("?follow=false")).body).toEqual({ name: "web", stdout: "", stderr: "" });
   });
 
-  test("of a cut stream the first character is whole, and truncated is told", async () => {
+  test("a cut stream begins with a whole character, and truncated is set", async () => {
     writes((out) => {
       out.stdout(Buffer.concat([Buffer.from("€").subarray(1), Buffer.from("uro")]));
       out.eof({ stdout_truncated: true });
@@ -151,7 +151,7 @@ describe("follow", () => {
     expect(control.node.guestCalls[0]?.query).toEqual({ follow: "true" });
   });
 
-  test("of an exited process without output only eof comes", async () => {
+  test("the log of an exited process without output has only eof", async () => {
     writes((out) => out.eof());
     expect((await logs("?follow=1")).text).toBe("event: eof\ndata: \n\n");
   });
@@ -181,7 +181,7 @@ describe("follow", () => {
     });
     const { status, text } = await logs("?follow=true");
     expect(status).toBe(200);
-    // What comes together with garbage goes with it.
+    // Output that arrives together with garbage is dropped as well.
     expect(text).toMatch(/^(event: stdout\ndata: eA==\n\n)?event: error\ndata: [^\n{]+\n\n$/);
   });
 

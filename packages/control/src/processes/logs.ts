@@ -7,7 +7,7 @@ import { readGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { LogTail } from "./log-tail.ts";
-import { checkName, type NamedProcess, namingProcess } from "./name.ts";
+import { checkName, type NamedProcess, rewordNotFound } from "./name.ts";
 import { getProcess } from "./read.ts";
 
 interface Tails {
@@ -15,7 +15,7 @@ interface Tails {
   stderr: LogTail;
 }
 
-/** The end of what a process wrote so far. */
+/** The last output of a process. */
 export async function readLogs(
   deps: MoveDeps,
   scope: Scope,
@@ -26,7 +26,7 @@ export async function readLogs(
   const query = { tail_bytes: LIMITS.processLogReadBytes };
   const { stdout, stderr } = await readGuest(deps, scope, asked, async (session, signal) => {
     const call = { method: "GET", path, query, signal } as const;
-    const frames = await deps.nodes.guestFrames(machineIdOf(session), call).catch(namingProcess(asked.name));
+    const frames = await deps.nodes.guestFrames(machineIdOf(session), call).catch(rewordNotFound(asked.name));
     return await collectTails(frames);
   });
   const isCutAtEnd = stdout.endsInsideCharacter || stderr.endsInsideCharacter;
@@ -51,7 +51,7 @@ async function collectTails(frames: AsyncIterable<Frame>): Promise<Tails> {
   throw new NodeError("broken", "the log ended without its end");
 }
 
-/** The end that the last frame tells. */
+/** The end of the log, from its last frame. */
 export function logEndOf(type: Frame["type"], payload: Buffer): LogEnd {
   if (type !== FRAME.eof)
     throw new NodeError("broken", `the agent lost the log: ${payload.toString("utf8", 0, 200)}`);

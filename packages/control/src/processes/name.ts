@@ -11,15 +11,15 @@ export interface NamedProcess {
   name: string;
 }
 
-/** A name that no process can have is told without waking the session for it. */
+/** A malformed name is refused without waking the session. */
 export async function checkName(db: Queries, scope: Scope, { sessionId, name }: NamedProcess): Promise<void> {
   if (PROCESS_NAME_PATTERN.test(name)) return;
   await getSession(db, scope, sessionId);
   throw noSuchProcess(name);
 }
 
-/** The one refusal of the guest that is worded with the process's name. */
-export function namingProcess(name: string): (error: unknown) => never {
+/** Rewords `process_not_found`, so that it contains the process's name. Other errors are rethrown. */
+export function rewordNotFound(name: string): (error: unknown) => never {
   return (error) => {
     throw error instanceof NodeError && error.code === "process_not_found"
       ? noSuchProcess(name, error)

@@ -1,4 +1,4 @@
-/** Named processes (wire.md 7) over a fake node. */
+/** Named processes over a fake node. */
 import { GUEST_ERRORS } from "@vivarium/contract/guest";
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";

@@ -6,13 +6,13 @@ import { readGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { checkName, type NamedProcess, namingProcess } from "./name.ts";
+import { checkName, type NamedProcess, rewordNotFound } from "./name.ts";
 import { toProcessInfo } from "./record.ts";
 import { ONE_PROCESS } from "./start.ts";
 
 type Asked<T> = T & { signal: AbortSignal };
 
-/** Those that run and those that have exited, oldest first. */
+/** Running and exited processes, oldest first. */
 export async function listProcesses(
   deps: MoveDeps,
   scope: Scope,
@@ -45,12 +45,12 @@ export async function getProcess(
   return await callOne(deps, scope, "GET", asked);
 }
 
-/** Ends a process and answers with what became of it. A caller who leaves changes nothing: it ends. */
+/** Ends a process and answers with its final state. The process ends even if the caller leaves. */
 export async function endProcess(deps: MoveDeps, scope: Scope, named: NamedProcess): Promise<ProcessInfo> {
   return await callOne(deps, scope, "DELETE", named);
 }
 
-/** Both may be asked for again: a process that has ended stays as it ended. */
+/** Both methods can be repeated: the state of an exited process does not change. */
 async function callOne(
   deps: MoveDeps,
   scope: Scope,
@@ -62,7 +62,7 @@ async function callOne(
   const process = await readGuest(deps, scope, asked, (session, signal) =>
     deps.nodes
       .guestJson(machineIdOf(session), { method, path, signal }, ONE_PROCESS)
-      .catch(namingProcess(asked.name)),
+      .catch(rewordNotFound(asked.name)),
   );
   return toProcessInfo(process);
 }

@@ -1,10 +1,10 @@
 import type { ProcessInfo } from "@vivarium/contract/api";
 import type { GuestProcess } from "@vivarium/contract/guest";
 
-/** What RFC 3339 can say. */
+/** The latest time of RFC 3339. */
 const LATEST_INSTANT = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** As the interface shows a process (wire.md 7). */
+/** The public form of a process (docs/spec/processes.md). */
 export function toProcessInfo(process: GuestProcess): ProcessInfo {
   const hasExited = process.state === "exited";
   return {
@@ -19,7 +19,7 @@ export function toProcessInfo(process: GuestProcess): ProcessInfo {
   };
 }
 
-/** The machine's clock is its owner's, who may have set it to anything. */
+/** The machine's owner may have set its clock to anything. */
 function instant(ms: number): string {
   return new Date(Math.min(ms, LATEST_INSTANT)).toISOString();
 }

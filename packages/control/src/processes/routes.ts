@@ -28,8 +28,8 @@ const refusals = errorAnswers(
   "bad_gateway",
 );
 
-/** Who asks, about which process of which session, and until when. */
-function asked(request: FastifyRequest<{ Params: { id: string; name: string } }>, reply: FastifyReply) {
+/** The caller's scope, and the call with its signal. */
+function callOf(request: FastifyRequest<{ Params: { id: string; name: string } }>, reply: FastifyReply) {
   const { id: sessionId, name } = request.params;
   return { scope: scopeOf(principalOf(request)), call: { sessionId, name, signal: clientGone(reply) } };
 }
@@ -78,7 +78,7 @@ function addOneProcess(server: Server, deps: MoveDeps): void {
     response: { 200: ProcessInfo, ...refusals },
   };
   server.get(`${PATH}/:name`, { schema: read }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     return await getProcess(deps, scope, call);
   });
   const end = {
@@ -97,15 +97,14 @@ function addOneProcess(server: Server, deps: MoveDeps): void {
 function addLogs(server: Server, deps: MoveDeps): void {
   const logs = {
     operationId: "readProcessLogs",
-    summary:
-      "Read the end of what a process wrote; with follow=true all of it that survives, and what it writes on",
+    summary: "Read the last output of a process; with follow=true all kept output, then new output",
     tags,
     params: ProcessParams,
     querystring: LogsQuery,
     response: { 200: ProcessLogs, ...refusals },
   };
   server.get(`${PATH}/:name/logs`, { schema: logs }, async (request, reply) => {
-    const { scope, call } = asked(request, reply);
+    const { scope, call } = callOf(request, reply);
     if (!request.query.follow) return await readLogs(deps, scope, call);
     const follow = await openFollow(deps, scope, call);
     await relayFollow(deps, follow, new EventStream(reply));

@@ -4,9 +4,9 @@ import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
 import type { CommandLog } from "../audit/command-log.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
-import type { BrokenOffWords } from "../guest/broken-off.ts";
 import { changeGuest } from "../guest/call-guest.ts";
 import { environmentOf } from "../guest/environment.ts";
+import type { BreakTexts } from "../guest/explain-break.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { toProcessInfo } from "./record.ts";
@@ -22,14 +22,14 @@ export const ONE_PROCESS = { schema: GuestProcess, limitBytes: ITEM_BYTES };
 
 export type ProcessDeps = MoveDeps & { commandLog: CommandLog };
 
-/** Starts a process that outlives the request. A caller who leaves leaves it running. */
+/** Starts a process that outlives the request. It keeps running when the caller leaves. */
 export async function startProcess(
   deps: ProcessDeps,
   scope: Scope,
   { sessionId, input, by }: { sessionId: string; input: ProcessInput; by: Caller },
 ): Promise<ProcessInfo> {
-  const started = await changeGuest(deps, scope, { sessionId, words: WORDS }, async (session, signal) => {
-    // Written down first: a process that keeps the session awake is never forgotten.
+  const started = await changeGuest(deps, scope, { sessionId, texts: TEXTS }, async (session, signal) => {
+    // Written before the start, so that a process that keeps the session awake is never missed.
     if (input.keep_alive) await setMayKeepAlive(deps.db, session);
     const body: ProcessSpec = {
       name: input.name,
@@ -48,7 +48,7 @@ export async function startProcess(
   return toProcessInfo(started);
 }
 
-const WORDS: BrokenOffWords = {
+const TEXTS: BreakTexts = {
   paused: "the session was paused as the process was started; its list of processes tells whether it was",
   exchanged:
     "the session was paused and woken, or restored, as the process was started; its list of processes tells whether it was",

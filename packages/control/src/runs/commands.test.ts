@@ -1,4 +1,4 @@
-/** The commands of a run, by a Node of this host: that of a template takes the same. */
+/** Runs the commands of a run with this host's Node; a template's Node takes the same ones. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

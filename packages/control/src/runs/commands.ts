@@ -1,4 +1,4 @@
-/** How each language's code and packages are put into a machine and started. Pure. */
+/** The commands that install packages and start code, by language. Pure. */
 import type { Language } from "@vivarium/contract/api";
 
 interface LanguageCommands {
@@ -9,7 +9,7 @@ interface LanguageCommands {
 
 export const WORKSPACE = "/workspace";
 
-/** Installs go where no root is needed: the user's site-packages, or node_modules of the workspace. */
+/** Installs need no root: they go to the user's site-packages, or to node_modules of the workspace. */
 export const LANGUAGE_COMMANDS: Record<Language, LanguageCommands> = {
   python: {
     file: `${WORKSPACE}/main.py`,
@@ -31,5 +31,5 @@ export const LANGUAGE_COMMANDS: Record<Language, LanguageCommands> = {
   },
 };
 
-/** The base image's Python belongs to its package manager; in a throwaway machine pip may add to it. */
+/** The base image's Python belongs to its package manager. In a throwaway machine pip may add packages all the same. */
 export const INSTALL_ENV = { PIP_BREAK_SYSTEM_PACKAGES: "1" };

@@ -2,19 +2,20 @@ import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { callerOf } from "../audit/caller.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { leaveOnceAnswered, type OutputRooms } from "../exec/output-rooms.ts";
+import { leaveOnceAnswered } from "../exec/output-rooms.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
-import { type ParsedRun, type RunDeps, runCode } from "./run.ts";
+import type { RunDeps } from "./deps.ts";
+import { type ParsedRun, runCode } from "./run.ts";
 
-/** Fields of a session create that a run does not take: dropping them silently would be worse than refusing. */
+/** Fields of a session create that a run refuses. Ignoring them silently would be worse. */
 const REFUSED = ["egress", "connections", "env", "secrets"] as const;
-/** Null is as good as left out (wire.md 1.2), but not where security hangs on it. */
+/** Null counts as left out, except for fields that protect something. */
 const STRICT: ReadonlySet<string> = new Set(["egress", "connections"]);
 
-export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: OutputRooms }): void {
+export function addRunRoutes(server: Server, deps: RunDeps): void {
   server.post(
     "/v1/sessions/exec",
     {
@@ -37,13 +38,13 @@ export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: Outp
       const gone = clientGone(reply);
       const principal = principalOf(request);
       const by = callerOf(principal, request);
-      // An installer's output and the code's own.
+      // Output of the installer and of the code.
       const room = deps.outputRooms.room(principal.orgId, 4 * LIMITS.execOutputBytes);
       const input = { body: request.body as ParsedRun, signal: gone, by, room };
       return await runCode(deps, principal, input)
         .catch((error: unknown) => {
           if (!gone.aborted) throw error;
-          // Whatever failed then, failed because of it, and nobody reads what is answered.
+          // The client left, which caused the error. No one reads the answer.
           request.log.info("the client left before its run ended");
           throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
         })

@@ -77,7 +77,7 @@ test.each([
   },
 );
 
-test("without dependencies nothing is installed and nothing says so", async () => {
+test("without dependencies nothing is installed and install_ms is absent", async () => {
   const { body } = await run({ language: "python", code: "" });
   expect(body).not.toHaveProperty("install_ms");
   expect(control.node.execs).toHaveLength(1);
@@ -100,7 +100,7 @@ test("an installer that fails ends the run; the code never starts", async () => 
   expect(control.node.execs).toHaveLength(1);
 });
 
-test("the cap covers install and run together; what it cuts off is told by the phase", async () => {
+test("the cap covers install and run together; the phase says which one was cut off", async () => {
   control.node.onExec = (call, output) => {
     if (call.argv[0] !== "bun" || call.argv[1] === "run") return output().exit(-1, { timed_out: true });
     setTimeout(() => output().exit(0), 100);
@@ -112,7 +112,7 @@ test("the cap covers install and run together; what it cuts off is told by the p
   expect(code).toBeLessThanOrEqual((install ?? 0) - 95);
 });
 
-test("null in place of env or secrets is as good as nothing", async () => {
+test("null for env or secrets counts as left out", async () => {
   expect((await run({ language: "python", code: "", env: null, secrets: null })).status).toBe(200);
 });
 
@@ -122,7 +122,7 @@ test("a non-zero exit is a result, not an error", async () => {
   expect([status, body.phase, body.exit_code]).toEqual([200, "done", 9]);
 });
 
-test("a run holds a slot while it runs, and is refused when there is none", async () => {
+test("a run takes a slot of the concurrency limit, and is refused when all are taken", async () => {
   await control.sql.query("update orgs set concurrent_sessions = 1");
   const id = await control.createLive();
   const refused = await run({ language: "python", code: "" });
@@ -140,8 +140,8 @@ test.each([
   ["snapshot_damaged", 500, "internal", undefined, "is damaged"],
   ["snapshot_not_found", 500, "internal", undefined, "is gone"],
 ] as const)(
-  "a machine that cannot be made for %s is told as %i %s, and leaves no session behind",
-  async (refusal, status, code, retryAfter, told) => {
+  "a machine that cannot be made for %s is answered with %i %s, and leaves no session behind",
+  async (refusal, status, code, retryAfter, text) => {
     control.node.onStart = () => {
       throw new Refusal(refusal);
     };
@@ -151,7 +151,7 @@ test.each([
       code,
       retryAfter,
     ]);
-    expect(answer.body.error).toContain(told);
+    expect(answer.body.error).toContain(text);
     expect((await control.ask("GET /v1/sessions")).body.sessions).toEqual([]);
   },
 );
@@ -166,7 +166,7 @@ test("a run is refused at once while the node has too little free disk", async (
   expect(answer.headers["retry-after"]).toBe("30");
 });
 
-test("a connection that breaks under the upload of the code leaves nothing in doubt", async () => {
+test("a connection that breaks under the upload of the code leaves nothing uncertain", async () => {
   control.node.onFile = (_path, response) => void response.destroy();
   const answer = await run({ language: "python", code: "" });
   control.node.onFile = () => {};
@@ -231,7 +231,7 @@ test("a run whose process lives outlasts a time in which its lease could not be 
   await control.sql.query(
     "update sessions set destroy_after = now() - interval '1 second' where state = 'live' and origin = 'run'",
   );
-  // Many looks of the sweep.
+  // Many ticks of the sweep.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   expect(control.node.machines.size).toBe(1);
   end.resolve();

@@ -1,6 +1,6 @@
 /**
- * Stateless execution (wire.md 5.3): a session of its own, code, output, gone. The session's row carries a lease;
- * when this process dies, the sweep destroys the session as soon as the lease runs out.
+ * Runs code in a session made for it, and destroys the session. The session's row carries a lease: when this process
+ * dies, the sweep destroys the session as soon as the lease runs out.
  */
 
 import {
@@ -16,9 +16,9 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
-import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
+import { execCall, explainCommandBreak, openExec } from "../exec/open-exec.ts";
 import type { OutputRoom } from "../exec/output-rooms.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -29,12 +29,10 @@ import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "../starts/admit.ts";
-import type { StartDeps } from "../starts/deps.ts";
 import { failureCode } from "../starts/provision-failures.ts";
 import { type StartSettings, startFrom } from "../starts/start-from.ts";
 import { INSTALL_ENV, LANGUAGE_COMMANDS } from "./commands.ts";
-
-export type RunDeps = StartDeps & ExecDeps & { leasesKept: Set<string> };
+import type { RunDeps } from "./deps.ts";
 
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;
@@ -79,7 +77,7 @@ async function admitRun(deps: RunDeps, principal: Principal, body: ParsedRun): P
       if (refusal) throw refusal;
       return session;
     });
-  return await tellingRefusal(deps.db, wantedBy(principal, body.project_id, "run"), admit);
+  return await emitIfRefused(deps.db, createAttempt(principal, body.project_id, "run"), admit);
 }
 
 async function waitForRun(
@@ -115,7 +113,7 @@ interface CalledBy {
   room: OutputRoom;
 }
 
-/** Installs, then runs, under one cap for both. */
+/** Installs, then runs, under one timeout for both. */
 async function runIn(
   deps: RunDeps,
   session: SessionRow,
@@ -153,7 +151,7 @@ async function runStep(
   try {
     return await collect(frames, { limitBytes, room });
   } catch (cause) {
-    throw await brokenOff(deps, session, cause);
+    throw await explainCommandBreak(deps, session, cause);
   }
 }
 

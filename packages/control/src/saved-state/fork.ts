@@ -5,7 +5,7 @@ import type { Queries } from "../db/pool.ts";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { untilStored } from "../db/retry.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
-import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { carryOut, type Finished, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
@@ -39,8 +39,8 @@ export async function forkSession(
   return await whenFree(deps, sessionId, async () => {
     const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
-    const wanted = wantedBy(principal, session.project_id, "fork");
-    return await tellingRefusal(deps.db, wanted, () => tryFork(deps, principal, session, count));
+    const wanted = createAttempt(principal, session.project_id, "fork");
+    return await emitIfRefused(deps.db, wanted, () => tryFork(deps, principal, session, count));
   });
 }
 

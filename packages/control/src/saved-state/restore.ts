@@ -13,9 +13,9 @@ import type { CheckpointRow } from "../checkpoints/store.ts";
 import { untilStored } from "../db/retry.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
-import { collectLast } from "../egress/reports.ts";
+import { collectFinalCounters } from "../egress/reports.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { tellingRefusal } from "../events/refusals.ts";
+import { emitIfRefused } from "../events/refusals.ts";
 import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -54,7 +54,7 @@ export async function restoreSession(
     if (session.state !== "paused") return await restore();
     const { org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: "restore" } as const;
-    return await tellingRefusal(deps.db, wanted, restore);
+    return await emitIfRefused(deps.db, wanted, restore);
   });
 }
 
@@ -157,7 +157,7 @@ async function switchMachines(
 ): Promise<void> {
   const machineId = machineIdOf(session);
   try {
-    await collectLast(deps);
+    await collectFinalCounters(deps);
     await untilAnswered(op.signal, () => deps.nodes.deleteMachine(machineIdOf(op.session)));
     crashPoint("restore.release");
     const continueNew = () =>

@@ -5,7 +5,7 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
 import { getCheckpoint } from "../checkpoints/get.ts";
 import { untilStored } from "../db/retry.ts";
-import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { provisionalLeaseColumns } from "../leases/provisional.ts";
@@ -24,8 +24,8 @@ export async function startCheckpoint(
 ): Promise<SessionRow> {
   const request = checkCreate(deps, { ...body, from_checkpoint: checkpointId });
   await getCheckpoint(deps.db, scopeOf(principal), checkpointId);
-  const wanted = wantedBy(principal, body.project_id, "checkpoint_start");
-  return await tellingRefusal(deps.db, wanted, () => startSession(deps, principal, request));
+  const wanted = createAttempt(principal, body.project_id, "checkpoint_start");
+  return await emitIfRefused(deps.db, wanted, () => startSession(deps, principal, request));
 }
 
 async function startSession(
@@ -45,7 +45,7 @@ async function startSession(
   return await withProvisional(deps, [session], async () => {
     const ready = await startTogether(deps, [session], over.signal).catch(explain);
     const [live] = await untilStored(() => deps.db.transaction().execute((tx) => markAllLive(tx, ready)));
-    for (const { timings } of ready) deps.meter.took("create", timings);
+    for (const { timings } of ready) deps.meter.recordDuration("create", timings);
     deps.signals.moved(session.id);
     return live ?? session;
   });

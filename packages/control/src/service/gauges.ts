@@ -1,21 +1,13 @@
-/** What there is at the moment, asked for when somebody looks. */
+/** Metrics of the present state, read when they are collected. */
 import { SESSION_STATES } from "@vivarium/contract/api";
 import { Counter, Gauge } from "prom-client";
-import type { Database } from "../db/pool.ts";
-import type { NodeState } from "../fleet/node-state.ts";
-import type { Meter } from "../metrics/meter.ts";
 import { countByState } from "../sessions/store.ts";
+import type { ServiceDeps } from "./deps.ts";
 
-/** Destroyed ones are history. */
-const THERE = SESSION_STATES.filter((state) => state !== "destroyed");
+/** Destroyed sessions are history. */
+const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
 
-interface GaugeDeps {
-  db: Database;
-  node: NodeState;
-  meter: Meter;
-}
-
-export function addGauges({ db, node, meter }: GaugeDeps): void {
+export function addGauges({ db, node, meter }: ServiceDeps): void {
   const registers = [meter.registry];
   new Gauge({
     name: "vivarium_sessions",
@@ -25,7 +17,7 @@ export function addGauges({ db, node, meter }: GaugeDeps): void {
     async collect() {
       const counts = await countByState(db).catch(() => undefined);
       this.reset();
-      for (const state of counts ? THERE : []) this.set({ state }, counts?.get(state) ?? 0);
+      for (const state of counts ? PRESENT : []) this.set({ state }, counts?.get(state) ?? 0);
     },
   });
   new Gauge({

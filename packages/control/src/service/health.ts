@@ -1,18 +1,19 @@
 import { type CheckResult, DEFAULT_SIZE, type Health } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
 import type { Database } from "../db/pool.ts";
-import { storeNow } from "../db/store-now.ts";
+import { readLeaseTime } from "../db/time.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
+import type { ServiceDeps } from "./deps.ts";
 
-/** The whole answer is due within a second. */
+/** The whole answer must come within a second. */
 const CHECK_MS = 800;
 const DISK_WARN_SHARE = 0.1;
 const DISK_FAIL_SHARE = 0.02;
 
-export async function checkHealth(deps: { db: Database; node: NodeState; version: string }): Promise<Health> {
+export async function checkHealth(deps: ServiceDeps): Promise<Health> {
   const [storeOk, info] = await Promise.all([isStoreUp(deps.db), readNode(deps.node)]);
   if (!storeOk) throw new ApiError("unavailable", "the catalog database does not answer");
   if (!info) throw new ApiError("unavailable", "the node that runs machines does not answer");
@@ -30,7 +31,7 @@ export async function checkHealth(deps: { db: Database; node: NodeState; version
 
 async function isStoreUp(db: Database): Promise<boolean> {
   return await withinTime(
-    storeNow(db).then(
+    readLeaseTime(db).then(
       () => true,
       () => false,
     ),
@@ -53,7 +54,7 @@ async function withinTime<T>(work: Promise<T>, otherwise: T): Promise<T> {
   return await Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
-/** A create that names nothing must find what it starts. */
+/** A create without a template must find a baseline. */
 function imagesCheck(info: NodeInfo): CheckResult {
   return baselinesFor(info, BASE_TEMPLATE).some(({ size }) => size === DEFAULT_SIZE) ? "ok" : "fail";
 }

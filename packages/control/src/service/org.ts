@@ -4,14 +4,14 @@ import { type Principal, scopeOf } from "../access/principal.ts";
 import { findOrg } from "../access/store.ts";
 import type { Database } from "../db/pool.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
-import type { NodeState } from "../fleet/node-state.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/store.ts";
 import { templateNames } from "../templates/names.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
+import type { ServiceDeps } from "./deps.ts";
 
-/** Capacity and limits of the caller's organisation; what the node says is left out while it is away. */
+/** Capacity and limits of the caller's organisation. The node's figures are left out while it is down. */
 export async function readOrg(
-  { db, node, forkChildren }: { db: Database; node: NodeState; forkChildren: number },
+  { db, node, forkChildren }: ServiceDeps,
   principal: Principal,
 ): Promise<OrgRecord> {
   const org = await findOrg(db, principal.orgId);
@@ -45,7 +45,7 @@ export async function readOrg(
   };
 }
 
-/** What waits for everybody, and what waits for starts from the caller's own templates. */
+/** Warm machines for all organisations, and those for the caller's own templates. */
 async function poolOf(
   db: Database,
   principal: Principal,

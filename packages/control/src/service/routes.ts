@@ -1,16 +1,12 @@
 import { Health, OrgRecord, Whoami } from "@vivarium/contract/api";
-import type { Database } from "../db/pool.ts";
-import type { NodeState } from "../fleet/node-state.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
+import type { ServiceDeps } from "./deps.ts";
 import { checkHealth } from "./health.ts";
 import { readOrg } from "./org.ts";
 
-export function addServiceRoutes(
-  server: Server,
-  deps: { db: Database; node: NodeState; version: string; forkChildren: number },
-): void {
+export function addServiceRoutes(server: Server, deps: ServiceDeps): void {
   server.get(
     "/v1/healthz",
     {

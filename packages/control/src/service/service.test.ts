@@ -21,7 +21,7 @@ test("a well service says so without a credential", async () => {
   });
 });
 
-test("what is not in order degrades the service, which still answers 200", async () => {
+test("a failed check degrades the service, which still answers 200", async () => {
   const whole = control.node.info;
   control.node.info = { ...whole, disk: { free_bytes: 1, total_bytes: 100 }, baselines: [] };
   const { status, body } = await health();
@@ -86,7 +86,7 @@ test("the organisation's capacity and limits", async () => {
   );
 });
 
-test("of the machines that wait, those of saved states are told to whose templates they are", async () => {
+test("warm machines of saved states are shown to the owners of their templates", async () => {
   const id = await control.createLive();
   await control.ask(`POST /v1/sessions/${id}/templates`, { body: { name: "mine" } });
   const saved = [...control.node.snapshots.keys()].at(-1);
@@ -125,7 +125,7 @@ test("connections to the database that break cost at most a 503, and no session"
     if (status !== 200)
       expect([status, body.code, headers["retry-after"]]).toEqual([503, "unavailable", "5"]);
   }
-  // The service may not have noticed yet that its idle connections are gone.
+  // The service may not know yet that its idle connections are gone.
   await eventually(async () => expect((await control.ask(`GET /v1/sessions/${id}`)).body.state).toBe("live"));
 });
 

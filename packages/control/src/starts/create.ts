@@ -2,7 +2,7 @@ import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
-import { tellingRefusal, wantedBy } from "../events/refusals.ts";
+import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { findAnySession, type SessionRow } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "./admit.ts";
 import { type CheckedCreate, checkCreate, refuseSecretsWithoutKey } from "./create-rules.ts";
@@ -19,8 +19,8 @@ export async function createSession(
 ): Promise<{ session: SessionRow; isReplay: boolean }> {
   const askedAt = performance.now();
   const checked = checkCreate(deps, body);
-  const wanted = wantedBy(principal, body.project_id, "create");
-  const created = await tellingRefusal(deps.db, wanted, () =>
+  const wanted = createAttempt(principal, body.project_id, "create");
+  const created = await emitIfRefused(deps.db, wanted, () =>
     admit(deps, principal, { body, checked, idempotencyKey }),
   );
   crashPoint("create.commit");

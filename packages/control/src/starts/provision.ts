@@ -143,7 +143,7 @@ async function markLive(deps: ProvisionDeps, { session, age }: Wanted, machine: 
   const row =
     move &&
     (await untilStored(() => saveMove(deps.db, session.id, move, { timings, guestIp: machine.guest_ip })));
-  if (row) deps.meter.took("create", timings);
+  if (row) deps.meter.recordDuration("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
   // Without a row, the session was destroyed, and the sweep removes the machine, or another process made it live.
   deps.signals.moved(session.id);

@@ -1,25 +1,20 @@
-/** Lets a client in: the session lives, the machine's side is open and the client is written down, or nothing of it is. */
+/**
+ * Attaches a client: wakes the session, opens the stream on the machine and writes the client's lease. If one of these
+ * fails, nothing of it remains.
+ */
 
 import type { Duplex } from "node:stream";
 import type { TerminalSpec, TunnelSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { useMachine } from "../guest/use-machine.ts";
-import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
-import type { Attachment, Attachments } from "./attachments.ts";
+import type { Attachment } from "./attachments.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
-
-export type AttachDeps = MoveDeps & {
-  nodes: NodeClient;
-  attachments: Attachments;
-  /** How long a client waits for its session. */
-  upgradeWaitMs: number;
-};
+import type { TerminalDeps } from "./deps.ts";
 
 export interface Attached {
   session: SessionRow;
@@ -31,14 +26,14 @@ interface AttachInput {
   sessionId: string;
   kind: AttachmentKind;
   spec: (session: SessionRow) => TerminalSpec | TunnelSpec;
-  /** The client has gone. */
+  /** Aborts when the client has gone. */
   signal: AbortSignal;
 }
 
 const PATHS = { pty: "terminals", tunnel: "tunnel" } as const satisfies Record<AttachmentKind, string>;
 
 export async function attach(
-  deps: AttachDeps,
+  deps: TerminalDeps,
   scope: Scope,
   input: AttachInput,
 ): Promise<Attached & Pick<Attachment, "leave">> {
@@ -48,27 +43,32 @@ export async function attach(
   const begun = useMachine(deps, scope, { sessionId, waitMs }, (session) =>
     open(deps, session, input, AbortSignal.any([signal, deadline])),
   );
-  const { session, result, release } = await Promise.race([begun, late(deadline)]).catch(
+  const { session, result, release } = await Promise.race([begun, rejectAt(deadline)]).catch(
     async (error: unknown) => {
-      // Nobody is left who could use what comes of it.
-      begun.then(({ result: unused, release: unhold }) => {
+      // The client is gone or was refused. Release what may still be opened for it.
+      begun.then(({ result: unused, release: releaseUnused }) => {
         unused.stream.destroy();
         unused.attachment.leave();
-        unhold();
+        releaseUnused();
       }, ignore);
-      // Whatever failed then, failed because of it, and nobody reads what is answered.
+      // The client left, which caused the error. No one reads the answer.
       if (signal.aborted)
         throw new ApiError("session_ended", "the client left during the handshake", { cause: error });
-      throw await inTermsOfUpgrade(deps, sessionId, error, waitMs);
+      throw await upgradeErrorOf(deps, sessionId, error, waitMs);
     },
   );
-  // The attachment keeps the session from being idle from here on.
+  // From here on the attachment keeps the session from becoming idle.
   release();
   const { stream, attachment } = result;
   return { session, stream, moved: attachment.moved, leave: attachment.leave };
 }
 
-async function open(deps: AttachDeps, session: SessionRow, { kind, spec }: AttachInput, signal: AbortSignal) {
+async function open(
+  deps: TerminalDeps,
+  session: SessionRow,
+  { kind, spec }: AttachInput,
+  signal: AbortSignal,
+) {
   const stream = await openStream(deps, session, { kind, spec: spec(session), signal });
   try {
     return { stream, attachment: await deps.attachments.add(session, kind) };
@@ -79,7 +79,7 @@ async function open(deps: AttachDeps, session: SessionRow, { kind, spec }: Attac
 }
 
 async function openStream(
-  { nodes }: AttachDeps,
+  { nodes }: TerminalDeps,
   session: SessionRow,
   { kind, spec, signal }: { kind: AttachmentKind; spec: TerminalSpec | TunnelSpec; signal: AbortSignal },
 ): Promise<Duplex> {
@@ -87,7 +87,7 @@ async function openStream(
     return await nodes.openStream(machineIdOf(session), PATHS[kind], spec, signal);
   } catch (error) {
     if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
-    // A terminal that did not come about has left nothing behind, so trying again is safe.
+    // A terminal that was not opened has left nothing behind, so the call can be repeated.
     const text = "the node of this session broke the connection; try again";
     throw new ApiError("bad_gateway", text, { cause: error });
   }
@@ -95,15 +95,18 @@ async function openStream(
 
 const TOO_LATE = new ApiError("session_not_live", "the session was not ready in time");
 
-function late(deadline: AbortSignal): Promise<never> {
+function rejectAt(deadline: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) =>
     deadline.addEventListener("abort", () => reject(TOO_LATE), { once: true }),
   );
 }
 
-/** A wait that was too long says what for; a handshake has no `session_not_live` for a session that wakes. */
-async function inTermsOfUpgrade(
-  { db }: AttachDeps,
+/**
+ * A wait that took too long says what it waited for. For a session that is waking, a handshake uses the code
+ * `session_unavailable`.
+ */
+async function upgradeErrorOf(
+  { db }: TerminalDeps,
   sessionId: string,
   error: unknown,
   waitMs: number,
@@ -113,7 +116,7 @@ async function inTermsOfUpgrade(
   return error.code === "session_not_live" || wasCutOff ? await notInTime(db, sessionId, waitMs) : error;
 }
 
-async function notInTime(db: AttachDeps["db"], sessionId: string, waitMs: number): Promise<ApiError> {
+async function notInTime(db: TerminalDeps["db"], sessionId: string, waitMs: number): Promise<ApiError> {
   const now = await findSessionById(db, sessionId);
   const after = `after ${waitMs / 1000} s; try again`;
   return now?.state === "creating"

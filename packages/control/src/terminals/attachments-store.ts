@@ -1,4 +1,4 @@
-/** SQL of attachments: which clients of terminals and tunnels a session has, as leases on now(). */
+/** SQL of attachments: the clients of a session's terminals and tunnels, as leases measured by now(). */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { DUE_NOW, dueWithin } from "../deadlines/columns.ts";
@@ -13,10 +13,10 @@ export interface AttachmentRow {
 }
 
 /**
- * Writes a client down, if the session still stands where the client was let in and no operation stops its machine.
- * The session's row is held meanwhile: who decides under that lock that the last client has left sees this one, and who
- * looks at the session's clocks at the same time, without it, is not to say when to look next. Clients that left before
- * are forgotten; this one is later than they are.
+ * Adds a client, if the session still has the same machine and no operation stops it. Locks the session's row until the
+ * insert. So a decision under that lock that the last client has left sees this client. Clearing `due_claim` keeps a
+ * concurrent look at the session's clocks, which takes no lock, from overwriting `due_at`. Also deletes earlier clients
+ * that have left: this one is later than they are.
  */
 export async function insertAttachment(
   db: Queries,
@@ -38,7 +38,7 @@ export async function insertAttachment(
   return rows.length > 0;
 }
 
-/** Renews leases. Tells which of them still belong to a live machine; the others are past. */
+/** Renews leases. Returns the ids of those whose session still has the same live machine. */
 export async function renewAttachments(
   db: Queries,
   attachments: readonly AttachmentRow[],
@@ -60,15 +60,15 @@ export async function renewAttachments(
   return new Set(rows.map(({ id }) => id));
 }
 
-/** The client has left, now. */
+/** Ends a client's lease now. */
 export async function endAttachment(db: Queries, { id, sessionId }: AttachmentRow): Promise<void> {
   await sql`
     with left_now as (update attachments set lease_until = now() where id = ${id})
     update sessions set ${DUE_NOW} where id = ${sessionId} and state = 'live'`.execute(db);
 }
 
-/** Clients that left, once nothing follows from it any more. */
-export async function deletePastAttachments(db: Queries): Promise<void> {
+/** Deletes clients that left, once they cannot trigger the session's detach policy any more. */
+export async function deleteOldAttachments(db: Queries): Promise<void> {
   await sql`
     delete from attachments where lease_until < now() - interval '1 hour' and not exists (
       select from sessions where sessions.id = attachments.session_id and sessions.state = 'live'

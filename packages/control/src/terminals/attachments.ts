@@ -1,22 +1,24 @@
-/** The clients of terminals and tunnels that this process serves: keeps their leases, and tells them that they are past. */
+/**
+ * The clients of terminals and tunnels that this process serves. Renews their leases, and signals when their machine
+ * has stopped.
+ */
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { isSameStretch } from "../guest/broken-off.ts";
+import { hasSameMachine } from "../guest/explain-break.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
 import {
   type AttachmentKind,
   type AttachmentRow,
-  deletePastAttachments,
   endAttachment,
   insertAttachment,
   renewAttachments,
 } from "./attachments-store.ts";
 
-/** A client counts as gone this long after the process that served it died. */
+/** How long a client's lease outlasts the process that served the client. */
 const LEASE_MS = 15_000;
 const RENEW_MS = 5_000;
 
@@ -26,14 +28,14 @@ export interface Attachment {
   leave(): void;
 }
 
-interface Kept extends AttachmentRow {
+interface Client extends AttachmentRow {
   session: SessionRow;
   moved: AbortController;
 }
 
 export class Attachments {
   readonly #deps: { db: Database; signals: SessionSignals; log: Log };
-  readonly #kept = new Map<string, Kept>();
+  readonly #clients = new Map<string, Client>();
   readonly #leaving = new Set<Promise<unknown>>();
   #renewing: Promise<unknown> = Promise.resolve();
   #renewedAt = { monotonicMs: Number.NEGATIVE_INFINITY, wallMs: 0 };
@@ -42,28 +44,28 @@ export class Attachments {
     this.#deps = deps;
   }
 
-  /** Throws what a node throws whose machine gave way, when the session moved since it was read. */
+  /** Adds a client. If the session moved since it was read, throws the NodeError of a machine that was stopped. */
   async add(session: SessionRow, kind: AttachmentKind): Promise<Attachment> {
     const row = { id: randomId(), sessionId: session.id, incarnation: session.incarnation, kind };
     if (!(await insertAttachment(this.#deps.db, row, LEASE_MS))) {
       throw new NodeError("refused", "the session moved under the attach", { code: "machine_held" });
     }
-    const kept = { ...row, session, moved: new AbortController() };
-    this.#kept.set(row.id, kept);
-    const stopListening = this.#deps.signals.onMove(session.id, () => void this.#look(kept));
+    const client = { ...row, session, moved: new AbortController() };
+    this.#clients.set(row.id, client);
+    const stopListening = this.#deps.signals.onMove(session.id, () => void this.#abortIfMoved(client));
     return {
-      moved: kept.moved.signal,
+      moved: client.moved.signal,
       leave: () => {
         stopListening();
-        this.#leave(kept);
+        this.#leave(client);
       },
     };
   }
 
-  /** Renews all leases, when it is time to. */
+  /** Renews all leases, if they are due. */
   async renew(): Promise<void> {
-    if (this.#kept.size === 0 || !this.#isTime()) return;
-    const all = [...this.#kept.values()];
+    if (this.#clients.size === 0 || !this.#isRenewalDue()) return;
+    const all = [...this.#clients.values()];
     const renewing = renewAttachments(this.#deps.db, all, LEASE_MS);
     this.#renewing = renewing.catch(() => undefined);
     const valid = await renewing;
@@ -71,40 +73,42 @@ export class Attachments {
     for (const { id, moved } of all) if (!valid.has(id)) moved.abort();
   }
 
-  /** By both clocks: a host that slept, or whose clock was set, finds leases run out that it has just renewed. */
-  #isTime(): boolean {
+  /**
+   * Checks both clocks. After a suspend of the host, or a change of its clock, leases may have run out although they
+   * were just renewed.
+   */
+  #isRenewalDue(): boolean {
     const { monotonicMs, wallMs } = this.#renewedAt;
     return performance.now() - monotonicMs >= RENEW_MS || Math.abs(Date.now() - wallMs) >= RENEW_MS;
   }
 
-  async forgetPast(): Promise<void> {
-    await deletePastAttachments(this.#deps.db);
-  }
-
-  /** For shutdown: everybody has left, and it is written down. */
+  /** For shutdown: ends the leases of all clients. */
   async stop(): Promise<void> {
-    for (const kept of [...this.#kept.values()]) this.#leave(kept);
+    for (const client of [...this.#clients.values()]) this.#leave(client);
     await Promise.all(this.#leaving);
   }
 
-  #leave(kept: Kept): void {
-    if (!this.#kept.delete(kept.id)) return;
-    // Behind a renewal that is under way: it would let the client come back for the length of a lease.
-    const ended = this.#renewing.then(() => endAttachment(this.#deps.db, kept));
-    // A lease that cannot be ended ends by itself.
+  #leave(client: Client): void {
+    if (!this.#clients.delete(client.id)) return;
+    // Race: a renewal in progress would extend the lease again. So the end waits for it.
+    const ended = this.#renewing.then(() => endAttachment(this.#deps.db, client));
+    // A lease that could not be ended runs out.
     const left = ended.catch((err: unknown) =>
-      this.#deps.log.warn({ err, session_id: kept.sessionId }, "a client's leave could not be written down"),
+      this.#deps.log.warn(
+        { err, session_id: client.sessionId },
+        "the lease of a client that left could not be ended",
+      ),
     );
     this.#leaving.add(left);
     void left.finally(() => this.#leaving.delete(left));
   }
 
-  async #look({ session, moved }: Kept): Promise<void> {
+  async #abortIfMoved({ session, moved }: Client): Promise<void> {
     try {
       const now = await findSessionById(this.#deps.db, session.id);
-      if (!now || !isSameStretch(now, session)) moved.abort();
+      if (!now || !hasSameMachine(now, session)) moved.abort();
     } catch {
-      // The renewal finds it out as well.
+      // The next renewal notices the move as well.
     }
   }
 }

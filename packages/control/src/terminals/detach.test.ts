@@ -1,4 +1,4 @@
-/** What becomes of a session when its clients leave (interface "States and transitions", wire.md 4.5 and 8.2). */
+/** The detach policy: what happens to a session when its clients leave. */
 
 import { Refusal } from "@vivarium/contract/test-support/node";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
@@ -10,12 +10,12 @@ import { TestClock } from "../../test-support/test-clock.ts";
 import { type App, createApp } from "../app.ts";
 import { DETACH_GRACE_MS } from "../deadlines/clocks.ts";
 
-// Those that run together do nothing but wait.
+// Tests that run concurrently only wait.
 vi.setConfig({ maxConcurrency: 5 });
 
 let control: Control;
 let clock: TestClock;
-/** Sessions in the order of their captures. */
+/** Sessions in the order in which they were paused. */
 const captured: string[] = [];
 beforeAll(async () => {
   control = await startControl();
@@ -28,9 +28,9 @@ afterAll(() => control.close());
 
 const sessionOf = (machineId: string) => machineId.split("-", 1)[0] ?? "";
 const pausesOf = (id: string) => captured.filter((one) => one === id).length;
-/** Commands that run until they are let go, by their session. */
+/** Commands that run until the test ends them, by session. */
 const held = new Map<string, { begun: () => void; ended: Promise<void> }>();
-/** Sessions that the node opens no terminal for. */
+/** Sessions for which the node refuses terminals. */
 const refusing = new Set<string>();
 
 function watchNode(): void {
@@ -50,9 +50,9 @@ function watchNode(): void {
 }
 
 const read = async (id: string) => (await control.ask(`GET /v1/sessions/${id}`)).body;
-/** Time in which a policy would have been applied, were it to be. */
+/** Long enough for a policy to be applied. */
 const graceAndMore = () => new Promise((resolve) => setTimeout(resolve, DETACH_GRACE_MS + 2_500));
-/** Its clients have left, the session was looked at after that, and nothing follows: what is due next is its longest life. */
+/** The session was checked after its clients had left, and no policy applies: the next deadline is its maximum lifetime. */
 async function isDoneWithLeave(id: string): Promise<boolean> {
   const { rows } = await control.sql.query(
     `select op is null and due_at > service_now() + interval '1 hour' and not exists (
@@ -67,12 +67,12 @@ const leave = async (client: Client) => {
   client.webSocket.close();
   await client.closed;
 };
-/** Reads nothing any more, so that it does not learn that the server closes as well. */
+/** Stops reading, so that it does not see the server's close. */
 const sayCloseAndStay = ({ webSocket }: Client) => {
   webSocket.pause();
   webSocket.close();
 };
-/** A command that runs until it is let go. */
+/** A command that runs until the test ends it. */
 function holdCommand(id: string) {
   const begun = Promise.withResolvers<void>();
   const ended = Promise.withResolvers<void>();
@@ -84,7 +84,7 @@ async function endedRows(id: string) {
   return body.sessions.filter((one: { session_id: string }) => one.session_id === id);
 }
 
-/** As long as the lease of a client lasts whose process has been dead for a second. */
+/** Lets 14 of the 15 seconds of a client's lease pass. */
 async function letLeaseLapse(id: string): Promise<void> {
   const earlier = "- interval '14 seconds'";
   await control.sql.query(
@@ -94,7 +94,7 @@ async function letLeaseLapse(id: string): Promise<void> {
   await control.sql.query(`update sessions set due_at = due_at ${earlier} where id = $1`, [id]);
 }
 
-// Each waits for a session of its own, in real time.
+// Each test waits for its own session, in real time.
 describe.concurrent("together with others:", () => {
   describe("when the last terminal's client leaves", () => {
     test.each([
@@ -155,7 +155,7 @@ describe.concurrent("together with others:", () => {
   test("a client that attaches again before the policy was applied cancels it", async () => {
     const id = await control.createLive({ on_pty_detach: "destroy" });
     const client = await openPty(control, id);
-    // A command in flight puts the policy off, however long the client takes to be back.
+    // A command in flight delays the policy, so the client may be slow to return.
     const command = holdCommand(id);
     await command.begun;
     await leave(client);
@@ -168,7 +168,7 @@ describe.concurrent("together with others:", () => {
     await eventually(async () => expect((await endedRows(id))[0]?.end_reason).toBe("on_detach_destroy"));
   });
 
-  test("a client that was refused is none", async () => {
+  test("a refused client does not count", async () => {
     const id = await control.createLive();
     refusing.add(id);
     await expect(openPty(control, id)).rejects.toThrow("429");
@@ -252,7 +252,7 @@ test("33 clients that come and go at once bring about one pause, and so does the
         return client;
       }),
     );
-    // Half of them stay until all have come: on a slow host the session would be left for long in between.
+    // Half of them stay until all have come: on a slow host the session would otherwise be without clients for long.
     for (const [n, client] of clients.entries()) if (n % 2 === 1) client.webSocket.terminate();
     await control.until(id, "paused");
     await graceAndMore();
@@ -286,14 +286,14 @@ describe("alone, since all clocks are moved:", () => {
     await control.destroyAll();
   });
 
-  test("a client that is still there when the host has slept is none that left", async () => {
+  test("a client that is still there after the host has slept has not left", async () => {
     const id = await control.createLive({ on_pty_detach: "destroy" });
     const client = await openPty(control, id);
     await control.sql.query("update sessions set due_at = null where id = $1", [id]);
     const leaseOf = async () =>
       (await control.sql.query("select lease_until from attachments where session_id = $1", [id])).rows[0];
     const first = await leaseOf();
-    // Renewed a moment ago, so that it is not time to; and the attach itself is not in flight any more.
+    // Renewed a moment ago, so no renewal is due; and the attach itself is not in flight any more.
     await eventually(async () => {
       const { rowCount } = await control.sql.query(
         "select from sessions where id = $1 and busy_until > now()",
@@ -329,7 +329,7 @@ describe("alone, since all clocks are moved:", () => {
     };
     await leave(await openPty(control, id));
     await eventually(() => expect(refused).toBe(1));
-    // Only then it is decided when to try again.
+    // The time of the next attempt is decided only then.
     await eventually(async () => expect(await operationOf(id)).toBeNull());
     watchNode();
     await clock.advance(15_000);
@@ -338,7 +338,7 @@ describe("alone, since all clocks are moved:", () => {
 
   describe("an attached client", () => {
     test.each(["pty", "tunnel"])(
-      "of a %s keeps its session from being idle, also without a word",
+      "of a %s keeps its session from being idle, also without traffic",
       async (kind) => {
         const id = await control.createLive({ idle_timeout_ms: 60_000, on_pty_detach: "keep_live" });
         const client = kind === "pty" ? await openPty(control, id) : await openTunnel(id);
@@ -351,7 +351,7 @@ describe("alone, since all clocks are moved:", () => {
       },
     );
 
-    test("does not hold off the end of the lifetime", async () => {
+    test("does not delay the end of the lifetime", async () => {
       const id = await control.createLive({ max_lifetime_ms: 3_600_000, on_pty_detach: "destroy" });
       const client = await openPty(control, id);
       await clock.advance(3_600_000);

@@ -1,4 +1,4 @@
-/** WebSocket messages of a terminal ↔ frames of the agent (interface "Terminal frames", wire.md 8.2). */
+/** Translates between WebSocket messages of a terminal and frames of the agent (docs/spec/terminals.md). */
 import { LIMITS, PTY_FRAME, WS_CLOSE } from "@vivarium/contract/api";
 import {
   encodeTerminalFrame,
@@ -7,15 +7,15 @@ import {
   TerminalFrameDecoder,
 } from "@vivarium/contract/guest";
 
-/** How one kind of connection looks to its client and to the machine. */
+/** One kind of connection, as its client and the machine see it. */
 export interface Protocol {
-  /** What the machine gets of one message. */
+  /** Bytes for the machine, from one message. */
   toGuest(message: Buffer): Buffer[];
-  /** What the client gets of a piece of the stream, and the code to close with when that was the last of it. */
+  /** Messages for the client, from one chunk of the stream. With the close code if this chunk is the last. */
   toClient(chunk: Buffer): { messages: Buffer[]; closeCode?: number };
-  /** A last message for a stream that broke off. */
+  /** The last message for a stream that broke off. */
   failure(text: string): Buffer | undefined;
-  /** Whether the stream may end without saying so. */
+  /** Whether the stream may end without a last frame. */
   readonly endsSilently: boolean;
   /** Set once the program has ended. */
   readonly exitCode?: number;
@@ -23,7 +23,7 @@ export interface Protocol {
 
 const MAX_SIGNAL = 31;
 
-/** Frames for the guest. What is empty, unknown or malformed is ignored. */
+/** Frames for the guest. Empty, unknown and malformed messages are ignored. */
 export function framesOfMessage(message: Buffer): Buffer[] {
   const type = message[0];
   const payload = message.subarray(1);
@@ -61,7 +61,7 @@ export class TerminalProtocol implements Protocol {
     const messages: Buffer[] = [];
     for (const { type, payload } of this.#frames.push(chunk)) {
       if (type === TERMINAL_FRAME.data) {
-        // The type byte counts as well.
+        // The type byte counts towards the limit.
         for (const piece of pieces(payload, LIMITS.terminalDataBytes - 1))
           messages.push(messageOf(PTY_FRAME.data, piece));
       } else if (type === TERMINAL_FRAME.exit) {
@@ -79,7 +79,7 @@ export class TerminalProtocol implements Protocol {
   }
 }
 
-/** Raw bytes in messages of any size. */
+/** Raw bytes, in messages of any size. */
 export const TUNNEL_PROTOCOL: Protocol = {
   endsSilently: true,
   toGuest: (message) => (message.length > 0 ? [message] : []),

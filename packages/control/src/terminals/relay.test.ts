@@ -1,4 +1,4 @@
-/** What passes between a client and its terminal or tunnel, and how it ends (wire.md 8). */
+/** Data between a client and its terminal or tunnel, and how connections end. */
 import { LIMITS } from "@vivarium/contract/api";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { type Control, eventually, startControl } from "../../test-support/control.ts";
@@ -122,7 +122,7 @@ test.each([
   expect(client.messages.map((message) => message[0])).toEqual([1, 6]);
 });
 
-test("what the machine sends that is no frame is an error", async () => {
+test("malformed frames of the machine are an error", async () => {
   const { client, stream } = await terminal();
   stream.socket.write(Buffer.from([1, 0xff, 0xff, 0xff, 0xff]));
   expect(await client.closed).toBe(1011);
@@ -302,7 +302,7 @@ test.each(["pty", "tunnel"])(
       silent.stream.socket.once("close", () => {
         isDropped = true;
       });
-      // It reads nothing any more, so that it answers nothing either.
+      // It has stopped reading, so it answers nothing either.
       silent.client.webSocket.pause();
       for (let passed = 0; passed <= LIMITS.webSocketSilenceMs; passed += LIMITS.webSocketPingMs / 5) {
         expect(isDropped).toBe(false);

@@ -1,27 +1,28 @@
-/** Passes bytes between a client's WebSocket and its session's machine, each only as fast as the other takes them. */
+/**
+ * Relays bytes between a client's WebSocket and its session's machine. Each side is read only as fast as the other
+ * takes the bytes.
+ */
 import { WS_CLOSE } from "@vivarium/contract/api";
 import type { WebSocket } from "ws";
-import type { Activity } from "../deadlines/activity.ts";
-import { type BrokenOffDeps, type BrokenOffWords, brokenOff } from "../guest/broken-off.ts";
+import { type BreakTexts, explainBreak } from "../guest/explain-break.ts";
 import { oneLine } from "../http/render-error.ts";
 import type { Attached } from "./attach.ts";
+import type { TerminalDeps } from "./deps.ts";
 import type { Protocol } from "./messages.ts";
 
-export type RelayDeps = BrokenOffDeps & { activity: Activity };
-
 const ENDED = new Error("the stream ended");
-/** What may wait for a slow client before the machine has to. */
+/** The most that is buffered for a slow client before the machine is slowed down. */
 const WAITING_BYTES = 256 * 1024;
 
-/** Ends when either side has, with the WebSocket closing or closed. */
+/** Ends when either side ends. The WebSocket is closing or closed then. */
 export async function relay(
-  deps: RelayDeps,
+  deps: TerminalDeps,
   { session, stream, moved }: Attached,
   webSocket: WebSocket,
   protocol: Protocol,
 ): Promise<void> {
   const { activity } = deps;
-  const leaveMoved = () => {
+  const closeAfterMove = () => {
     webSocket.close(WS_CLOSE.goingAway, "the session was paused or destroyed");
     stream.destroy();
   };
@@ -32,31 +33,31 @@ export async function relay(
     for (const bytes of protocol.toGuest(message)) writeOrWait(webSocket, stream, bytes);
   });
   webSocket.once("close", () => stream.destroy());
-  moved.addEventListener("abort", leaveMoved, { once: true });
+  moved.addEventListener("abort", closeAfterMove, { once: true });
   try {
-    if (moved.aborted) leaveMoved();
+    if (moved.aborted) closeAfterMove();
     const code = await relayToClient(deps, { session, stream, moved }, webSocket, protocol);
     webSocket.close(code);
   } catch (cause) {
     if (webSocket.readyState === webSocket.OPEN) await explain(deps, session, webSocket, { protocol, cause });
   } finally {
-    moved.removeEventListener("abort", leaveMoved);
+    moved.removeEventListener("abort", closeAfterMove);
     stream.destroy();
-    // Else the peer's answer to our closing would not be read.
+    // A paused socket would not read the peer's close frame.
     webSocket.resume();
   }
 }
 
-/** A machine that does not read holds the client back. */
+/** Back-pressure: while the machine does not read, the client is not read. */
 function writeOrWait(webSocket: WebSocket, stream: Attached["stream"], bytes: Buffer): void {
   if (stream.destroyed || stream.write(bytes) || webSocket.isPaused) return;
   webSocket.pause();
   stream.once("drain", () => webSocket.resume());
 }
 
-/** The code to close with, once the stream says that it is over. */
+/** Relays until the stream's last frame. Returns the code to close with. */
 async function relayToClient(
-  deps: RelayDeps,
+  deps: TerminalDeps,
   { session, stream }: Attached,
   webSocket: WebSocket,
   protocol: Protocol,
@@ -70,7 +71,7 @@ async function relayToClient(
   throw ENDED;
 }
 
-/** Resolves when the client has room for more; throws when it is gone. */
+/** Resolves when the client's buffer has space again. Throws when the client is gone. */
 function sendOrWait(webSocket: WebSocket, message: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     webSocket.send(message, { binary: true }, (error) => (error ? reject(error) : resolve()));
@@ -78,14 +79,14 @@ function sendOrWait(webSocket: WebSocket, message: Buffer): Promise<void> {
   });
 }
 
-/** A stream that ended without a word: by what became of the session. */
+/** The stream ended without a last frame. The close code depends on what happened to the session. */
 async function explain(
-  deps: RelayDeps,
+  deps: TerminalDeps,
   session: Attached["session"],
   webSocket: WebSocket,
   { protocol, cause }: { protocol: Protocol; cause: unknown },
 ): Promise<void> {
-  const error = await brokenOff(deps, session, WORDS, cause);
+  const error = await explainBreak(deps, session, BREAK_TEXTS, cause);
   if (error.code !== "internal") return webSocket.close(WS_CLOSE.goingAway, oneLine(error.message, 100));
   if (protocol.endsSilently && cause === ENDED) return webSocket.close(WS_CLOSE.normal);
   const last = protocol.failure(error.message);
@@ -93,7 +94,7 @@ async function explain(
   webSocket.close(WS_CLOSE.internal);
 }
 
-const WORDS: BrokenOffWords = {
+const BREAK_TEXTS: BreakTexts = {
   paused: "the session was paused",
   exchanged: "the session was paused and woken, or restored",
   unknown: "the connection to the session's machine broke",

@@ -5,22 +5,20 @@ import type { WebSocket } from "ws";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
-import type { CommandEntry, CommandLog } from "../audit/command-log.ts";
+import type { CommandEntry } from "../audit/command-log.ts";
 import { environmentOf } from "../guest/environment.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { keepAlive } from "../http/keep-alive.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
-import type { Upgrades } from "../http/upgrades.ts";
 import { SessionParams } from "../sessions/params.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { type AttachDeps, attach } from "./attach.ts";
+import { attach } from "./attach.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
+import type { TerminalDeps } from "./deps.ts";
 import { type Protocol, TerminalProtocol, TUNNEL_PROTOCOL } from "./messages.ts";
-import { type RelayDeps, relay } from "./relay.ts";
-
-type TerminalRouteDeps = AttachDeps & RelayDeps & { upgrades: Upgrades; commandLog: CommandLog };
+import { relay } from "./relay.ts";
 
 const tags = ["Terminals"];
 const answers = {
@@ -28,7 +26,7 @@ const answers = {
   ...errorAnswers("forbidden", "not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
 };
 
-export function addTerminalRoutes(server: Server, deps: TerminalRouteDeps): void {
+export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
   server.get(
     "/v1/sessions/:id/pty",
     {
@@ -41,7 +39,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalRouteDeps): void
         querystring: PtyQuery,
         response: answers,
       },
-      preValidation: async (request) => takeOneWord(request.query),
+      preValidation: async (request) => makeCommandList(request.query),
       config: { changesThings: true },
       preHandler: async (request, reply) => deps.upgrades.check(request, reply),
     },
@@ -87,13 +85,13 @@ interface ServeInput {
   sessionId: string;
   kind: AttachmentKind;
   spec: Parameters<typeof attach>[2]["spec"];
-  /** The entry of the command that the client asked for, if there is one. */
+  /** The audit entry of the command that the client asked for, if there is one. */
   log?: (session: SessionRow) => CommandEntry | undefined;
 }
 
-/** Whatever fails before the upgrade is an ordinary answer; afterwards a closing code. */
+/** A failure before the upgrade is an ordinary answer. A later one is a close code. */
 async function serve(
-  deps: TerminalRouteDeps,
+  deps: TerminalDeps,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   input: ServeInput,
   protocol: Protocol,
@@ -117,9 +115,9 @@ async function serve(
   }
 }
 
-/** Undefined when the client left: then nobody reads an answer. */
+/** Undefined when the client left before the upgrade. */
 async function acceptOrLeave(
-  { upgrades }: TerminalRouteDeps,
+  { upgrades }: TerminalDeps,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<WebSocket | undefined> {
@@ -143,8 +141,8 @@ function terminalSpec(session: SessionRow, query: PtyQuery): TerminalSpec {
   };
 }
 
-/** `cmd` is repeated, one word each; a single one is a list as well. */
-function takeOneWord(query: unknown): void {
+/** `cmd` is repeated, one word each. A single one must become a list as well. */
+function makeCommandList(query: unknown): void {
   const words = query as { cmd?: string | string[] };
   if (typeof words.cmd === "string") words.cmd = [words.cmd];
 }

@@ -1,4 +1,4 @@
-/** The handshake of both WebSocket endpoints (wire.md 8.1): every refusal is an ordinary answer, before the upgrade. */
+/** The handshake of both WebSocket endpoints: every refusal is an ordinary answer, before the upgrade. */
 import { connect as connectTcp } from "node:net";
 import { LIMITS } from "@vivarium/contract/api";
 import { Refusal } from "@vivarium/contract/test-support/node";
@@ -46,14 +46,14 @@ describe.each(["pty", "tunnel"])("GET …/%s", (kind) => {
     expect([answer.status, answer.body.code]).toEqual([status, code]);
   });
 
-  test("is not there for another organisation, and not of a session that nobody has", async () => {
+  test("is not found for another organisation, nor for an unknown session", async () => {
     const foreign = await refused(control, path(), { key: await control.addKey() });
     const unknown = await refused(control, path(UNKNOWN));
     expect([foreign.status, foreign.body]).toEqual([unknown.status, unknown.body]);
     expect([unknown.status, unknown.body.code]).toEqual([404, "not_found"]);
   });
 
-  test("of a session that was destroyed is as that of one that never was", async () => {
+  test("is answered alike for a destroyed session and an unknown one", async () => {
     const past = await control.createLive();
     await control.ask(`DELETE /v1/sessions/${past}`);
     const [ended, unknown] = [await refused(control, path(past)), await refused(control, path(UNKNOWN))];
@@ -83,7 +83,7 @@ describe.each(["pty", "tunnel"])("GET …/%s", (kind) => {
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
   });
 
-  test.each(["8", "12", "14", undefined])("version %s is 400 and told that 13 is meant", async (version) => {
+  test.each(["8", "12", "14", undefined])("version %s is 400, and the answer names 13", async (version) => {
     const answer = await refused(control, path(), { headers: { "sec-websocket-version": version } });
     expect([answer.status, answer.body.code]).toEqual([400, "validation"]);
     expect(answer.headers["sec-websocket-version"]).toBe("13");
@@ -100,7 +100,7 @@ describe.each(["pty", "tunnel"])("GET …/%s", (kind) => {
     expect([answer.status, answer.headers.allow]).toEqual([405, "GET"]);
   });
 
-  test("syntax is looked at before the session", async () => {
+  test("syntax is checked before the session", async () => {
     const answer = await refused(control, path(UNKNOWN), { headers: { "sec-websocket-version": "12" } });
     expect(answer.status).toBe(400);
   });
@@ -328,7 +328,7 @@ test("a handshake waits for its session 25 s at most: then 409 for one that is c
   ]);
   expect([tunnel.status, tunnel.body.code]).toEqual([503, "session_unavailable"]);
   expect(early.body.error).toBe("the session is still being created after 1 s; try again");
-  // The wake itself goes on.
+  // The wake itself continues.
   await control.until(waking, "live");
   await app.close();
 });

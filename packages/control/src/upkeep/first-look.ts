@@ -6,7 +6,7 @@
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
-import { deadlineNow, storeNow } from "../db/store-now.ts";
+import { readDeadlineTime, readLeaseTime } from "../db/time.ts";
 import { catchUpWithMachine, catchUpWithSavedState, isNewerThanRow } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { incarnationOf, isCreating, machineIdOf, sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
@@ -26,8 +26,8 @@ export async function takeFirstLook(deps: MoveDeps): Promise<void> {
   const found = {
     machines,
     snapshots,
-    now: await storeNow(deps.db),
-    deadlineTime: await deadlineNow(deps.db),
+    now: await readLeaseTime(deps.db),
+    deadlineTime: await readDeadlineTime(deps.db),
   };
   const live = await listLiveMachines(deps.db);
   const ids = new Set([

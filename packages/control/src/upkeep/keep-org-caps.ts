@@ -1,7 +1,7 @@
 /** Every tick: marks organisations that have reached their daily cap, and pauses their live sessions. */
 
 import { markOrg } from "../egress/org-cap.ts";
-import { isOrgCapped, listLiveOverCap, listMisjudged } from "../egress/org-cap-store.ts";
+import { isOrgCapped, listLiveOverCap, listOrgsWithWrongMark } from "../egress/org-cap-store.ts";
 import { pauseLiveSession } from "../moves/pause-machine.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
@@ -10,7 +10,7 @@ import type { UpkeepDeps } from "./deps.ts";
 const MAX_IN_FLIGHT = 32;
 
 export async function keepOrgCaps(deps: UpkeepDeps): Promise<void> {
-  for (const orgId of await listMisjudged(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
+  for (const orgId of await listOrgsWithWrongMark(deps.db, deps.egressCaps)) await markOrg(deps, orgId);
   const free = MAX_IN_FLIGHT - deps.operations.backgroundCount;
   if (free <= 0) return;
   for (const session of await listLiveOverCap(deps.db, free))

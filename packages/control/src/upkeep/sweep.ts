@@ -1,8 +1,9 @@
 /** Periodic work. Every part may run in several processes at once, and may be interrupted anywhere. */
 
-import { tellDenials } from "../egress/denials.ts";
-import { keepNetworks } from "../egress/keep-networks.ts";
+import { deleteOldEntries } from "../audit/store.ts";
+import { emitDenials } from "../egress/denials.ts";
 import { deleteOldLines } from "../egress/log-store.ts";
+import { reconcileNetworks } from "../egress/reconcile-networks.ts";
 import { deleteOldEvents } from "../events/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { listDueForDestroy } from "../leases/lease.ts";
@@ -13,6 +14,7 @@ import { takeOverOperations } from "../operations/take-over.ts";
 import { listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
 import { discardSessions, isProvisional } from "../starts/start-together.ts";
+import { deleteOldAttachments } from "../terminals/attachments-store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { endAfterDetachedCommands } from "./detached-commands.ts";
 import { fireClocks } from "./fire-clocks.ts";
@@ -59,9 +61,9 @@ export const TICK_PARTS: Parts = {
       ),
     );
   },
-  "keep networks": keepNetworks,
+  "keep networks": reconcileNetworks,
   "keep caps of organisations": keepOrgCaps,
-  "report denials": tellDenials,
+  "report denials": emitDenials,
   "push routes": (deps) => deps.previewPush.check(),
   "release machines": async (deps) => {
     await Promise.all((await listUnreleased(deps.db)).map((session) => releaseSession(deps, session)));
@@ -74,8 +76,8 @@ export const TICK_PARTS: Parts = {
 };
 
 export const HOURLY_PARTS: Parts = {
-  "forget old audit entries": (deps) => deps.commandLog.forgetOld(),
-  "forget past clients": (deps) => deps.attachments.forgetPast(),
+  "forget old audit entries": (deps) => deleteOldEntries(deps.db),
+  "forget past clients": (deps) => deleteOldAttachments(deps.db),
   "forget old egress lines": (deps) => deleteOldLines(deps.db),
   "forget old events": (deps) => deleteOldEvents(deps.db),
   "forget old history": (deps) => deleteOldHistory(deps.db),

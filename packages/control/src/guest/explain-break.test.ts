@@ -5,12 +5,12 @@ import { openDatabase } from "../db/pool.ts";
 import { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { findSessionById } from "../sessions/store.ts";
-import { brokenOff } from "./broken-off.ts";
+import { explainBreak } from "./explain-break.ts";
 
 const WORDS = { paused: "paused", exchanged: "exchanged", unknown: "unknown" };
 
 let control: Control;
-let deps: Parameters<typeof brokenOff>[0];
+let deps: Parameters<typeof explainBreak>[0];
 let db: ReturnType<typeof openDatabase>;
 beforeAll(async () => {
   control = await startControl({ sweeps: false });
@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 test.each(["pause", "restore"])(
-  "a %s that does not end is the reason, and asks nobody to begin again what had begun",
+  "a %s that does not end is the reason, and the error is not retryable",
   async (op) => {
     const id = await control.createLive();
     const then = (await findSessionById(db, id)) as SessionRow;
@@ -31,7 +31,7 @@ test.each(["pause", "restore"])(
       "update sessions set op = $2, op_id = 'x', op_input = '{}', op_claimed_until = now() + interval '1 hour' where id = $1",
       [id, op],
     );
-    const error = await brokenOff(deps, then, WORDS, new Error("broken"));
+    const error = await explainBreak(deps, then, WORDS, new Error("broken"));
     expect([error.code, error.message]).toEqual(["conflict", op === "pause" ? "paused" : "exchanged"]);
   },
 );

@@ -1,4 +1,7 @@
-/** Visitors of paused sessions: each session is woken once, however many wait for it. */
+/**
+ * Answers the wake requests of gateways: a visitor of a paused session wakes it. Each session is woken once, however
+ * many visitors wait.
+ */
 import { errorRow, LIMITS } from "@vivarium/contract/api";
 import type { Wake, WakeOutcome } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
@@ -7,37 +10,38 @@ import { wakeSession } from "../moves/wake.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
 import { findSessionById } from "../sessions/store.ts";
-import { type ExposeDeps, ensurePushed } from "./expose.ts";
+import type { PreviewDeps } from "./deps.ts";
+import { ensurePushed } from "./expose.ts";
 
-/** The node asks again, and holds its visitors for 30 s. */
-const AWAY_MS = 1_000;
-const PAUSE_MS = 100;
+/** Pause after a node that does not answer. The node lets visitors wait for 30 s. */
+const RETRY_MS = 1_000;
+const POLL_PAUSE_MS = 100;
 
-/** Asks the node for visitors until told to stop. */
-export async function answerWakes(deps: ExposeDeps, over: AbortSignal): Promise<void> {
-  const inHand = new Map<string, Promise<void>>();
+/** Polls the node for wake requests until the signal aborts. */
+export async function answerWakeRequests(deps: PreviewDeps, over: AbortSignal): Promise<void> {
+  const answering = new Map<string, Promise<void>>();
   while (!over.aborted) {
     const wakes = await deps.nodes.listWakes(over).catch(() => undefined);
-    const news = (wakes ?? []).filter(({ wake_id: id }) => !inHand.has(id));
-    for (const wake of news) {
-      const work = answer(deps, wake).finally(() => inHand.delete(wake.wake_id));
-      inHand.set(wake.wake_id, work);
+    const fresh = (wakes ?? []).filter(({ wake_id: id }) => !answering.has(id));
+    for (const wake of fresh) {
+      const work = answer(deps, wake).finally(() => answering.delete(wake.wake_id));
+      answering.set(wake.wake_id, work);
     }
-    // What is in hand is told again at once.
-    if (news.length === 0) await sleep(wakes ? PAUSE_MS : AWAY_MS, over);
+    // Requests that are being answered are returned again at once. So poll more slowly.
+    if (fresh.length === 0) await sleep(wakes ? POLL_PAUSE_MS : RETRY_MS, over);
   }
-  await Promise.all(inHand.values());
+  await Promise.all(answering.values());
 }
 
-async function answer(deps: ExposeDeps, wake: Wake): Promise<void> {
+async function answer(deps: PreviewDeps, wake: Wake): Promise<void> {
   const outcome = await outcomeOf(deps, wake.session_id);
   deps.log.info({ session_id: wake.session_id, outcome }, "a visitor of a preview asked for its session");
   await deps.nodes
     .answerWake(wake.wake_id, outcome)
-    .catch((err: unknown) => deps.log.debug({ err }, "a visitor was not told what became of its wake"));
+    .catch((err: unknown) => deps.log.debug({ err }, "the answer to a wake request could not be sent"));
 }
 
-async function outcomeOf(deps: ExposeDeps, sessionId: string): Promise<WakeOutcome> {
+async function outcomeOf(deps: PreviewDeps, sessionId: string): Promise<WakeOutcome> {
   try {
     return await wakeForVisitor(deps, sessionId);
   } catch (error) {
@@ -47,7 +51,7 @@ async function outcomeOf(deps: ExposeDeps, sessionId: string): Promise<WakeOutco
   }
 }
 
-async function wakeForVisitor(deps: ExposeDeps, sessionId: string): Promise<WakeOutcome> {
+async function wakeForVisitor(deps: PreviewDeps, sessionId: string): Promise<WakeOutcome> {
   const outcome = await whenFree<WakeOutcome>(
     deps,
     sessionId,
@@ -71,7 +75,7 @@ async function wakeForVisitor(deps: ExposeDeps, sessionId: string): Promise<Wake
   );
   if (outcome.result !== "live") return outcome;
   deps.activity.touch(sessionId);
-  // The gateway dials what its table says.
+  // The gateway connects to the address in its table.
   await ensurePushed(deps);
   return outcome;
 }

@@ -1,17 +1,17 @@
 import { expect, test } from "vitest";
-import { Turns } from "./turns.ts";
+import { SerialQueue } from "./serial-queue.ts";
 
 test("work of one key goes one after the other, also after a failure; other keys do not wait", async () => {
-  const turns = new Turns();
+  const turns = new SerialQueue();
   const seen: string[] = [];
   const first = Promise.withResolvers<void>();
-  const failing = turns.take("a", async () => {
+  const failing = turns.run("a", async () => {
     seen.push("first");
     await first.promise;
     throw new Error("in vain");
   });
-  const second = turns.take("a", async () => seen.push("second"));
-  await turns.take("b", async () => seen.push("other"));
+  const second = turns.run("a", async () => seen.push("second"));
+  await turns.run("b", async () => seen.push("other"));
   expect(seen).toEqual(["first", "other"]);
   first.resolve();
   await expect(failing).rejects.toThrow("in vain");

@@ -19,24 +19,24 @@ afterEach(async () => {
   await control.destroyAll();
 });
 
-interface Told {
+interface Emitted {
   type: string;
   session_id?: string;
   project_id?: string;
   data: Record<string, unknown>;
 }
 
-async function told(query: string): Promise<Told[]> {
+async function emitted(query: string): Promise<Emitted[]> {
   const answer = await control.ask(`GET /v1/events?limit=200&${query}`, {
     headers: { accept: "application/json" },
   });
   return answer.body.events;
 }
-const of = (id: string, types = "*") => told(`session_id=${id}${types === "*" ? "" : `&types=${types}`}`);
+const of = (id: string, types = "*") => emitted(`session_id=${id}${types === "*" ? "" : `&types=${types}`}`);
 const post = (id: string, path: string, body: object = {}) =>
   control.ask(`POST /v1/sessions/${id}/${path}`, { body });
 
-test("a session's life is told in its order", async () => {
+test("events of a session's life are in order", async () => {
   const id = await control.createLive();
   const { body: checkpoint } = await post(id, "checkpoints");
   await post(id, "pause");
@@ -54,7 +54,7 @@ test("a session's life is told in its order", async () => {
   ]);
 });
 
-test("a fork is told of the parent with its children, and each child is created and live", async () => {
+test("a fork is an event of the parent with its children, and each child is created and live", async () => {
   const id = await control.createLive();
   const { children } = (await post(id, "fork", { count: 2 })).body;
   expect((await of(id, "session.forked")).map(({ data }) => data)).toEqual([{ state: "live", children }]);
@@ -73,7 +73,7 @@ test("a start from a checkpoint names it", async () => {
   });
 });
 
-test("a checkpoint that goes is told once, under the session it was made of", async () => {
+test("a deleted checkpoint is one event, of the session it was made from", async () => {
   const id = await control.createLive();
   const { checkpoint_id, size_bytes } = (await post(id, "checkpoints")).body;
   await control.ask(`DELETE /v1/sessions/${id}`);
@@ -85,16 +85,16 @@ test("a checkpoint that goes is told once, under the session it was made of", as
   ]);
 });
 
-test("a checkpoint that comes to nothing is told by nobody", async () => {
+test("a failed checkpoint emits nothing", async () => {
   const id = await control.createLive();
   expect((await post(id, "checkpoints", { name: "same" })).status).toBe(200);
   expect((await post(id, "checkpoints", { name: "same" })).status).toBe(409);
   expect(await of(id, "checkpoint.*")).toHaveLength(1);
 });
 
-test("each version of a template is told when it is there and when it goes", async () => {
+test("each version of a template emits when it is made and when it is deleted", async () => {
   const id = await control.createLive();
-  const name = "told-template";
+  const name = "emitted-template";
   for (const version of [1, 2])
     expect((await post(id, "templates", { name })).body).toMatchObject({ name, version: String(version) });
   expect((await of(id, "template.*")).map(({ type, data }) => [type, data])).toEqual([
@@ -103,21 +103,21 @@ test("each version of a template is told when it is there and when it goes", asy
   ]);
   expect((await control.ask(`DELETE /v1/templates/${name}`)).status).toBe(204);
   expect((await control.ask(`DELETE /v1/templates/${name}`)).status).toBe(404);
-  const gone = await told("types=template.deleted");
+  const gone = await emitted("types=template.deleted");
   expect(gone.map(({ session_id, data }) => [session_id, data.name, data.version]).sort()).toEqual([
     [undefined, name, "1"],
     [undefined, name, "2"],
   ]);
 });
 
-test("a create that is rolled back is told by nobody", async () => {
-  const before = await told("types=session.created");
+test("a create that is rolled back emits nothing", async () => {
+  const before = await emitted("types=session.created");
   const refused = await control.ask("POST /v1/sessions", { body: { template: "nowhere" } });
   expect(refused.status).toBeGreaterThanOrEqual(400);
-  expect(await told("types=session.created")).toEqual(before);
+  expect(await emitted("types=session.created")).toEqual(before);
 });
 
-test("a machine that cannot be had is told with its reason", async () => {
+test("a machine that cannot be made is an event with the reason", async () => {
   control.node.onStart = () => {
     throw new Refusal("template_unavailable", "no baseline");
   };
@@ -127,7 +127,7 @@ test("a machine that cannot be had is told with its reason", async () => {
   expect(failed?.data).toEqual({ status_reason: expect.stringContaining("baseline") });
 });
 
-test("previews are told when they come, change and go, and never with a token", async () => {
+test("previews emit when they are made, changed and removed, and never with a token", async () => {
   const id = await control.createLive();
   const { body: exposed } = await post(id, "expose", { port: 8000, auth: "bearer" });
   await post(id, "expose", { port: 8000, auth: "bearer" });
@@ -157,7 +157,7 @@ function count(id: string, bytes: number): void {
   control.node.report = { ...control.node.report, counters: [counter] };
 }
 
-test("reaching the cap is told once a day, with the day's figures", async () => {
+test("reaching the cap emits once a day, with the day's figures", async () => {
   const id = await control.createLive({ egress_cap_bytes: 1000 });
   count(id, 900);
   await eventually(async () =>
@@ -182,7 +182,7 @@ test("reaching the cap is told once a day, with the day's figures", async () => 
   await eventually(async () => expect(await capped()).toHaveLength(2));
 });
 
-/** The clock goes on to the beginning of a minute, so that none turns between two reports. */
+/** Advances the clock to the beginning of a minute, so that two reports are within one minute. */
 async function beginMinute(): Promise<void> {
   const now = Date.parse(await clock.at());
   await clock.advance(MINUTE_MS - (now % MINUTE_MS) + 50);
@@ -210,7 +210,7 @@ async function report(id: string, entries: Partial<EgressEntry>[]): Promise<void
   });
 }
 
-test("what is denied is told once its minute is over, each place with its count", async () => {
+test("denials are emitted once their minute is over, each destination with its count", async () => {
   const id = await control.createLive();
   await beginMinute();
   await report(id, [
@@ -231,7 +231,7 @@ test("what is denied is told once its minute is over, each place with its count"
   expect(await of(id, "egress.denied")).toHaveLength(2);
 });
 
-test("a guest that tries countless places is told in few events, and nothing is left out of their counts", async () => {
+test("a guest that tries countless destinations causes few events, and their counts are complete", async () => {
   const id = await control.createLive();
   await report(
     id,
@@ -245,7 +245,7 @@ test("a guest that tries countless places is told in few events, and nothing is 
   expect(events.reduce((sum, { data }) => sum + Number(data.count), 0)).toBe(300);
 });
 
-test("more names than a session may ask for are told as an anomaly of its minute, and as nothing else", async () => {
+test("more names than a session may ask for are an anomaly of its minute, and nothing else", async () => {
   const id = await control.createLive();
   await beginMinute();
   const question = { kind: "dns" as const, port: 53 };
@@ -264,7 +264,7 @@ test("more names than a session may ask for are told as an anomaly of its minute
   ]);
 });
 
-test("a wake that is refused for want of room is told once a minute, to the whole organisation", async () => {
+test("a wake that is refused for lack of capacity emits once a minute, to the whole organisation", async () => {
   const id = await control.createLive();
   await post(id, "pause");
   control.node.onStart = () => {
@@ -295,11 +295,11 @@ test("a restore that would wake its session is a wake that is refused", async ()
   expect(code).toBe("account_concurrency_exceeded");
 });
 
-test("a create that is refused for want of room is told without a session, and a wrong one is not", async () => {
+test("a create that is refused for lack of capacity emits without a session, and an invalid one does not", async () => {
   await control.sql.query("update orgs set concurrent_sessions = 1");
   const id = await control.createLive();
   const refusals = async () =>
-    (await told("types=session.create_refused")).map(({ data: { code, op } }) => [code, op]);
+    (await emitted("types=session.create_refused")).map(({ data: { code, op } }) => [code, op]);
   const before = await refusals();
   await control.ask("POST /v1/sessions", { body: { size: "huge" } });
   expect(await refusals()).toEqual(before);
@@ -310,7 +310,7 @@ test("a create that is refused for want of room is told without a session, and a
   expect((await refusals()).slice(before.length)).toEqual(
     ["create", "fork", "run"].map((op) => ["account_concurrency_exceeded", op]),
   );
-  const [last] = (await told("types=session.create_refused")).slice(-1);
+  const [last] = (await emitted("types=session.create_refused")).slice(-1);
   expect(last).not.toHaveProperty("session_id");
 });
 
@@ -327,6 +327,6 @@ test("a create that was refused in one project does not silence the refusal in a
   for (const project_id of [...projects, ...projects])
     expect((await control.ask("POST /v1/sessions", { body: { project_id } })).status).toBe(429);
   await control.sql.query("update orgs set concurrent_sessions = 10");
-  const refusals = (await told("types=session.create_refused")).map(({ project_id }) => project_id);
+  const refusals = (await emitted("types=session.create_refused")).map(({ project_id }) => project_id);
   expect(refusals.filter((id) => projects.includes(id ?? ""))).toEqual(projects);
 });

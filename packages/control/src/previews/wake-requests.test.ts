@@ -71,7 +71,7 @@ test("a session that exposes nothing is not woken", async () => {
   expect(await state(id)).toBe("paused");
 });
 
-test("a session that is gone, or never was, is told like one that never was", async () => {
+test("a destroyed session is answered like an unknown one", async () => {
   const id = await pausedPreview();
   await control.ask(`DELETE /v1/sessions/${id}`);
   control.node.visit("gone", id);
@@ -87,7 +87,7 @@ test("a session whose lifetime is over can never be woken", async () => {
   expect(await outcome("late")).toEqual({ result: "refused", status: 410 });
 });
 
-test("a wake that the node refuses is told with the time to wait, and the session stays paused", async () => {
+test("a wake that the node refuses is answered with the time to wait, and the session stays paused", async () => {
   const id = await pausedPreview();
   control.node.onStart = () => {
     throw new Refusal("disk_pressure");
@@ -121,7 +121,7 @@ test("previews that are used count as activity, and keep a session from being id
     await clock.advance(40_000);
     const moved = await clock.at();
     use();
-    // Written down: by the clock of the next step the use would be younger than it is.
+    // Flushed first: the next step changes the clock, which would make the use look more recent.
     await eventually(async () => {
       const { rows } = await control.sql.query("select last_active_at from sessions where id = $1", [id]);
       expect(rows[0].last_active_at.toISOString() > moved).toBe(true);

@@ -1,8 +1,8 @@
-/** Work of the same key is done one after the other, in the order it came. */
-export class Turns {
+/** Runs work of the same key one after the other, in order of arrival. */
+export class SerialQueue {
   readonly #last = new Map<string, Promise<unknown>>();
 
-  async take<T>(key: string, work: () => Promise<T>): Promise<T> {
+  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key) ?? Promise.resolve();
     const mine = before.then(work, work);
     this.#last.set(key, mine);

@@ -1,0 +1,21 @@
+import type { Log } from "@vivarium/kit/log";
+import type { Database } from "../db/pool.ts";
+import type { Activity } from "../deadlines/activity.ts";
+import type { NodeClient } from "../fleet/node-client.ts";
+import type { SessionSignals } from "../sessions/signals.ts";
+import type { OwnHosts } from "./entry.ts";
+import type { EgressCaps } from "./org-cap.ts";
+import type { NetworkReports } from "./reports.ts";
+
+export interface EgressDeps {
+  db: Database;
+  nodes: NodeClient;
+  signals: SessionSignals;
+  activity: Activity;
+  ownHosts: OwnHosts;
+  egressCaps: EgressCaps;
+  networkReports: NetworkReports;
+  /** Sends the routes of previews to the gateway. */
+  previewPush: { ensure(): Promise<unknown> };
+  log: Log;
+}

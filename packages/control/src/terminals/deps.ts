@@ -1,0 +1,12 @@
+import type { CommandLog } from "../audit/command-log.ts";
+import type { Upgrades } from "../http/upgrades.ts";
+import type { MoveDeps } from "../moves/deps.ts";
+import type { Attachments } from "./attachments.ts";
+
+export interface TerminalDeps extends MoveDeps {
+  attachments: Attachments;
+  upgrades: Upgrades;
+  commandLog: CommandLog;
+  /** How long a client waits for its session. */
+  upgradeWaitMs: number;
+}
