@@ -26,7 +26,7 @@ import { Networks, type NetworksInit } from "./network/networks.ts";
 import type { NodeNetwork } from "./network/node-network.ts";
 import { Previews, type PreviewsInit } from "./network/previews.ts";
 import { inRanges } from "./network/ranges.ts";
-import { Reporter } from "./network/report.ts";
+import { Reporter, type ReporterDeps } from "./network/report.ts";
 import { Wakes } from "./network/wakes.ts";
 import { registerGatewayRoutes } from "./server/gateway-routes.ts";
 import { findUid, listenForControl, listenForGateway } from "./server/listen.ts";
@@ -67,8 +67,10 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   await makeRoomForFlows(config.maxMachines).catch((err: unknown) =>
     log.warn({ err }, "the host's table of connections has less room than these machines may fill"),
   );
+  const table = new MachineTable();
   const network = createNetwork({
     host,
+    pidOf: (machineId) => table.running.get(machineId)?.process.pid,
     closeSmtp: config.closeSmtp,
     expectGatewayMs: EXPECT_GATEWAY_MS,
     keep: (machineId, kept) => writeNetwork(config.dataDir, machineId, kept),
@@ -85,7 +87,6 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     network,
     log,
   });
-  const table = new MachineTable();
   const sums = new SumsThread({ log });
   const baselines = new Baselines({ imagesDir: config.imagesDir, qemu, sums, log });
   await baselines.read();
@@ -161,11 +162,12 @@ interface NetworkInit extends Omit<NetworksInit, "link"> {
   expectGatewayMs: number;
   /** Absent: routes are none at first, and end with the process. */
   previews?: PreviewsInit;
+  pidOf?: ReporterDeps["pidOf"];
   log: Log;
 }
 
 export function createNetwork(init: NetworkInit): NodeNetwork {
-  const { host, expectGatewayMs, log: say } = init;
+  const { host, expectGatewayMs, pidOf = () => undefined, log: say } = init;
   const previews = new Previews(init.previews);
   const link: GatewayLink = new GatewayLink({
     expectGatewayMs,
@@ -179,6 +181,6 @@ export function createNetwork(init: NetworkInit): NodeNetwork {
   });
   const networks = new Networks({ ...init, link });
   const log = new EgressLog();
-  const reporter = new Reporter({ networks, log, isNever: inRanges(host.never), say });
+  const reporter = new Reporter({ networks, log, isNever: inRanges(host.never), pidOf, say });
   return { networks, link, previews, wakes: new Wakes(), log, reporter };
 }

@@ -2,6 +2,7 @@
  * One network namespace per machine. The guest always has the same MAC, address and gateway; the namespace maps it
  * to the slot's own address (architecture.md section 5). No IPv6.
  */
+import { readFileSync } from "node:fs";
 import { GATEWAY_ADDRESS, GUEST_ADDRESS, UPLINK_NAME } from "../network/ruleset.ts";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
@@ -48,6 +49,19 @@ echo 10 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait
 /** Runs nft inside a namespace. */
 export async function nftIn(netns: string, args: string[], input = ""): Promise<string> {
   return await run("nsenter", [`--net=/run/netns/${netns}`, "nft", ...args], { input });
+}
+
+/**
+ * The packet counters of all links in the namespace that this process is in, read without starting a process. Undefined
+ * where the process is gone or is in a namespace without a tap.
+ */
+export function readLinkCounters(pid: number): string | undefined {
+  try {
+    const counters = readFileSync(`/proc/${pid}/net/dev`, "utf8");
+    return counters.includes(`${TAP_NAME}:`) ? counters : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Removes the namespace and with it its links and rules. Repeating it is harmless. */

@@ -1,5 +1,6 @@
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -30,6 +31,8 @@ import type { SlotNetwork } from "./slot-network.ts";
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 const WEB = 8080;
 const OTHER = 9000;
+/** Of the headers of a datagram. */
+const IP_UDP_BYTES = 28;
 const PATIENCE = { timeout: 10_000 };
 
 let net: TestNet;
@@ -40,6 +43,8 @@ let network: NodeNetwork;
 let kept: KeptNetwork | undefined;
 let keptPins: KeptPin[] = [];
 let gateway: ScriptedGateway | undefined;
+/** A process in the machine's namespace, where a test has one. */
+let pid: number | undefined;
 
 function specOf(
   generation: number,
@@ -98,6 +103,7 @@ async function post(route: string, body: unknown): Promise<{ status: number; bod
 
 async function startNetwork(): Promise<void> {
   kept = undefined;
+  pid = undefined;
   network = createNetwork({
     host: { never: NEVER_HERE, resolvers: [OUTSIDE.private], systemResolvers: [] },
     closeSmtp: false,
@@ -108,6 +114,7 @@ async function startNetwork(): Promise<void> {
     keepPins: async (_id, pins) => {
       keptPins = pins;
     },
+    pidOf: () => pid,
     log: createLog("test", "silent"),
   });
   server = fastify({ forceCloseConnections: true });
@@ -657,5 +664,89 @@ describe("the report", () => {
     ]);
     await change(specOf(2, "deny", [OUTSIDE.first]));
     expect(await net.guest.udp(OUTSIDE.first, WEB, "free")).toBe("free");
+  });
+
+  describe("of an idle machine", () => {
+    /** A reading is reported again for two seconds. */
+    const FRESH_MS = 2_100;
+    let inside: ChildProcess;
+
+    beforeEach(async () => {
+      inside = spawn("nsenter", [`--net=/run/netns/${net.slot.netns}`, "sleep", "600"]);
+      await expect.poll(() => readFile(`/proc/${inside.pid}/comm`, "utf8"), PATIENCE).toBe("sleep\n");
+      pid = inside.pid;
+      await silence(net.slot.netns, "veth0");
+      await silence(net.hostNs, "viv1");
+      await silence(net.guestNs, "eth0");
+    });
+    afterEach(() => inside.kill("SIGKILL"));
+
+    /** Without probes of neighbours and solicitations of routers, which this end of a link sends by itself. */
+    const silence = (netns: string, link: string) =>
+      run("nsenter", [
+        `--net=/run/netns/${netns}`,
+        "sh",
+        "-ec",
+        `echo 600 > /proc/sys/net/ipv4/neigh/${link}/delay_first_probe_time
+         echo 0 > /proc/sys/net/ipv6/conf/${link}/router_solicitations`,
+      ]);
+
+    async function countersNow() {
+      await sleep(FRESH_MS);
+      return (await network.reporter.report(undefined)).counters;
+    }
+
+    /** The table's counters begin anew, which only a reading of the table can show. */
+    const emptyTable = () => nftIn(net.slot.netns, ["reset", "counters", "table", "inet", "machine"]);
+
+    async function reportUntilIdle() {
+      await settledTable();
+      await countersNow();
+      return await countersNow();
+    }
+
+    it("is taken from the last reading, until a packet passes", async () => {
+      await startMachine(specOf(1, "allow"));
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "some")).toBe("some");
+      const before = await reportUntilIdle();
+      expect(before[0]?.egress_bytes).toBeGreaterThan(0);
+      await emptyTable();
+      expect(await countersNow()).toEqual(before);
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "1")).toBe("1");
+      const [moved] = await countersNow();
+      expect(moved?.egress_bytes).toBe(IP_UDP_BYTES + 1);
+    });
+
+    it("is read anew after a change of its network, and when the machine ends", async () => {
+      await startMachine(specOf(1, "allow"));
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "some")).toBe("some");
+      await reportUntilIdle();
+      await emptyTable();
+      await change(specOf(2, "allow", [], { egress_limit_bytes: 1_000_000 }));
+      expect(await countersNow()).toMatchObject([{ egress_bytes: 0, limit_bytes: 1_000_000 }]);
+      await net.guest.udp(OUTSIDE.first, WEB, "some");
+      await reportUntilIdle();
+      await emptyTable();
+      await network.reporter.readLast(net.slot);
+      await network.networks.release(net.slot);
+      expect(await countersNow()).toMatchObject([{ machine_id: MACHINE, egress_bytes: 0 }]);
+    });
+
+    it("is read while a refused flow is in the table, so that the next one of its kind counts from the start", async () => {
+      await startMachine(specOf(1, "deny"));
+      await net.guest.dial(OUTSIDE.first, WEB);
+      await reportUntilIdle();
+      await emptyTable();
+      expect(await countersNow()).toMatchObject([{ dropped_packets: 0 }]);
+    });
+
+    it("is read where the process is of another network", async () => {
+      pid = process.pid;
+      await startMachine(specOf(1, "allow"));
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "some")).toBe("some");
+      await reportUntilIdle();
+      await emptyTable();
+      expect(await countersNow()).toMatchObject([{ egress_bytes: 0 }]);
+    });
   });
 });

@@ -273,6 +273,7 @@ export class Networks {
   async #load(network: SlotNetwork, change: PolicyChange): Promise<void> {
     const { slot } = network;
     await nftIn(slot.netns, ["-f", "-"], policyChange(this.#rulesetInput(slot), change));
+    network.changes++;
     network.policy = change.policy;
     network.kernelMark = change.mark;
     // What a policy has closed is not open again under a later one, whoever comes back in between.

@@ -28,7 +28,7 @@ const GATEWAY_FLOWS = 512;
 const NEW_FLOWS = 200;
 const SMTP_PORTS = [25, 465, 587];
 /** Places of refused flows that the kernel remembers for the egress log. */
-export const REFUSED_PLACES = 512;
+export const MAX_REFUSED_FLOWS = 512;
 
 /** A slot's two addresses, and what holds for all machines of this node. */
 export interface RulesetInput {
@@ -111,8 +111,8 @@ function objects({ never }: RulesetInput): string {
   set lasting ${LASTING}
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
-  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${REFUSED_PLACES}; }
-  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${REFUSED_PLACES}; }
+  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${MAX_REFUSED_FLOWS}; }
+  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${MAX_REFUSED_FLOWS}; }
   counter egress_bytes { }
   counter ingress_bytes { }
   counter dropped { }

@@ -24,6 +24,8 @@ export class SlotNetwork {
   kernelMark: number;
   /** As the kernel has it. */
   policy: KernelPolicy;
+  /** How many changes the kernel has taken. A change may alter the table without a packet. */
+  changes = 0;
   readonly pins = new Pins();
   /** Those that go into the kernel together, at the next turn. */
   waitingPins: Pin[] = [];
