@@ -1,13 +1,13 @@
-/** Ranges of IPv4 addresses, `a.b.c.d/n`; a single address is one of 32 bits. */
+/** Ranges of IPv4 addresses, `a.b.c.d/n`. A single address is a range of 32 bits. */
 import { isIPv4 } from "node:net";
 
-/** Of a text with commas between. `name` is what it is called where one is wrong. */
+/** Ranges from a text with commas between them. `name` is the setting's name in the error. */
 export function readRanges(name: string, text: string): string[] {
   const parts = text.split(",").map((part) => part.trim());
   return parts.filter((part) => part !== "").map((part) => readRange(name, part));
 }
 
-/** One that was misread would leave open what it was to close, and nobody would notice. */
+/** A misread range would leave open what it should close, without a sign of it. */
 function readRange(name: string, range: string): string {
   const [address = "", bits = "32", ...rest] = range.split("/");
   const isRange =
@@ -18,7 +18,7 @@ function readRange(name: string, range: string): string {
   );
 }
 
-/** The first of them that an address lies in. */
+/** The first range that contains the address. */
 export function findRange(ranges: readonly string[], address: string): string | undefined {
   return ranges.find((range) => {
     const [network = "", bits] = range.split("/");

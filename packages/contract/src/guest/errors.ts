@@ -1,6 +1,6 @@
 /**
- * What the agent refuses, and the words for it (wire.md 6.1). The words are kept stable for clients that match them; the
- * agent's own sentence is for logs. Imports nothing.
+ * The agent's refusals and their texts. The texts are stable, because clients match them; the agent's own sentence is
+ * for logs. Imports nothing.
  */
 export const GUEST_ERRORS = {
   bad_path: { status: 400, text: "is no path this machine can use" },

@@ -6,7 +6,7 @@
  *   0x03 exit     JSON ExecEnd; the last frame
  *   0x04 error    JSON {message}; the last frame: the agent could not follow the command to its end
  *   0x05 eof      JSON; the last frame of a log (LogEnd of processes.ts) and of a list (lists.ts), which have no exit
- *   0x06 items    lines of JSON, an item of a list each; a line may go on in the next frame
+ *   0x06 items    lines of JSON, an item of a list each; a line may continue in the next frame
  *
  * A stream that ends without exit, error or eof was broken off and is an error, never an exit.
  */
@@ -26,7 +26,7 @@ export function encodeFrame(type: FrameType, payload: Uint8Array | string): Buff
   return encodeFramed(type, payload);
 }
 
-/** As FramedDecoder, for these types alone. */
+/** A FramedDecoder for these types only. */
 export class FrameDecoder extends FramedDecoder {
   constructor() {
     super((type) => TYPES.has(type));

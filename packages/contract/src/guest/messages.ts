@@ -36,12 +36,12 @@ export interface ExecSpec {
   /** Added on top of the agent's base environment (PATH, HOME, USER, SHELL, LANG and /etc/environment). */
   env: Record<string, string>;
   timeout_ms: number;
-  /** Past this many bytes a stream is drained and dropped, so that the command never blocks on it. */
+  /** Output of a stream past this many bytes is read and dropped, so that the command never blocks on it. */
   output_limit_bytes?: number;
 }
 
 export const ExecEnd = z.object({
-  /** 0-255; 128 + signal when killed by one; -1 on timeout. */
+  /** 0-255; 128 + signal if a signal killed it; -1 on timeout. */
   exit_code: int32.min(-1).max(255),
   timed_out: z.boolean(),
   /** Spawn to exit, measured in the guest. */
@@ -53,20 +53,20 @@ export type ExecEnd = z.infer<typeof ExecEnd>;
 
 export const GuestCommands = z.object({
   /**
-   * Of exec, those that began before this memory was last captured and are under way. In a machine that was loaded nobody
-   * listens to them.
+   * Execs that began before this memory was last captured and still run. In a loaded machine no caller listens to
+   * them.
    */
   going_on: z.int().min(0),
 });
 export type GuestCommands = z.infer<typeof GuestCommands>;
 
-/** What a machine is told after its memory was loaded, before its user processes run. */
+/** Sent to a machine after its memory was loaded, before its user processes run. */
 export interface Resumed {
   /** 64 bytes of host randomness, base64. */
   entropy: string;
   /** Wall clock to set, nanoseconds since 1970 as a decimal string. */
   wall_clock_ns: string;
-  /** Present when the machine is a new session, absent on a plain resume. */
+  /** Present if the machine is a new session, absent on a plain resume. */
   identity?: {
     hostname: string;
     /** 32 lower-case hex characters. */
@@ -74,8 +74,8 @@ export interface Resumed {
     no_sudo: boolean;
   };
   /**
-   * The user's processes go on with a later call. An agent that was saved before this was said does not know it, and
-   * thaws: until its machine is stopped they run for a moment.
+   * The user's processes stay frozen until a later call. An agent older than this field thaws them, so they run for a
+   * moment until its machine is stopped.
    */
   stay_frozen?: boolean;
 }
@@ -83,7 +83,7 @@ export const ResumedAck = z.object({
   reseeded: z.literal(true),
   /** Counter in /run/vivarium/generation after this call. */
   generation: z.int().min(1),
-  /** As GET /v1/health: spares a fresh machine the second question. */
+  /** As in GET /v1/health: saves a second request to a new machine. */
   health: AgentHealth,
 });
 export type ResumedAck = z.infer<typeof ResumedAck>;

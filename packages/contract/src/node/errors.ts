@@ -1,4 +1,4 @@
-/** What a node refuses by itself; refusals.ts adds what an agent does. Imports nothing. */
+/** The node's own refusals; refusals.ts adds those of an agent. Imports nothing. */
 export const OWN_ERRORS = {
   invalid: {
     status: 400,

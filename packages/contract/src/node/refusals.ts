@@ -1,4 +1,4 @@
-/** Error codes of contract/node: the node's own, and what an agent refuses. Body of a refusal: `{code, message}`. */
+/** Error codes of contract/node: the node's own, and those of an agent. Body of a refusal: `{code, message}`. */
 import { GUEST_ERRORS } from "../guest/errors.ts";
 import { OWN_ERRORS } from "./errors.ts";
 

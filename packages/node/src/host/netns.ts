@@ -1,16 +1,18 @@
 /**
- * One network namespace per machine. The guest always has the same MAC, address and gateway; the namespace maps it
- * to the slot's own address (architecture.md section 5). No IPv6.
+ * One network namespace per machine. The guest always has the same MAC, address and gateway. The namespace maps them
+ * to the slot's own address. No IPv6.
  */
 import { readFileSync } from "node:fs";
-import { GATEWAY_ADDRESS, GUEST_ADDRESS, UPLINK_NAME } from "../network/ruleset.ts";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
+export const GUEST_ADDRESS = "10.200.0.2";
+export const GATEWAY_ADDRESS = "10.200.0.1";
+export const UPLINK_NAME = "veth0";
 const GATEWAY_MAC = "02:00:00:00:00:01";
 
-/** The namespace with its links, closed by the given nft ruleset before a guest is there. */
+/** Creates the namespace with its links. The given nft ruleset closes it before a guest is there. */
 export async function createNamespace(slot: Slot, ruleset: string): Promise<void> {
   await run("ip", ["-batch", "-"], {
     input: [
@@ -42,7 +44,7 @@ while IFS= read -r line && [ "$line" != "===" ]; do printf '%s\\n' "$line"; done
 echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true
 nft -f -
-# Here closed flows are not counted among the open ones.
+# So that closed flows soon stop counting as open.
 echo 10 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait
 `;
 
@@ -52,8 +54,8 @@ export async function nftIn(netns: string, args: string[], input = ""): Promise<
 }
 
 /**
- * The packet counters of all links in the namespace that this process is in, read without starting a process. Undefined
- * where the process is gone or is in a namespace without a tap.
+ * The packet counters of all links in this process's namespace, read without starting a process. Undefined if the
+ * process is gone, or is in a namespace without a tap.
  */
 export function readLinkCounters(pid: number): string | undefined {
   try {
@@ -64,7 +66,7 @@ export function readLinkCounters(pid: number): string | undefined {
   }
 }
 
-/** Removes the namespace and with it its links and rules. Repeating it is harmless. */
+/** Removes the namespace with its links and rules. Safe to repeat. */
 export async function removeNamespace(slot: Slot): Promise<void> {
   await run("ip", ["link", "del", slot.hostLink]).catch(ignoreMissing);
   await run("ip", ["netns", "del", slot.netns]).catch(ignoreMissing);

@@ -1,8 +1,8 @@
 import { sleep } from "@vivarium/kit/clock";
 
 /**
- * Work that somebody else does in another way once it is late. Both write the same journal entry, so the late one is
- * told, given up, and waited for: nothing of it goes on once this has thrown. `giveUp` makes it fail soon.
+ * Runs work that has a slower fallback. Both write the same journal entry, so late work is aborted, given up and
+ * waited for: none of it runs on once this has thrown. `giveUp` makes the work fail soon.
  */
 export async function inTime<T>(
   limitMs: number,

@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(async () => await rm(dataDir, { recursive: true }));
 
-it("a machine's pins are those that were written last", async () => {
+it("the last pins written for a machine are read", async () => {
   await writePins(dataDir, ID, [PIN, { ...PIN, port: 9000 }]);
   await writePins(dataDir, ID, [PIN]);
   expect(await readPins(dataDir, ID)).toEqual([PIN]);

@@ -34,7 +34,7 @@ it("sends the newest tables at once, and once for many changes", async () => {
   expect(connection.sent).toEqual([2, 4]);
 });
 
-it("waits for a connection that is full, and then sends the newest only", async () => {
+it("waits for a connection that is full, and then sends only the newest tables", async () => {
   const link = newLink();
   const connection = new Connection();
   connection.takesMore = false;
@@ -49,7 +49,7 @@ it("waits for a connection that is full, and then sends the newest only", async 
   expect(connection.sent).toEqual([1, 4]);
 });
 
-it("closes the older connection, and no longer counts what it confirmed", async () => {
+it("closes the older connection, and no longer counts its confirmations", async () => {
   const link = newLink();
   const [older, newer] = [new Connection(), new Connection()];
   link.connect(older);
@@ -64,7 +64,7 @@ it("closes the older connection, and no longer counts what it confirmed", async 
   expect(await link.confirmed(1, 50)).toBe(true);
 });
 
-it("believes no confirmation of what was not sent, and takes a later one for an earlier version", async () => {
+it("ignores a confirmation of tables that were not sent, and takes a later one for an earlier version", async () => {
   const link = newLink();
   link.connect(new Connection());
   const version = link.publish();
@@ -76,7 +76,7 @@ it("believes no confirmation of what was not sent, and takes a later one for an 
   expect(await link.confirmed(version, 50)).toBe(true);
 });
 
-it("counts a version as outdated at once without a gateway, but waits for one that may still come", async () => {
+it("counts a version as outdated at once without a gateway, but waits for a gateway that may still connect", async () => {
   await newLink().outdated(1);
   const link = newLink(60_000);
   let isOutdated = false;

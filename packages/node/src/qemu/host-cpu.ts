@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs";
 
-/** What tells CPUs with other instructions apart. Neither flags, which change with the kernel, nor the microcode. */
+/**
+ * Fields that differ between CPUs with different instructions. Flags change with the kernel, and microcode is no part
+ * of the model.
+ */
 const FIELDS = ["vendor_id", "cpu family", "model", "model name"];
 
 /** The model of the host's CPU, as `/proc/cpuinfo` names it. */

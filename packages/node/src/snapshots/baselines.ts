@@ -1,6 +1,6 @@
 /**
  * The baselines of this node: one snapshot per template, version and size. The current version of each template is
- * verified once, when the daemon starts; older ones, which few ask for, whenever they are loaded.
+ * verified once, when the daemon starts. Older versions are rarely used, so they are verified at each load.
  */
 import { existsSync } from "node:fs";
 import { readdir, realpath } from "node:fs/promises";
@@ -14,7 +14,7 @@ import type { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
   isVerified: boolean;
-  /** Of its version, whatever the size. */
+  /** The origin of its version, whatever the size. */
   origin: TemplateOrigin;
 }
 
@@ -28,10 +28,10 @@ interface Places {
   log: Log;
 }
 
-/** How often, at most, the images are looked through again for what is not known. */
+/** At most this often, the images are read again for a baseline that is not known. */
 const LOOK_AGAIN_MS = 5_000;
 
-/** What this node can load. A baseline that was baked since the daemon started is found when it is asked for. */
+/** The baselines that this node can load. One that was baked since the daemon started is found when it is requested. */
 export class Baselines {
   readonly #places: Places;
   #known: ByKey = new Map();
@@ -46,7 +46,6 @@ export class Baselines {
     this.#known = await findBaselines(this.#places);
   }
 
-  /** Of those known so far. */
   get(key: string): Baseline | undefined {
     const known = this.#known.get(key);
     return known && isThere(known) ? known : undefined;
@@ -62,7 +61,7 @@ export class Baselines {
     return this.get(key);
   }
 
-  /** Each once, those of current versions first: whoever names no version gets one of them. */
+  /** Each once, current versions first: a create without a version gets one of those. */
   get all(): Baseline[] {
     const there = [...new Set(this.#known.values())].filter(isThere);
     return there.toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
@@ -118,6 +117,6 @@ export const baselineKey = (template: string, size: string) => `${template}/${si
 async function list(dir: string): Promise<string[]> {
   const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
   const folders = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  // One that is being made or removed.
+  // It is being made or removed.
   return folders.filter((name) => !name.startsWith("."));
 }

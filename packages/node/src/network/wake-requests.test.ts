@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { Wakes } from "./wakes.ts";
+import { WakeRequests } from "./wake-requests.ts";
 
 const never = new AbortController().signal;
 
-it("makes one wish of many callers for one session and gives all of them the answer", async () => {
-  const wakes = new Wakes();
+it("makes one request of concurrent calls for one session and gives all of them its outcome", async () => {
+  const wakes = new WakeRequests();
   const callers = [wakes.ask("s1"), wakes.ask("s1"), wakes.ask("s2")];
   const told = await wakes.take(never);
   expect(told.map(({ session_id }) => session_id)).toEqual(["s1", "s2"]);
@@ -13,29 +13,29 @@ it("makes one wish of many callers for one session and gives all of them the ans
   expect(() => wakes.answer(told[0]?.wake_id as string, { result: "live" })).toThrow("nobody waits");
 });
 
-it("tells a wish that comes while control waits, and tells it once", async () => {
-  const wakes = new Wakes();
+it("sends a request to a control that waits, once", async () => {
+  const wakes = new WakeRequests();
   const waiting = wakes.take(never);
   void wakes.ask("s1");
   expect(await waiting).toMatchObject([{ session_id: "s1" }]);
   expect(await wakes.take(never, 50)).toEqual([]);
 });
 
-it("ends all waiting of control when the node stops", async () => {
-  const wakes = new Wakes();
+it("ends every wait of control when the node stops", async () => {
+  const wakes = new WakeRequests();
   const waiting = wakes.take(never);
   wakes.close();
   expect(await waiting).toEqual([]);
 });
 
-it("refuses for now what nobody answers", async () => {
-  const wakes = new Wakes();
+it("refuses a request that control does not answer, with Retry-After", async () => {
+  const wakes = new WakeRequests();
   expect(await wakes.ask("s1", 20)).toMatchObject({ result: "refused", status: 503 });
   expect(await wakes.take(never, 20)).toEqual([]);
 });
 
-it("ends the waiting of who went away, and keeps the wish for the next", async () => {
-  const wakes = new Wakes();
+it("ends the wait of a control that disconnected, and keeps the request for the next", async () => {
+  const wakes = new WakeRequests();
   const gone = new AbortController();
   const waiting = wakes.take(gone.signal);
   gone.abort();
