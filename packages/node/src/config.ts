@@ -96,9 +96,9 @@ function readResolvers(text: string): string[] {
 
 /** Which accelerator to try first: `VIV_ACCEL` = kvm, tcg or auto (kvm where the device can be opened). */
 export function wantedAccelerators(env: NodeJS.ProcessEnv): ("kvm" | "tcg")[] {
-  const wish = env.VIV_ACCEL ?? "auto";
-  if (wish === "kvm" || wish === "tcg") return [wish];
-  if (wish !== "auto") throw new Error(`VIV_ACCEL is "${wish}"; expected kvm, tcg or auto`);
+  const wanted = env.VIV_ACCEL ?? "auto";
+  if (wanted === "kvm" || wanted === "tcg") return [wanted];
+  if (wanted !== "auto") throw new Error(`VIV_ACCEL is "${wanted}"; expected kvm, tcg or auto`);
   try {
     accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
     return ["kvm", "tcg"];

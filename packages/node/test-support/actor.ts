@@ -83,13 +83,13 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
   dialMany: ({ host, port, conn: count, ms }) =>
     new Promise((resolve) => {
       const outcomes: Record<string, number> = {};
-      const tell = (what: string) => {
+      const report = (what: string) => {
         outcomes[what] = (outcomes[what] ?? 0) + 1;
       };
       const dialled = Array.from({ length: count }, () => {
         const socket = connect({ host, port });
-        socket.on("error", (error: NodeJS.ErrnoException) => tell(error.code ?? "error"));
-        socket.once("connect", () => tell("connected"));
+        socket.on("error", (error: NodeJS.ErrnoException) => report(error.code ?? "error"));
+        socket.once("connect", () => report("connected"));
         return socket;
       });
       // The time starts when all are in flight.
@@ -107,8 +107,8 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
   churn: async ({ host, port, conn: count, ms }) => {
     const outcomes: Record<string, number> = {};
     for (let begun = 0; begun < count; begun += 100) {
-      const turn = Array.from({ length: Math.min(100, count - begun) }, () => openAndClose(host, port, ms));
-      for (const outcome of await Promise.all(turn)) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+      const batch = Array.from({ length: Math.min(100, count - begun) }, () => openAndClose(host, port, ms));
+      for (const outcome of await Promise.all(batch)) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     }
     return outcomes;
   },

@@ -110,7 +110,7 @@ export interface TestNet {
   gateway: Actor;
   outside: Actor;
   /** On the host, as a user without a role. */
-  stranger: Actor;
+  otherUser: Actor;
   inGuest(argv: string[]): Promise<string>;
   /** Whether the guest gets an answer to an echo request. */
   ping(host: string): Promise<boolean>;
@@ -173,7 +173,7 @@ async function build(undo: UndoStack, ruleset: (slot: Slot) => string): Promise<
     ...{ slot, guestNs, hostNs, outsideNs },
     guest: actor(guestNs),
     gateway: actor(hostNs, GATEWAY_UID),
-    stranger: actor(hostNs, OTHER_UID),
+    otherUser: actor(hostNs, OTHER_UID),
     outside: actor(outsideNs),
     inGuest: (argv) => run("nsenter", [`--net=/run/netns/${guestNs}`, ...argv]),
     ping: async (host) =>

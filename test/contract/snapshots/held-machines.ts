@@ -25,7 +25,7 @@ export function heldMachines(at: Setting): void {
   });
 
   test.runIf(at.traits.hasMemory)(
-    "while it is held none of its processes runs, whatever it was told",
+    "while it is held none of its processes runs, whatever it was asked",
     async () => {
       const held = newMachine();
       const over = { hostname: "held", snapshot_id: saved, hold: true };
@@ -34,9 +34,9 @@ export function heldMachines(at: Setting): void {
       const continuedAt = Date.now();
       expect(await continueMachine(at.node, held)).toMatchObject({ status: 200 });
       const moments = await eventually(async () => {
-        const told = (await run(held, "cat moments")).trim().split("\n").map(Number);
-        expect(told.at(-1)).toBeGreaterThanOrEqual(continuedAt);
-        return told;
+        const printed = (await run(held, "cat moments")).trim().split("\n").map(Number);
+        expect(printed.at(-1)).toBeGreaterThanOrEqual(continuedAt);
+        return printed;
       }, 30_000);
       expect(moments.filter((moment) => moment >= loadedAt && moment < continuedAt)).toEqual([]);
       expect(await run(held, "hostname")).toBe("held\n");

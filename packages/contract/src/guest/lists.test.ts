@@ -78,6 +78,6 @@ test.each([
     Buffer.concat([encodeFrame(FRAME.items, '"'), encodeFrame(FRAME.eof, '{"n":1}')]),
   ],
   ["output", encodeFrame(FRAME.stdout, "")],
-])("a list with %s is none", (_what, frames) => {
+])("refuses a list with %s", (_what, frames) => {
   expect(() => read(SHAPE, frames)).toThrow(ListError);
 });

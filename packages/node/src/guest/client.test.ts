@@ -54,29 +54,29 @@ async function framesOf(body: Buffer[], limit?: number) {
 
 /** An agent that got a request and does not answer. */
 async function handedOver(path: string) {
-  const heard = Promise.withResolvers<void>();
+  const received = Promise.withResolvers<void>();
   const connected = await connectTo({
     handle: (request, response) => {
-      if (request.url === path) heard.resolve();
+      if (request.url === path) received.resolve();
       else response.end("{}");
     },
   });
-  return { connected, heard: heard.promise };
+  return { connected, received: received.promise };
 }
 
 describe("a machine that is stopped before its agent has answered", () => {
   it("may have started the command, so the error is not retryable", async () => {
-    const { connected, heard } = await handedOver("/v1/exec");
+    const { connected, received } = await handedOver("/v1/exec");
     const exec = execInGuest(connected, spec);
-    await heard;
+    await received;
     connected.breakOff();
     await expect(exec).rejects.toMatchObject({ code: "outcome_unknown" });
   });
 
   it("is retryable for a repeatable request", async () => {
-    const { connected, heard } = await handedOver("/v1/health");
+    const { connected, received } = await handedOver("/v1/health");
     const health = connected.health();
-    await heard;
+    await received;
     connected.breakOff();
     await expect(health).rejects.toMatchObject({ code: "agent_unavailable" });
   });

@@ -3,6 +3,7 @@
  * to the slot's own address. No IPv6.
  */
 import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
@@ -22,6 +23,8 @@ export async function createNamespace(slot: Slot, ruleset: string): Promise<void
       `link set ${slot.hostLink} up`,
     ].join("\n"),
   });
+  // Otherwise this end of the link solicits routers, which counts as traffic. A kernel without IPv6 lacks the file.
+  await writeFile(`/proc/sys/net/ipv6/conf/${slot.hostLink}/disable_ipv6`, "1").catch(() => {});
   await run("ip", ["netns", "exec", slot.netns, "sh", "-ec", NAMESPACE_SCRIPT], {
     input: [
       `link set lo up`,

@@ -74,19 +74,19 @@ export async function freeSlot(slot: Slot): Promise<void> {
 
 /** The slots of this owner, with a machine or without. */
 export async function slotsOf(owner: string): Promise<Slot[]> {
-  return (await heldSlots()).filter((held) => held.owner === owner).map(({ slot }) => slot);
+  return (await takenSlots()).filter((taken) => taken.owner === owner).map(({ slot }) => slot);
 }
 
 /** Slots of services that do not run and whose data directory was removed, so that their owner will never free them. */
-export async function orphanedSlots(places: { slotsDir?: string; claimsDir?: string } = {}): Promise<Slot[]> {
-  const held = await heldSlots(places.slotsDir);
+export async function orphanedSlots(dirs: { slotsDir?: string; claimsDir?: string } = {}): Promise<Slot[]> {
+  const taken = await takenSlots(dirs.slotsDir);
   // Read after the slots: a service claims its slots before it takes one.
-  const claimed = await claimedOwners(places.claimsDir);
+  const claimed = await claimedOwners(dirs.claimsDir);
   const isGone = (owner: string) => owner.startsWith("/") && !existsSync(owner.split("#")[0] as string);
-  return held.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
+  return taken.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
 }
 
-async function heldSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
+async function takenSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
   const names = (await readdir(dir).catch(() => [])).filter((name) => /^\d+$/.test(name));
   return Promise.all(
     names.map(async (name) => ({

@@ -19,7 +19,7 @@ it("late work is aborted, given up, and over before the caller continues without
   const seen: string[] = [];
   const end = Promise.withResolvers<void>();
   const work = async (late: AbortSignal) => {
-    late.addEventListener("abort", () => seen.push("told"));
+    late.addEventListener("abort", () => seen.push("aborted"));
     await end.promise;
     seen.push("ended");
   };
@@ -28,7 +28,7 @@ it("late work is aborted, given up, and over before the caller continues without
     setTimeout(end.resolve, SOON_MS);
   };
   await expect(inTime(SOON_MS, { work, giveUp })).rejects.toThrow("not within");
-  expect(seen).toEqual(["told", "given up", "ended"]);
+  expect(seen).toEqual(["aborted", "given up", "ended"]);
 });
 
 it("the fallback finds the folder free, however much the late work was writing to it", async () => {

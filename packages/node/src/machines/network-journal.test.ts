@@ -27,7 +27,7 @@ it.each([
   ["half a file", JSON.stringify([PIN]).slice(0, -9)],
   ["no list", "{}"],
   ["one pin that is none", JSON.stringify([PIN, { ...PIN, address: "192.0.2.1; flush ruleset" }])],
-])("%s is no pins, which a machine can do without", async (_what, text) => {
+])("%s counts as no pins", async (_what, text) => {
   if (text !== undefined) await writeFile(path.join(machineDir(dataDir, ID), "pins.json"), text);
   expect(await readPins(dataDir, ID)).toEqual([]);
 });

@@ -20,7 +20,7 @@ class Connection implements GatewayConnection {
   };
 }
 
-const turn = () => new Promise((resolve) => setImmediate(resolve));
+const nextTick = () => new Promise((resolve) => setImmediate(resolve));
 
 it("sends the newest tables at once, and once for many changes", async () => {
   const link = newLink();
@@ -30,7 +30,7 @@ it("sends the newest tables at once, and once for many changes", async () => {
   expect(connection.sent).toEqual([2]);
   link.publish();
   link.publish();
-  await turn();
+  await nextTick();
   expect(connection.sent).toEqual([2, 4]);
 });
 
@@ -41,7 +41,7 @@ it("waits for a connection that is full, and then sends only the newest tables",
   link.connect(connection);
   for (let i = 0; i < 3; i++) {
     link.publish();
-    await turn();
+    await nextTick();
   }
   expect(connection.sent).toEqual([1]);
   connection.takesMore = true;
@@ -71,7 +71,7 @@ it("ignores a confirmation of tables that were not sent, and takes a later one f
   link.applied(99);
   expect(await link.confirmed(version, 50)).toBe(false);
   const later = link.publish();
-  await turn();
+  await nextTick();
   link.applied(later);
   expect(await link.confirmed(version, 50)).toBe(true);
 });
@@ -83,10 +83,10 @@ it("counts a version as outdated at once without a gateway, but waits for a gate
   const outdated = link.outdated(1).then(() => {
     isOutdated = true;
   });
-  await turn();
+  await nextTick();
   expect(isOutdated).toBe(false);
   link.connect(new Connection());
-  await turn();
+  await nextTick();
   expect(isOutdated).toBe(false);
   link.applied(1);
   await outdated;

@@ -367,8 +367,8 @@ describe("a change of a spec under the same policy", () => {
     const { mark } = network.networks.get(net.slot) as SlotNetwork;
     await server.close();
     await startNetwork();
-    const wish = { spec: specOf(2, "deny", allow, { exposed: [3000] }), mark };
-    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", allow), wish);
+    const later = { spec: specOf(2, "deny", allow, { exposed: [3000] }), mark };
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", allow), later);
     expect(await net.gateway.ask(net.slot.machineAddress, 3000, "exposed")).toBe("exposed");
     expect(await net.guest.say(flow, "on")).toBe("on");
   });
@@ -439,7 +439,7 @@ describe("an exposed port", () => {
     expect(await net.gateway.say(open, "hello")).toBe("hello");
     expect(new Set((await net.guest.log()).map(({ from }) => from))).toEqual(new Set(["10.200.0.1"]));
     expect(await net.gateway.dial(net.slot.machineAddress, 3001)).toBe("silence");
-    expect(await net.stranger.dial(net.slot.machineAddress, 3000)).toBe("silence");
+    expect(await net.otherUser.dial(net.slot.machineAddress, 3000)).toBe("silence");
     expect(await net.outside.dial(net.slot.machineAddress, 3000)).toBe("silence");
     const after = await readTable(net.slot.netns);
     expect([after.egressBytes, after.ingressBytes]).toEqual([before.egressBytes, before.ingressBytes]);
@@ -447,7 +447,7 @@ describe("an exposed port", () => {
     expect(await net.gateway.say(open, "more")).toBe("silence");
     expect(await net.gateway.ask(net.slot.machineAddress, 3001, "other")).toBe("other");
     await net.dropRules(net.hostNs, "vivarium", "output", "skuid != @callers");
-    expect(await net.stranger.ask(net.slot.machineAddress, 3001, "defence off")).toBe("defence off");
+    expect(await net.otherUser.ask(net.slot.machineAddress, 3001, "defence off")).toBe("defence off");
     await nftIn(net.hostNs, [
       "insert rule inet vivarium output oifname viv* ct direction original meta skuid != @callers drop",
     ]);
@@ -460,19 +460,19 @@ describe("the gateway's user", () => {
     expect(await net.gateway.dial(OUTSIDE.private, WEB)).not.toBeTypeOf("number");
     expect(await net.gateway.dial(OUTSIDE.metadata, WEB)).not.toBeTypeOf("number");
     expect(await net.gateway.udp(OUTSIDE.private, 53, "name?")).toBe("name?");
-    await net.stranger.listen("127.0.0.53", 5353);
+    await net.otherUser.listen("127.0.0.53", 5353);
     expect(await net.gateway.ask("127.0.0.53", 5353, "the system's own")).toBe("the system's own");
-    expect(await net.stranger.ask(OUTSIDE.private, WEB, "others may")).toBe("others may");
-    await net.stranger.listen("127.0.0.1", 5432);
-    expect(await net.stranger.ask("127.0.0.1", 5432, "others may")).toBe("others may");
+    expect(await net.otherUser.ask(OUTSIDE.private, WEB, "others may")).toBe("others may");
+    await net.otherUser.listen("127.0.0.1", 5432);
+    expect(await net.otherUser.ask("127.0.0.1", 5432, "others may")).toBe("others may");
     expect(await net.gateway.dial("127.0.0.1", 5432)).not.toBeTypeOf("number");
   });
 
   it("reaches no address of the host, also one added later", async () => {
     const LATER = "198.51.100.77";
     await run("ip", ["-netns", net.hostNs, "addr", "add", `${LATER}/32`, "dev", "lo"]);
-    await net.stranger.listen(LATER, 5432);
-    expect(await net.stranger.ask(LATER, 5432, "others may")).toBe("others may");
+    await net.otherUser.listen(LATER, 5432);
+    expect(await net.otherUser.ask(LATER, 5432, "others may")).toBe("others may");
     expect(await net.gateway.dial(LATER, 5432)).not.toBeTypeOf("number");
     await net.dropRules(net.hostNs, "vivarium", "output", "fib daddr type local");
     expect(await net.gateway.ask(LATER, 5432, "defence off")).toBe("defence off");
@@ -524,9 +524,9 @@ describe("a machine that outlived the daemon", () => {
     const before = await judged();
     const flow = await net.guest.dial(OUTSIDE.second, WEB);
     await server.close();
-    const wish = kept;
+    const later = kept;
     await startNetwork();
-    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", [OUTSIDE.first]), wish);
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", [OUTSIDE.first]), later);
     expect(await judged()).toBe(before);
     expect(await net.guest.say(flow, "on")).toBe("on");
     const late = new ScriptedGateway();

@@ -222,7 +222,7 @@ describe("the rules, in both modes,", () => {
     await net.guest.churn(OUTSIDE.first, WEB, 50);
     expect(Math.max(...(await flowsOnHost()))).toBeGreaterThan(100);
     await inHost("conntrack", "-F");
-    await net.stranger.churn(OUTSIDE.second, WEB, 50);
+    await net.otherUser.churn(OUTSIDE.second, WEB, 50);
     expect(Math.max(...(await flowsOnHost()))).toBeGreaterThan(100);
     await nftIn(net.hostNs, ["insert rule inet vivarium begin ct timeout set guests"]);
   });

@@ -6,11 +6,11 @@ const never = new AbortController().signal;
 it("makes one request of concurrent calls for one session and gives all of them its outcome", async () => {
   const wakes = new WakeRequests();
   const callers = [wakes.ask("s1"), wakes.ask("s1"), wakes.ask("s2")];
-  const told = await wakes.take(never);
-  expect(told.map(({ session_id }) => session_id)).toEqual(["s1", "s2"]);
-  for (const { wake_id } of told) wakes.answer(wake_id, { result: "live" });
+  const taken = await wakes.take(never);
+  expect(taken.map(({ session_id }) => session_id)).toEqual(["s1", "s2"]);
+  for (const { wake_id } of taken) wakes.answer(wake_id, { result: "live" });
   expect(await Promise.all(callers)).toEqual([{ result: "live" }, { result: "live" }, { result: "live" }]);
-  expect(() => wakes.answer(told[0]?.wake_id as string, { result: "live" })).toThrow("nobody waits");
+  expect(() => wakes.answer(taken[0]?.wake_id as string, { result: "live" })).toThrow("nobody waits");
 });
 
 it("sends a request to a control that waits, once", async () => {

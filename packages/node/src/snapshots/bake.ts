@@ -158,10 +158,10 @@ interface BakedMachine {
 async function boot(
   input: BakeInput,
   shape: MachineShape,
-  place: { dir: string; version: string; slot: Slot },
+  paths: { dir: string; version: string; slot: Slot },
   undo: UndoStack,
 ): Promise<BakedMachine> {
-  const { dir, slot, version } = place;
+  const { dir, slot, version } = paths;
   const writable = ["mem", "layer.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
   for (const file of writable) await chown(file, slot.uid, slot.uid);
   input.progress(`booting ${input.template} in size ${input.size} with ${shape.accelerator}`);

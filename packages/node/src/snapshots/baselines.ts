@@ -21,7 +21,7 @@ export interface Baseline extends Loadable {
 /** By `<template>/<size>` for the current version, and by `<template>@<version>/<size>` for every one. */
 type ByKey = Map<string, Baseline>;
 
-interface Places {
+interface BaselineDeps {
   imagesDir: string;
   qemu: QemuRoot;
   sums: SumsThread;
@@ -33,17 +33,17 @@ const LOOK_AGAIN_MS = 5_000;
 
 /** The baselines that this node can load. One that was baked since the daemon started is found when it is requested. */
 export class Baselines {
-  readonly #places: Places;
+  readonly #deps: BaselineDeps;
   #known: ByKey = new Map();
   #lookedAt = 0;
 
-  constructor(places: Places) {
-    this.#places = places;
+  constructor(deps: BaselineDeps) {
+    this.#deps = deps;
   }
 
   async read(): Promise<void> {
     this.#lookedAt = Date.now();
-    this.#known = await findBaselines(this.#places);
+    this.#known = await findBaselines(this.#deps);
   }
 
   get(key: string): Baseline | undefined {
@@ -71,7 +71,7 @@ export class Baselines {
 /** Set-up removes old versions while daemons run. */
 const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
-export async function findBaselines(deps: Places): Promise<ByKey> {
+export async function findBaselines(deps: BaselineDeps): Promise<ByKey> {
   const found: ByKey = new Map();
   const templates = path.join(deps.imagesDir, "templates");
   for (const template of await list(templates)) {
@@ -89,7 +89,7 @@ export async function findBaselines(deps: Places): Promise<ByKey> {
 }
 
 async function baselinesIn(
-  { qemu, sums, log }: Places,
+  { qemu, sums, log }: BaselineDeps,
   version: string,
   isCurrent: boolean,
 ): Promise<Baseline[]> {

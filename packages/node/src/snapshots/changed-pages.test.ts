@@ -149,17 +149,17 @@ it("yields to other work on its thread after ten milliseconds of writing, and no
 
 /** How often the event loop ran meanwhile. */
 async function turnsOf(work: Promise<unknown>): Promise<number> {
-  let turns = 0;
+  let rounds = 0;
   let isOver = false;
   const goRound = () => {
-    turns += 1;
+    rounds += 1;
     if (!isOver) setImmediate(goRound);
   };
   setImmediate(goRound);
   await work.finally(() => {
     isOver = true;
   });
-  return turns;
+  return rounds;
 }
 
 it("compares a page whose sum is equal by chance", async () => {

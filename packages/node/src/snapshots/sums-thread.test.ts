@@ -104,7 +104,7 @@ test.each([
   ],
   ["ends before it was asked", "process.exit(3)"],
   ["cannot begin", "require('./nowhere')"],
-])("a thread that %s fails what is under way, and the next job has another", async (_how, program) => {
+])("a thread that %s fails its pending jobs, and the next job gets a new thread", async (_how, program) => {
   const thread = startThread(program);
   const jobs = [verify(thread), verify(thread), thread.crcOfFile(memory)];
   for (const job of await Promise.allSettled(jobs))
