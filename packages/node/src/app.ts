@@ -1,5 +1,4 @@
 /** Constructs and connects all parts of the node daemon. */
-
 import { mkdir } from "node:fs/promises";
 import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
 import { findRange } from "@vivarium/kit/ipv4-ranges";

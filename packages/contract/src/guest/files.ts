@@ -45,7 +45,7 @@ export const GrepMatch = z.object({
   after: z.array(line).max(10).optional(),
 });
 export const GrepResult = z.object({
-  /** Matches of up to 8 MiB are fewer; each comes with its context. */
+  /** An upper bound: 8 MiB of matches with their context are fewer. */
   matches: z.array(GrepMatch).max(100_000),
   files_searched: count,
   truncated: z.boolean(),

@@ -17,14 +17,14 @@ export interface ListShape<Item, End> {
 }
 
 const MIB = 1024 * 1024;
-/** More than 100,000 long names, all of them escaped. */
+/** 100,000 long names, all of them escaped, would not fit; no real folder has them. */
 const FILES_BYTES = 32 * MIB;
 const name = FileList.shape.entries.element;
 
 export const LISTS = {
   entries: shape(name, FileList.omit({ entries: true }), 100_000, FILES_BYTES),
   paths: shape(name, FindResult.omit({ paths: true }), 10_000, FILES_BYTES),
-  /** Matches of up to 8 MiB are fewer; each comes with its context. */
+  /** An upper bound: 8 MiB of matches with their context are fewer. */
   matches: shape(GrepMatch, GrepResult.omit({ matches: true }), 100_000, FILES_BYTES),
   processes: shape(GuestProcess, z.object({}), LIMITS.processEntries, 16 * MIB),
 } as const;
@@ -44,10 +44,7 @@ function shape<Item, End>(
 export const ITEM_BYTES = MIB + 64 * 1024;
 /** Where agents cut. */
 const PAYLOAD_BYTES = 32 * 1024;
-/**
- * The minimum that a frame counts for. Agents fill all frames but the last; smaller ones would cost readers too much
- * work.
- */
+/** A smaller frame counts as this many bytes. Agents fill all frames but the last, and each frame costs readers work. */
 const LEAST_FRAME_BYTES = 4 * 1024;
 
 export function encodeList(items: readonly unknown[], end: unknown): Buffer {

@@ -2,7 +2,6 @@
  * The disk gate: anything that will grow on disk reserves first. A reservation is refused if free space, less all
  * reservations, would fall below a floor. Check and reservation are one step.
  */
-
 import { statfs } from "node:fs/promises";
 import { GIB } from "@vivarium/kit/sizes";
 import { NodeError } from "../node-error.ts";
@@ -45,8 +44,7 @@ export class DiskGate {
   }
 
   /**
-   * Whether this many bytes more may be written. With none: whether machines that stopped on a full disk may
-   * continue.
+   * Whether this many bytes more may be written; with none, whether a machine that a full disk stopped may continue.
    */
   async hasSpace(bytes = 0): Promise<boolean> {
     return (await this.#marginBytes()) >= bytes;

@@ -37,7 +37,7 @@ export abstract class AnswerCheck extends Transform {
   }
 
   /**
-   * Breaks off once the agent has taken `limitMs` in total, however steadily it sends. Time of a slow reader does not
+   * Breaks off once the agent took `limitMs` in total, however steadily it sends. A slow reader's time does not
    * count.
    */
   breakOffAfter(limitMs: number, reason: string): void {

@@ -1,8 +1,4 @@
-/**
- * Reads an agent's answers. Their bytes are hostile: every answer has a size limit, and refusals become errors of the
- * node.
- */
-
+/** Reads an agent's answers. The bytes are hostile: all answers have a size limit, and refusals become node errors. */
 import { type ClientHttp2Stream, constants } from "node:http2";
 import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/guest";
 import type { NodeErrorCode } from "@vivarium/contract/node";

@@ -2,7 +2,6 @@
  * The agent's requests that are passed on, and no others: path and method, and the kind, size and time limit of the
  * answer. The query is passed unchanged.
  */
-
 import {
   GUEST_LIMITS,
   GuestCommands,

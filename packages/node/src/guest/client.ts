@@ -3,7 +3,6 @@
  * and the next request opens a new one. Every answer has a limit in size and time. An agent that breaks a limit makes
  * only its own session unavailable.
  */
-
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import type { Socket } from "node:net";
 import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
@@ -27,10 +26,7 @@ const WINDOW_BYTES = MIB;
  * the first write is assembled from header and payload; the others are slices of the payload.
  */
 const FRAME_BYTES = 8 * 32 * KIB - 9;
-/**
- * Unread bytes of all streams together. Large, so that a terminal or log without a reader does not block the other
- * streams.
- */
+/** Unread bytes of all streams together: enough that a terminal or log without a reader does not block the others. */
 const CONNECTION_WINDOW_BYTES = 32 * WINDOW_BYTES;
 
 export interface OpenRequest {

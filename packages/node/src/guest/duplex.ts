@@ -1,7 +1,4 @@
-/**
- * Joins a caller's connection and a stream of the agent. Bytes go both ways at the reader's pace, and both ends close
- * together.
- */
+/** Joins a caller's connection and a stream of the agent: bytes both ways at the reader's pace, and one common end. */
 import type { ClientHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { AnswerCheck } from "./answer-check.ts";

@@ -12,10 +12,7 @@ import { LogCheck } from "./logs.ts";
 /** How long an agent may send nothing although its reader waits. */
 const CONTENT_SILENCE_MS = 120_000;
 const LOG_SILENCE_MS = 60_000;
-/**
- * `limitMs`: the agent has found all items before it sends the headers. Sending 32 MiB takes seconds, also for an
- * emulated guest.
- */
+/** `limitMs`: the headers come when all items are found. Sending 32 MiB takes seconds, also for an emulated guest. */
 const LIST_TIMES = { silenceMs: 60_000, limitMs: 120_000 };
 
 export interface Content {

@@ -1,5 +1,4 @@
 /** A cgroup v2 leaf per machine, if the host has a v2 hierarchy with controllers. Otherwise machines run without. */
-
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import path from "node:path";

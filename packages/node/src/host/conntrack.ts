@@ -1,5 +1,4 @@
 /** The host's connection tracking table: which flows there are, and how many bytes they carried. */
-
 import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline";

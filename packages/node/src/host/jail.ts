@@ -4,7 +4,6 @@
  * prlimit → nsenter (network) → bubblewrap (mounts, pid, ipc, uts) → setpriv (uid, capabilities) → QEMU, which adds
  * its own seccomp filter. QEMU is detached, so it outlives this process.
  */
-
 import { type ChildProcess, spawn } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
@@ -74,26 +73,8 @@ function command(spec: JailSpec): string[] {
       source,
       target,
     ]),
-    ...[
-      "--unshare-pid",
-      "--unshare-ipc",
-      "--unshare-uts",
-      "--as-pid-1",
-      "--new-session",
-      "--clearenv",
-      "--chdir",
-      "/",
-    ],
-    ...[
-      "--cap-drop",
-      "ALL",
-      "--cap-add",
-      "CAP_SETUID",
-      "--cap-add",
-      "CAP_SETGID",
-      "--cap-add",
-      "CAP_SETPCAP",
-    ],
+    ..."--unshare-pid --unshare-ipc --unshare-uts --as-pid-1 --new-session --clearenv --chdir /".split(" "),
+    ..."--cap-drop ALL --cap-add CAP_SETUID --cap-add CAP_SETGID --cap-add CAP_SETPCAP".split(" "),
     ...["--info-fd", "3", "--"],
     ...["/usr/bin/setpriv", `--reuid=${slot.uid}`, `--regid=${slot.uid}`, "--clear-groups"],
     ...["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"],

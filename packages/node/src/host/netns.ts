@@ -56,10 +56,7 @@ export async function nftIn(netns: string, args: string[], input = ""): Promise<
   return await run("nsenter", [`--net=/run/netns/${netns}`, "nft", ...args], { input });
 }
 
-/**
- * The packet counters of all links in this process's namespace, read without starting a process. Undefined if the
- * process is gone, or is in a namespace without a tap.
- */
+/** Packet counters of all links in this process's namespace. Undefined if it is gone, or its namespace has no tap. */
 export function readLinkCounters(pid: number): string | undefined {
   try {
     const counters = readFileSync(`/proc/${pid}/net/dev`, "utf8");

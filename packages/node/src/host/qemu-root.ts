@@ -3,7 +3,6 @@
  * empty mount points. Made once per QEMU build, and again when the host updates a library or firmware. Owned by root
  * and bound read-only into every jail.
  */
-
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
 import {

@@ -57,10 +57,7 @@ export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   throw new NodeError("no_capacity", `all ${limit} machine slots of this node are taken; try again later`);
 }
 
-/**
- * Removes the files of a process of this owner that was killed while it took a slot. No process of it may be taking
- * one now.
- */
+/** Removes the files of a process of this owner that was killed while it took a slot. None may be taking one now. */
 export async function removeUnnamedSlots(owner: string): Promise<void> {
   for (const name of (await readdir(SLOTS_DIR).catch(() => [])).filter((name) => name.startsWith("."))) {
     const file = path.join(SLOTS_DIR, name);

@@ -27,10 +27,7 @@ interface Ways<M> {
   load(): Promise<M>;
 }
 
-/**
- * Tries a warm machine first: it needs no memory, and must not be ended to make space for the start that could take
- * it.
- */
+/** Tries a warm machine first: it needs no memory, and must not be ended to make space for the start that wants it. */
 export async function readyOrLoaded<M>({ ready, lack, load }: Ways<M>): Promise<M> {
   const machine = await ready();
   if (machine !== undefined) return machine;

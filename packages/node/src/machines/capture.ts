@@ -2,12 +2,11 @@
  * Captures a machine: freeze the user's processes, stop the guest, copy device state, changed pages and disk as of
  * that instant, then sync and publish. If a step fails before the snapshot is durable, the guest continues unharmed.
  */
-
 import { chmod, chown, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { CaptureTimings } from "@vivarium/contract/node";
 import { allOrNone } from "@vivarium/kit/all-or-none";
-import { sleep, stopwatch } from "@vivarium/kit/clock";
+import { endsWithin, stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
@@ -102,7 +101,10 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
     // Waited for, so that the next capture does not meet a thaw in progress. A machine that does not answer delays
     // the error by a few seconds at most.
     if (isStill && machine.isRunning)
-      await Promise.race([thawAndContinue(machine).catch(() => {}), sleep(THAW_WITHIN_MS)]);
+      await endsWithin(
+        THAW_WITHIN_MS,
+        thawAndContinue(machine).catch(() => {}),
+      );
     throw error;
   }
 }
@@ -140,10 +142,7 @@ async function makeTarget({ machine, machineDir, parent, target }: CaptureInput)
 const stateFile = (machineDir: string) => path.join(machineDir, "run/state");
 const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
 
-/**
- * Everything between stop and continue. Disk and memory are cloned, so that the rest of the work runs beside the
- * guest.
- */
+/** Everything between stop and continue. Disk and memory are cloned, so that the guest can run during the rest. */
 async function takeInstant(
   deps: CaptureDeps,
   { machine, machineDir, parent, target }: CaptureInput,

@@ -1,7 +1,4 @@
-/**
- * The demand for a kind of machine, how many of it are worth having ready, and whether the processor has capacity to
- * make one now. Pure.
- */
+/** Demand for each kind of machine, how many are worth having, and whether the host can make one now. Pure. */
 
 /** The weight of a request halves every twenty seconds or so. */
 const FADES_MS = 30_000;

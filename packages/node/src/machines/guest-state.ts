@@ -1,7 +1,7 @@
 /** Stops and continues a machine's guest, and records in the journal which of both it is. */
 import { createHash, randomBytes } from "node:crypto";
 import type { AgentHealth } from "@vivarium/contract/guest";
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin, sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
@@ -35,7 +35,7 @@ export async function handshake(machine: Machine, { isUnfrozen = false } = {}): 
 /** A baseline is ours, and so are its faults. If the process was killed, the guest is not the cause. */
 async function isOfItsGuest(machine: Machine): Promise<boolean> {
   if (machine.spec.snapshot_id === undefined) return false;
-  await Promise.race([machine.qmp.closed, sleep(ENDS_WITHIN_MS)]);
+  await endsWithin(ENDS_WITHIN_MS, machine.qmp.closed);
   return machine.isRunning || machine.wasEndedByGuest;
 }
 

@@ -1,4 +1,4 @@
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin } from "@vivarium/kit/clock";
 
 /**
  * Runs work that has a slower fallback. Both write the same journal entry, so late work is aborted, given up and
@@ -9,14 +9,8 @@ export async function inTime<T>(
   { work, giveUp }: { work: (late: AbortSignal) => Promise<T>; giveUp: () => Promise<void> },
 ): Promise<T> {
   const late = new AbortController();
-  const over = new AbortController();
-  const done = work(late.signal).finally(() => over.abort());
-  const isDone = done.then(
-    () => true,
-    () => true,
-  );
-  if (await Promise.race([isDone, sleep(limitMs, over.signal).then(() => over.signal.aborted)]))
-    return await done;
+  const done = work(late.signal);
+  if (await endsWithin(limitMs, Promise.allSettled([done]))) return await done;
   late.abort();
   const givenUp = await Promise.allSettled([giveUp(), done]);
   const cause = givenUp.find(({ status }) => status === "rejected");

@@ -15,10 +15,7 @@ export const JournalEntry = z.object({
   slot: z.int(),
   process: z.object({ pid: z.int(), startTicks: z.string(), bootId: z.string().optional() }).optional(),
   timings: StartTimings.optional(),
-  /**
-   * The capture in progress after which the machine stays stopped. If its snapshot turns out whole, the machine
-   * counts as stopped.
-   */
+  /** The capture in progress after which the machine stays stopped, provided that its snapshot is complete. */
   holding_for: SnapshotId.optional(),
 });
 export type JournalEntry = z.infer<typeof JournalEntry>;

@@ -1,5 +1,4 @@
 /** A machine's files and its QEMU process, up to loading the device state. The guest does not run yet. */
-
 import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
 import { isAlive, killAndWait, type ProcessIdentity } from "@vivarium/kit/process-identity";
@@ -36,10 +35,7 @@ export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): P
   return { dir: own, manifest: parent.manifest };
 }
 
-/**
- * Starts QEMU and loads the device state. Baselines were verified when the daemon started, so they are not verified
- * again.
- */
+/** Starts QEMU and loads the device state. Baselines are not verified again after the daemon's start. */
 export async function launch(
   deps: { qemu: QemuRoot; verifications: Verifications },
   undo: UndoStack,

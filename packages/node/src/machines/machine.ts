@@ -1,5 +1,4 @@
 /** One machine: its process, its monitor, its agent. The monitor reports QEMU's end. */
-
 import type { MachineStatus } from "@vivarium/contract/node";
 import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { SerialQueue } from "@vivarium/kit/serial-queue";

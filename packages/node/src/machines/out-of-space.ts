@@ -5,10 +5,7 @@ import type { MachineTable } from "./table.ts";
 
 const LOOK_MS = 2_000;
 
-/**
- * QEMU stops a guest whose write finds the pool full, before the guest sees an error. This continues it once there is
- * space.
- */
+/** Continues machines that QEMU stopped because a write found the pool full, once there is space. */
 export async function continueWhenSpaceIsFree(
   deps: { table: MachineTable; gate: DiskGate; log: Log },
   until: AbortSignal,

@@ -100,10 +100,7 @@ async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<voi
   await markRunning(deps.config, machine).catch((err) => keepInMemory(deps, machine, "running", err));
 }
 
-/**
- * A journal that cannot be written now, for example on a full disk, must not cost the machine. The next start decides
- * again.
- */
+/** A journal that cannot be written, on a full disk say, must not cost the machine. The next start decides again. */
 function keepInMemory(deps: ReconcileDeps, machine: Machine, state: "held" | "running", err: unknown): void {
   deps.log.error({ machine: machine.id, err }, "the journal could not be written");
   machine.entry = { ...machine.entry, state };

@@ -109,20 +109,14 @@ async function captureMachine(
   return made;
 }
 
-/**
- * After a crash the next daemon finds the snapshot whole and keeps the machine stopped. Work after the snapshot would
- * be lost.
- */
+/** Lets a restarted daemon keep the machine stopped if it finds the snapshot whole: later work would be lost. */
 async function writeIntendedHold(config: NodeConfig, machine: Machine, id: string): Promise<void> {
   const entry = { ...machine.entry, holding_for: id };
   await writeEntry(config.dataDir, entry);
   machine.entry = entry;
 }
 
-/**
- * The disk may be full. The journal has the intended hold already, and the snapshot is whole, so the machine counts
- * as stopped.
- */
+/** The disk may be full. The snapshot is whole and the journal has the intended hold, so the machine counts as held. */
 function holdInMemory(deps: SaveDeps, machine: Machine, err: unknown): void {
   deps.log.warn({ machine: machine.id, err }, "the journal of a held machine could not be written");
   machine.entry = { ...machine.entry, state: "held" };

@@ -3,7 +3,6 @@
  * continue, handshake. If the machine is to be held, the guest is stopped after that, so it has proven that it can
  * continue. Each acquisition pushes its release; a failure at any step leaves nothing behind.
  */
-
 import { rename } from "node:fs/promises";
 import path from "node:path";
 import type { StartSpec } from "@vivarium/contract/node";
@@ -190,10 +189,7 @@ async function startPreloaded(
   return await continueAndHandshake(deps, undo, loaded);
 }
 
-/**
- * Uses a warm machine that has run. If it does not come to life in time, it is discarded and the start falls back to
- * loading.
- */
+/** Uses a warm machine that has run. If it is not live in time, it is discarded and the start falls back to loading. */
 async function startWarmed(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
   const { warm, id } = call;
   const own = new UndoStack();
@@ -286,10 +282,7 @@ async function load(
   return { machine, isUnfrozen: source.manifest.unfrozen === true, queue, disk, watch };
 }
 
-/**
- * Renames a machine of the pool to a session's. The folder comes first, so that after a crash everything has one
- * owner.
- */
+/** Renames a machine of the pool. The folder comes first, so that after a crash everything has one owner. */
 async function nameWarm(
   deps: StartDeps,
   undo: UndoStack,

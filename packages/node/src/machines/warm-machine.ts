@@ -1,5 +1,4 @@
 /** One warm machine: loaded ahead, up to the point where it needs a session. */
-
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
 import type { ProcessIdentity } from "@vivarium/kit/process-identity";
@@ -22,10 +21,7 @@ import { launch, prepareFiles } from "./launch.ts";
 const DISK_BYTES = 64 * MIB;
 const COMMAND_LIMIT_MS = 20_000;
 
-/**
- * Commands that a machine from a baseline runs once, so that the code paths of common first commands are translated
- * and in memory.
- */
+/** Run once in a machine from a baseline, so that the code of common first commands is translated and in memory. */
 const WARM_UP = [["true"], ["sh", "-c", "true"], ["python3", "-c", "print(1)"], ["true"]];
 
 /**

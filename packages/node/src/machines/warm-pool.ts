@@ -4,7 +4,6 @@
  * `demand.ts` decides how many. They are made in the background while processor and memory are free, checked every
  * minute, and discarded if the check fails.
  */
-
 import { freemem } from "node:os";
 import { sleep, stopwatch } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
@@ -247,10 +246,7 @@ export class WarmPool {
     return saved && { ...saved, isVerified: false, isOurs: false };
   }
 
-  /**
-   * One after the other: a create in between takes one of the rest. Machines beyond the number worth having are
-   * ended.
-   */
+  /** One after the other, so that a create in between finds the rest. Ends machines beyond the number worth having. */
   async #freshen(): Promise<void> {
     for (const [dir, shelf] of [...this.#stock.shelves]) {
       const surplus = shelf.ready.length - (this.#wanted.get(dir) ?? 0);

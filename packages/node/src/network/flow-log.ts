@@ -8,10 +8,7 @@ import type { Networks } from "./networks.ts";
 
 const RESTART_MS = 5_000;
 const MOST_OPEN = 200_000;
-/**
- * The gateway has the same limit per machine, so that a machine that opens and closes flows costs no other machine a
- * line.
- */
+/** As in the gateway: a machine that opens and closes many flows costs no other machine a line. */
 const LINES_PER_SECOND = 200;
 
 type Began = Parameters<typeof flowEntry>[1];

@@ -3,7 +3,7 @@
  * are composed when they are sent, so that many changes at once are sent once.
  */
 import type { GatewayTables } from "@vivarium/contract/gateway";
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin } from "@vivarium/kit/clock";
 
 /** A connected gateway: a sink for lines. */
 export interface GatewayConnection {
@@ -71,13 +71,7 @@ export class GatewayLink {
 
   /** Whether the gateway confirms this version, or a later one, in time. */
   async confirmed(version: number, limitMs: number): Promise<boolean> {
-    const late = new AbortController();
-    const timer = sleep(limitMs, late.signal);
-    try {
-      return await Promise.race([this.#reached(version).then(() => true), timer.then(() => false)]);
-    } finally {
-      late.abort();
-    }
+    return await endsWithin(limitMs, this.#reached(version));
   }
 
   /**
@@ -86,11 +80,7 @@ export class GatewayLink {
    */
   async outdated(version: number): Promise<void> {
     const graceMs = this.#expectedUntil - performance.now();
-    if (!this.#everConnected && graceMs > 0) {
-      const late = new AbortController();
-      await Promise.race([sleep(graceMs, late.signal), this.#changed()]);
-      late.abort();
-    }
+    if (!this.#everConnected && graceMs > 0) await endsWithin(graceMs, this.#changed());
     if (this.#everConnected) await this.#reached(version);
   }
 

@@ -2,7 +2,7 @@
  * Slots whose network namespace is made ahead, so that a start does not wait for `ip` and `nft`. A used slot is
  * discarded with its namespace, so that no network state of one tenant reaches the next.
  */
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import { forgetFlows } from "../host/conntrack.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
@@ -15,10 +15,7 @@ const READY = { allow: 3, deny: 2 } as const;
 type Mode = keyof typeof READY;
 const MODES = Object.keys(READY) as Mode[];
 const CLOSE_WAITS_MS = 2_000;
-/**
- * After a slot is taken, a machine starts on it. Making the next namespace must not compete with it for the
- * processor.
- */
+/** A machine starts on a slot once it is taken. Making the next namespace must not compete with it. */
 const REFILL_AFTER_MS = 500;
 
 export class NamespacePool {
@@ -97,9 +94,7 @@ export class NamespacePool {
     await this.#filling;
     const ready = MODES.flatMap((mode) => this.#ready[mode].splice(0));
     await Promise.all(ready.map((slot) => this.discard(slot)));
-    const late = new AbortController();
-    await Promise.race([Promise.all(this.#quarantine), sleep(CLOSE_WAITS_MS, late.signal)]);
-    late.abort();
+    await endsWithin(CLOSE_WAITS_MS, Promise.all(this.#quarantine));
   }
 
   async #fillUp(): Promise<void> {

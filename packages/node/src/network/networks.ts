@@ -251,8 +251,7 @@ export class Networks {
   }
 
   /**
-   * Keeps pins whose name is still allowed on their port: they admit new flows until they expire, and open flows
-   * after that.
+   * Keeps pins whose name is still allowed on their port: for new flows until they expire, for open ones after that.
    */
   #changeFor(network: SlotNetwork, limitBytes: number | undefined): PolicyChange {
     const { mark, kernelMark, pins, machine } = network;
@@ -262,10 +261,7 @@ export class Networks {
     return { ...change, pins: pins.keep((host, port) => allowsPin(spec, host, port)) };
   }
 
-  /**
-   * The quota at which `egress_bytes` stops at the limit. The packet that was cut counts in the quota, but in no
-   * counter.
-   */
+  /** The quota at which `egress_bytes` stops at the limit: the packet that was cut counts in the quota only. */
   async #limitFor(network: SlotNetwork, spec = network.machine?.spec): Promise<number | undefined> {
     const limit = spec?.egress_limit_bytes;
     if (limit === undefined) return undefined;

@@ -38,10 +38,7 @@ export class Previews {
     return this.#table.routes;
   }
 
-  /**
-   * Kept, and in force at the gateway, when this returns. Sending the same table again waits for the same
-   * confirmation.
-   */
+  /** Kept, and in force at the gateway, when this returns. Repeating the table waits for the same confirmation. */
   async replace(link: GatewayLink, table: PreviewTable): Promise<void> {
     this.#refuseOlder(table);
     if (table.version > this.version) {

@@ -1,5 +1,4 @@
 /** The network of one slot: its machine, and what is in force in its namespace. */
-
 import type { Pin } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
 import { SerialQueue } from "@vivarium/kit/serial-queue";

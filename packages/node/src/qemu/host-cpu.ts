@@ -1,9 +1,6 @@
 import { readFileSync } from "node:fs";
 
-/**
- * Fields that differ between CPUs with different instructions. Flags change with the kernel, and microcode is no part
- * of the model.
- */
+/** Fields that identify a model. Flags are left out, because they change with the kernel, and so is the microcode. */
 const FIELDS = ["vendor_id", "cpu family", "model", "model name"];
 
 /** The model of the host's CPU, as `/proc/cpuinfo` names it. */

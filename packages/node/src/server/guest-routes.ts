@@ -1,5 +1,4 @@
 /** `/v1/machines/{id}/guest/…`: files and processes, passed on to the machine's agent. */
-
 import type { IncomingMessage } from "node:http";
 import { FileWritten } from "@vivarium/contract/guest";
 import { MIB } from "@vivarium/kit/sizes";
@@ -98,10 +97,7 @@ async function readBody(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/**
- * A caller that is refused while it sends reads the refusal only if its bytes are taken meanwhile. After a while it
- * is cut off.
- */
+/** A caller that is refused while it sends reads the refusal only if its bytes are taken, for a while, meanwhile. */
 function drain(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;
   const timer = setTimeout(() => request.socket.destroy(), DRAIN_WITHIN_MS).unref();

@@ -1,5 +1,4 @@
 /** Cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
-
 import { chmod, chown, mkdir, open, realpath, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";

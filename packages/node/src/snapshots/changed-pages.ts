@@ -3,7 +3,6 @@
  * are anonymous now (pagemap: present or swapped, and not backed by the file). See Linux Documentation/admin-
  * guide/mm/pagemap.
  */
-
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { MIB } from "@vivarium/kit/sizes";
 import { PAGE_BYTES } from "./page-sums.ts";

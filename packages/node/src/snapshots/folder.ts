@@ -9,10 +9,7 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
 import { manifestPath } from "./manifest.ts";
 
-/**
- * The name under which `publishManifest` writes the manifest. It exists, empty, as long as the snapshot is
- * unfinished.
- */
+/** The manifest's name before it is published. The file exists, empty, as long as the snapshot is unfinished. */
 const unfinishedManifest = (dir: string) => `${manifestPath(dir)}.tmp`;
 const REMOVED = ".removed";
 

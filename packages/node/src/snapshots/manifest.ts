@@ -48,10 +48,7 @@ export const Manifest = z.object({
   /** The hash of the arguments, with KVM also of the CPU's model. */
   device_arguments: z.string(),
   created_at: z.string(),
-  /**
-   * The user's processes were not frozen: the snapshot can only continue as the machine that it was, not become
-   * another one.
-   */
+  /** The user's processes were not frozen: it can only continue as the machine that it was, not become another one. */
   unfrozen: z.literal(true).optional(),
   /** Bytes stored for this snapshot. Blocks that were shared when it was made count for another file. */
   own_bytes: z.int(),

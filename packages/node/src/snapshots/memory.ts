@@ -1,5 +1,4 @@
 /** Memory of a stopped machine → the snapshot's memory file: a clone of the parent's file, plus the changed pages. */
-
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { crc32 } from "node:zlib";
@@ -81,10 +80,7 @@ function writeChanged(
   return written;
 }
 
-/**
- * Reads the parent's own file, because its machine has the pages in the page cache. Those of a new clone are only on
- * disk.
- */
+/** Reads the parent's file, whose pages are in the page cache of its machine. Those of a new clone are only on disk. */
 function isSame(parent: number, content: Buffer, offset: number, old: Buffer): boolean {
   readFully(parent, old, offset);
   return old.equals(content);

@@ -11,10 +11,7 @@ const Description = TemplateOrigin.extend({
     .optional(),
 });
 
-/**
- * Absent fields stay absent, and without a readable file the origin is undefined: the template can be used all the
- * same.
- */
+/** Absent fields stay absent, and so does an unreadable file: a template can be used without an origin. */
 export async function readOrigin(versionDir: string): Promise<TemplateOrigin> {
   const text = await readFile(path.join(versionDir, "template.json"), "utf8").catch(() => "{}");
   return Description.parse(JSON.parse(text));

@@ -4,7 +4,6 @@
  *
  * File: a little-endian uint32 CRC per page, then a bitmap with one bit per page.
  */
-
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { MIB } from "@vivarium/kit/sizes";
@@ -88,7 +87,7 @@ interface Pages {
   isWanted: (page: number) => boolean;
 }
 
-/** In no order. */
+/** Calls `look` for every wanted page, in no order. */
 async function eachPage(
   file: string,
   pages: Pages,

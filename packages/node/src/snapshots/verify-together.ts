@@ -26,10 +26,7 @@ export class Verifications {
   }
 }
 
-/**
- * If the shared verification could not read a file, its machine may be gone with its links. Ours are still there, so
- * verify them.
- */
+/** False if it could not read a file: its machine's links may be gone, while ours are still there. */
 async function isConclusive(verification: Promise<void>): Promise<boolean> {
   return await verification.then(
     () => true,
