@@ -23,14 +23,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Whether the work ends within `ms`. Rejects if it fails by then. Late work is not stopped. */
-export async function endsWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
-  const timer = new AbortController();
-  const late = sleep(ms, timer.signal).then(() => false);
-  return await Promise.race([work.then(() => true), late]).finally(() => timer.abort());
-}
-
-/** Each call answers with the whole milliseconds since the one before; the first, since it was made. */
+/** Each call returns the whole milliseconds since the previous call; the first one, since the stopwatch was made. */
 export function stopwatch(): () => number {
   let last = performance.now();
   return () => {
@@ -39,4 +32,11 @@ export function stopwatch(): () => number {
     last = now;
     return elapsed;
   };
+}
+
+/** Whether the work ends within `ms`. Rejects if it fails by then. Late work is not stopped. */
+export async function endsWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
+  const timer = new AbortController();
+  const late = sleep(ms, timer.signal).then(() => false);
+  return await Promise.race([work.then(() => true), late]).finally(() => timer.abort());
 }

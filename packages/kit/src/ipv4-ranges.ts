@@ -1,13 +1,13 @@
-/** Ranges of IPv4 addresses, `a.b.c.d/n`. A single address is a range of 32 bits. */
+/** Ranges of IPv4 addresses, `a.b.c.d/n`; a single address is one of 32 bits. */
 import { isIPv4 } from "node:net";
 
-/** Ranges from a text with commas between them. `name` is the setting's name in the error. */
+/** Reads ranges separated by commas. `name` is the setting that an error names. */
 export function readRanges(name: string, text: string): string[] {
   const parts = text.split(",").map((part) => part.trim());
   return parts.filter((part) => part !== "").map((part) => readRange(name, part));
 }
 
-/** A misread range would leave open what it should close, without a sign of it. */
+/** A misread range would leave addresses open that it should close. */
 function readRange(name: string, range: string): string {
   const [address = "", bits = "32", ...rest] = range.split("/");
   const isRange =
@@ -18,7 +18,7 @@ function readRange(name: string, range: string): string {
   );
 }
 
-/** The first range that contains the address. */
+/** The first range that contains an address. */
 export function findRange(ranges: readonly string[], address: string): string | undefined {
   return ranges.find((range) => {
     const [network = "", bits] = range.split("/");
