@@ -2,8 +2,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { GATEWAY_ADDRESS, GUEST_ADDRESS } from "../../packages/node/src/host/netns.ts";
 import { run } from "../../packages/node/src/host/run.ts";
-import { GATEWAY_ADDRESS, GUEST_ADDRESS } from "../../packages/node/src/network/ruleset.ts";
 import { GUEST_MAC, TAP_NAME } from "../../packages/node/src/qemu/arguments.ts";
 import { createWorldNamespace } from "../support/world/namespace.ts";
 

@@ -1,4 +1,4 @@
-/** What the suites of the contract share: a node to ask, a machine that is there once they run, and refusals. */
+/** Shared by the suites of the contract: a node, a running machine, and refusals. */
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect } from "vitest";
 import type { NodeCaller } from "../support/node-caller.ts";
@@ -7,12 +7,12 @@ export interface ContractedNode extends NodeCaller {
   close?: () => Promise<void>;
 }
 
-/** Scenarios share one machine where they do not end it, because starting one is the expensive part. */
+/** Scenarios share one machine unless they end it, because a start is the expensive part. */
 export interface OneMachine {
   /** Set once the tests run. */
   readonly node: ContractedNode;
   readonly machineId: string;
-  /** Of the machine, below the node. */
+  /** A path of the machine. */
   readonly path: string;
 }
 

@@ -1,4 +1,7 @@
-/** What every implementation of contract/node does with files, processes, terminals and the tunnel of a machine. */
+/**
+ * The behaviour of every implementation of contract/node with files, processes, terminals and the tunnel of a
+ * machine.
+ */
 import { type ContractedNode, withMachine } from "./contracted-node.ts";
 import { guestFiles } from "./guest/files.ts";
 import { guestProcesses } from "./guest/processes.ts";

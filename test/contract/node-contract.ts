@@ -1,6 +1,6 @@
 /**
- * What every implementation of contract/node does, written once: the fake node answers to it in the unit tests, the
- * real daemon in the end-to-end tests.
+ * The behaviour of every implementation of contract/node, written once. The fake node must pass it in the unit tests,
+ * the real daemon in the end-to-end tests.
  */
 import { type ContractedNode, withMachine } from "./contracted-node.ts";
 import { execs } from "./node/execs.ts";

@@ -1,4 +1,7 @@
-/** What every implementation of contract/node does with saved states: captures, held machines, starts from a snapshot. */
+/**
+ * The behaviour of every implementation of contract/node with saved states: captures, held machines, starts from a
+ * snapshot.
+ */
 import { captures } from "./snapshots/captures.ts";
 import { children } from "./snapshots/children.ts";
 import { copies } from "./snapshots/copies.ts";

@@ -13,7 +13,7 @@ import { UndoStack } from "@vivarium/kit/undo-stack";
 import { fastify } from "fastify";
 import { createNetwork } from "../../packages/node/src/app.ts";
 import { prepareHostNetwork, readHostNetwork } from "../../packages/node/src/host/host-network.ts";
-import { NamespacePool } from "../../packages/node/src/host/namespace-pool.ts";
+import { NamespacePool } from "../../packages/node/src/network/namespace-pool.ts";
 import type { NodeNetwork } from "../../packages/node/src/network/node-network.ts";
 import { registerGatewayRoutes } from "../../packages/node/src/server/gateway-routes.ts";
 import { findUid, listenForGateway } from "../../packages/node/src/server/listen.ts";

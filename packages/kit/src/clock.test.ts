@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { sleep, systemClock } from "./clock.ts";
+import { endsWithin, sleep, systemClock } from "./clock.ts";
 
 test("sleeps at least as long as asked", async () => {
   const startedAt = performance.now();
@@ -21,4 +21,10 @@ test("does not sleep at all when the signal was aborted before", async () => {
 
 test("returns the time of the system", () => {
   expect(Math.abs(systemClock.now().getTime() - Date.now())).toBeLessThan(1000);
+});
+
+test("work that ends in time is distinguished from work that is late or fails", async () => {
+  expect(await endsWithin(60_000, sleep(1))).toBe(true);
+  expect(await endsWithin(1, sleep(60_000, AbortSignal.timeout(200)))).toBe(false);
+  await expect(endsWithin(60_000, Promise.reject(new Error("failed")))).rejects.toThrow("failed");
 });

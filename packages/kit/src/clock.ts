@@ -33,3 +33,10 @@ export function stopwatch(): () => number {
     return elapsed;
   };
 }
+
+/** Whether the work ends within `ms`. Rejects if it fails by then. Late work is not stopped. */
+export async function endsWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
+  const timer = new AbortController();
+  const late = sleep(ms, timer.signal).then(() => false);
+  return await Promise.race([work.then(() => true), late]).finally(() => timer.abort());
+}

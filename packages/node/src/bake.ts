@@ -1,6 +1,6 @@
 /**
- * Bakes a baseline: boots a template cold once, lets the agent come up, warms what programs will need, and captures
- * the instant. Usage: bake.ts --images-dir DIR --data-dir DIR --template base [--version V] --size small
+ * Bakes a baseline: boots a template cold once, waits for the agent, warms what programs will need, and captures the
+ * instant. Usage: bake.ts --images-dir DIR --data-dir DIR --template base [--version V] --size small
  */
 import path from "node:path";
 import { parseArgs } from "node:util";

@@ -1,13 +1,14 @@
+import { findRange } from "@vivarium/kit/ipv4-ranges";
 import { expect, it } from "vitest";
 import { readConfig } from "./config.ts";
 import { readHostNetwork } from "./host/host-network.ts";
-import { inRanges } from "./network/ranges.ts";
 
-it("adds the operator's ranges to those that nothing reaches", async () => {
+it("adds the operator's ranges to those that no guest reaches", async () => {
   expect(readConfig({}).neverRanges).toEqual([]);
   const { neverRanges } = readConfig({ VIV_NEVER_RANGES: "8.8.4.4, 9.9.9.0/24," });
   expect(neverRanges).toEqual(["8.8.4.4/32", "9.9.9.0/24"]);
-  const isNever = inRanges((await readHostNetwork(["9.9.9.9"], neverRanges)).never);
+  const { never } = await readHostNetwork(["9.9.9.9"], neverRanges);
+  const isNever = (address: string) => findRange(never, address) !== undefined;
   expect(["8.8.4.4", "9.9.9.200", "10.1.2.3"].filter(isNever)).toHaveLength(3);
   expect(["198.51.100.7", "203.0.113.7", "255.255.255.255"].filter(isNever)).toHaveLength(3);
   expect(["8.8.4.5", "9.9.8.1"].filter(isNever)).toEqual([]);
@@ -29,7 +30,7 @@ it("refuses a range that could be misread", () => {
   }
 });
 
-it("reads counts, of which nothing given is the usual one", () => {
+it("reads counts; an empty value means the default", () => {
   const usual = { maxMachines: 128, warmMachines: 1, diskFloorBytes: undefined, closeSmtp: false };
   expect(readConfig({})).toMatchObject(usual);
   expect(readConfig({ VIV_MAX_MACHINES: "", VIV_DISK_FLOOR_BYTES: "", VIV_CLOSE_SMTP: "" })).toMatchObject(
@@ -49,7 +50,7 @@ it("reads counts, of which nothing given is the usual one", () => {
   });
 });
 
-it("keeps at most eight machines of a kind, or as many as are kept anyway; none at all where none are kept", () => {
+it("keeps at most eight machines of a kind, or the minimum if that is more; none if the minimum is 0", () => {
   const most = (env: Record<string, string>) => readConfig(env).maxWarmMachines;
   expect(most({})).toBe(8);
   expect(most({ VIV_WARM_MACHINES: "12" })).toBe(12);

@@ -2,36 +2,36 @@ import { accessSync, constants } from "node:fs";
 import path from "node:path";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 
-/** What the node daemon is told from outside; read once, at start. */
+/** The node daemon's configuration; read once, at start. */
 export interface NodeConfig {
   nodeId: string;
   dataDir: string;
   /** Kernel, templates and their baselines; may be shared with other services on this host. Read only. */
   imagesDir: string;
   socketPath: string;
-  /** Where the gateway of this node finds its tables. */
+  /** Socket on which the gateway of this node fetches its tables. */
   gatewaySocketPath: string;
-  /** System user that alone, beside root, may talk to that socket and reach machines; empty: root alone. */
+  /** System user that may use that socket and reach machines, besides root. Empty: root only. */
   gatewayUser: string;
   /** No machine sends mail, whatever its policy. */
   closeSmtp: boolean;
-  /** Name servers for guests, `address` or `address:port`; none: those of this host. */
+  /** Name servers for guests, `address` or `address:port`. Empty: those of this host. */
   resolvers: string[];
-  /** Besides what is never reachable anyway: IPv4 ranges `a.b.c.d/n` of this deployment's own. */
+  /** IPv4 ranges `a.b.c.d/n` of this deployment that no guest may reach, in addition to the built-in ones. */
   neverRanges: string[];
   logLevel: string;
-  /** System user whose group may talk to the socket; empty: root alone. */
+  /** System user whose group may use the socket. Empty: root only. */
   controlUser: string;
   supervised: boolean;
   /** Upper bound on machines, whatever the memory. */
   maxMachines: number;
-  /** Machines kept ready per hot template and size, however seldom they are wanted; 0: none at all. */
+  /** Machines kept ready per hot template and size, however seldom they are wanted. 0: none at all. */
   warmMachines: number;
-  /** The same, however often. */
+  /** The maximum, however often they are wanted. */
   maxWarmMachines: number;
-  /** Free disk below which nothing new is taken in; unset: a tenth of the disk, at most 5 GiB. */
+  /** Free disk below which new machines are refused. Unset: a tenth of the disk, at most 5 GiB. */
   diskFloorBytes: number | undefined;
-  /** A named place at which a test lets this process die once. */
+  /** Name of a crash point at which a test lets this process die once. */
   crashAt: string | undefined;
 }
 
@@ -59,7 +59,7 @@ export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
   };
 }
 
-/** What is no number would be compared with all the same, and nothing would ever start. */
+/** Text that is not a number would compare as NaN, and no machine would ever start. */
 function readCount(name: string, text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
   if (/^[0-9]{1,15}$/.test(text)) return Number(text);
@@ -79,7 +79,7 @@ function readWarm(env: NodeJS.ProcessEnv): Pick<NodeConfig, "warmMachines" | "ma
   };
 }
 
-/** A word that was meant as yes must not pass for no. */
+/** A misspelled yes must not count as no. */
 function readFlag(name: string, text = "0"): boolean {
   if (["0", "1", ""].includes(text)) return text === "1";
   throw new Error(`${name} is "${text}"; expected 0 or 1`);
@@ -96,9 +96,9 @@ function readResolvers(text: string): string[] {
 
 /** Which accelerator to try first: `VIV_ACCEL` = kvm, tcg or auto (kvm where the device can be opened). */
 export function wantedAccelerators(env: NodeJS.ProcessEnv): ("kvm" | "tcg")[] {
-  const wish = env.VIV_ACCEL ?? "auto";
-  if (wish === "kvm" || wish === "tcg") return [wish];
-  if (wish !== "auto") throw new Error(`VIV_ACCEL is "${wish}"; expected kvm, tcg or auto`);
+  const wanted = env.VIV_ACCEL ?? "auto";
+  if (wanted === "kvm" || wanted === "tcg") return [wanted];
+  if (wanted !== "auto") throw new Error(`VIV_ACCEL is "${wanted}"; expected kvm, tcg or auto`);
   try {
     accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
     return ["kvm", "tcg"];

@@ -1,21 +1,21 @@
 import { createRequire } from "node:module";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { hasReflink } from "./disks/reflink.ts";
-import { diskSpace } from "./disks/space.ts";
+import { hasReflink } from "./disks/clone.ts";
+import { diskSpace } from "./disks/gate.ts";
 import { hasCgroupV2 } from "./host/cgroup.ts";
 import { machinesDir } from "./machines/journal.ts";
 import { DISK_PER_START_BYTES, type StartDeps } from "./machines/start.ts";
 
 const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
 
-/** What this node is and can start; control asks for it to place and to answer its health check. */
+/** What this node is and can start. Control uses it to place sessions and for its health check. */
 export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
   const baselines = deps.baselines.all;
   const dir = machinesDir(deps.config.dataDir);
   return {
     node_id: deps.config.nodeId,
     version,
-    // Never "kvm" while any machine could run on the fallback.
+    // Never "kvm" if any baseline runs emulated.
     isolation:
       baselines.length > 0 && baselines.every(({ manifest }) => manifest.accelerator === "kvm")
         ? "kvm"
@@ -24,7 +24,7 @@ export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
     reflink: await hasReflink(dir),
     cgroup_v2: hasCgroupV2(),
     disk: await diskSpace(dir),
-    has_disk_room: await deps.gate.hasRoom(DISK_PER_START_BYTES),
+    has_disk_room: await deps.gate.hasSpace(DISK_PER_START_BYTES),
     baselines: baselines.map(({ manifest: { template, size, version, created_at }, isVerified, origin }) => ({
       template,
       size,

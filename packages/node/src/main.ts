@@ -1,4 +1,4 @@
-/** Node daemon: makes machines so on one host. Needs root; everything root-only happens in host/. */
+/** Entry of the node daemon. Needs root; everything that needs it is in host/. */
 import { armCrashPoint } from "@vivarium/kit/crash-point";
 import { createLog } from "@vivarium/kit/log";
 import { shutdownOnSignal } from "@vivarium/kit/shutdown";

@@ -9,7 +9,7 @@ export class NodeError extends Error {
   }
 }
 
-/** An agent was not heard in time, which looks the same whether the guest or the host keeps it from answering. */
+/** The agent did not answer in time. The cause may be the guest or a busy host. */
 export class AgentSilence extends NodeError {
   constructor(message: string, options?: { cause?: unknown }) {
     super("agent_unavailable", message, options);

@@ -1,6 +1,6 @@
 /**
- * A process inside a network namespace that listens, dials and sends as a test says: one JSON command a line on standard
- * input, one answer a line. Servers echo and keep a log of what reached them.
+ * A process inside a network namespace that listens, dials and sends as a test commands: one JSON command per line on
+ * standard input, one answer per line. Servers echo, and log what reached them.
  */
 import { createSocket } from "node:dgram";
 import { connect, createServer, type Socket } from "node:net";
@@ -23,7 +23,7 @@ let lastConnection = 0;
 
 const LOOK_MS = 50;
 
-/** Calls back after so long. A pause of this process counts for one look of it: what came meanwhile is heard first. */
+/** A timer that counts a pause of this process as one tick, so that what arrived meanwhile is read first. */
 function afterPatience(ms: number, done: () => void): NodeJS.Timeout {
   let left = ms;
   const looks = setInterval(() => {
@@ -60,7 +60,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       socket.once("error", reject);
       socket.bind(port, host, () => resolve(true));
     }),
-  /** The number of the connection, or why there is none. */
+  /** The number of the connection, or why it failed. */
   dial: ({ host, port, from, ms }) =>
     new Promise((resolve) => {
       const socket = connect({ host, port, ...(from && { localAddress: from }) });
@@ -79,20 +79,20 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         resolve(conn);
       });
     }),
-  /** Many connections at once, closed when all had their time; how many of them were made, by what came of them. */
+  /** Many connections at once, closed when all had their time. Returns how many there were of each outcome. */
   dialMany: ({ host, port, conn: count, ms }) =>
     new Promise((resolve) => {
       const outcomes: Record<string, number> = {};
-      const tell = (what: string) => {
+      const report = (what: string) => {
         outcomes[what] = (outcomes[what] ?? 0) + 1;
       };
       const dialled = Array.from({ length: count }, () => {
         const socket = connect({ host, port });
-        socket.on("error", (error: NodeJS.ErrnoException) => tell(error.code ?? "error"));
-        socket.once("connect", () => tell("connected"));
+        socket.on("error", (error: NodeJS.ErrnoException) => report(error.code ?? "error"));
+        socket.once("connect", () => report("connected"));
         return socket;
       });
-      // The time runs from when all are under way.
+      // The time starts when all are in flight.
       setImmediate(() =>
         afterPatience(ms, () => {
           for (const socket of dialled) socket.resetAndDestroy();
@@ -100,16 +100,19 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
         }),
       );
     }),
-  /** Many connections, a hundred at a time, each closed as soon as it is made; what became of them. */
+  /**
+   * Many connections, a hundred at a time, each closed as soon as it is open. Returns how many there were of each
+   * outcome.
+   */
   churn: async ({ host, port, conn: count, ms }) => {
     const outcomes: Record<string, number> = {};
     for (let begun = 0; begun < count; begun += 100) {
-      const turn = Array.from({ length: Math.min(100, count - begun) }, () => openAndClose(host, port, ms));
-      for (const outcome of await Promise.all(turn)) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+      const batch = Array.from({ length: Math.min(100, count - begun) }, () => openAndClose(host, port, ms));
+      for (const outcome of await Promise.all(batch)) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     }
     return outcomes;
   },
-  /** What came back, "silence" or "closed". */
+  /** The bytes that came back, "silence" or "closed". */
   say: ({ conn, text, ms }) =>
     new Promise((resolve) => {
       const socket = sockets.get(conn);
@@ -138,7 +141,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       socket.on("message", (bytes) => done(bytes.toString()));
       socket.bind(0, from, () => socket.send(text, port, host, (error) => error && done(String(error))));
     }),
-  /** Many datagrams from one socket; nothing is waited for. */
+  /** Many datagrams from one socket, without waiting for answers. */
   flood: ({ host, port, text, ms: count }) =>
     new Promise((resolve) => {
       const socket = createSocket("udp4");
@@ -149,7 +152,7 @@ const operations: Record<string, (command: Command) => Promise<unknown>> = {
       };
       one();
     }),
-  /** Ends what was dialled with a reset: nothing that is not answered yet is sent again. */
+  /** Resets all connections, so that nothing unanswered is sent again. */
   hangUp: async () => {
     for (const socket of sockets.values()) socket.resetAndDestroy();
     sockets.clear();

@@ -1,4 +1,4 @@
-/** The routes that lead into a guest, over a real socket, in front of an agent that does as the test says. */
+/** The routes into a guest, over a real socket, in front of an agent that the test scripts. */
 import { mkdtemp, rm } from "node:fs/promises";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ export const HELD_MACHINE = "bbbbbbbbbbbbbbbbbbbbb-1";
 
 export interface GuestNode {
   socketPath: string;
-  /** What the agent does with the next requests. */
+  /** How the agent handles the next requests. */
   handle: (request: Http2ServerRequest, response: Http2ServerResponse) => void;
   /** Requests that reached the agent. */
   asked: { method: string; target: string }[];

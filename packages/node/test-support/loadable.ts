@@ -1,15 +1,15 @@
-/** The files of a saved machine, small, with a manifest that they fit. */
+/** The files of a saved machine, small, with a manifest that matches them. */
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { deviceArgumentsHash } from "../src/qemu/arguments.ts";
 import { describeFiles, devicesOf, type Loadable, SNAPSHOT_FILES } from "../src/snapshots/manifest.ts";
 import { PAGE_BYTES, sumMemory } from "../src/snapshots/page-sums.ts";
 
-/** Whose build the manifest names. */
+/** The QEMU whose build the manifest names. */
 export const QEMU = { dir: "", buildId: "build", version: "10.0.0" };
 const PAGES = 4;
 
-/** Not published: the manifest is in no file. */
+/** Not published: the manifest is not written. */
 export async function makeLoadable(dir: string): Promise<Loadable> {
   await mkdir(dir, { recursive: true });
   for (const file of SNAPSHOT_FILES) await writeFile(path.join(dir, file), file);

@@ -1,4 +1,4 @@
-/** An agent for tests: answers the resync on a unix socket, then serves HTTP/2 with the handler that it is given. */
+/** An agent for tests: answers the resync on a unix socket, then serves HTTP/2 with the given handler. */
 import { mkdtemp, rm } from "node:fs/promises";
 import {
   createServer as createHttp2Server,
@@ -17,7 +17,7 @@ export interface ScriptedAgent {
 }
 
 export async function startScriptedAgent(script: {
-  /** Sent on every connection before READY: what a load may leave in the port. */
+  /** Sent on every connection before READY, as a load may leave bytes in the port. */
   garbage?: Buffer;
   /** False: the agent never answers HELLO. */
   answersHello?: boolean;
@@ -49,7 +49,7 @@ export async function startScriptedAgent(script: {
   };
 }
 
-/** Answers once per nonce and skips repeated HELLO lines before the HTTP/2 preface. */
+/** Answers once per nonce, and skips repeated HELLO lines before the HTTP/2 preface. */
 function answerHello(socket: Socket, onReady: () => void): void {
   let seen = "";
   let answered = "";

@@ -1,7 +1,7 @@
 /**
- * A network of namespaces for tests of the rules: guest ── machine's namespace ── host ── outside, all with names of
- * their own and none of them this host's. The machine's namespace and both tables are those of the product; the guest
- * sits behind a veth that has the name of the tap.
+ * A network of namespaces for tests of the rules: guest ── machine's namespace ── host ── outside. All have names of
+ * their own and none is this host's. The machine's namespace and both tables are the product's. The guest is behind a
+ * veth with the name of the tap.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -9,10 +9,15 @@ import { fileURLToPath } from "node:url";
 import { randomId } from "@vivarium/kit/id";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { hostTable } from "../src/host/host-network.ts";
-import { createNamespace, nftIn, removeNamespace } from "../src/host/netns.ts";
+import {
+  createNamespace,
+  GATEWAY_ADDRESS,
+  GUEST_ADDRESS,
+  nftIn,
+  removeNamespace,
+} from "../src/host/netns.ts";
 import { run } from "../src/host/run.ts";
 import type { Slot } from "../src/host/slots.ts";
-import { GATEWAY_ADDRESS, GUEST_ADDRESS } from "../src/network/ruleset.ts";
 import { GUEST_MAC, TAP_NAME } from "../src/qemu/arguments.ts";
 
 /** Addresses of the outside. */
@@ -22,7 +27,7 @@ export const OUTSIDE = {
   private: "10.77.0.1",
   metadata: "169.254.169.254",
 } as const;
-/** What the guest must never reach here; the host's own address is in it. */
+/** Ranges that the guest must never reach here. The host's own address is in them. */
 export const NEVER_HERE = ["10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "203.0.113.1/32"];
 export const GATEWAY_UID = 64_123;
 const OTHER_UID = 64_124;
@@ -64,16 +69,16 @@ export class Actor {
     this.#call({ op: "udp", host, port, text, from, ms: QUICK_MS }) as Promise<string>;
   flood = (host: string, port: number, text: string, count: number) =>
     this.#call({ op: "flood", host, port, text, ms: count });
-  /** Connections begun at once and held for a while: how many were made, and what became of the others. */
+  /** Connections opened at once and kept for a while. Returns how many there were of each outcome. */
   dialMany = (host: string, port: number, count: number) =>
     this.#call({ op: "dialMany", host, port, conn: count, ms: QUICK_MS }) as Promise<Record<string, number>>;
-  /** Connections that are closed as soon as they are made, a hundred at a time. */
+  /** Connections that are closed as soon as they are open, a hundred at a time. */
   churn = (host: string, port: number, count: number) =>
     this.#call({ op: "churn", host, port, conn: count, ms: 250 }) as Promise<Record<string, number>>;
   hangUp = () => this.#call({ op: "hangUp" });
   log = () => this.#call({ op: "log" }) as Promise<Received[]>;
 
-  /** What a new connection is answered, or why there is none. */
+  /** The answer to a new connection, or why it failed. */
   async ask(host: string, port: number, text: string): Promise<string> {
     const conn = await this.dial(host, port);
     return typeof conn === "string" ? conn : await this.say(conn, text);
@@ -104,16 +109,16 @@ export interface TestNet {
   /** As the gateway's user. */
   gateway: Actor;
   outside: Actor;
-  /** On the host, as a user that is nobody here. */
-  stranger: Actor;
+  /** On the host, as a user without a role. */
+  otherUser: Actor;
   inGuest(argv: string[]): Promise<string>;
-  /** Whether an echo request of the guest is answered. */
+  /** Whether the guest gets an answer to an echo request. */
   ping(host: string): Promise<boolean>;
   /** Packets of the guest that arrived outside since the last call, by protocol. */
   arrived(): Promise<Record<"gre" | "icmp" | "udp" | "tcp" | "ipv6", number>>;
-  /** Ends all that is dialled, so that nothing of one test is sent again in the next. */
+  /** Ends all connections, so that nothing of one test is sent again in the next. */
   hangUp(): Promise<unknown>;
-  /** Takes a defence away: the rules of this chain that contain this text. */
+  /** Removes a defence: the rules of this chain that contain this text. */
   dropRules(netns: string, table: string, chain: string, text: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -168,7 +173,7 @@ async function build(undo: UndoStack, ruleset: (slot: Slot) => string): Promise<
     ...{ slot, guestNs, hostNs, outsideNs },
     guest: actor(guestNs),
     gateway: actor(hostNs, GATEWAY_UID),
-    stranger: actor(hostNs, OTHER_UID),
+    otherUser: actor(hostNs, OTHER_UID),
     outside: actor(outsideNs),
     inGuest: (argv) => run("nsenter", [`--net=/run/netns/${guestNs}`, ...argv]),
     ping: async (host) =>
@@ -180,7 +185,7 @@ async function build(undo: UndoStack, ruleset: (slot: Slot) => string): Promise<
   };
 }
 
-/** The host's end leaves this host at once. */
+/** Moves the host's end of the link out of this host. */
 async function wireHost(slot: Slot, hostNs: string): Promise<void> {
   await run("ip", ["link", "set", slot.hostLink, "netns", hostNs, "name", "viv1"]);
   await inNetns(hostNs, [
@@ -232,7 +237,7 @@ async function wireOutside(hostNs: string, outsideNs: string): Promise<void> {
 const inNetns = (netns: string, lines: string[]) =>
   run("ip", ["-netns", netns, "-batch", "-"], { input: lines.join("\n") });
 
-/** One echo request with a right checksum; prints whether an echo reply comes. */
+/** Sends one echo request with a right checksum; prints whether an echo reply comes. */
 const PING = `
 use Socket;
 socket(S, PF_INET, SOCK_RAW, getprotobyname("icmp") // 1) or die;

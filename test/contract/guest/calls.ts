@@ -1,4 +1,4 @@
-/** Ways to ask the guest of the machine that the scenarios share; each keeps to paths and names of its own. */
+/** Calls to the guest of the machine that the scenarios share. Each scenario uses paths and names of its own. */
 import type { Socket } from "node:net";
 import { LISTS } from "@vivarium/contract/guest";
 import { readList } from "@vivarium/contract/test-support/lists";

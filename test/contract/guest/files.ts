@@ -31,7 +31,7 @@ export function guestFiles(one: OneMachine): void {
       expect(await read("empty")).toMatchObject({ status: 200, bytes: Buffer.alloc(0) });
     });
 
-    test("whose upload breaks off stays as it was, and nothing is left beside it", async () => {
+    test("keeps its content if an upload breaks off, and nothing is left beside it", async () => {
       await write("broken/file", "before");
       const call = begin("PUT", "/files/write?path=broken/file");
       if (!call.write(Buffer.alloc(8 * MIB))) await once(call, "drain");
@@ -40,7 +40,7 @@ export function guestFiles(one: OneMachine): void {
       expect((await read("broken/file")).bytes.toString()).toBe("before");
     });
 
-    test("is refused when it is larger than the caller reads", async () => {
+    test("is refused if it is larger than the caller's limit", async () => {
       await write("large", "12345");
       expect(await read("large", "&max_bytes=4")).toMatchObject(refusal(400, "too_large"));
       expect(await read("large", "&max_bytes=5")).toMatchObject({ status: 200 });
@@ -61,7 +61,7 @@ export function guestFiles(one: OneMachine): void {
       expect(await ask("GET", "/files/list?path=place")).toMatchObject(refusal(404, "no_such_file"));
     });
 
-    test("is found by its name, and by what it holds", async () => {
+    test("is found by its name, and by its content", async () => {
       await write("search/one.ts", "first\nneedle here\nlast\n");
       await write("search/sub/two.ts", "NEEDLE\n");
       await write("search/skip/three.ts", "needle\n");
@@ -87,7 +87,7 @@ export function guestFiles(one: OneMachine): void {
       expect(rest).toEqual([]);
     });
 
-    test("is searched for by patterns that need no going back alone", async () => {
+    test("is searched only with patterns that need no backtracking", async () => {
       const grep = await ask(
         "GET",
         `/files/grep?path=.&max_results=1&pattern=${encodeURIComponent("(a)\\1")}`,
@@ -95,7 +95,7 @@ export function guestFiles(one: OneMachine): void {
       expect(grep).toMatchObject(refusal(400, "bad_pattern"));
     });
 
-    test("is refused for what it is, each in words of its own", async () => {
+    test("is refused with an error of its own for each kind of problem", async () => {
       await write("kinds/file", "x");
       await run("mkfifo kinds/pipe; ln -s /etc kinds/out");
       const cases = [
@@ -115,13 +115,13 @@ export function guestFiles(one: OneMachine): void {
       for (const [answer, status, code] of cases) expect(answer).toMatchObject(refusal(status, code));
     });
 
-    test("that is a link is removed as one", async () => {
+    test("that is a link is removed as a link", async () => {
       await run("mkdir -p links && ln -s /etc/hostname links/link");
       expect(await ask("DELETE", "/files?path=links/link")).toMatchObject({ status: 200 });
       expect(await run("ls links; test -e /etc/hostname && echo kept")).toBe("kept\n");
     });
 
-    test("is asked for by no other call", async () => {
+    test("has no other calls", async () => {
       for (const [method, target] of [
         ["GET", "/files/chown?path=a"],
         ["PUT", "/files/read?path=a"],

@@ -19,7 +19,7 @@ export function guestProcesses(one: OneMachine): void {
     const logs = async (name: string, query: string) =>
       readLog((await ask("GET", `/processes/${name}/logs?${query}`)).bytes);
 
-    test("runs by its name until it exits, and its log outlives it", async () => {
+    test("runs under its name until it exits, and its log survives it", async () => {
       const started = GuestProcess.parse((await start("short", "echo $WORD; echo no >&2; exit 3")).body);
       expect(started).toMatchObject({
         name: "short",
@@ -38,7 +38,7 @@ export function guestProcesses(one: OneMachine): void {
       expect(await logs("short", "follow=true")).toMatchObject({ stdout: "hello\n", stderr: "no\n" });
     });
 
-    test("that cannot be spawned has exited at once, and says why", async () => {
+    test("that cannot be spawned has exited at once, and its log says why", async () => {
       const body = { name: "absent", argv: ["no-such-command"], env: {}, keep_alive: true };
       const answer = await ask("POST", "/processes", body);
       expect(GuestProcess.parse(answer.body)).toMatchObject({
@@ -60,7 +60,7 @@ export function guestProcesses(one: OneMachine): void {
       expect(items.filter(({ name }) => name === "twin")).toHaveLength(1);
     });
 
-    test("that ignores a request to end is killed", async () => {
+    test("that ignores SIGTERM is killed", async () => {
       await start("stubborn", "trap '' TERM; echo ready; while :; do sleep 1; done");
       await eventually(async () =>
         expect(await logs("stubborn", "tail_bytes=10")).toMatchObject({ stdout: "ready\n" }),
@@ -69,7 +69,7 @@ export function guestProcesses(one: OneMachine): void {
       expect(killed).toMatchObject({ status: 200, body: { exit_code: 137 } });
     });
 
-    test("that nobody knows, or whose cwd is missing, is refused", async () => {
+    test("that is unknown, or whose cwd is missing, is refused", async () => {
       const unknown = refusal(404, "process_not_found");
       expect(await ask("GET", "/processes/nobody")).toMatchObject(unknown);
       expect(await ask("DELETE", "/processes/nobody")).toMatchObject(unknown);
@@ -78,7 +78,7 @@ export function guestProcesses(one: OneMachine): void {
       expect(await ask("POST", "/processes", lost)).toMatchObject(refusal(400, "cwd_not_found"));
     });
 
-    test("is followed as it writes, up to its end, and goes on when a follower leaves", async () => {
+    test("is followed as it writes, up to its end, and continues when a follower leaves", async () => {
       await start("ticks", "echo first; while [ ! -e go ]; do sleep 0.1; done; echo last");
       const leaving = await follow("ticks");
       leaving.response.destroy();

@@ -22,7 +22,7 @@ export function guestStreams(one: OneMachine): void {
       expect(exit).toBe(7);
     });
 
-    test("passes on what is typed", async () => {
+    test("passes on keystrokes", async () => {
       const argv = sh("read line; echo got $line");
       const socket = await openStream("terminals", { ...spec, argv });
       socket.write(encodeTerminalFrame(TERMINAL_FRAME.data, Buffer.from("words\r")));
@@ -40,14 +40,14 @@ export function guestStreams(one: OneMachine): void {
       await eventually(async () => expect(await count()).toBe(0));
     });
 
-    test("is refused in words when its opening does not fit, or its cwd is missing", async () => {
+    test("is refused with a reason if its opening is malformed, or its cwd is missing", async () => {
       const unfit = await one.node.stream(machineId, "terminals", { ...spec, rows: 0 });
       expect(unfit).toMatchObject({ refusal: { code: "invalid" } });
       const lost = await one.node.stream(machineId, "terminals", { ...spec, cwd: "/no/such/place" });
       expect(lost).toMatchObject({ refusal: { code: "cwd_not_found" } });
     });
 
-    test("of no machine is refused before the upgrade", async () => {
+    test("of an unknown machine is refused before the upgrade", async () => {
       const nobody = await one.node.stream(`${randomId()}-1`, "terminals", spec);
       expect(nobody).toMatchObject({ refusal: { code: "machine_not_found" } });
     });
@@ -61,7 +61,7 @@ export function guestStreams(one: OneMachine): void {
     socket.destroy();
   });
 
-  test("what is under way breaks off when the machine is held, and when it is deleted", async () => {
+  test("breaks off when its machine is held, and when it is deleted", async () => {
     const doomed = `${randomId()}-1`;
     const snapshot = `chk_${randomId()}`;
     await one.node.call("PUT", `/v1/machines/${doomed}`, startSpec({ hostname: "doomed" }));
@@ -90,7 +90,7 @@ export function guestStreams(one: OneMachine): void {
   });
 }
 
-/** All that a terminal showed; its exit is the last frame. */
+/** All output of a terminal; its exit is the last frame. */
 function readTerminal(bytes: Buffer) {
   const frames = [...new TerminalFrameDecoder().push(bytes)];
   const shown = frames.filter(({ type }) => type === TERMINAL_FRAME.data).map(({ payload }) => payload);

@@ -1,4 +1,4 @@
-/** Commands run in a machine, with a node between them and their caller. */
+/** Commands in a machine, through a node. */
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
@@ -17,7 +17,7 @@ export function execs(one: OneMachine): void {
       expect(done.exit?.duration_us).toBeGreaterThan(0);
     });
 
-    test("answers as soon as its command runs, which may print nothing for long", async () => {
+    test("answers as soon as its command runs, even if that prints nothing for long", async () => {
       const gone = new AbortController();
       let started = false;
       const onStarted = () => {
@@ -40,7 +40,7 @@ export function execs(one: OneMachine): void {
       expect(done.stdout.length).toBe(0);
     });
 
-    test("is killed with its children when its time is over, and keeps the output so far", async () => {
+    test("is killed with its children at its time limit, and keeps the output so far", async () => {
       const startedAt = Date.now();
       const argv = sh("echo before; sleep 60 & sleep 60; echo after");
       const done = await one.node.exec(machineId, { argv, timeout_ms: 4_000 });
@@ -89,7 +89,7 @@ export function execs(one: OneMachine): void {
       expect(endless).toMatchObject({ status: 400, refusal: { code: "invalid" } });
     });
 
-    test("drops what is over the output limit while the command runs to its end", async () => {
+    test("drops output over the limit while the command runs to its end", async () => {
       const argv = sh("head -c 300000 /dev/zero; echo done >&2");
       const done = await one.node.exec(machineId, { argv, output_limit_bytes: 1000 });
       expect(done.stdout.length).toBe(1000);
@@ -136,7 +136,7 @@ export function execs(one: OneMachine): void {
       await eventually(async () => expect(await countProcesses(one.node, machineId, `sleep ${tag}`)).toBe(0));
     });
 
-    test("ends 500 ms after its main process although a child holds the pipe", async () => {
+    test("ends 500 ms after its main process although a child keeps the pipe open", async () => {
       const startedAt = Date.now();
       const done = await one.node.exec(machineId, { argv: sh("sleep 20 & echo left") });
       expect(done.stdout.toString()).toBe("left\n");

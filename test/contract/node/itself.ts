@@ -1,4 +1,4 @@
-/** A node describes itself, and refuses what it does not know. */
+/** A node describes itself, and refuses unknown names. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { MachineList, NodeInfo } from "@vivarium/contract/node";
@@ -18,14 +18,14 @@ export function nodeItself(one: OneMachine): void {
       expect(info.disk.free_bytes).toBeLessThanOrEqual(info.disk.total_bytes);
     });
 
-    test("keeps a connection for as long as its caller does: none closes under a request", async () => {
+    test("keeps a connection open as long as its caller does, so that none closes under a request", async () => {
       const asked = one.node.beginGuest(machineId, "GET", "/processes");
       asked.setHeader("connection", "keep-alive");
       asked.end();
       const [{ headers, socket }] = (await once(asked, "response")) as [IncomingMessage];
       socket.destroy();
       expect(headers.connection).toBe("keep-alive");
-      // Says after how much idleness the server closes, where it does.
+      // Reports after how much idle time the server closes, if it does.
       expect(headers).not.toHaveProperty("keep-alive");
     });
 
@@ -35,13 +35,13 @@ export function nodeItself(one: OneMachine): void {
       expect(ids).toContain(machineId);
     });
 
-    test("says with which generation of its network a machine was started", async () => {
+    test("reports with which generation of its network a machine was started", async () => {
       const { body } = await one.node.call("GET", "/v1/machines");
       const listed = MachineList.parse(body).machines.find(({ machine_id: id }) => id === machineId);
       expect(listed).toMatchObject({ network_generation: 1 });
     });
 
-    test("refuses what it does not know: machine, template, body", async () => {
+    test("refuses an unknown machine, an unknown template and a malformed body", async () => {
       const nobody = `/v1/machines/${randomId()}-1`;
       expect(await one.node.call("GET", nobody)).toMatchObject(refusal(404, "machine_not_found"));
       const exec = { argv: ["true"], env: {}, timeout_ms: 1000 };

@@ -1,4 +1,4 @@
-/** The network of a machine, the routes of previews, and the wishes of visitors. */
+/** The network of a machine, preview routes, and wake requests. */
 import { NetworkReport, NodeInfo } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { describe, expect, test } from "vitest";
@@ -28,7 +28,7 @@ export function networks(one: OneMachine): void {
       );
     });
 
-    test("does not make it another machine: a start that is asked for again brings a later one", async () => {
+    test("does not make it another machine: a repeated start may bring a later one", async () => {
       const again = await one.node.call("PUT", path, startSpec({ network: spec(5) }));
       expect(again).toMatchObject({ status: 200, body: { machine_id: machineId } });
       expect(await put(spec(4))).toMatchObject(conflict);
@@ -68,7 +68,7 @@ export function networks(one: OneMachine): void {
     expect(await put(version + 1)).toMatchObject({ status: 200 });
   });
 
-  test("a wish of a visitor that nobody has is not answered", async () => {
+  test("an outcome for an unknown wake request is refused", async () => {
     const answer = await one.node.call("POST", `/v1/wakes/${randomId()}`, { result: "live" });
     expect(answer).toMatchObject(refusal(404, "wake_not_found"));
   });

@@ -1,4 +1,4 @@
-/** The service puts files of its own into a machine. */
+/** Files that the service itself writes into a machine. */
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { type OneMachine, refusal } from "../contracted-node.ts";
@@ -7,7 +7,7 @@ export function ownFiles(one: OneMachine): void {
   const { machineId } = one;
 
   describe("a file", () => {
-    test("is written whole, with its parents, and replaces what was there", async () => {
+    test("is written whole, with its parents, and replaces an existing file", async () => {
       const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, i) => (i * 7) % 256));
       await one.node.putFile(machineId, "/workspace/new/dir/data.bin", Buffer.from("old"));
       const put = await one.node.putFile(machineId, "/workspace/new/dir/data.bin", bytes);

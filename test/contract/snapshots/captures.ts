@@ -1,4 +1,4 @@
-/** Captures of a machine that goes on. */
+/** Captures of a machine that continues. */
 import { SnapshotList, SnapshotStatus } from "@vivarium/contract/node";
 import { describe, expect, test } from "vitest";
 import { expectCounting } from "../../support/guest-counter.ts";
@@ -9,7 +9,7 @@ export function captures(at: Setting): void {
   const { liveCapture, newSnapshot, put, saved, source } = at;
 
   describe("a capture with continue", () => {
-    test("lets the machine go on from where it was, without gap or repeat", async () => {
+    test("lets the machine continue from where it was, without gap or repeat", async () => {
       expect(await statusOf(at.node, source)).toMatchObject({ state: "running" });
       await expectCounting(at.node, source);
     });
@@ -30,7 +30,7 @@ export function captures(at: Setting): void {
       expect(status).not.toHaveProperty("machine_id");
     });
 
-    test("asked for again, alone or twice at once, is the same snapshot; with another body a conflict", async () => {
+    test("repeated, alone or twice at once, is the same snapshot; with another body a conflict", async () => {
       const first = await at.node.call("GET", snapshotPath(saved));
       expect(await put(saved, liveCapture)).toEqual(first);
       const twin = newSnapshot();
@@ -43,7 +43,7 @@ export function captures(at: Setting): void {
       expect(await put(saved, { snapshot_id: twin })).toMatchObject(refusal(409, "snapshot_conflict"));
     });
 
-    test("of two bodies under one name at once makes one and refuses the other", async () => {
+    test("with two bodies under one name at once makes one and refuses the other", async () => {
       const id = newSnapshot();
       const answers = await Promise.all([put(id, liveCapture), put(id, { snapshot_id: saved })]);
       expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409]);

@@ -48,7 +48,7 @@ export function children(at: Setting): void {
     });
   });
 
-  test("a machine that resumes stays the one that was saved", async () => {
+  test("that resumes stays the machine that was saved", async () => {
     const resumed = newMachine();
     const over = { hostname: "source", snapshot_id: saved, resume: true };
     expect(await start(resumed, over)).toMatchObject({ status: 200 });
@@ -57,7 +57,7 @@ export function children(at: Setting): void {
     await remove(at.node, machinePath(resumed));
   });
 
-  test("a guest that is unfit to be copied is refused, held or not, and leaves the old machine as it is", async () => {
+  test("whose guest is unfit to be copied is refused, held or not, and leaves the old machine as it is", async () => {
     const [old, next] = [newMachine(), newMachine()];
     const unfit = newSnapshot();
     expect(await start(old, { hostname: "old", snapshot_id: saved })).toMatchObject({ status: 200 });
@@ -70,7 +70,7 @@ export function children(at: Setting): void {
     }
     expect(await statusOf(at.node, old)).toMatchObject({ state: "running" });
     expect(await run(old, "cat file")).toBe("before\n");
-    // The name is free, and the saved state is as good as ever for whoever goes on as the one that was saved.
+    // The name is free again, and the saved state still works for a machine that resumes from it.
     const resumed = await start(next, { hostname: "old", snapshot_id: unfit, resume: true });
     expect(resumed).toMatchObject({ status: 200, body: { state: "running" } });
     for (const path of [machinePath(old), machinePath(next), snapshotPath(unfit)])

@@ -1,4 +1,4 @@
-/** Copies of a snapshot, and what is left when one goes. */
+/** Copies of a snapshot, and deleting one of them. */
 import { expect, test } from "vitest";
 import { machinePath, refusal } from "../contracted-node.ts";
 import { remove, type Setting, snapshotPath } from "./setting.ts";

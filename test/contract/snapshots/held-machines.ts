@@ -1,4 +1,4 @@
-/** Machines that are held: started so, or captured so. */
+/** Machines that are held from their start, or by a capture. */
 import { describe, expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
 import { expectCounting } from "../../support/guest-counter.ts";
@@ -8,7 +8,7 @@ import { continueMachine, expectHeld, remove, type Setting, statusOf } from "./s
 export function heldMachines(at: Setting): void {
   const { liveCapture, newMachine, newSnapshot, put, run, saved, source, start } = at;
 
-  test("a machine started with hold stands still until it is continued, once or twice", async () => {
+  test("a machine started with hold stays stopped until it is continued, once or twice", async () => {
     const held = newMachine();
     const over = { hostname: "held", snapshot_id: saved, hold: true };
     expect(await start(held, over)).toMatchObject({ status: 200, body: { state: "held" } });
@@ -25,7 +25,7 @@ export function heldMachines(at: Setting): void {
   });
 
   test.runIf(at.traits.hasMemory)(
-    "while it is held none of its processes runs, whatever it was told",
+    "while it is held none of its processes runs, whatever it was asked",
     async () => {
       const held = newMachine();
       const over = { hostname: "held", snapshot_id: saved, hold: true };
@@ -34,9 +34,9 @@ export function heldMachines(at: Setting): void {
       const continuedAt = Date.now();
       expect(await continueMachine(at.node, held)).toMatchObject({ status: 200 });
       const moments = await eventually(async () => {
-        const told = (await run(held, "cat moments")).trim().split("\n").map(Number);
-        expect(told.at(-1)).toBeGreaterThanOrEqual(continuedAt);
-        return told;
+        const printed = (await run(held, "cat moments")).trim().split("\n").map(Number);
+        expect(printed.at(-1)).toBeGreaterThanOrEqual(continuedAt);
+        return printed;
       }, 30_000);
       expect(moments.filter((moment) => moment >= loadedAt && moment < continuedAt)).toEqual([]);
       expect(await run(held, "hostname")).toBe("held\n");
@@ -44,7 +44,7 @@ export function heldMachines(at: Setting): void {
     },
   );
 
-  test("a machine in which nothing was under way says that no command goes on", async () => {
+  test("a machine without commands reports that none continues", async () => {
     const { status, body } = await at.node.guest(source, "GET", "/commands");
     expect([status, body]).toEqual([200, { going_on: 0 }]);
   });
@@ -76,7 +76,7 @@ export function heldMachines(at: Setting): void {
   describe("a capture with hold", () => {
     const snapshot = newSnapshot();
 
-    test("leaves the machine standing still, and continued it goes on without gap or repeat", async () => {
+    test("leaves the machine stopped; continued, it runs on without gap or repeat", async () => {
       const held = await put(snapshot, { machine_id: source, after: "hold" });
       expect(held).toMatchObject({ status: 200, body: { machine_id: source } });
       await expectHeld(at.node, source);
@@ -89,13 +89,13 @@ export function heldMachines(at: Setting): void {
       await expectCounting(at.node, source);
     });
 
-    test("asked for again after the machine went on, is the snapshot and holds nothing", async () => {
+    test("repeated after the machine continued, is the same snapshot and stops nothing", async () => {
       const again = await put(snapshot, { machine_id: source, after: "hold" });
       expect(again).toMatchObject({ status: 200, body: { snapshot_id: snapshot, state: "ready" } });
       expect(await statusOf(at.node, source)).toMatchObject({ state: "running" });
     });
 
-    test("is the last of a machine that is deleted while it stands still", async () => {
+    test("is the last state of a machine that is deleted while it is stopped", async () => {
       const last = newMachine();
       const id = newSnapshot();
       await start(last, { hostname: "last", snapshot_id: saved });

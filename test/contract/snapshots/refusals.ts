@@ -1,4 +1,4 @@
-/** What no snapshot is made of, and none is made from. */
+/** Captures and starts that are refused. */
 import { expect, test } from "vitest";
 import { eventually } from "../../support/eventually.ts";
 import { machinePath, refusal } from "../contracted-node.ts";
@@ -7,7 +7,7 @@ import { continueMachine, remove, type Setting, snapshotPath, statusOf } from ".
 export function snapshotRefusals(at: Setting): void {
   const { newMachine, newSnapshot, put, saved, source, start } = at;
 
-  test("refuses what it does not know, and what does not fit", async () => {
+  test("refuses unknown names and malformed bodies", async () => {
     const nobody = newMachine();
     const none = newSnapshot();
     const unknown = refusal(404, "snapshot_not_found");
@@ -36,7 +36,7 @@ export function snapshotRefusals(at: Setting): void {
     await remove(at.node, machinePath(doomed));
     const answer = await capture;
     const found = await at.node.call("GET", snapshotPath(id));
-    // Whichever came first: all of the snapshot, or a machine that was not there any more and none of it.
+    // Either outcome: a whole snapshot, or machine_gone without one.
     if (answer.status === 200) expect(found).toEqual(answer);
     else {
       expect(answer).toMatchObject(refusal(404, "machine_not_found"));

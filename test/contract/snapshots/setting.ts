@@ -1,6 +1,4 @@
-/**
- * One machine is captured over and over and every other is started for what it shows, because machines are expensive.
- */
+/** One machine is captured repeatedly, and every other start serves several checks, because machines are expensive. */
 import { MachineStatus } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -15,7 +13,7 @@ import {
   startSpec,
 } from "../contracted-node.ts";
 
-/** The time of day in milliseconds, line after line, so often that no moment in which it runs goes by untold. */
+/** Prints the time of day in milliseconds, line after line, often enough that any moment in which it runs shows. */
 const TELL_MOMENTS = `
 import time
 with open("moments", "a", buffering=1) as moments:
@@ -25,14 +23,14 @@ with open("moments", "a", buffering=1) as moments:
 export const snapshotPath = (id: string) => `/v1/snapshots/${id}`;
 
 export interface SnapshotTraits {
-  /** Whether memory is saved with the files: commands go on in a machine that is started from the snapshot. */
+  /** Whether memory is saved with the files, so that commands continue in a machine started from the snapshot. */
   hasMemory: boolean;
 }
 
 export interface SnapshottingNode extends ContractedNode {
-  /** As root in the guest: no copy of it becomes another machine from now on, while it goes on itself. */
+  /** Run as root in the guest: from then on no copy of it can become another machine, while it continues itself. */
   makeUnfit: (machineId: string) => Promise<void>;
-  /** Its QEMU ends, without having been asked to. */
+  /** Ends its QEMU from outside. */
   crash: (machineId: string) => Promise<void>;
 }
 
@@ -85,7 +83,10 @@ export function makeSetting(makeNode: () => Promise<SnapshottingNode>, traits: S
     traits,
     newMachine,
     newSnapshot,
-    /** Runs, and had `before` in `file` and a file `kept` when it was saved; by now `after` and none. */
+    /**
+     * A running machine. When it was saved it had `before` in `file`, and a file `kept`. Now it has `after`, and no
+     * `kept`.
+     */
     source,
     saved,
     liveCapture,

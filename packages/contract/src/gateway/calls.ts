@@ -1,17 +1,17 @@
 /**
  * Gateway → node: HTTP/1.1 over a unix socket that only the gateway's user and root can open.
  *
- *   GET  /v1/tables          → 200 application/x-ndjson, endless: one GatewayTables a line, whole, the newest at once and
- *                              again after every change; an empty line every 5 s as a sign of life. The newest
+ *   GET  /v1/tables          → 200 application/x-ndjson, endless: one whole GatewayTables per line, the newest at once
+ *                              and again after every change; an empty line every 5 s as a heartbeat. The newest
  *                              connection is the gateway; an older one is closed
- *   POST /v1/applied         → 204. Every older table's flows, cookies and sockets that this version does not allow are
- *        Applied               dead. A version that was skipped counts as applied with a later one
+ *   POST /v1/applied         → 204. Every flow, cookie and socket of an older table that this version does not allow is
+ *        Applied               closed. A version that was skipped counts as applied with a later one
  *   POST /v1/pins     Pin    → 204 once the kernel lets the machine reach these addresses on these ports (`host:port`
- *                              entries). Sent before the DNS answer. 409 when the machine has another generation by
- *                              now; 503 when too many wait or are open for the machine
+ *                              entries). Sent before the DNS answer. 409 if the machine has another generation by
+ *                              now; 503 if too many are pending or open for it
  *   POST /v1/wakes  WakeCall → 200 WakeOutcome, after at most 30 s; several calls for one session share one wake
- *   POST /v1/flows    Flows  → 204: what the gateway did and refused, for the sessions' egress logs; and which sessions'
- *                              previews were used
+ *   POST /v1/flows    Flows  → 204: flows and refusals for the sessions' egress logs, and the sessions whose previews
+ *                              were used
  */
 import { z } from "zod";
 
@@ -21,7 +21,7 @@ export type Applied = z.infer<typeof Applied>;
 export const Pin = z.object({
   machine_id: z.string(),
   generation: z.int().min(1),
-  /** The name asked for: the pin outlives changes of policy that still allow name and port. */
+  /** The requested name. The pin survives changes of policy that still allow name and port. */
   host: z.string().max(253),
   ports: z.array(z.int().min(1).max(65_535)).min(1).max(256),
   addresses: z.array(z.ipv4()).min(1).max(4),
@@ -32,7 +32,7 @@ export type Pin = z.infer<typeof Pin>;
 export const WakeCall = z.object({ session_id: z.string() });
 export type WakeCall = z.infer<typeof WakeCall>;
 
-/** `live`: the tables that say so were sent before this answer. */
+/** `live`: the tables with the live machine were sent before this answer. */
 export const WakeOutcome = z.discriminatedUnion("result", [
   z.object({ result: z.literal("live") }),
   z.object({
@@ -46,7 +46,7 @@ export type WakeOutcome = z.infer<typeof WakeOutcome>;
 
 export const EGRESS_VERDICTS = ["allowed", "denied"] as const;
 
-/** Why something was refused, or how it was allowed: one word for programs, listed in docs/network.md. */
+/** Why something was refused, or which rule let it through. Machine-readable; listed in docs/network.md. */
 export const EGRESS_REASONS = [
   "name_allowed",
   "address_allowed",
@@ -69,10 +69,10 @@ export type EgressReason = (typeof EGRESS_REASONS)[number];
 /** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
 export const EgressEntry = z.object({
   machine_id: z.string(),
-  /** When it began, RFC 3339 with milliseconds. */
+  /** When it began: RFC 3339 with milliseconds. */
   at: z.string(),
   kind: z.enum(["tcp", "udp", "icmp", "http", "tls", "dns"]),
-  /** The name the guest asked for, where one is known. */
+  /** The name that the guest asked for, if one is known. */
   host: z.string().max(255).optional(),
   address: z.string().optional(),
   port: z.int().optional(),
@@ -81,16 +81,16 @@ export const EgressEntry = z.object({
   bytes_in: z.int(),
   verdict: z.enum(EGRESS_VERDICTS),
   reason: z.enum(EGRESS_REASONS),
-  /** Number of equal events that this line stands for; absent: one. */
+  /** How many alike events this line stands for; absent: one. */
   count: z.int().optional(),
 });
 export type EgressEntry = z.infer<typeof EgressEntry>;
 
 export const Flows = z.object({
   entries: z.array(EgressEntry).max(1000),
-  /** Lines that were lost because too many came at once. */
+  /** Lines that were dropped because too many came at once. */
   lost: z.int(),
-  /** Sessions whose previews carried bytes since the last call. */
+  /** Sessions whose previews carried bytes since the previous call. */
   active_sessions: z.array(z.string()).max(10_000),
 });
 export type Flows = z.infer<typeof Flows>;

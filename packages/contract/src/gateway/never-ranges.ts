@@ -1,13 +1,14 @@
 /**
- * Addresses that no session reaches under any policy, `a.b.c.d/n`: private, loopback, link-local and metadata, shared,
- * for documentation and tests, multicast, reserved. The node closes them, and control refuses entries that lie in them.
+ * Ranges `a.b.c.d/n` that no session reaches, whatever its policy: private, loopback, link-local and metadata,
+ * shared, documentation and tests, multicast, reserved. The node blocks them, and control refuses policy entries in
+ * them.
  */
 export const NEVER_RANGES: readonly string[] = [
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",
   "127.0.0.0/8",
-  // A cloud's metadata service that has a public address.
+  // The metadata service of a cloud, under a public address.
   "168.63.129.16/32",
   "169.254.0.0/16",
   "172.16.0.0/12",

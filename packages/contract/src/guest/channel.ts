@@ -1,15 +1,15 @@
 /**
  * The channel between node and agent: one virtio-serial port, HTTP/2 (prior knowledge) on it.
  *
- * Before HTTP/2 every (re)connection resyncs, because after a load the port may contain half of a frame of another machine:
+ * Before HTTP/2 every (re)connection resyncs, because after a load the port may contain half of an older frame:
  *
  *   host  → `HELLO <nonce>\n`   repeated with the same nonce every HELLO_INTERVAL_MS until answered
  *   agent → `READY <nonce>\n`   once per nonce; the agent drops the connection that it still served
  *   host  → `PRI * HTTP/2.0…`   the client preface; the agent skips repeated HELLO lines that come before it
  *
  * The host discards every byte before the READY line that carries its own nonce. The nonce is 32 lower-case hex
- * characters. While no host is connected a read of the port returns 0 at once: for the agent that is not an end,
- * it waits without spinning. A side that reads bytes that fit neither rule closes the HTTP/2 connection and resyncs.
+ * characters. While no host is connected a read of the port returns 0 at once: that is not an end, and the
+ * agent waits without spinning. A side that reads bytes that fit neither rule closes the HTTP/2 connection and resyncs.
  */
 export const AGENT_PORT_NAME = "vivarium.agent";
 export const NONCE_PATTERN = /^[0-9a-f]{32}$/;
@@ -20,7 +20,7 @@ export const GENERATION = 2;
 export const helloLine = (nonce: string) => `HELLO ${nonce}\n`;
 export const readyLine = (nonce: string) => `READY ${nonce}\n`;
 
-/** Limits of what the host accepts from an agent, whose bytes are hostile. */
+/** What the host accepts from an agent, whose bytes are hostile. */
 export const GUEST_LIMITS = {
   resyncBytes: 8 * 1024 * 1024,
   headerListBytes: 16 * 1024,

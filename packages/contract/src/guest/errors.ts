@@ -1,6 +1,6 @@
 /**
- * Refusals of the agent, and the words for them. The words are stable, because clients match them; the agent's own
- * sentence is for logs. Imports nothing.
+ * The agent's refusals and their texts. The texts are stable, because clients match them; the agent's own sentence is
+ * for logs. Imports nothing.
  */
 export const GUEST_ERRORS = {
   bad_path: { status: 400, text: "is no path this machine can use" },

@@ -1,8 +1,8 @@
 /**
- * Files of the session, below /workspace, with the rights of the guest user (docs/spec/files.md).
+ * Files of the session, below /workspace, with the rights of the guest user; see docs/spec/files.md.
  *
- *   GET    /v1/files/read?path=[&max_bytes=]     → 200 raw bytes with content-length, the size of the file when it was
- *                                                  opened; `too_large` over max_bytes. A file that shrinks meanwhile
+ *   GET    /v1/files/read?path=[&max_bytes=]     → 200 raw bytes with content-length: the content as of the moment it
+ *                                                  was opened; `too_large` over max_bytes. A file that shrinks meanwhile
  *                                                  breaks the stream off
  *   GET    /v1/files/list?path=                  → 200 frames: a list of `entries`, then FileList's rest
  *   GET    /v1/files/find?path=&pattern=&max_results=→ 200 frames: a list of `paths`, then FindResult's rest
@@ -17,9 +17,9 @@
  *
  * Lists are lists.ts. A refusal's message begins with the path it is about, as it was given, or with `pattern: ` or `file_pattern: `.
  *
- * Paths and names are UTF-8 text. Any other byte is written `\xHH` (lower-case hex, 80 to ff), and a backslash that
- * would read as the start of such an escape is written `\x5c`; requests use the same escapes, so that every listed
- * file can be read, renamed and deleted. Patterns of find and grep match the bytes themselves.
+ * Paths and names are UTF-8 text. A byte that is not UTF-8 is written `\xHH` (lower-case hex, 80 to ff), and a backslash that
+ * would read as the start of such a piece is written `\x5c`; the same is understood in requests, so that every
+ * listed file can be read, renamed and deleted. Patterns of find and grep match the bytes themselves.
  */
 import { z } from "zod";
 
@@ -45,7 +45,7 @@ export const GrepMatch = z.object({
   after: z.array(line).max(10).optional(),
 });
 export const GrepResult = z.object({
-  /** Matches in an answer of 8 MiB are fewer, each with the lines around it. */
+  /** An upper bound: 8 MiB of matches with their context are fewer. */
   matches: z.array(GrepMatch).max(100_000),
   files_searched: count,
   truncated: z.boolean(),

@@ -74,7 +74,7 @@ describe("FrameDecoder", () => {
     fc.assert(property, { numRuns: 300 });
   });
 
-  test("gives each frame as it was sent, and copies none that lies whole in a chunk", () => {
+  test("returns each frame as it was sent, without a copy if it is whole in one chunk", () => {
     const frames = ["one", "two", "six"].map((text) => encodeFrame(FRAME.stdout, text.repeat(5000)));
     const wire = Buffer.concat(frames);
     const decoder = new FrameDecoder();
@@ -90,7 +90,7 @@ describe("FrameDecoder", () => {
     ]);
   });
 
-  test("gives the frames before one that it refuses, also when they come together", () => {
+  test("returns the frames before a refused one, also if they arrive together", () => {
     const good = encodeFrame(FRAME.stdout, "x");
     const decoder = new FrameDecoder();
     const found: Frame[] = [];
@@ -101,7 +101,7 @@ describe("FrameDecoder", () => {
     expect(found.map(({ payload }) => payload.toString())).toEqual(["x", "x"]);
   });
 
-  test("never does anything but decode or refuse, whatever the guest sends", () => {
+  test("either decodes or refuses, whatever the guest sends", () => {
     const property = fc.property(fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 20 }), (chunks) => {
       const decoder = new FrameDecoder();
       try {

@@ -26,7 +26,7 @@ export function encodeFrame(type: FrameType, payload: Uint8Array | string): Buff
   return encodeFramed(type, payload);
 }
 
-/** A FramedDecoder for these types alone. */
+/** A FramedDecoder for these types only. */
 export class FrameDecoder extends FramedDecoder {
   constructor() {
     super((type) => TYPES.has(type));

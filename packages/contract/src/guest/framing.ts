@@ -4,7 +4,7 @@ import { GUEST_LIMITS } from "./channel.ts";
 export interface Framed {
   type: number;
   payload: Buffer;
-  /** The bytes as received, with the header. */
+  /** The frame as sent, with its header. */
   whole: Buffer;
 }
 
@@ -20,15 +20,15 @@ export function encodeFramed(type: number, payload: Uint8Array | string): Buffer
 }
 
 /**
- * Cuts a byte stream into frames. Throws FrameError on a length over the cap, and on a type that `isKnown` denies; frames
- * that were complete before are returned first, however the bytes were cut into chunks.
+ * Cuts a byte stream into frames. Throws FrameError on a length over the cap, and on a type that `isKnown` rejects.
+ * Whole frames before that are returned first, however the bytes were cut into chunks.
  */
 export class FramedDecoder {
   readonly #isKnown: (type: number) => boolean;
   readonly #header = Buffer.alloc(HEADER_BYTES);
-  /** A frame that comes in pieces, from the time that its header is whole. */
+  /** A frame that arrives in pieces, once its header is whole. */
   #frame: Buffer | undefined;
-  /** Number of its bytes, or of its header's, received so far. */
+  /** Bytes of it, or of its header, so far. */
   #have = 0;
 
   constructor(isKnown: (type: number) => boolean = () => true) {
@@ -36,8 +36,9 @@ export class FramedDecoder {
   }
 
   /**
-   * The frames that this chunk completes, to be read before the next chunk. A frame that lies inside the chunk is not
-   * copied. A part of an incomplete frame is copied, since keeping one byte of a chunk would keep the whole chunk.
+   * The frames that this chunk completes; take each before the next one. A frame that is whole in the chunk is not
+   * copied. An unfinished frame is copied out of the chunk, because keeping a piece of one byte would keep the whole
+   * chunk.
    */
   *push(chunk: Buffer): Generator<Framed, void> {
     let rest = chunk;
@@ -57,7 +58,7 @@ export class FramedDecoder {
     }
   }
 
-  /** True when the stream may end here: no half frame is left. */
+  /** True if the stream may end here: no half frame is left. */
   get isBetweenFrames(): boolean {
     return this.#have === 0;
   }
@@ -80,7 +81,7 @@ export class FramedDecoder {
     return whole;
   }
 
-  /** Length of the frame that begins here, with its header. */
+  /** Size of the frame that begins here, with its header. */
   #bytesOf(header: Buffer): number {
     const type = header[0] as number;
     const bytes = header.readUInt32BE(1);

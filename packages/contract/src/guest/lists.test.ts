@@ -20,7 +20,7 @@ function read<Item, End>(
   return { items, end: reader.end };
 }
 
-test("a list is read back as it was written, whatever is in its items", () => {
+test("a list is read back as it was written, whatever its items contain", () => {
   const items = fc.array(fc.string({ unit: "binary", maxLength: 9000 }), { maxLength: 10 });
   const property = fc.property(items, fc.nat(), (given, n) => {
     expect(read(SHAPE, encodeList(given, { n }))).toEqual({ items: given, end: { n } });
@@ -28,7 +28,7 @@ test("a list is read back as it was written, whatever is in its items", () => {
   fc.assert(property, { numRuns: 30 });
 });
 
-test("an item goes on from frame to frame, wherever it is cut", () => {
+test("an item continues from frame to frame, wherever it is cut", () => {
   const line = Buffer.from('"one"\n"two\\n"\n');
   for (let at = 0; at <= line.length; at++) {
     const frames = [line.subarray(0, at), line.subarray(at)].map((piece) => encodeFrame(FRAME.items, piece));
@@ -39,16 +39,16 @@ test("an item goes on from frame to frame, wherever it is cut", () => {
   }
 });
 
-test("of a frame within whose item it ends only that item's beginning is kept, and a copy of it", () => {
+test("only the unfinished end of a frame is kept, as a copy", () => {
   const reader = new ListReader(SHAPE);
   const payload = Buffer.from('"read"\n"on');
   expect([...reader.read({ type: FRAME.items, payload })]).toEqual(["read"]);
-  // As a socket reader does with its memory.
+  // As a reader of a socket reuses its memory.
   payload.fill(0);
   expect([...reader.read({ type: FRAME.items, payload: Buffer.from('e"\n') })]).toEqual(["one"]);
 });
 
-test("the largest items of a guest fit: a command that fills a request, a line with all that is around it", () => {
+test("the largest items of a guest fit: a command that fills a request, a line with all its context", () => {
   const lines = Array.from({ length: 10 }, () => "\u0001".repeat(4096));
   const match = {
     path: `/${"\\x80".repeat(4095)}`,
@@ -78,6 +78,6 @@ test.each([
     Buffer.concat([encodeFrame(FRAME.items, '"'), encodeFrame(FRAME.eof, '{"n":1}')]),
   ],
   ["output", encodeFrame(FRAME.stdout, "")],
-])("a list with %s is none", (_what, frames) => {
+])("refuses a list with %s", (_what, frames) => {
   expect(() => read(SHAPE, frames)).toThrow(ListError);
 });

@@ -1,7 +1,7 @@
 /**
- * Lists of a guest, agent → node → control, as frames (frames.ts): `items` are lines of JSON, an item each, cut into frames
- * wherever those are full; `eof` says the rest. An item is read and checked once it is whole, so that neither node nor
- * control ever reads more than one at a time, however long the list is.
+ * Lists of a guest, agent → node → control, as frames (frames.ts). `items` are lines of JSON, one item each, cut into
+ * frames wherever a frame is full. `eof` carries the rest. An item is parsed and checked as soon as it is whole, so
+ * that node and control have only one in memory, however long the list is.
  */
 import { z } from "zod";
 import { LIMITS } from "../api/limits.ts";
@@ -17,14 +17,14 @@ export interface ListShape<Item, End> {
 }
 
 const MIB = 1024 * 1024;
-/** 100,000 long names, all of them escaped, are more than any real list. */
+/** 100,000 long names, all of them escaped, would not fit; no real folder has them. */
 const FILES_BYTES = 32 * MIB;
 const name = FileList.shape.entries.element;
 
 export const LISTS = {
   entries: shape(name, FileList.omit({ entries: true }), 100_000, FILES_BYTES),
   paths: shape(name, FindResult.omit({ paths: true }), 10_000, FILES_BYTES),
-  /** Matches in a list of 8 MiB are fewer, each with the lines around it. */
+  /** An upper bound: 8 MiB of matches with their context are fewer. */
   matches: shape(GrepMatch, GrepResult.omit({ matches: true }), 100_000, FILES_BYTES),
   processes: shape(GuestProcess, z.object({}), LIMITS.processEntries, 16 * MIB),
 } as const;
@@ -38,11 +38,13 @@ function shape<Item, End>(
   return { item, end, mostItems, mostBytes };
 }
 
-/** A process's command fills a request; a line that was found, with twenty around it and all of them escaped, half of that. */
+/**
+ * A process's command may fill a request. A found line with twenty lines of context, all escaped, takes half of that.
+ */
 export const ITEM_BYTES = MIB + 64 * 1024;
-/** Payload at which agents cut. */
+/** Where agents cut. */
 const PAYLOAD_BYTES = 32 * 1024;
-/** A smaller frame counts as this many bytes: agents fill all frames but the last, and each costs its readers work. */
+/** A smaller frame counts as this many bytes. Agents fill all frames but the last, and each frame costs readers work. */
 const LEAST_FRAME_BYTES = 4 * 1024;
 
 export function encodeList(items: readonly unknown[], end: unknown): Buffer {
@@ -53,10 +55,10 @@ export function encodeList(items: readonly unknown[], end: unknown): Buffer {
   return Buffer.concat([...frames, encodeFrame(FRAME.eof, JSON.stringify(end))]);
 }
 
-/** The frames are not a list of the expected shape. */
+/** The list does not have its shape. */
 export class ListError extends Error {}
 
-/** Frames of a list to its items. */
+/** Decodes the frames of a list into its items. */
 export class ListReader<Item, End> {
   readonly #shape: ListShape<Item, End>;
   #line: Buffer[] = [];
@@ -69,7 +71,7 @@ export class ListReader<Item, End> {
     this.#shape = shape;
   }
 
-  /** Items that this frame completes, to be read before the next frame. Throws ListError. */
+  /** Items that this frame completes; take each before the next one. Throws ListError. */
   *read({ type, payload }: Frame): Generator<Item, void> {
     if (type === FRAME.eof) this.end = this.#readEnd(payload);
     else if (type !== FRAME.items) throw new ListError(`a list has no frame of type ${type}`);
@@ -82,7 +84,7 @@ export class ListReader<Item, End> {
     for (let at = 0; at < payload.length; ) {
       const newline = payload.indexOf(0x0a, at);
       if (newline < 0) {
-        // A copy: the piece itself would keep the whole chunk in memory.
+        // A copy: the slice would keep the whole chunk in memory.
         this.#keep(Buffer.from(payload.subarray(at)));
         return;
       }

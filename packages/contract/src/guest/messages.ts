@@ -11,7 +11,7 @@
  *   POST /v1/thaw                       → 200 {}
  *   POST /v1/power-off                  → 200 {}, then the machine ends
  *
- * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is not an error:
+ * Error codes of exec: `cwd_not_found`, `cwd_not_a_directory`, `invalid`. A command that is not found is no error:
  * exit 127 (126: not executable, or argument list too long) with one line on stderr.
  */
 import { z } from "zod";
@@ -36,12 +36,12 @@ export interface ExecSpec {
   /** Added on top of the agent's base environment (PATH, HOME, USER, SHELL, LANG and /etc/environment). */
   env: Record<string, string>;
   timeout_ms: number;
-  /** Past this many bytes a stream is drained and dropped, so that the command never blocks on it. */
+  /** Output of a stream past this many bytes is read and dropped, so that the command never blocks on it. */
   output_limit_bytes?: number;
 }
 
 export const ExecEnd = z.object({
-  /** 0-255; 128 + signal when killed by one; -1 on timeout. */
+  /** 0-255; 128 + signal if a signal killed it; -1 on timeout. */
   exit_code: int32.min(-1).max(255),
   timed_out: z.boolean(),
   /** Spawn to exit, measured in the guest. */
@@ -53,7 +53,8 @@ export type ExecEnd = z.infer<typeof ExecEnd>;
 
 export const GuestCommands = z.object({
   /**
-   * Commands of exec in flight that began before this memory was last captured. In a loaded machine they have no client.
+   * Execs that began before this memory was last captured and still run. In a loaded machine no caller listens to
+   * them.
    */
   going_on: z.int().min(0),
 });
@@ -65,7 +66,7 @@ export interface Resumed {
   entropy: string;
   /** Wall clock to set, nanoseconds since 1970 as a decimal string. */
   wall_clock_ns: string;
-  /** Present when the machine is a new session, absent on a plain resume. */
+  /** Present if the machine is a new session, absent on a plain resume. */
   identity?: {
     hostname: string;
     /** 32 lower-case hex characters. */
@@ -73,8 +74,8 @@ export interface Resumed {
     no_sudo: boolean;
   };
   /**
-   * The user's processes are thawed by a later call. An agent from a snapshot that is older than this field ignores it
-   * and thaws: the processes then run for a moment, until the machine is stopped.
+   * The user's processes stay frozen until a later call. An agent older than this field thaws them, so they run for a
+   * moment until its machine is stopped.
    */
   stay_frozen?: boolean;
 }
@@ -82,7 +83,7 @@ export const ResumedAck = z.object({
   reseeded: z.literal(true),
   /** Counter in /run/vivarium/generation after this call. */
   generation: z.int().min(1),
-  /** As GET /v1/health: spares a fresh machine the second question. */
+  /** As in GET /v1/health: saves a second request to a new machine. */
   health: AgentHealth,
 });
 export type ResumedAck = z.infer<typeof ResumedAck>;

@@ -1,8 +1,8 @@
 /**
- * Named processes (docs/spec/processes.md). They live in the agent's table, in memory: they are frozen, saved and copied
- * with the machine.
+ * Named processes; see docs/spec/processes.md. They live in the agent's table, in memory: they are frozen, saved
+ * and copied with the machine.
  *
- *   POST   /v1/processes         ProcessSpec      → 200 GuestProcess; one that cannot be spawned is `exited` at once, 127
+ *   POST   /v1/processes         ProcessSpec      → 200 GuestProcess; if it cannot be spawned it is `exited` at once, 127
  *                                                   or 126, with one line in its stderr log. `process_exists`,
  *                                                   `process_limit`, and the cwd errors of exec
  *   GET    /v1/processes                          → 200 frames: a list of GuestProcess (lists.ts), oldest first
@@ -10,7 +10,7 @@
  *   DELETE /v1/processes/{name}                   → 200 GuestProcess once it has exited: SIGTERM to its process group,
  *                                                   SIGKILL to all of its cgroup after 5 s
  *   GET    /v1/processes/{name}/logs?tail_bytes=  → 200 frames: the last bytes of stdout, of stderr, then `eof`
- *   GET    /v1/processes/{name}/logs?follow=true  → 200 frames: the kept output, then live output, `eof` when the process
+ *   GET    /v1/processes/{name}/logs?follow=true  → 200 frames: the output that is still kept, then live output, `eof` when the process
  *                                                   has exited and its output is drained
  *
  * Logs are ring files in the guest, 10 MiB a stream, below a directory that the user can read and not write.
@@ -23,10 +23,10 @@ export type ProcessSpec = Pick<ExecSpec, "argv" | "cwd" | "env"> & { name: strin
 const milliseconds = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const GuestProcess = z.object({
   name: z.string().max(63),
-  /** Cut to its beginning and `…` when this process has exited and all records together are too large. */
+  /** Cut to its beginning and `…` if the records of all processes take too much and this one has exited. */
   argv: z.array(z.string()).max(1024),
   keep_alive: z.boolean(),
-  /** Absent when it could not be spawned. */
+  /** Absent if it could not be spawned. */
   pid: z
     .int()
     .min(1)
@@ -41,7 +41,7 @@ export type GuestProcess = z.infer<typeof GuestProcess>;
 
 /** Payload of the `eof` frame of a log. */
 export const LogEnd = z.object({
-  /** Older output of the stream is not part of this answer. */
+  /** Whether older output of the stream is missing from this answer. */
   stdout_truncated: z.boolean(),
   stderr_truncated: z.boolean(),
 });

@@ -23,7 +23,7 @@ test("frames are read back from chunks of any size", () => {
   }
 });
 
-test("a length over the cap is refused before its bytes are waited for", () => {
+test("a length over the cap is refused before its bytes arrive", () => {
   const header = Buffer.alloc(5);
   header[0] = TERMINAL_FRAME.data;
   header.writeUInt32BE(GUEST_LIMITS.framePayloadBytes + 1, 1);

@@ -1,4 +1,4 @@
-/** The frames of terminals.ts as bytes. The reader decides about types: it ignores unknown ones. */
+/** The frames of terminals.ts as bytes. Any type is decoded; the reader ignores types that it does not know. */
 import { encodeFramed, type Framed, FramedDecoder } from "./framing.ts";
 
 export type TerminalFrame = Pick<Framed, "type" | "payload">;
@@ -7,5 +7,5 @@ export function encodeTerminalFrame(type: number, payload: Uint8Array): Buffer {
   return encodeFramed(type, payload);
 }
 
-/** Bounded by the cap on a frame: keeps at most one. */
+/** Keeps at most one frame, whose size is capped. */
 export class TerminalFrameDecoder extends FramedDecoder {}

@@ -5,11 +5,11 @@
  *                         answer 200, once the program runs: terminal frames of the guest. `exit` is last, after all data
  *   POST /v1/tunnel     → request: one opening frame with a TunnelSpec, then raw SSH bytes; answer 200: raw SSH bytes
  *
- * All frames are 1 byte type, 4 bytes payload length (big-endian), payload. The types are those of the public interface
- * (docs/spec/terminals.md), and 0x00 opens. When the request ends or breaks off, an unnamed terminal is hung up: SIGHUP to its
+ * All frames are 1 byte type, 4 bytes payload length (big-endian), payload. The types are those of
+ * docs/spec/terminals.md, and 0x00 opens. When the request ends or breaks off, an unnamed terminal is hung up: SIGHUP to its
  * session, SIGKILL to its cgroup after 5 s. A named one stays, keeps its last output (TERMINAL_BACKLOG_BYTES) and reads no
- * more than that: a client that attaches again gets the backlog first. Several clients share a named terminal; its size is
- * the last one requested. A copy of the machine with an identity of its own begins without terminals.
+ * more than that. A client that attaches again gets the backlog first. Several clients share a named terminal; the last
+ * requested size applies. A copy of the machine with an identity of its own begins without terminals.
  */
 export const TERMINAL_FRAME = {
   open: 0x00,
@@ -30,7 +30,7 @@ export interface TerminalSpec {
   env: Record<string, string>;
   rows: number;
   cols: number;
-  /** Attaches to the terminal of this name, or makes it. */
+  /** Attach to the terminal of this name. It is created if there is none. */
   name?: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Control → node: HTTP/1.1 over a unix socket (one machine) or mTLS TCP (fleet). A node never closes a connection for being
- * idle: it could do so under a request that is on its way.
+ * Control → node: HTTP/1.1 over a unix socket (one machine) or mTLS TCP (fleet). A node never closes an
+ * idle connection: that could race with a request on its way.
  *
  *   GET    /v1/info                               → 200 NodeInfo
  *   GET    /v1/machines                           → 200 {machines: MachineStatus[]}
@@ -9,28 +9,28 @@
  *                                                   the same answer (also while starting); other body: 409
  *   GET    /v1/machines/{machine_id}              → 200 MachineStatus
  *   DELETE /v1/machines/{machine_id}              → 204 when nothing of it is left; unknown id: 204
- *   POST   /v1/machines/{machine_id}/continue     → 200 MachineStatus: a held machine continues, reseeded; one that runs
- *                                                   already: the same answer
+ *   POST   /v1/machines/{machine_id}/continue     → 200 MachineStatus: a held machine continues, reseeded; a running
+ *                                                   one: the same answer
  *   POST   /v1/machines/{machine_id}/exec         → 200 exec frames (contract/guest frames.ts); dropping the connection
  *          ExecCall                                 kills the command
  *   PUT    /v1/machines/{machine_id}/files?path=  → 200 {bytes}; raw body, for the service's own files
  *
- *   *      /v1/machines/{machine_id}/guest/files… → as in contract/guest files.ts, bodies passed on as they come, with
+ *   *      /v1/machines/{machine_id}/guest/files… → as in contract/guest files.ts, bodies passed on unchanged, with
  *          /v1/machines/{machine_id}/guest/         the limits of what an agent may answer; refusals of the agent come as
  *          processes…                               those of the node, with the codes of GUEST_ERRORS. An upload's answer
  *                                                   is UploadWritten
  *   GET    /v1/machines/{machine_id}/terminals    → 101: `Connection: Upgrade`, `Upgrade: vivarium-stream`, then both ways
- *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first sends one opening, 4 bytes length (big-endian)
- *                                                   and JSON: the caller a TerminalSpec or TunnelSpec, the node `{}` or
+ *          /v1/machines/{machine_id}/tunnel         raw bytes. Each side first sends one opening, 4 bytes length
+ *                                                   (big-endian) and JSON: the caller a TerminalSpec or TunnelSpec, the node `{}` or
  *                                                   a refusal `{code, message}`. Then contract/guest terminals.ts: frames
  *                                                   of a terminal, raw bytes of a tunnel. The end of either side ends both
  *
  *   GET    /v1/snapshots                          → 200 {snapshots: SnapshotStatus[]}
  *   PUT    /v1/snapshots/{snapshot_id} Snapshot-  → 200 SnapshotStatus, once it is durable. Same id and same body again:
  *          Spec                                     the same answer (also while it is made); other body: 409
- *   GET    /v1/snapshots/{snapshot_id}            → 200 SnapshotStatus; snapshot_damaged for one known to be damaged,
- *                                                   which the list leaves out
- *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it keep running
+ *   GET    /v1/snapshots/{snapshot_id}            → 200 SnapshotStatus; snapshot_damaged if it is known to be damaged;
+ *                                                   the list omits it then
+ *   DELETE /v1/snapshots/{snapshot_id}            → 204; unknown id: 204. Machines that were loaded from it continue
  *
  * Refusals are `{code, message}` with a status of NODE_ERRORS. A machine that ended by itself stays listed as `ended`
  * with a reason until it is deleted.
@@ -46,7 +46,7 @@ import { NetworkSpec } from "./network.ts";
 export const MACHINE_ID_PATTERN = /^[a-z0-9]{21}-[1-9][0-9]{0,8}$/;
 export const MachineId = z.string().regex(MACHINE_ID_PATTERN);
 
-/** Control chooses it: the name of a saved state, never used twice. */
+/** Chosen by control: the name of a saved state, never reused. */
 export const SNAPSHOT_ID_PATTERN = /^[a-z]{3}_[a-z0-9]{21}$/;
 export const SnapshotId = z.string().regex(SNAPSHOT_ID_PATTERN);
 
@@ -56,18 +56,24 @@ export const StartSpec = z.object({
   size: z.enum(SIZE_NAMES as [string, ...string[]]),
   hostname: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/),
   no_sudo: z.boolean(),
-  /** Loaded instead of the template's baseline; its size must be `size`. */
+  /** Loaded instead of the template's baseline. Its size must be `size`. */
   snapshot_id: SnapshotId.optional(),
-  /** The machine keeps the identity of the saved one. Otherwise it gets a new identity. */
+  /**
+   * The machine continues as the one that was saved and keeps its identity. Otherwise it becomes a machine of its
+   * own.
+   */
   resume: z.boolean().optional(),
-  /** Load, reseed and stop: the machine is ready, and none of its user's processes runs before `continue`. */
+  /**
+   * Load, reseed and stop. The machine has proven that it can continue, and its user's processes run only after
+   * `continue`.
+   */
   hold: z.boolean().optional(),
-  /** In force before the guest runs; absent: full public egress, nothing exposed. */
+  /** In force before the guest runs. Absent: full public egress, nothing exposed. */
   network: NetworkSpec.optional(),
 });
 export type StartSpec = z.infer<typeof StartSpec>;
 
-/** Milliseconds spent per stage of a start. */
+/** Milliseconds per stage of a start. */
 export const StartTimings = z.object({
   queue: z.int(),
   disk: z.int(),
@@ -78,26 +84,26 @@ export type StartTimings = z.infer<typeof StartTimings>;
 
 export const MachineStatus = z.object({
   machine_id: z.string(),
-  /** `held`: loaded, or captured, and stopped until it is continued or deleted. */
+  /** `held`: loaded or captured, and stopped until it is continued or deleted. */
   state: z.enum(["starting", "running", "held", "ended"]),
   /** Why a machine ended by itself: one line that is safe to show to a user. */
   reason: z.string().optional(),
   guest_ip: z.string().optional(),
   timings: StartTimings.optional(),
-  /** The generation of the network that it was started with. */
+  /** The generation of the network in its StartSpec. */
   network_generation: z.int().optional(),
 });
 export type MachineStatus = z.infer<typeof MachineStatus>;
 
 export const MachineList = z.object({ machines: z.array(MachineStatus) });
 
-/** Where a snapshot comes from: a machine that runs, or another snapshot (its files are shared, not copied). */
+/** The source of a snapshot: a running machine, or another snapshot, whose files are shared, not copied. */
 export const SnapshotSpec = z.union([
   z.object({
     machine_id: MachineId,
     /**
-     * State of the machine once the snapshot is durable. `hold`: it is stopped and never runs again unless it is
-     * continued, which makes the snapshot a past of its own. After a failed capture the machine continues in any case.
+     * What happens to the machine once its state is durable. `hold`: it stays stopped until it is continued, after
+     * which the snapshot is a past of its own. If the capture fails, the machine continues in any case.
      */
     after: z.enum(["continue", "hold"]),
   }),
@@ -105,7 +111,7 @@ export const SnapshotSpec = z.union([
 ]);
 export type SnapshotSpec = z.infer<typeof SnapshotSpec>;
 
-/** Milliseconds per stage of a capture; `stopped` is how long the guest was stopped. */
+/** Milliseconds per stage of a capture. `stopped`: how long the guest was stopped. */
 export const CaptureTimings = z.object({
   freeze: z.int(),
   state: z.int(),
@@ -121,11 +127,11 @@ export const SnapshotStatus = z.object({
   state: z.enum(["saving", "ready"]),
   template: z.string(),
   size: z.string(),
-  /** Bytes that exist for this snapshot alone: changed pages, device state, disk layer. */
+  /** Bytes that this snapshot alone takes: changed pages, device state, disk layer. */
   bytes: z.int(),
   created_at: z.string(),
   timings: CaptureTimings.optional(),
-  /** The machine that was captured with `after: "hold"` for this snapshot. */
+  /** The machine that was captured with `after: "hold"`. */
   machine_id: z.string().optional(),
 });
 export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
@@ -141,7 +147,10 @@ export const ExecCall = z.object({
 });
 export type ExecCall = z.infer<typeof ExecCall>;
 
-/** Answer to an upload: the digest covers the bytes sent to the agent, computed outside the guest, where it is cheap. */
+/**
+ * Answer to an upload. The digest is of the bytes that the agent was sent; it is computed outside the guest, where
+ * that is cheap.
+ */
 export const UploadWritten = FileWritten.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 export type UploadWritten = z.infer<typeof UploadWritten>;
 
@@ -170,23 +179,23 @@ export const NodeInfo = z.object({
   /** Whether machines are confined by cgroup v2. */
   cgroup_v2: z.boolean(),
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
-  /** Whether the disk gate would let another machine in; absent: start one to find out. */
+  /** Whether the disk gate would admit another machine. Absent: unknown until a start is tried. */
   has_disk_room: z.boolean().optional(),
-  /** Templates that can be started here; the current version of each before its others. */
+  /** What can be started here, the current version of each template first. */
   baselines: z.array(
     z.object({
       template: z.string(),
       size: z.string(),
-      /** A StartSpec may ask for it as `<template>@<version>`, and never gets another. */
+      /** A StartSpec can name it as `<template>@<version>` and never gets another version. */
       version: z.string().optional(),
       created_at: z.string().optional(),
-      /** Whether a StartSpec that names no version gets this one. */
+      /** Whether a StartSpec without a version gets this one. */
       is_current: z.boolean().optional(),
-      /** Origin of this version of the template. */
+      /** The origin of this version of the template. */
       origin: TemplateOrigin.optional(),
     }),
   ),
-  /** Machines that are loaded ahead: of a template in a size, or of a snapshot that many start from. */
+  /** Machines loaded ahead: of a template in a size, or of a snapshot that is started from often. */
   warm: z
     .array(
       z.object({
@@ -194,16 +203,16 @@ export const NodeInfo = z.object({
         size: z.string(),
         snapshot_id: z.string().optional(),
         ready: z.int(),
-        /** Target number, computed from recent demand. */
+        /** How many are worth having, by recent demand. */
         wanted: z.int().optional(),
       }),
     )
     .optional(),
-  /** Starts of new machines since this daemon started: those that found one loaded ahead, and those that did not. */
+  /** Starts of new machines since this daemon started: with a machine loaded ahead, and without. */
   new_machines: z.object({ from_pool: z.int(), loaded: z.int() }).optional(),
-  /** Snapshots that were found damaged: asked for by its name, each is refused with `snapshot_damaged`. */
+  /** Snapshots that were found damaged. A request for one by name is refused with `snapshot_damaged`. */
   damaged_snapshots: z.array(z.string()).optional(),
-  /** Version of the PreviewTable it has; 0: none. */
+  /** Version of the node's PreviewTable; 0: none. */
   previews_version: z.int().optional(),
   /** Whether a gateway is connected. */
   gateway: z.boolean().optional(),

@@ -1,4 +1,4 @@
-/** Refusals of a node itself; refusals.ts adds those of an agent. Imports nothing. */
+/** The node's own refusals; refusals.ts adds those of an agent. Imports nothing. */
 export const OWN_ERRORS = {
   invalid: {
     status: 400,

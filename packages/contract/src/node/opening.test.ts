@@ -3,7 +3,7 @@ import { encodeOpening, OPENING_LIMIT_BYTES, OpeningError, OpeningReader } from 
 
 const SPEC = { argv: ["sh", "-c", "echo é"], env: { A: "b" }, rows: 24, cols: 80 };
 
-test("an opening is read back from chunks of any size, and what follows it is left", () => {
+test("an opening is read back from chunks of any size, without the bytes after it", () => {
   const bytes = Buffer.concat([encodeOpening(SPEC), Buffer.from("stream")]);
   for (const size of [1, 3, 7, bytes.length]) {
     const reader = new OpeningReader();
@@ -21,13 +21,13 @@ test("an opening is read back from chunks of any size, and what follows it is le
   }
 });
 
-test("a length over the limit is refused before its bytes are waited for", () => {
+test("a length over the limit is refused before its bytes arrive", () => {
   const header = Buffer.alloc(4);
   header.writeUInt32BE(OPENING_LIMIT_BYTES + 1);
   expect(() => new OpeningReader().push(header)).toThrow(OpeningError);
   expect(() => encodeOpening({ text: "x".repeat(OPENING_LIMIT_BYTES) })).toThrow(OpeningError);
 });
 
-test("what is not JSON is refused", () => {
+test("an opening that is not JSON is refused", () => {
   expect(() => new OpeningReader().push(Buffer.from([0, 0, 0, 1, 0x7b]))).toThrow(OpeningError);
 });

@@ -1,9 +1,9 @@
 /**
- * The first message of each side of an upgraded connection: 4 bytes length (big-endian) and that many bytes of JSON. Bytes
- * that follow it belong to the stream.
+ * The first message of each side of an upgraded connection: 4 bytes length (big-endian) and that many bytes of JSON.
+ * Bytes after it belong to the stream.
  */
 const LENGTH_BYTES = 4;
-/** A TerminalSpec with the largest environment and argument list that the interface allows stays below. */
+/** Larger than a TerminalSpec with the largest allowed environment and argument list. */
 export const OPENING_LIMIT_BYTES = 1024 * 1024;
 
 export function encodeOpening(value: object): Buffer {
@@ -19,7 +19,7 @@ export function encodeOpening(value: object): Buffer {
 export class OpeningReader {
   #pending: Buffer = Buffer.alloc(0);
 
-  /** The opening, and the bytes behind it, once it is complete. Throws OpeningError for bytes that cannot be an opening. */
+  /** The opening and the bytes after it, once it is whole. Throws OpeningError if it cannot be one. */
   push(chunk: Buffer): { value: unknown; rest: Buffer } | undefined {
     this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     if (this.#pending.length < LENGTH_BYTES) return undefined;

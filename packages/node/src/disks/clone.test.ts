@@ -1,10 +1,10 @@
 import { mkdtemp, open, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { MIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { cloneFile, shareFile } from "./clone.ts";
 
-const MIB = 1024 * 1024;
 let dir: string;
 let elsewhere: string;
 beforeEach(async () => {
@@ -34,7 +34,7 @@ it("copies a file to another file system with its age and its holes", async () =
   expect((await readFile(target)).subarray(64 * MIB).toString()).toBe("end");
 });
 
-it("clones into a file that is written without the other changing, and overwrites none", async () => {
+it("clones a file that is being written without changing the clone, and overwrites nothing", async () => {
   const [source, target] = [path.join(dir, "a"), path.join(dir, "b")];
   await writeFile(source, "old");
   await cloneFile(source, target);

@@ -1,7 +1,8 @@
-import { constants, copyFile, link } from "node:fs/promises";
+import { constants, copyFile, link, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { run } from "../host/run.ts";
 
-/** A file of its own with the same content: shared blocks where the file system can, else a copy that keeps holes. */
+/** Copies a file: shared blocks if the file system can, else a copy that keeps holes. */
 export async function cloneFile(source: string, target: string): Promise<void> {
   try {
     await copyFile(source, target, constants.COPYFILE_FICLONE_FORCE | constants.COPYFILE_EXCL);
@@ -12,8 +13,8 @@ export async function cloneFile(source: string, target: string): Promise<void> {
 }
 
 /**
- * The same file under another name, so that it lives as long as either; across file systems a copy of the same age,
- * because a file that nobody wrote is known by its age.
+ * Gives a file a second name, so that it lives as long as either. Across file systems it is copied with its times,
+ * because the times show that a file was not written.
  */
 export async function shareFile(source: string, target: string): Promise<void> {
   try {
@@ -25,3 +26,19 @@ export async function shareFile(source: string, target: string): Promise<void> {
 }
 
 const NOT_CLONED = new Set(["ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EXDEV", "EINVAL", "ENOTTY"]);
+
+/** Whether files in this directory can be cloned without copying their blocks. */
+export async function hasReflink(dir: string): Promise<boolean> {
+  const source = path.join(dir, `.reflink-probe-${process.pid}`);
+  const clone = `${source}-clone`;
+  try {
+    await writeFile(source, Buffer.alloc(4096, 1));
+    await copyFile(source, clone, constants.COPYFILE_FICLONE_FORCE);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await rm(source, { force: true });
+    await rm(clone, { force: true });
+  }
+}

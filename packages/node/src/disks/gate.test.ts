@@ -10,7 +10,7 @@ async function freeBytes(): Promise<number> {
 
 const refused = { code: "disk_pressure" };
 
-it("counts what others reserved, until they release it", async () => {
+it("counts reservations of others until they are released", async () => {
   const half = (await freeBytes()) / 2;
   const gate = new DiskGate([tmpdir()], half);
   const release = await gate.reserve(half * 0.7);
@@ -19,7 +19,7 @@ it("counts what others reserved, until they release it", async () => {
   await expect(gate.reserve(half * 0.6)).resolves.toBeTypeOf("function");
 });
 
-it("takes nothing for a refused reservation, and gives back a release once", async () => {
+it("reserves nothing if it refuses, and releases once", async () => {
   const half = (await freeBytes()) / 2;
   const gate = new DiskGate([tmpdir()], half);
   await expect(gate.reserve(half * 3)).rejects.toMatchObject(refused);
@@ -31,29 +31,29 @@ it("takes nothing for a refused reservation, and gives back a release once", asy
   await expect(gate.reserve(half * 0.3)).rejects.toMatchObject(refused);
 });
 
-it("never lets both in of two that ask at once and would each fit alone", async () => {
+it("never admits two concurrent reservations that fit only one at a time", async () => {
   const half = (await freeBytes()) / 2;
   const gate = new DiskGate([tmpdir()], half);
   const answers = await Promise.allSettled([gate.reserve(half * 0.6), gate.reserve(half * 0.6)]);
   expect(answers.filter(({ status }) => status === "rejected").length).toBeGreaterThanOrEqual(1);
 });
 
-it("has no room below the floor, nor where one of its directories has none", async () => {
+it("has no space below the floor, or if one of its directories has none", async () => {
   const free = await freeBytes();
-  expect(await new DiskGate([tmpdir()], free * 2).hasRoom()).toBe(false);
-  expect(await new DiskGate([tmpdir()], free / 2).hasRoom()).toBe(true);
-  expect(await new DiskGate([tmpdir(), "/proc"], 1).hasRoom()).toBe(false);
+  expect(await new DiskGate([tmpdir()], free * 2).hasSpace()).toBe(false);
+  expect(await new DiskGate([tmpdir()], free / 2).hasSpace()).toBe(true);
+  expect(await new DiskGate([tmpdir(), "/proc"], 1).hasSpace()).toBe(false);
 });
 
-it("refuses whatever is asked when a directory cannot be looked at, and keeps nothing reserved", async () => {
+it("refuses everything if a directory cannot be read, and reserves nothing", async () => {
   const gate = new DiskGate(["/no/such/directory"], 0);
   await expect(gate.reserve(1)).rejects.toMatchObject({ code: "ENOENT" });
 });
 
-it("tells what would be refused by now, and reserves nothing by it", async () => {
+it("reports what would be refused now, without a reservation", async () => {
   const half = (await freeBytes()) / 2;
   const gate = new DiskGate([tmpdir()], half);
-  expect([await gate.hasRoom(half * 0.6), await gate.hasRoom(half * 3)]).toEqual([true, false]);
+  expect([await gate.hasSpace(half * 0.6), await gate.hasSpace(half * 3)]).toEqual([true, false]);
   await expect(gate.check(half * 3)).rejects.toMatchObject(refused);
   await gate.check(half * 0.6);
   await gate.reserve(half * 0.6);

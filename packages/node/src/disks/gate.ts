@@ -1,11 +1,11 @@
 /**
- * The disk gate: whatever will grow on disk reserves first, and is refused while what is free, less what others
- * reserved, would fall below a floor (security.md C13). Check and reservation are one step.
+ * The disk gate: anything that will grow on disk reserves first. A reservation is refused if free space, less all
+ * reservations, would fall below a floor. Check and reservation are one step.
  */
 import { statfs } from "node:fs/promises";
+import { GIB } from "@vivarium/kit/sizes";
 import { NodeError } from "../node-error.ts";
 
-const GIB = 1024 ** 3;
 const FLOOR_SHARE = 0.1;
 const FLOOR_MAX_BYTES = 5 * GIB;
 
@@ -14,7 +14,7 @@ export class DiskGate {
   readonly #floorBytes: number | undefined;
   #reservedBytes = 0;
 
-  /** `dirs`: the pool and, where the pool is an image file, the file system that holds it; the tighter one counts. */
+  /** `dirs`: the pool and, if the pool is an image file, the file system that holds it. The tighter one counts. */
   constructor(dirs: string[], floorBytes?: number) {
     this.#dirs = dirs;
     this.#floorBytes = floorBytes;
@@ -37,25 +37,31 @@ export class DiskGate {
     }
   }
 
-  /** Throws `disk_pressure` when so many bytes would be refused by now; reserves nothing. */
+  /** Throws `disk_pressure` if this many bytes would be refused now. Reserves nothing. */
   async check(bytes = 0): Promise<void> {
-    if (!(await this.hasRoom(bytes)))
+    if (!(await this.hasSpace(bytes)))
       throw new NodeError("disk_pressure", "this node has too little free disk for this; try again later");
   }
 
-  /** Whether machines that stopped for want of space may go on, or so many bytes more be written. */
-  async hasRoom(bytes = 0): Promise<boolean> {
+  /**
+   * Whether this many bytes more may be written; with none, whether a machine that a full disk stopped may continue.
+   */
+  async hasSpace(bytes = 0): Promise<boolean> {
     return (await this.#marginBytes()) >= bytes;
   }
 
   async #marginBytes(): Promise<number> {
     const margins = await Promise.all(
       this.#dirs.map(async (dir) => {
-        const { bavail, blocks, bsize } = await statfs(dir);
-        const floor = this.#floorBytes ?? Math.min(blocks * bsize * FLOOR_SHARE, FLOOR_MAX_BYTES);
-        return bavail * bsize - floor;
+        const { free_bytes, total_bytes } = await diskSpace(dir);
+        return free_bytes - (this.#floorBytes ?? Math.min(total_bytes * FLOOR_SHARE, FLOOR_MAX_BYTES));
       }),
     );
     return Math.min(...margins) - this.#reservedBytes;
   }
+}
+
+export async function diskSpace(dir: string): Promise<{ free_bytes: number; total_bytes: number }> {
+  const { bavail, blocks, bsize } = await statfs(dir);
+  return { free_bytes: bavail * bsize, total_bytes: blocks * bsize };
 }

@@ -2,17 +2,17 @@ import { execFileSync } from "node:child_process";
 import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { KIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { sharedBytes } from "./shared-bytes.ts";
 
-const KIB = 1024;
 let dir: string;
 beforeEach(async () => {
   dir = await mkdtemp(path.join(tmpdir(), "shared-"));
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
-/** A small file system that can share blocks, as the pool is one. */
+/** A small file system that can share blocks, as the pool can. */
 async function inPool(use: (pool: string) => Promise<void>): Promise<void> {
   const [image, mount] = [path.join(dir, "image"), path.join(dir, "mount")];
   execFileSync("truncate", ["-s", "320M", image]);
@@ -26,7 +26,7 @@ async function inPool(use: (pool: string) => Promise<void>): Promise<void> {
   }
 }
 
-it("is what a clone has in common with its source, less what was written to one of them since", async () => {
+it("returns what a clone shares with its source, less what was written to either since", async () => {
   await inPool(async (pool) => {
     const [source, clone] = [path.join(pool, "source"), path.join(pool, "clone")];
     await writeFile(source, Buffer.alloc(512 * KIB, 1));
@@ -44,6 +44,6 @@ it("is what a clone has in common with its source, less what was written to one 
   });
 });
 
-it("is nothing for a file that is not there", async () => {
+it("is 0 for a missing file", async () => {
   expect(await sharedBytes(path.join(dir, "missing"))).toBe(0);
 });

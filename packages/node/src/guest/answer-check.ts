@@ -1,4 +1,4 @@
-/** What an agent streams, checked on its way to the caller: it ends as the agent ended it, or it breaks off. */
+/** A stream of an agent, checked on its way to the caller. It ends as the agent ended it, or it breaks off. */
 import type { ClientHttp2Stream } from "node:http2";
 import { Transform, type TransformCallback } from "node:stream";
 import { cancel } from "./answers.ts";
@@ -8,22 +8,22 @@ const CHECKS = 10;
 export abstract class AnswerCheck extends Transform {
   #heardAt = Date.now();
 
-  /** Passes on what may pass. Throws when the agent breaks its contract. */
+  /** Passes on what is allowed. Throws if the agent breaks its contract. */
   protected abstract accept(chunk: Buffer): void;
 
-  /** Throws when the answer may not end here. */
+  /** Throws if the answer must not end here. */
   protected abstract acceptEnd(): void;
 
   get heardAt(): number {
     return this.#heardAt;
   }
 
-  /** A reader that is slow to take what was sent is no fault of the agent and is waited for. */
+  /** True while the reader is slow. That is not the agent's fault, so it is waited for. */
   get isWaitingForReader(): boolean {
     return this.readableLength >= this.readableHighWaterMark;
   }
 
-  /** A reader that leaves ends what the agent does for this request. */
+  /** A reader that leaves cancels the agent's request. */
   follow(source: ClientHttp2Stream): this {
     const breakOff = () => this.destroy(new Error("the agent broke the stream"));
     this.once("close", () => cancel(source));
@@ -36,7 +36,10 @@ export abstract class AnswerCheck extends Transform {
     return this;
   }
 
-  /** Breaks off once the agent has taken `limitMs` in all, however steadily it sends. Time of a slow reader is not counted. */
+  /**
+   * Breaks off once the agent took `limitMs` in total, however steadily it sends. A slow reader's time does not
+   * count.
+   */
   breakOffAfter(limitMs: number, reason: string): void {
     let checks = 0;
     const isOverdue = () => {
@@ -46,7 +49,7 @@ export abstract class AnswerCheck extends Transform {
     this.breakOffWhen(isOverdue, limitMs, reason);
   }
 
-  /** Breaks off once `isOverdue` says so; it is asked about ten times in `intervalMs`. */
+  /** Breaks off once `isOverdue` returns true. It is called about ten times in `intervalMs`. */
   breakOffWhen(isOverdue: () => boolean, intervalMs: number, reason: string): void {
     const check = setInterval(() => {
       if (!this.isWaitingForReader && isOverdue()) this.destroy(new Error(reason));

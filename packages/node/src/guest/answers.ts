@@ -1,13 +1,14 @@
-/** Reads what an agent answers. Its bytes are hostile: every answer has a limit in size, and refusals are put into words of the node. */
+/** Reads an agent's answers. The bytes are hostile: all answers have a size limit, and refusals become node errors. */
 import { type ClientHttp2Stream, constants } from "node:http2";
 import { AgentError, GUEST_LIMITS, isGuestErrorCode } from "@vivarium/contract/guest";
 import type { NodeErrorCode } from "@vivarium/contract/node";
 import { readAtMost } from "@vivarium/kit/read-at-most";
+import { KIB } from "@vivarium/kit/sizes";
 import type { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
-/** A code and a sentence. */
-const REFUSAL_BYTES = 16 * 1024;
+/** Enough for a code and a sentence. */
+const REFUSAL_BYTES = 16 * KIB;
 const CWD_CODES: ReadonlySet<string> = new Set(["cwd_not_found", "cwd_not_a_directory"]);
 
 export interface AgentAnswer {
@@ -15,12 +16,12 @@ export interface AgentAnswer {
   stream: ClientHttp2Stream;
 }
 
-/** What may have been done is not called retryable: whoever asks for it again would do it twice. */
+/** If the request may have been carried out and repeating it would do it twice, the error is not retryable. */
 export function unanswered(isRepeatable: boolean, message: string): NodeError {
   return new NodeError(isRepeatable ? "agent_unavailable" : "outcome_unknown", message);
 }
 
-/** Settles with the answer's headers. */
+/** Resolves with the status of the answer. */
 export function statusOf(stream: ClientHttp2Stream, isRepeatable: boolean): Promise<number> {
   return new Promise((resolve, reject) => {
     stream.once("response", (headers) => resolve(Number(headers[constants.HTTP2_HEADER_STATUS])));
@@ -28,12 +29,12 @@ export function statusOf(stream: ClientHttp2Stream, isRepeatable: boolean): Prom
   });
 }
 
-/** Ends what the agent does for this request. */
+/** Cancels the agent's request. */
 export function cancel(stream: ClientHttp2Stream): void {
   stream.close(constants.NGHTTP2_CANCEL);
 }
 
-/** The body of an answer of status 200, as the contract has it; a refusal is thrown. */
+/** The body of an answer of status 200, checked against the schema. A refusal is thrown. */
 export async function readAnswer<T>(
   { status, stream }: AgentAnswer,
   schema: z.ZodType<T>,
@@ -45,7 +46,7 @@ export async function readAnswer<T>(
   return parsed.data;
 }
 
-/** For an answer that is streamed: nothing when it is one, its refusal thrown when it is none. */
+/** For a streamed answer: throws its refusal, if it is one. */
 export async function assertAccepted({ status, stream }: AgentAnswer): Promise<void> {
   if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
 }
@@ -71,7 +72,7 @@ async function collect(stream: ClientHttp2Stream, limitBytes: number) {
   throw new NodeError("agent_unavailable", "the agent answered with too much");
 }
 
-/** A refusal of the agent in the node's own words: guest text goes to the tenant, never into a decision. */
+/** An agent's refusal as an error of the node. Guest text goes to the tenant and is never part of a decision. */
 export function agentRefusal(body: unknown): NodeError {
   const parsed = AgentError.safeParse(body);
   if (!parsed.success) return new NodeError("agent_unavailable", "the agent refused without a reason");
@@ -79,12 +80,12 @@ export function agentRefusal(body: unknown): NodeError {
   return new NodeError(isPassedOn(code) ? code : "invalid", message.replace(/[^\x20-\x7e]/g, " "));
 }
 
-/** A fault inside the guest (an I/O error, no memory) is nothing that the request could mend. */
+/** A fault inside the guest (an I/O error, no memory) is not an error of the request. */
 function isPassedOn(code: string): code is NodeErrorCode {
   return isGuestErrorCode(code) || CWD_CODES.has(code) || code === "internal";
 }
 
-/** `onLate` gives up on the work and says which error that is. */
+/** `onLate` gives up the work and returns the error. */
 export async function withLimit<T>(work: Promise<T>, limitMs: number, onLate: () => Error): Promise<T> {
   const expired = Promise.withResolvers<never>();
   const timer = setTimeout(() => expired.reject(onLate()), limitMs);

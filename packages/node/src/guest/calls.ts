@@ -1,6 +1,6 @@
 /**
- * The requests of an agent that are handed on to it, and nothing else: which path by which method, what comes back, how
- * much of it and how late. The query goes on as it came.
+ * The agent's requests that are passed on, and no others: path and method, and the kind, size and time limit of the
+ * answer. The query is passed unchanged.
  */
 import {
   GUEST_LIMITS,
@@ -10,13 +10,14 @@ import {
   LISTS,
   type ListShape,
 } from "@vivarium/contract/guest";
+import { KIB } from "@vivarium/kit/sizes";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";
 
-/** A path of the largest size, escaped, and what else fits an agent's limit on headers. */
-const QUERY_BYTES = 15 * 1024;
+/** The longest path, escaped, plus the rest that an agent's header limit allows. */
+const QUERY_BYTES = 15 * KIB;
 const SECOND_MS = 1000;
-const SMALL_BYTES = 4 * 1024;
+const SMALL_BYTES = 4 * KIB;
 
 /** Answered with JSON of bounded size. */
 export interface JsonCall {
@@ -25,7 +26,7 @@ export interface JsonCall {
   answerBytes: number;
   limitMs: number;
   hasBody: boolean;
-  /** Asking again does no harm, so an answer that is late may be asked for again. */
+  /** Safe to repeat, so a late answer is retryable. */
   isRepeatable: boolean;
 }
 export interface ListCall {
@@ -60,7 +61,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   "GET /v1/files/find": list(LISTS.paths),
   "GET /v1/files/grep": list(LISTS.matches),
   "PUT /v1/files/write": { kind: "upload" },
-  // The largest tree, beside others that are searched or deleted.
+  // For the largest tree, beside others that are searched or deleted.
   "DELETE /v1/files": json(done, { limitMs: 300 * SECOND_MS }),
   "POST /v1/files/mkdir": json(done, { hasBody: true }),
   "POST /v1/files/rename": json(done, { hasBody: true }),
@@ -73,7 +74,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 
 const PROCESS_PATH = /^\/v1\/processes\/[a-z0-9][a-z0-9-]{0,62}(?=$|\/)/;
 
-/** `target`: path and query as the agent will see them. */
+/** `target`: path and query as sent to the agent. */
 export function guestCall(method: string, target: string): GuestCall {
   const [path = "", query = ""] = split(target);
   const call = CALLS[`${method} ${path.replace(PROCESS_PATH, "/v1/processes/{name}")}`];

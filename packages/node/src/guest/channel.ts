@@ -1,9 +1,9 @@
-/** Connects to a machine's agent port and resyncs it (contract/guest channel.ts). Guest bytes are hostile. */
+/** Connects to a machine's agent port and resyncs it. Guest bytes are hostile. */
 import { randomBytes } from "node:crypto";
 import { connect, type Socket } from "node:net";
 import { GUEST_LIMITS, HELLO_INTERVAL_MS, helloLine, readyLine } from "@vivarium/contract/guest";
 
-/** Returns a socket whose next byte belongs to HTTP/2. Throws when the agent does not answer within the limit. */
+/** Returns a socket whose next byte belongs to HTTP/2. Throws if the agent does not answer within the limit. */
 export async function openChannel(socketPath: string, limitMs: number): Promise<Socket> {
   const socket = connect(socketPath);
   try {

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { ClientHttp2Stream } from "node:http2";
 import { encodeFrame, FRAME, FrameDecoder, GUEST_LIMITS } from "@vivarium/contract/guest";
+import { MIB } from "@vivarium/kit/sizes";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { cancel } from "./answers.ts";
@@ -51,38 +52,38 @@ async function framesOf(body: Buffer[], limit?: number) {
   return frames;
 }
 
-/** An agent that was handed a request, and says nothing to it. */
+/** An agent that got a request and does not answer. */
 async function handedOver(path: string) {
-  const heard = Promise.withResolvers<void>();
+  const received = Promise.withResolvers<void>();
   const connected = await connectTo({
     handle: (request, response) => {
-      if (request.url === path) heard.resolve();
+      if (request.url === path) received.resolve();
       else response.end("{}");
     },
   });
-  return { connected, heard: heard.promise };
+  return { connected, received: received.promise };
 }
 
 describe("a machine that is stopped before its agent has answered", () => {
-  it("may have started the command, which is not called retryable", async () => {
-    const { connected, heard } = await handedOver("/v1/exec");
+  it("may have started the command, so the error is not retryable", async () => {
+    const { connected, received } = await handedOver("/v1/exec");
     const exec = execInGuest(connected, spec);
-    await heard;
+    await received;
     connected.breakOff();
     await expect(exec).rejects.toMatchObject({ code: "outcome_unknown" });
   });
 
-  it("is asked again what may be asked again", async () => {
-    const { connected, heard } = await handedOver("/v1/health");
+  it("is retryable for a repeatable request", async () => {
+    const { connected, received } = await handedOver("/v1/health");
     const health = connected.health();
-    await heard;
+    await received;
     connected.breakOff();
     await expect(health).rejects.toMatchObject({ code: "agent_unavailable" });
   });
 });
 
 describe("channel", () => {
-  it("discards whatever the port held before READY", async () => {
+  it("discards all bytes that the port held before READY", async () => {
     const garbage = Buffer.concat([
       randomBytes(100_000),
       Buffer.from("READY 00000000000000000000000000000000\n"),
@@ -101,7 +102,7 @@ describe("channel", () => {
   });
 
   it("gives up on a port that floods instead of answering", async () => {
-    agent = await startScriptedAgent({ answersHello: false, garbage: Buffer.alloc(9 * 1024 * 1024, 0x41) });
+    agent = await startScriptedAgent({ answersHello: false, garbage: Buffer.alloc(9 * MIB, 0x41) });
     await expect(openChannel(agent.socketPath, 20_000)).rejects.toThrow("flooded");
   });
 
@@ -133,7 +134,7 @@ describe("answers of a hostile agent", () => {
     await expect(connected.health()).rejects.toMatchObject({ code: "agent_unavailable" });
   });
 
-  it("are refused when they carry control characters in a refusal", async () => {
+  it("are refused if a refusal contains control characters", async () => {
     const connected = await connectTo({
       handle: (_request, response) => {
         response.writeHead(400);
@@ -147,10 +148,10 @@ describe("answers of a hostile agent", () => {
   });
 });
 
-describe("as many requests as an agent takes", () => {
+describe("a full agent", () => {
   const GUESTS = GUEST_LIMITS.concurrentStreams - 16;
 
-  it("leave room for the daemon's own, refuse one more at once, and make room when they end", async () => {
+  it("keeps streams for the daemon itself, refuses one request more, and takes new ones when others end", async () => {
     const connected = await connectTo({
       handle: (request, response) => {
         if (request.url === "/v1/freeze") response.end("{}");
@@ -180,7 +181,7 @@ describe("exec frames", () => {
     expect(frames[0]?.payload.toString()).toBe("out");
   });
 
-  it("are cut at the caller's limit even when the agent ignores it", async () => {
+  it("are cut at the caller's limit even if the agent ignores it", async () => {
     const frames = await framesOf(
       [encodeFrame(FRAME.stdout, "123456"), encodeFrame(FRAME.stdout, "78"), exit()],
       4,
@@ -204,7 +205,7 @@ describe("exec frames", () => {
     await expect(framesOf(body)).rejects.toThrow(reason);
   });
 
-  it("are broken off when the agent does not end the command at its time limit", async () => {
+  it("are broken off if the agent does not end the command at its time limit", async () => {
     const connected = await connectTo({
       handle: (_request, response) => response.write(encodeFrame(FRAME.stdout, "x")),
     });
@@ -212,7 +213,7 @@ describe("exec frames", () => {
     await expect(stream.resume().toArray()).rejects.toThrow("did not end the command at its time limit");
   });
 
-  it("wait for a reader that is slow to take them", async () => {
+  it("wait for a slow reader", async () => {
     const big = encodeFrame(FRAME.stdout, Buffer.alloc(60 * 1024));
     const connected = await connectTo({
       handle: (_request, response) => {

@@ -1,11 +1,12 @@
 /**
- * HTTP/2 client of one machine's agent. Reconnects by itself: a broken connection fails what was in flight, the next
- * request opens a new one. Every answer has a limit in size and time; an agent that breaks one makes its own session
- * unavailable and nothing else (security.md C12).
+ * HTTP/2 client of one machine's agent. It reconnects by itself: a broken connection fails the requests in flight,
+ * and the next request opens a new one. Every answer has a limit in size and time. An agent that breaks a limit makes
+ * only its own session unavailable.
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import type { Socket } from "node:net";
 import { AgentHealth, GENERATION, GUEST_LIMITS, type Resumed, ResumedAck } from "@vivarium/contract/guest";
+import { KIB, MIB } from "@vivarium/kit/sizes";
 import { z } from "zod";
 import { AgentSilence, NodeError } from "../node-error.ts";
 import { type AgentAnswer, cancel, readAnswer, statusOf, unanswered, withLimit } from "./answers.ts";
@@ -13,34 +14,34 @@ import { openChannel } from "./channel.ts";
 
 const CONNECT_LIMIT_MS = 10_000;
 const CALL_LIMIT_MS = 20_000;
-/** A command that was handed over but is not confirmed: it may have started, so this is no retryable failure. */
+/** A command that was sent but not confirmed may have started, so the error is not retryable. */
 const SPAWN_LIMIT_MS = 60_000;
-/** Silence after which the agent is asked for a sign of life before anything is handed over to it. */
+/** After this silence the agent must answer a ping before it gets a request. */
 const SILENCE_MS = 2_000;
 const PING_LIMIT_MS = 8_000;
 /** Big enough that one round trip of flow control does not bound the throughput of a stream. */
-const WINDOW_BYTES = 1024 * 1024;
+const WINDOW_BYTES = MIB;
 /**
- * With its header a frame is whole writes to the guest's port, whose driver takes 32 KiB at once. Only the first of them
- * has to be put together from header and payload; the others are the payload's memory as it is.
+ * With its header a frame is a whole number of writes to the guest's port, whose driver takes 32 KiB at once. Only
+ * the first write is assembled from header and payload; the others are slices of the payload.
  */
-const FRAME_BYTES = 8 * 32 * 1024 - 9;
-/** What all streams together may hold unread: a terminal or a log that nobody reads must not hold up the others. */
+const FRAME_BYTES = 8 * 32 * KIB - 9;
+/** Unread bytes of all streams together: enough that a terminal or log without a reader does not block the others. */
 const CONNECTION_WINDOW_BYTES = 32 * WINDOW_BYTES;
 
 export interface OpenRequest {
   method: string;
   path: string;
-  /** No body follows. */
+  /** The request has no body. */
   isWhole?: boolean;
   headers?: Record<string, string>;
-  /** The daemon's own, for which room is kept. */
+  /** A request of the daemon itself, for which streams are reserved. */
   isOwn?: boolean;
-  /** Aborted when nobody wants the answer any more. */
+  /** Aborts when the caller is gone. */
   signal?: AbortSignal;
 }
 
-/** Of the requests that an agent takes at once, so many are for the daemon's own: a busy guest can still be frozen. */
+/** Streams reserved for the daemon itself, so that a busy guest can still be frozen. */
 const OWN_STREAMS = 16;
 
 export class AgentClient {
@@ -49,7 +50,7 @@ export class AgentClient {
   #session: Promise<ClientHttp2Session> | null = null;
   #heardAt = 0;
   readonly #signs = new WeakMap<ClientHttp2Session, Promise<void>>();
-  /** Requests under way. */
+  /** In flight. */
   #streams = 0;
   #closed = false;
 
@@ -57,7 +58,7 @@ export class AgentClient {
     this.#socketPath = socketPath;
   }
 
-  /** The machine's folder was renamed: where to connect again, should the connection break. */
+  /** The machine's folder was renamed: the path for later reconnects. */
   moveTo(socketPath: string): void {
     this.#socketPath = socketPath;
   }
@@ -74,13 +75,14 @@ export class AgentClient {
     await this.#call("POST", path, {}, z.object({}), CALL_LIMIT_MS);
   }
 
-  /** Begins a request. The caller sends its body, reads its answer, and closes the stream when it gives up on it. */
+  /** Starts a request. The caller sends its body, reads its answer, and closes the stream to give up. */
   async open(request: OpenRequest): Promise<ClientHttp2Stream> {
     const { method, path, isWhole = false, headers, isOwn = false, signal } = request;
     const session = await this.#connect();
     await this.#ensureAlive(session);
     if (signal?.aborted) throw new NodeError("internal", "the caller left");
-    // One more would wait in this process until another ends, and could not be told from one that the agent has.
+    // One more would wait in this process until another ends, and could not be distinguished from one that the agent
+    // has.
     if (this.#streams >= GUEST_LIMITS.concurrentStreams - (isOwn ? 0 : OWN_STREAMS))
       throw new NodeError(
         "agent_unavailable",
@@ -98,7 +100,7 @@ export class AgentClient {
     return stream;
   }
 
-  /** Sends a request and returns once headers are there. The caller reads or closes the stream. */
+  /** Sends a request and returns its answer's headers. The caller reads or closes the stream. */
   async request(
     method: string,
     path: string,
@@ -109,7 +111,7 @@ export class AgentClient {
     return await this.answerTo(stream, { isRepeatable });
   }
 
-  /** `isRepeatable`: nothing is done twice when it is asked for again. */
+  /** `isRepeatable`: repeating the request does nothing twice. */
   async answerTo(
     stream: ClientHttp2Stream,
     { isRepeatable, limitMs = SPAWN_LIMIT_MS }: { isRepeatable: boolean; limitMs?: number },
@@ -123,8 +125,8 @@ export class AgentClient {
   }
 
   /**
-   * Whatever is under way breaks, without a word to the agent: it stands still, and what it would read once it goes on
-   * again must not end what it had begun.
+   * Breaks all requests in flight by destroying the socket. The agent is stopped: a goodbye would reach it only when
+   * it continues, and would end what it had started.
    */
   breakOff(): void {
     this.#socket?.destroy();
@@ -194,7 +196,7 @@ export class AgentClient {
     return session;
   }
 
-  /** One sign of life for all who want to know: a connection has only so many pings under way. */
+  /** One ping for all concurrent callers: a connection allows only a few outstanding pings. */
   async #ensureAlive(session: ClientHttp2Session): Promise<void> {
     if (Date.now() - this.#heardAt < SILENCE_MS) return;
     const known = this.#signs.get(session);
@@ -227,7 +229,7 @@ export class AgentClient {
   }
 }
 
-/** A session that broke in this very moment refuses by throwing. */
+/** A session that broke just now throws. */
 function beginRequest(session: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
   try {
     return session.request(headers, { endStream });

@@ -1,24 +1,24 @@
-/** A caller's connection and a stream of the agent, joined: bytes go both ways at the reader's pace, and end together. */
+/** Joins a caller's connection and a stream of the agent: bytes both ways at the reader's pace, and one common end. */
 import type { ClientHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { AnswerCheck } from "./answer-check.ts";
 import { assertAccepted, cancel } from "./answers.ts";
 import type { AgentClient } from "./client.ts";
 
-/** How long the agent may go on after the caller has ended. */
+/** How long the agent may continue after the caller has ended. */
 const FINISH_WITHIN_MS = 2_000;
-/** How long the caller may take to read the rest after the agent has ended. */
+/** How long the caller may read the rest after the agent has ended. */
 const DRAIN_WITHIN_MS = 30_000;
 
 export interface Duplex {
   path: string;
-  /** The agent reads it before what the caller sends. */
+  /** The agent reads this before the caller's bytes. */
   opening: Buffer;
-  /** Absent: bytes pass as they are. */
+  /** Absent: bytes pass unchanged. */
   check?: AnswerCheck;
 }
 
-/** Resolves once the agent has accepted. From the first moment on a caller that leaves ends the agent's stream. */
+/** Resolves once the agent has accepted. A caller that leaves before or after that ends the agent's stream. */
 export async function joinGuest(
   agent: AgentClient,
   caller: Socket,

@@ -1,6 +1,6 @@
 /**
- * Runs a command in a machine and hands its frames on, checked. What the agent sends past the caller's limit is dropped
- * here too, because the guest may have replaced the agent.
+ * Runs a command in a machine and passes its frames on, checked. Output over the caller's limit is dropped here too,
+ * because the guest may have replaced the agent.
  */
 import { ExecEnd, type ExecSpec, encodeFrame, FRAME, type FrameAsSent } from "@vivarium/contract/guest";
 import type { AnswerCheck } from "./answer-check.ts";
@@ -8,7 +8,9 @@ import { assertAccepted } from "./answers.ts";
 import type { AgentClient } from "./client.ts";
 import { errorFrame, FrameCheck } from "./frame-check.ts";
 
-/** How long past its time limit a command may stay silent and unended; generous, because emulated guests are slow. */
+/**
+ * How long past its time limit a command may stay silent without an end. Generous, because emulated guests are slow.
+ */
 const OVERDUE_MS = 10_000;
 
 /** Resolves once the command is spawned. Destroying the stream kills the command's whole process tree. */
@@ -20,7 +22,7 @@ export async function execInGuest(
   const answer = await agent.request("POST", "/v1/exec", { body: spec, isRepeatable: false });
   await assertAccepted(answer);
   const checked = new ExecCheck(spec.output_limit_bytes ?? Number.POSITIVE_INFINITY).follow(answer.stream);
-  // The agent ends a command at its time limit. One that does not was stopped or replaced by its guest.
+  // The agent ends a command at its time limit. If not, the guest has stopped or replaced it.
   const dueAt = Date.now() + spec.timeout_ms + overdueMs;
   const isOverdue = () => Date.now() >= Math.max(dueAt, checked.heardAt + overdueMs);
   checked.breakOffWhen(isOverdue, overdueMs, "the agent did not end the command at its time limit");
@@ -47,7 +49,7 @@ export class ExecCheck extends FrameCheck {
     return type === FRAME.exit || type === FRAME.error;
   }
 
-  /** As it came, unless it has to be cut. */
+  /** Passes the agent's bytes on unchanged, unless the output has to be cut. */
   #acceptOutput({ type, payload, whole }: FrameAsSent): void {
     const left = this.#left.get(type);
     if (left === undefined) throw new Error(`the agent sent a frame of type ${type} for a command`);

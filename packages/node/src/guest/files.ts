@@ -5,7 +5,7 @@ import { uploadToGuest } from "./uploads.ts";
 
 const Written = z.object({ bytes: z.int().min(0) });
 
-/** Streams a file of the service's own into the guest; the agent writes it beside its target and renames it into place. */
+/** Streams a file of the service into the guest. The agent writes it beside its target and renames it. */
 export async function writeGuestFile(
   agent: AgentClient,
   target: { path: string; mode?: string },

@@ -1,13 +1,13 @@
-/** Frames of an agent, checked: known types, bounded sizes, one end and nothing behind it. */
+/** Frames of an agent, checked: known types, bounded sizes, one end and nothing after it. */
 import { encodeFrame, FRAME, type FrameAsSent, FrameDecoder } from "@vivarium/contract/guest";
 import { AnswerCheck } from "./answer-check.ts";
 
-/** How long after its last frame an answer may stay open. */
+/** How long an answer may stay open after its last frame. */
 const END_WITHIN_MS = 10_000;
 
 export abstract class FrameCheck extends AnswerCheck {
   readonly #decoder = new FrameDecoder();
-  /** What the last frame is called. */
+  /** Name of the last frame, for error messages. */
   readonly #endName: string;
   #hasEnded = false;
 
@@ -18,7 +18,7 @@ export abstract class FrameCheck extends AnswerCheck {
     this.breakOffWhen(isOverdue, endWithinMs, "the agent did not end the stream after its last frame");
   }
 
-  /** Passes on what may pass of a frame; true: it is the last one. */
+  /** Passes on the allowed part of a frame. Returns whether it is the last one. */
   protected abstract acceptFrame(frame: FrameAsSent): boolean;
 
   protected override accept(chunk: Buffer): void {
@@ -36,7 +36,7 @@ export abstract class FrameCheck extends AnswerCheck {
 
 const ERROR_BYTES = 1024;
 
-/** What the agent says in place of an end. The text goes to the tenant, never into a decision. */
+/** An error that the agent sends in place of an end. The text goes to the tenant and is never part of a decision. */
 export function errorFrame(payload: Buffer): Buffer {
   return encodeFrame(FRAME.error, payload.subarray(0, ERROR_BYTES));
 }

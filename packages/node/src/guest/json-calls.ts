@@ -2,7 +2,7 @@ import { readAnswer, unanswered, withLimit } from "./answers.ts";
 import type { GuestCall, JsonCall } from "./calls.ts";
 import type { AgentClient } from "./client.ts";
 
-/** Asks the agent and checks what it answers. An answer that is too large or too late ends its stream. */
+/** Sends a request and checks its JSON answer. An answer that is too large or too late ends its stream. */
 export async function callGuest(
   agent: AgentClient,
   call: GuestCall & JsonCall,

@@ -1,4 +1,4 @@
-/** A list of an agent, handed on frame by frame: each item is read once, as the contract has it, and none is kept. */
+/** A list of an agent, passed on frame by frame. Each item is checked against the contract and none is stored. */
 import { encodeFrame, FRAME, type FrameAsSent, ListReader, type ListShape } from "@vivarium/contract/guest";
 import { errorFrame, FrameCheck } from "./frame-check.ts";
 

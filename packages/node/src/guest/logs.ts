@@ -1,11 +1,11 @@
-/** The log of a named process, handed on frame by frame and checked. */
+/** The log of a named process, passed on frame by frame and checked. */
 import { encodeFrame, FRAME, type FrameAsSent, LogEnd } from "@vivarium/contract/guest";
 import { errorFrame, FrameCheck } from "./frame-check.ts";
 
 export class LogCheck extends FrameCheck {
   readonly #left: Map<number, number>;
 
-  /** `limitBytes`: what each stream may bring. */
+  /** `limitBytes`: per stream. */
   constructor(limitBytes: number) {
     super("eof");
     this.#left = new Map([

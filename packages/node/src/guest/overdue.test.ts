@@ -1,4 +1,4 @@
-/** Agents that take their time, and what becomes of them. */
+/** Agents that are late. */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import { encodeFrame, encodeList, FRAME } from "@vivarium/contract/guest";
 import { sleep } from "@vivarium/kit/clock";
@@ -20,7 +20,7 @@ afterEach(async () => {
   await agent.close();
 });
 
-/** `closed` settles with how the agent's stream was closed. */
+/** `closed` resolves with the code with which the agent's stream was closed. */
 async function connectTo(serve: (stream: ServerHttp2Stream) => void): Promise<{ closed: Promise<number> }> {
   const closed = Promise.withResolvers<number>();
   const handle = ({ stream }: { stream: ServerHttp2Stream }) => {
@@ -32,7 +32,7 @@ async function connectTo(serve: (stream: ServerHttp2Stream) => void): Promise<{ 
   return { closed: closed.promise };
 }
 
-describe("an answer that does not come in time", () => {
+describe("an answer that is late", () => {
   it.each([
     ["of a read", "GET", "/v1/processes/web", "agent_unavailable"],
     ["of a kill, which may be repeated,", "DELETE", "/v1/processes/web", "agent_unavailable"],
@@ -50,7 +50,7 @@ describe("an answer that does not come in time", () => {
 });
 
 describe("a stream that falls silent", () => {
-  it("breaks off when it is a file's content", async () => {
+  it("breaks off if it is a file's content", async () => {
     await connectTo((stream) => {
       stream.respond({ ":status": 200, "content-length": 10 });
       stream.write("123");
@@ -59,7 +59,7 @@ describe("a stream that falls silent", () => {
     await expect(content.stream.toArray()).rejects.toThrow("fell silent");
   });
 
-  it("breaks off when it is a list", async () => {
+  it("breaks off if it is a list", async () => {
     await connectTo((stream) => {
       stream.respond({ ":status": 200 });
       stream.write(encodeFrame(FRAME.items, '"a"\n'));
@@ -87,8 +87,8 @@ describe("a stream that falls silent", () => {
   });
 });
 
-describe("a list that takes its time", () => {
-  it("breaks off at its limit, although its agent goes on sending", async () => {
+describe("a slow list", () => {
+  it("breaks off at its limit, although its agent keeps sending", async () => {
     const { closed } = await connectTo((stream) => {
       stream.respond({ ":status": 200 });
       const dribble = setInterval(() => stream.write(encodeFrame(FRAME.items, "")), 20);
@@ -99,7 +99,7 @@ describe("a list that takes its time", () => {
     expect(await closed).toBe(constants.NGHTTP2_CANCEL);
   });
 
-  it("is whole for a reader who takes longer than its agent may", async () => {
+  it("is whole for a reader who takes longer than the agent may", async () => {
     const frames = encodeList(Array(1000).fill("x".repeat(200)), { truncated: false });
     await connectTo((stream) => {
       stream.respond({ ":status": 200 });

@@ -1,4 +1,4 @@
-/** Answers of an agent that are streamed: content of files, logs of processes, lists. */
+/** Streamed answers of an agent: content of files, logs of processes, lists. */
 import { LIMITS } from "@vivarium/contract/api";
 import { NodeError } from "../node-error.ts";
 import type { AnswerCheck } from "./answer-check.ts";
@@ -12,7 +12,7 @@ import { LogCheck } from "./logs.ts";
 /** How long an agent may send nothing although its reader waits. */
 const CONTENT_SILENCE_MS = 120_000;
 const LOG_SILENCE_MS = 60_000;
-/** `limitMs`: what is sent once the headers are there was found before; 32 MiB take seconds, also of an emulated guest. */
+/** `limitMs`: the headers come when all items are found. Sending 32 MiB takes seconds, also for an emulated guest. */
 const LIST_TIMES = { silenceMs: 60_000, limitMs: 120_000 };
 
 export interface Content {
@@ -41,7 +41,7 @@ export async function readContent(
   return { bytes, stream };
 }
 
-/** A log that is followed may be silent for as long as its process. */
+/** A followed log may be silent for as long as its process runs. */
 export async function readLog(
   agent: AgentClient,
   { path, query }: GuestCall,

@@ -1,4 +1,4 @@
-/** What a terminal shows, frame by frame and checked. */
+/** A terminal's output, frame by frame and checked. */
 import {
   encodeTerminalFrame,
   TERMINAL_FRAME,

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { PassThrough } from "node:stream";
+import { MIB } from "@vivarium/kit/sizes";
 import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
@@ -26,7 +27,7 @@ async function upload(
   return await uploadToGuest(client, request, standstillMs);
 }
 
-it("a source that stands still is given up, and the agent's stream is reset", async () => {
+it("a stalled source is given up, and the agent's stream is reset", async () => {
   const end = Promise.withResolvers<string>();
   const source = new PassThrough();
   source.write("x");
@@ -38,9 +39,9 @@ it("a source that stands still is given up, and the agent's stream is reset", as
   expect(await end.promise).toBe("reset");
 });
 
-it("an agent that takes nothing of the body is unavailable", async () => {
+it("an agent that reads nothing of the body is unavailable", async () => {
   const source = new PassThrough();
-  source.write(Buffer.alloc(4 * 1024 * 1024));
+  source.write(Buffer.alloc(4 * MIB));
   await expect(upload(() => {}, source)).rejects.toMatchObject({ code: "agent_unavailable" });
 });
 
@@ -51,7 +52,7 @@ it("an agent that does not answer the whole body is unavailable", async () => {
   await expect(given).rejects.toMatchObject({ code: "agent_unavailable" });
 });
 
-it("a body that moves slowly may take longer than it may stand still", async () => {
+it("a body that moves slowly may take longer than the limit for a stalled one", async () => {
   const source = new PassThrough();
   const handle: Parameters<typeof upload>[0] = (request, response) => {
     let bytes = 0;
@@ -70,7 +71,7 @@ it("a body that moves slowly may take longer than it may stand still", async () 
   expect(await given).toEqual({ bytes: 8, sha256 });
 });
 
-it("a source that has broken off before its upload begins has failed", async () => {
+it("a source that broke off before its upload began has failed", async () => {
   const source = new PassThrough();
   source.destroy();
   await expect(upload(() => {}, source)).rejects.toMatchObject({ code: "invalid" });

@@ -1,4 +1,7 @@
-/** A body of any size on its way into the guest. It arrives whole or not at all: a source that breaks off resets it. */
+/**
+ * A body of any size on its way into the guest. It arrives whole or not at all: if the source breaks off, the agent's
+ * stream is reset.
+ */
 import { createHash } from "node:crypto";
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
@@ -7,12 +10,12 @@ import { NodeError } from "../node-error.ts";
 import { cancel, readAnswer, statusOf } from "./answers.ts";
 import type { AgentClient, OpenRequest } from "./client.ts";
 
-/** How long an upload may go without a byte moving. It also bounds how long the agent may take to make it durable. */
+/** How long an upload may stall. It also bounds how long the agent may take to make it durable. */
 const STANDSTILL_MS = 120_000;
 
 export interface Upload<T> extends OpenRequest {
   source: Readable;
-  /** Names the bytes that the agent has kept. */
+  /** The field of the answer with the number of bytes that the agent stored. */
   answer: z.ZodType<T>;
 }
 
@@ -38,15 +41,15 @@ export async function uploadToGuest<T extends { bytes: number }>(
 }
 
 /**
- * However a stream of HTTP/2 is closed, Node ends its body first, and a body that ends is whole for whoever reads it. This
- * one ends with its source, and otherwise it is reset alone.
+ * Node ends an HTTP/2 request's body before it closes the stream, however it is closed, and to the reader an ended
+ * body is whole. So this stream ends only with its source, and is reset otherwise.
  */
 function endOnlyWith(source: Readable, stream: ClientHttp2Stream): void {
   const endBody = stream._final.bind(stream);
   stream._final = (done) => (source.readableEnded ? endBody(done) : done());
 }
 
-/** Bytes that move from the source to the agent's stream, and the failure when they stop doing so. */
+/** Tracks the bytes from the source to the agent's stream, and fails once they stall. */
 class Transfer {
   readonly failed: Promise<never>;
   readonly #source: Readable;
@@ -75,14 +78,14 @@ class Transfer {
     source.pipe(stream);
   }
 
-  /** The source keeps what it has not given yet. */
+  /** Backpressure: the source keeps the bytes that were not sent yet. */
   stop(): void {
     clearInterval(this.#watch);
     this.#source.off("data", this.#count).off("close", this.#onSourceClose);
     this.#source.unpipe(this.#stream);
   }
 
-  /** SHA-256 of what the source gave, hex. Once. */
+  /** SHA-256 of the source's bytes, in hex. Call once. */
   digest(): string {
     return this.#hash.digest("hex");
   }

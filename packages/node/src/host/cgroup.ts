@@ -1,14 +1,15 @@
-/** A cgroup v2 leaf per machine, where the host has a v2 hierarchy with controllers; elsewhere machines run without. */
+/** A cgroup v2 leaf per machine, if the host has a v2 hierarchy with controllers. Otherwise machines run without. */
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { MIB } from "@vivarium/kit/sizes";
 import type { Slot } from "./slots.ts";
 
 const ROOT = "/sys/fs/cgroup";
 const SLICE = path.join(ROOT, "vivarium");
 const CONTROLLERS = ["cpu", "memory", "pids"];
-/** QEMU's own needs beside the guest's memory. */
-const QEMU_OVERHEAD_BYTES = 256 * 1024 * 1024;
+/** For QEMU itself, besides the guest's memory. */
+const QEMU_OVERHEAD_BYTES = 256 * MIB;
 const MAX_TASKS = 64;
 const PERIOD_US = 100_000;
 

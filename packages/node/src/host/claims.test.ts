@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { claimSlots } from "./claims.ts";
-import { slotsOfNobody } from "./slots.ts";
+import { orphanedSlots } from "./slots.ts";
 
 const CLAIMS = fileURLToPath(new URL("./claims.ts", import.meta.url));
 /** A data directory that was deleted. */
@@ -26,16 +26,16 @@ beforeEach(async () => {
 });
 
 const nobodys = async () =>
-  (await slotsOfNobody({ slotsDir, claimsDir })).map(({ number }) => number).toSorted();
+  (await orphanedSlots({ slotsDir, claimsDir })).map(({ number }) => number).toSorted();
 
-/** Another process, with this done in it. */
+/** Runs this script in another process. */
 function other(script: string): ChildProcess {
   const program = `import { claimSlots, waitForOlderClaims } from "${CLAIMS}"; ${script}`;
   const argv = ["--no-warnings", "--input-type=module", "-e", program];
   return spawn(process.execPath, argv, { stdio: ["pipe", "pipe", "inherit"] });
 }
 
-test("slots of a service that runs are its own, also when its data directory is deleted, until its process is gone", async () => {
+test("slots of a running service stay its own, also if its data directory is deleted, until its process is gone", async () => {
   const service = other(
     `await claimSlots("${OWNER}", "${claimsDir}"); process.stdout.write("claimed"); process.stdin.resume();`,
   );
@@ -48,7 +48,7 @@ test("slots of a service that runs are its own, also when its data directory is 
   expect(await readdir(claimsDir)).toEqual([]);
 });
 
-test("a service that stops leaves its slots to whoever clears up", async () => {
+test("a service that stops gives up its slots", async () => {
   const leave = await claimSlots(OWNER, claimsDir);
   expect(await nobodys()).toEqual([8]);
   await leave();

@@ -1,11 +1,12 @@
 /**
- * Which owners of slots have a process: a file each under /run, outside every data directory, that names the owner and
- * holds as long as its process lives. Who deletes the data directory of a running service takes no slot from it.
+ * Which owners of slots are running: each has a file under /run that names the owner and counts while its process
+ * lives. The files are outside every data directory, so deleting the data directory of a running service frees none
+ * of its slots.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
-import { identify, isAlive, type ProcessIdentity } from "./process.ts";
+import { identify, isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 
 const CLAIMS_DIR = "/run/vivarium/claims";
 const LOOK_MS = 100;
@@ -15,7 +16,7 @@ interface Claim {
   process: ProcessIdentity;
 }
 
-/** From now until the function that it returns is called, or until this process ends, this owner's slots are its own. */
+/** Claims this owner's slots, until the returned function is called or this process ends. */
 export async function claimSlots(owner: string, dir = CLAIMS_DIR): Promise<() => Promise<void>> {
   const self = identify(process.pid);
   if (!self) throw new Error("cannot read /proc: it must be mounted");
@@ -26,14 +27,14 @@ export async function claimSlots(owner: string, dir = CLAIMS_DIR): Promise<() =>
   return () => rm(file, { force: true });
 }
 
-/** Owners whose process lives. What dead ones left is removed. */
+/** Owners whose process lives. Claims of dead processes are removed. */
 export async function claimedOwners(dir = CLAIMS_DIR): Promise<Set<string>> {
   return new Set((await readClaims(dir)).map(({ owner }) => owner));
 }
 
 /**
- * Two processes over one data directory would each throw away the other's machines. One that is ending, because its
- * supervisor was killed, is waited for.
+ * Waits for an older node over the same data directory to end, for example one whose supervisor was killed. Two
+ * running nodes would each discard the other's machines.
  */
 export async function waitForOlderClaims(owner: string, limitMs: number, dir = CLAIMS_DIR): Promise<void> {
   const deadline = Date.now() + limitMs;

@@ -2,9 +2,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, it } from "vitest";
-import { makeRoomForFlows, watchFlows } from "./conntrack.ts";
+import { raiseFlowLimit, watchFlows } from "./conntrack.ts";
 
-it("tells that events were lost, and goes on", async () => {
+it("reports lost events, and continues", async () => {
   const said = `echo one; echo "WARNING: We have hit ENOBUFS! We are losing events." >&2; echo "Please, check" >&2; sleep 0.2; echo two`;
   const lines: string[] = [];
   let lost = 0;
@@ -18,12 +18,12 @@ it("tells that events were lost, and goes on", async () => {
   expect([lines, lost]).toEqual([["one", "two"], 1]);
 });
 
-it("makes room for the flows of so many machines, and takes none away", async () => {
+it("raises the flow limit for so many machines, and never lowers it", async () => {
   const dir = await mkdtemp(path.join(tmpdir(), "conntrack-"));
   const file = path.join(dir, "nf_conntrack_max");
   const after = async (most: number, machines: number) => {
     await writeFile(file, `${most}\n`);
-    await makeRoomForFlows(machines, file);
+    await raiseFlowLimit(machines, file);
     return Number(await readFile(file, "utf8"));
   };
   expect(await after(262_144, 128)).toBe(1_638_400);

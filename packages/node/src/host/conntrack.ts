@@ -1,20 +1,23 @@
-/** The host's table of connections: who talked to whom, and how much. */
+/** The host's connection tracking table: which flows there are, and how many bytes they carried. */
 import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import { MIB } from "@vivarium/kit/sizes";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
-/** Room for events that the daemon has not read yet. */
-const BUFFER_BYTES = 2 * 1024 * 1024;
+/** Buffer for events that the daemon has not read yet. */
+const BUFFER_BYTES = 2 * MIB;
 
 const MOST_FLOWS = "/proc/sys/net/netfilter/nf_conntrack_max";
-/** The host's own, and those of one machine: open, just closed, and dialled for it by the gateway. */
+/** The host's own flows, and those of one machine: open, just closed, and opened for it by the gateway. */
 const FLOWS_OF_HOST = 65_536;
 const FLOWS_OF_MACHINE = 12_288;
 
-/** No guest's flows keep another's, or the host's own, out of the table. What the operator made larger stays. */
-export async function makeRoomForFlows(machines: number, file = MOST_FLOWS): Promise<void> {
+/**
+ * Raises the limit so that no guest's flows push other flows out of the table. A higher limit of the operator stays.
+ */
+export async function raiseFlowLimit(machines: number, file = MOST_FLOWS): Promise<void> {
   const needed = FLOWS_OF_HOST + machines * FLOWS_OF_MACHINE;
   if (Number(await readFile(file, "utf8")) < needed) await writeFile(file, String(needed));
 }
@@ -24,8 +27,8 @@ export async function countBytesOfFlows(): Promise<void> {
 }
 
 /**
- * Calls back with every beginning and end of a flow, one line each, until told to stop, and when some were lost. Rejects
- * when it cannot go on. `enter` is a command before it that leads into another network namespace.
+ * Calls back with one line per beginning and end of a flow, and when events were lost, until the signal aborts.
+ * Rejects if it cannot continue. `enter`: a command prefix that enters another network namespace.
  */
 export async function watchFlows(
   { onLine, onLost }: { onLine: (line: string) => void; onLost: () => void },
@@ -53,9 +56,9 @@ export async function watchFlows(
   }
 }
 
-/** What the slot's machine had open is forgotten, which ends its lines in the log. */
+/** Deletes the flows of the slot's machine, which ends their lines in the log. */
 export async function forgetFlows(slot: Slot): Promise<void> {
-  // The count of its open flows; there is none where it never opened one.
+  // The count of its open flows. Missing if it never opened one.
   const counted = ["delete", "element", "inet", "vivarium", "flows", `{ ${slot.machineAddress} }`];
   await run("nft", counted).catch(() => undefined);
   for (const side of ["--orig-src", "--orig-dst"]) {

@@ -1,4 +1,4 @@
-/** Device nodes of one machine, owned by its uid: hosts keep /dev/kvm, and some /dev/net/tun, to root and a group. */
+/** Device nodes of one machine, owned by its uid, because hosts may restrict /dev/kvm and /dev/net/tun to a group. */
 import { chown, rm } from "node:fs/promises";
 import path from "node:path";
 import { run } from "./run.ts";

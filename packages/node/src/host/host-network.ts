@@ -1,6 +1,6 @@
 /**
- * What is this host's own in the network: the one nft table of Vivarium, shared by all services on this host, and the
- * addresses that no guest may reach.
+ * The host's side of the network: Vivarium's one nft table, shared by all services on this host, and the addresses
+ * that no guest may reach.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { networkInterfaces } from "node:os";
@@ -9,23 +9,24 @@ import { run } from "./run.ts";
 
 const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
 /**
- * An empty chain of the table, which remembers that this host forwarded nothing before the first node switched it on: it
- * outlives every process, and goes with the table. The last service to stop reads it (cli/src/supervisor/network-table.ts).
+ * An empty chain that records that this host forwarded nothing before the first node switched forwarding on. It
+ * survives every process and is removed with the table. The last service to stop reads it
+ * (cli/src/supervisor/network-table.ts).
  */
 const FORWARDING_WAS_OFF = "add chain inet vivarium forwarding_was_off\n";
 const SLOT_NETWORK = "10.220.0.0/16";
 const FALLBACK_RESOLVER = "9.9.9.9";
 const ROOT_UID = 0;
 /**
- * Open flows of one machine in the host's table, to the gateway and past it. More than the machine's own table lets
- * through, and counted apart: a guest can make the one believe that a flow has ended, and the other not.
+ * Open flows of one machine in the host's table, to the gateway and past it. Larger than the limit in the machine's
+ * own table, and counted separately: a guest can make one table believe that a flow has ended, and the other not.
  */
 const FLOWS = 5_120;
 
-/** What namespaces and gateway need to know about the host. */
+/** The facts about the host that namespaces and gateway need. */
 export interface HostNetwork {
   resolvers: string[];
-  /** Those of the system, which the gateway's own certificates are asked for with. */
+  /** Name servers of the system. The gateway uses them for its own certificates. */
   systemResolvers: string[];
   never: string[];
 }
@@ -45,7 +46,7 @@ export async function readHostNetwork(wanted: string[] = [], alsoNever: string[]
   };
 }
 
-/** The gateway asks from this host, so a name server on loopback is as good as any. */
+/** The gateway sends the questions from this host, so a name server on loopback works too. */
 async function findResolvers(): Promise<string[]> {
   const text = await readFile("/etc/resolv.conf", "utf8").catch(() => "");
   const found = [...text.matchAll(/^\s*nameserver\s+(\d+\.\d+\.\d+\.\d+)\s*$/gm)];
@@ -53,8 +54,8 @@ async function findResolvers(): Promise<string[]> {
 }
 
 /**
- * Forwarding and NAT of the host itself; applied once per start, safe to repeat and beside other services. Says what this
- * kernel lacks, if it does.
+ * Sets up forwarding and NAT of the host, once per start. Safe to repeat and beside other services. Returns what this
+ * kernel lacks, if anything.
  */
 export async function prepareHostNetwork(
   host: HostNetwork,
@@ -62,7 +63,8 @@ export async function prepareHostNetwork(
 ): Promise<{ lack?: string }> {
   const isOff = (await readFile(FORWARDING, "utf8")).trim() === "0";
   const lack = await applyTable(hostTable(host, gatewayUid) + (isOff ? FORWARDING_WAS_OFF : ""));
-  // Only now: a start that is killed before has changed nothing, and one that is killed after remembers what it changed.
+  // Only after the table is in place: a start that is killed before this has changed nothing, and one that is killed
+  // after it has recorded the change.
   if (isOff) await writeFile(FORWARDING, "1");
   return lack;
 }
@@ -86,8 +88,8 @@ export function withoutTimeouts(table: string): string {
 }
 
 /**
- * Sets are added to, so that a service that starts takes nothing from another; chains are written anew. An address of
- * the gateway's is reached over one link only, that of its slot: whoever arrives there is that machine.
+ * Sets are only added to, so that a service that starts takes nothing from another. Chains are rewritten. An address
+ * of the gateway is reachable over one link only, that of its slot: so a packet there comes from that slot's machine.
  */
 export function hostTable(
   { never, resolvers, systemResolvers }: HostNetwork,
@@ -106,7 +108,7 @@ table inet vivarium {
   set resolvers { type ipv4_addr . inet_service; elements = { ${[...new Set(asked)].join(", ")} } }
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
   set flows { type ipv4_addr; flags dynamic; size 65535; }
-  # What has ended, or sleeps for longer than two hours, leaves the table soon.
+  # Flows that have ended, or were silent for two hours, leave the table soon.
   ct timeout guests { protocol tcp; l3proto ip; policy = { established: 7440, time_wait: 10 }; }
   chain begin { }
   chain sources { type filter hook prerouting priority raw; policy accept; }
@@ -150,7 +152,7 @@ table inet vivarium {
     meta skuid @gateways ct direction reply accept
     meta skuid @gateways oifname "viv*" accept
     meta skuid @gateways ip daddr . th dport @resolvers accept
-    # Asked at each packet: the host may be given an address after this was written. What a guest asks for is IPv4.
+    # Evaluated at each packet, because the host may get an address after this was written. Guests get IPv4 only.
     meta skuid @gateways meta nfproto ipv4 fib daddr type local reject with icmp type admin-prohibited
     meta skuid @gateways ip daddr @never4 reject with icmp type admin-prohibited
   }

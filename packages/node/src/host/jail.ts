@@ -1,21 +1,22 @@
 /**
  * Starts QEMU in its jail: own mount, pid, ipc, uts and network namespaces, a root that holds QEMU and this machine's
- * files alone, a uid of its own, no capabilities, no_new_privs, bounded resources (security.md C1). The tools do it in
- * this order: prlimit → nsenter (network) → bubblewrap (mounts, pid, ipc, uts) → setpriv (uid, capabilities) → QEMU,
- * which adds its own seccomp filter. QEMU outlives this process: nothing ties their lives together.
+ * files alone, a uid of its own, no capabilities, no_new_privs, bounded resources. The tools do it in this order:
+ * prlimit → nsenter (network) → bubblewrap (mounts, pid, ipc, uts) → setpriv (uid, capabilities) → QEMU, which adds
+ * its own seccomp filter. QEMU is detached, so it outlives this process.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
+import { identify, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { KIB } from "@vivarium/kit/sizes";
 import type { JAIL_PATHS } from "../qemu/arguments.ts";
 import { joinCgroup } from "./cgroup.ts";
 import type { DeviceNode } from "./devices.ts";
-import { identify, type ProcessIdentity } from "./process.ts";
 import type { Slot } from "./slots.ts";
 
-const STDERR_KEPT_BYTES = 8 * 1024;
+const STDERR_KEPT_BYTES = 8 * KIB;
 const OPEN_FILES = 512;
-/** Where the host runs out of memory, the kernel ends a large machine before it ends what serves all of them. */
+/** If the host runs out of memory, the kernel ends a large machine before the services. */
 const OOM_SCORE_ADJ = 500;
 
 export interface Bind {
@@ -26,13 +27,12 @@ export interface Bind {
 
 export interface JailedProcess {
   identity: ProcessIdentity;
-  /** The last words on standard error, for the operator's log. */
+  /** The last output on standard error, for the operator's log. */
   lastWords: () => string;
 }
 
 export interface JailSpec {
   slot: Slot;
-  /** Of the QEMU build that is to run. */
   qemuRoot: string;
   binds: Bind[];
   devices: DeviceNode[];
@@ -73,26 +73,8 @@ function command(spec: JailSpec): string[] {
       source,
       target,
     ]),
-    ...[
-      "--unshare-pid",
-      "--unshare-ipc",
-      "--unshare-uts",
-      "--as-pid-1",
-      "--new-session",
-      "--clearenv",
-      "--chdir",
-      "/",
-    ],
-    ...[
-      "--cap-drop",
-      "ALL",
-      "--cap-add",
-      "CAP_SETUID",
-      "--cap-add",
-      "CAP_SETGID",
-      "--cap-add",
-      "CAP_SETPCAP",
-    ],
+    ..."--unshare-pid --unshare-ipc --unshare-uts --as-pid-1 --new-session --clearenv --chdir /".split(" "),
+    ..."--cap-drop ALL --cap-add CAP_SETUID --cap-add CAP_SETGID --cap-add CAP_SETPCAP".split(" "),
     ...["--info-fd", "3", "--"],
     ...["/usr/bin/setpriv", `--reuid=${slot.uid}`, `--regid=${slot.uid}`, "--clear-groups"],
     ...["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"],
@@ -111,7 +93,7 @@ function keepLastWords(child: ChildProcess): () => string {
   return () => kept.trim() || "no output";
 }
 
-/** bubblewrap tells the pid of the process that becomes QEMU, then closes the descriptor. */
+/** bubblewrap writes the pid of the process that becomes QEMU, then closes the descriptor. */
 async function childPid(child: ChildProcess, lastWords: () => string): Promise<number> {
   const failed = new Promise<never>((_, reject) => child.once("error", reject));
   const info = await Promise.race([text(child.stdio[3] as NodeJS.ReadableStream), failed]);

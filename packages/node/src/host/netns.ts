@@ -1,15 +1,19 @@
 /**
- * One network namespace per machine. The guest always has the same MAC, address and gateway; the namespace maps it
- * to the slot's own address (architecture.md section 5). No IPv6.
+ * One network namespace per machine. The guest always has the same MAC, address and gateway. The namespace maps them
+ * to the slot's own address. No IPv6.
  */
-import { GATEWAY_ADDRESS, GUEST_ADDRESS, UPLINK_NAME } from "../network/ruleset.ts";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
+export const GUEST_ADDRESS = "10.200.0.2";
+export const GATEWAY_ADDRESS = "10.200.0.1";
+export const UPLINK_NAME = "veth0";
 const GATEWAY_MAC = "02:00:00:00:00:01";
 
-/** The namespace with its links, closed by the given nft ruleset before a guest is there. */
+/** Creates the namespace with its links. The given nft ruleset closes it before a guest is there. */
 export async function createNamespace(slot: Slot, ruleset: string): Promise<void> {
   await run("ip", ["-batch", "-"], {
     input: [
@@ -19,6 +23,8 @@ export async function createNamespace(slot: Slot, ruleset: string): Promise<void
       `link set ${slot.hostLink} up`,
     ].join("\n"),
   });
+  // Otherwise this end of the link solicits routers, which counts as traffic. A kernel without IPv6 lacks the file.
+  await writeFile(`/proc/sys/net/ipv6/conf/${slot.hostLink}/disable_ipv6`, "1").catch(() => {});
   await run("ip", ["netns", "exec", slot.netns, "sh", "-ec", NAMESPACE_SCRIPT], {
     input: [
       `link set lo up`,
@@ -41,7 +47,7 @@ while IFS= read -r line && [ "$line" != "===" ]; do printf '%s\\n' "$line"; done
 echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true
 nft -f -
-# Here closed flows are not counted among the open ones.
+# So that closed flows soon stop counting as open.
 echo 10 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait
 `;
 
@@ -50,7 +56,17 @@ export async function nftIn(netns: string, args: string[], input = ""): Promise<
   return await run("nsenter", [`--net=/run/netns/${netns}`, "nft", ...args], { input });
 }
 
-/** Removes the namespace and with it its links and rules. Repeating it is harmless. */
+/** Packet counters of all links in this process's namespace. Undefined if it is gone, or its namespace has no tap. */
+export function readLinkCounters(pid: number): string | undefined {
+  try {
+    const counters = readFileSync(`/proc/${pid}/net/dev`, "utf8");
+    return counters.includes(`${TAP_NAME}:`) ? counters : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Removes the namespace with its links and rules. Safe to repeat. */
 export async function removeNamespace(slot: Slot): Promise<void> {
   await run("ip", ["link", "del", slot.hostLink]).catch(ignoreMissing);
   await run("ip", ["netns", "del", slot.netns]).catch(ignoreMissing);

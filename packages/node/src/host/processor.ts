@@ -1,12 +1,12 @@
-/** How much of the host's processors nobody used lately. */
+/** How much of the host's processors was idle lately. */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
-/** Ticks are hundredths of a second: shorter than this, a few of them would say anything. */
+/** The kernel counts in ticks of 10 ms. Over a shorter interval than this the result would be mostly rounding. */
 const SHORTEST_MS = 100;
 const TICK_MS = 10;
 
-/** Idle ones are those between one look and the next. */
+/** Idle processors between one look and the next. */
 export class Processor {
   readonly cores = availableParallelism();
   #idle = 0;
@@ -25,7 +25,7 @@ export class Processor {
   }
 }
 
-/** Of all processors together, since the host started. */
+/** Sum of all processors, since boot. */
 function readIdleMs(): number {
   const [, , , , idle, waitingForDisks] = readFileSync("/proc/stat", "utf8").split(/\s+/, 6);
   return (Number(idle) + Number(waitingForDisks)) * TICK_MS;

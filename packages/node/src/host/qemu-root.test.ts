@@ -6,7 +6,7 @@ import path from "node:path";
 import { expect, it, vi } from "vitest";
 import { prepareQemuRoot, rootOf } from "./qemu-root.ts";
 
-it("a saved state has the root of the build that made it, as long as that is on this host", async () => {
+it("a saved state gets the root of the build that made it, as long as that is on this host", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "qemu-root-"));
   const [now, before, elsewhere] = ["a".repeat(64), "b".repeat(64), "c".repeat(64)];
   const dirOf = (build: string) => path.join(dataDir, "qemu-root", build.slice(0, 16));
@@ -18,7 +18,7 @@ it("a saved state has the root of the build that made it, as long as that is on 
   await rm(dataDir, { recursive: true });
 });
 
-it("a root is made once, and anew when the host has other libraries than it was made of", async () => {
+it("a root is made once, and again if the host's libraries changed", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "qemu-root-"));
   const { dir } = await prepareQemuRoot(dataDir);
   const made = await stat(dir);
@@ -36,7 +36,7 @@ it("a root is made once, and anew when the host has other libraries than it was 
   await rm(dataDir, { recursive: true });
 });
 
-it("a machine keeps the root that it runs in, with the places of its own files, until it ends", async () => {
+it("a machine keeps the root that it runs in, with its mount points, until it ends", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "qemu-root-"));
   const { dir } = await prepareQemuRoot(dataDir);
   const own = path.join(dataDir, "own");

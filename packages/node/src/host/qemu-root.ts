@@ -1,7 +1,7 @@
 /**
  * The file system that a jailed QEMU sees: its binary, the libraries that it needs, its firmware, `setpriv`, and
- * empty mount points. Made once per QEMU build and whenever the host updates a library or firmware, owned by root, bound
- * read-only into every jail (security.md C1).
+ * empty mount points. Made once per QEMU build, and again when the host updates a library or firmware. Owned by root
+ * and bound read-only into every jail.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
@@ -20,6 +20,7 @@ import {
 } from "node:fs/promises";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
+import { MIB } from "@vivarium/kit/sizes";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
 
@@ -52,8 +53,8 @@ export async function prepareQemuRoot(dataDir: string): Promise<QemuRoot> {
 const nameOf = (buildId: string) => buildId.slice(0, 16);
 
 /**
- * The root of the build that made a saved state. Those of earlier builds stay where they are, so that an update of the
- * host's QEMU loses no session. Undefined where that build has never been on this host.
+ * The root of the build that made a saved state. Roots of earlier builds are kept, so that an update of the host's
+ * QEMU loses no session. Undefined if that build has never been on this host.
  */
 export function rootOf(
   { dir, buildId }: Pick<QemuRoot, "dir" | "buildId">,
@@ -65,24 +66,24 @@ export function rootOf(
 }
 
 const REPLACED = ".replaced-";
-/** What the root was made of stands beside it, where no jail sees it. */
+/** The list of the root's sources is beside the root, where no jail sees it. */
 const sourcesFile = (dir: string) => `${dir}.sources`;
 
-/** A line per file of the host: one that an update of its package replaces has another size or time. */
+/** One line per file of the host. An update of its package changes its size or time. */
 async function describeSources(): Promise<string> {
   const files = new Set(BINARIES);
   for (const binary of BINARIES) for (const library of await libraries(binary)) files.add(library);
   for (const source of FIRMWARE_DIRS.filter((source) => existsSync(source)))
     for (const name of await readdir(source, { recursive: true })) files.add(path.join(source, name));
   const lines = [...files].sort().map(async (file) => {
-    // A link among them may lead nowhere.
+    // A link among them may be dangling.
     const found = await stat(file).catch(() => undefined);
     return `${file} ${found?.size ?? "-"} ${found?.mtimeMs ?? "-"}\n`;
   });
   return (await Promise.all(lines)).join("");
 }
 
-/** Machines that run keep the root that they were started in, under another name. */
+/** Running machines keep the root that they were started in, under another name. */
 async function build(dir: string, sources: string): Promise<void> {
   const partial = `${dir}.tmp-${process.pid}`;
   await rm(partial, { recursive: true, force: true });
@@ -103,8 +104,8 @@ async function build(dir: string, sources: string): Promise<void> {
 }
 
 /**
- * Those in which no machine runs any more. With the places that a jail's own files are bound to, the kernel would take
- * the files away as well: QEMU could not save its machine.
+ * Removes replaced roots that no machine runs in. In use, it must stay: removing a mount point would also unmount the
+ * jail's own file there, and QEMU could not save its machine.
  */
 async function removeReplaced(rootsDir: string): Promise<void> {
   const replaced = (await readdir(rootsDir)).filter((name) => name.includes(REPLACED));
@@ -114,10 +115,10 @@ async function removeReplaced(rootsDir: string): Promise<void> {
     if (!mounts.includes(`/${name} `)) await rm(path.join(rootsDir, name), { recursive: true, force: true });
 }
 
-/** What all processes of this host see mounted, each with its place in the file system that it comes from. */
+/** The mounts of all processes of this host, each with its path in the source file system. */
 async function mountsOfAll(): Promise<string> {
   const pids = (await readdir("/proc")).filter((name) => /^[0-9]+$/.test(name));
-  // A process may end meanwhile.
+  // The process may have ended meanwhile.
   const read = (pid: string) => readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
   return (await Promise.all(pids.map(read))).join("\n");
 }
@@ -137,6 +138,6 @@ async function install(root: string, file: string): Promise<void> {
 
 export async function hashFile(file: string): Promise<string> {
   const hash = createHash("sha256");
-  await pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), hash);
+  await pipeline(createReadStream(file, { highWaterMark: MIB }), hash);
   return hash.digest("hex");
 }

@@ -6,7 +6,7 @@ import { removeUnnamedSlots } from "./slots.ts";
 
 const SLOTS_DIR = "/run/vivarium/slots";
 
-test("what was left by a process killed in the middle of taking a slot goes, and nobody else's does", async () => {
+test("removes the files of a process that was killed while it took a slot, and those of no other owner", async () => {
   const [ours, theirs] = [`/nowhere/${randomId(8)}`, `/nowhere/${randomId(8)}`];
   const unnamed = `.1-${randomId(8)}`;
   const foreign = `.1-${randomId(8)}`;

@@ -37,7 +37,7 @@ export function slotOf(number: number): Slot {
   };
 }
 
-/** The owner stands in the file before it has its name: a crash in between leaves no slot that nobody owns. */
+/** The file contains its owner before it gets its name, so that a crash in between leaves no slot without an owner. */
 export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   await mkdir(SLOTS_DIR, { recursive: true, mode: 0o700 });
   const unnamed = path.join(SLOTS_DIR, `.${process.pid}-${randomId(8)}`);
@@ -57,7 +57,7 @@ export async function takeSlot(owner: string, limit: number): Promise<Slot> {
   throw new NodeError("no_capacity", `all ${limit} machine slots of this node are taken; try again later`);
 }
 
-/** What a process of this owner left that was killed in the middle of taking a slot. None may be taking one now. */
+/** Removes the files of a process of this owner that was killed while it took a slot. None may be taking one now. */
 export async function removeUnnamedSlots(owner: string): Promise<void> {
   for (const name of (await readdir(SLOTS_DIR).catch(() => [])).filter((name) => name.startsWith("."))) {
     const file = path.join(SLOTS_DIR, name);
@@ -69,21 +69,21 @@ export async function freeSlot(slot: Slot): Promise<void> {
   await rm(path.join(SLOTS_DIR, String(slot.number)), { force: true });
 }
 
-/** Slots that belong to this owner, whatever became of their machines. */
+/** The slots of this owner, with a machine or without. */
 export async function slotsOf(owner: string): Promise<Slot[]> {
-  return (await heldSlots()).filter((held) => held.owner === owner).map(({ slot }) => slot);
+  return (await takenSlots()).filter((taken) => taken.owner === owner).map(({ slot }) => slot);
 }
 
-/** Slots of services that do not run, and whose data directory was removed: nobody else will ever clear them up. */
-export async function slotsOfNobody(places: { slotsDir?: string; claimsDir?: string } = {}): Promise<Slot[]> {
-  const held = await heldSlots(places.slotsDir);
-  // Read after the slots: who has taken one has claimed it before.
-  const claimed = await claimedOwners(places.claimsDir);
+/** Slots of services that do not run and whose data directory was removed, so that their owner will never free them. */
+export async function orphanedSlots(dirs: { slotsDir?: string; claimsDir?: string } = {}): Promise<Slot[]> {
+  const taken = await takenSlots(dirs.slotsDir);
+  // Read after the slots: a service claims its slots before it takes one.
+  const claimed = await claimedOwners(dirs.claimsDir);
   const isGone = (owner: string) => owner.startsWith("/") && !existsSync(owner.split("#")[0] as string);
-  return held.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
+  return taken.filter(({ owner }) => isGone(owner) && !claimed.has(owner)).map(({ slot }) => slot);
 }
 
-async function heldSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
+async function takenSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
   const names = (await readdir(dir).catch(() => [])).filter((name) => /^\d+$/.test(name));
   return Promise.all(
     names.map(async (name) => ({

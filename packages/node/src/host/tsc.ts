@@ -1,4 +1,4 @@
-/** The host's clock frequency in kHz. Under emulation the guest kernel cannot measure it and must be told. */
+/** The host's clock frequency in kHz. Under emulation the guest kernel cannot measure it and has to be given it. */
 import { readFileSync } from "node:fs";
 
 const FALLBACK_KHZ = 2_000_000;

@@ -1,6 +1,6 @@
-/** Ends whatever still runs under a slot's uid, which no other machine shares: the last net under a lost pid. */
+/** Ends every process under a slot's uid, which no other machine shares. A safety net for a pid that was lost. */
 import { readdir, readFile } from "node:fs/promises";
-import { identify, killAndWait } from "./process.ts";
+import { identify, killAndWait } from "@vivarium/kit/process-identity";
 
 export async function killUid(uid: number): Promise<void> {
   for (const pid of await pidsOf(uid)) {

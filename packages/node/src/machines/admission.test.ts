@@ -1,33 +1,33 @@
+import { MIB } from "@vivarium/kit/sizes";
 import { describe, expect, it, vi } from "vitest";
-import { excess, makeRoom, readyOrLoaded } from "./admission.ts";
+import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
 import { WarmStock } from "./warm-stock.ts";
 
-const MIB = 1024 * 1024;
 const NONE = { giveUpOne: async () => false };
 
 const lack = (starting: number, free?: number) =>
-  makeRoom(() => starting, NONE, free === undefined ? undefined : () => free);
+  freeMemory(() => starting, NONE, free === undefined ? undefined : () => free);
 
 it("as many machines run as the operator allows, and no more", () => {
   expect(excess(1, 1)).toBeUndefined();
   expect(excess(2, 1)).toMatch(/maximum of 1/);
 });
 
-it("a machine is admitted while 512 MiB stay free beside what all that start will take", async () => {
+it("starts a machine while 512 MiB stay free besides the memory of all machines that are starting", async () => {
   expect(await lack(1, 640 * MIB)).toBeUndefined();
   expect(await lack(1, 640 * MIB - 1)).toMatch(/memory/);
   expect(await lack(10, 1_792 * MIB)).toBeUndefined();
   expect(await lack(11, 1_792 * MIB)).toMatch(/memory/);
 });
 
-it("the memory that is looked at is this host's", async () => {
+it("reads the free memory of this host", async () => {
   expect(await lack(1_000_000)).toMatch(/memory/);
 });
 
-describe("machines that wait, of 256 MiB each,", () => {
+describe("warm machines of 256 MiB each", () => {
   const EACH = 256 * MIB;
 
-  /** A host whose free memory is what its warm machines leave: none of it stays free while all of them are there. */
+  /** A host whose free memory is what its warm machines leave. All of them together leave none. */
   function hostWith(names: string[]) {
     const there = new Set(names);
     const ended: string[] = [];
@@ -39,11 +39,11 @@ describe("machines that wait, of 256 MiB each,", () => {
     for (const name of names) stock.want(name.replace(/\d/, "")).ready.push(name);
     for (const [at, shelf] of [...stock.shelves.values()].entries()) shelf.wantedAt = at;
     const free = () => (names.length - there.size) * EACH;
-    const start = (starting = 1) => makeRoom(() => starting, stock, free);
+    const start = (starting = 1) => freeMemory(() => starting, stock, free);
     return { stock, there, ended, start };
   }
 
-  it("are given up for a start that lacks memory, the least wanted first, and no more than it takes", async () => {
+  it("are ended for a start that lacks memory, the least wanted first, and no more than the start needs", async () => {
     const { ended, there, start } = hostWith(["old1", "hot1", "hot2", "hot3"]);
     expect(await start()).toBeUndefined();
     expect(ended[0]).toBe("old1");
@@ -53,20 +53,20 @@ describe("machines that wait, of 256 MiB each,", () => {
     expect(ended).toHaveLength(3);
   });
 
-  it("are all given up before a start is refused", async () => {
+  it("are all ended before a start is refused", async () => {
     const { ended, start } = hostWith(["a1", "b1"]);
     expect(await start()).toMatch(/memory/);
     expect(ended).toEqual(["a1", "b1"]);
   });
 
-  it("are given up one by one for starts that ask at the same time", async () => {
+  it("are ended one by one for starts that ask at the same time", async () => {
     const { there, start } = hostWith(["a1", "a2", "a3", "a4", "a5", "a6"]);
     const answers = await Promise.all([start(4), start(4), start(4), start(4)]);
     expect(answers).toEqual([undefined, undefined, undefined, undefined]);
     expect(there.size).toBe(2);
   });
 
-  it("are waited for while they are looked after, and given up then", async () => {
+  it("are waited for while they are being checked, and ended then", async () => {
     const { stock, ended, start } = hostWith(["a1", "a2", "a3"]);
     const looked = Promise.withResolvers<boolean>();
     const shelf = stock.want("a");
@@ -80,7 +80,7 @@ describe("machines that wait, of 256 MiB each,", () => {
     expect(shelf.ready).toEqual([]);
   });
 
-  it("are had by who asks for them however short memory is, and none is given up for that", async () => {
+  it("are taken by a start however short memory is, and none is ended for that start", async () => {
     const { stock, ended, start } = hostWith(["other1", "wanted1"]);
     const load = vi.fn();
     const ready = async () => stock.want("wanted").ready.shift();
@@ -88,7 +88,7 @@ describe("machines that wait, of 256 MiB each,", () => {
     expect([ended, load.mock.calls]).toEqual([[], []]);
   });
 
-  it("make room for one that has to be loaded; without room it is refused, and not loaded", async () => {
+  it("are ended for a machine that has to be loaded; if that is not enough, the start is refused and loads nothing", async () => {
     const { ended, start } = hostWith(["other1", "other2", "other3"]);
     const ready = async () => undefined;
     const load = vi.fn(async () => "loaded");

@@ -1,33 +1,33 @@
 import { freemem } from "node:os";
+import { MIB } from "@vivarium/kit/sizes";
 import { NodeError } from "../node-error.ts";
 
-const MIB = 1024 * 1024;
-/** Stays free for everybody else when machines are admitted. */
+/** Stays free when machines are admitted, for everything else on the host. */
 const RESERVE_BYTES = 512 * MIB;
-/** What a machine takes while it starts. Those that start beside it have not taken theirs yet. */
+/** Memory that a start takes. Machines that are starting have not taken theirs yet. */
 const PER_START_BYTES = 128 * MIB;
 
-/** What holds memory that nobody needs yet. */
+/** Memory in use by machines that no session needs yet. */
 interface Spare {
-  /** False when there is nothing to give up. */
+  /** False if there is nothing to give up. */
   giveUpOne(): Promise<boolean>;
 }
 
-/** Why one more machine is too many, the one that asks counted; undefined where it is not. */
+/** Why one more machine is too many, or undefined. The machine that asks is counted in `machines`. */
 export function excess(machines: number, maxMachines: number): string | undefined {
   return machines > maxMachines ? `this node runs its maximum of ${maxMachines} machines` : undefined;
 }
 
-/** The ways in which a machine can be had. */
+/** The two ways to get a machine. */
 interface Ways<M> {
-  /** One that waits, with its own memory; undefined where none does, or none comes to life. */
+  /** A warm machine, which has its memory already. Undefined if none is ready, or if it failed to start. */
   ready(): Promise<M | undefined>;
-  /** Why there is no memory for one that is loaded. */
+  /** Why there is no memory to load a machine, or undefined. */
   lack(): Promise<string | undefined>;
   load(): Promise<M>;
 }
 
-/** What waits is asked first: it is had however short memory is, and is not to be given up for the one that asks for it. */
+/** Tries a warm machine first: it needs no memory, and must not be ended to make space for the start that wants it. */
 export async function readyOrLoaded<M>({ ready, lack, load }: Ways<M>): Promise<M> {
   const machine = await ready();
   if (machine !== undefined) return machine;
@@ -37,11 +37,10 @@ export async function readyOrLoaded<M>({ ready, lack, load }: Ways<M>): Promise<
 }
 
 /**
- * Why the host has no memory for one more machine; undefined where it has. The one that asks is counted in `starting`.
- * Nobody is refused for the memory of machines that wait: they go first, one by one, until there is enough.
- * `free`: bytes of memory that can be had without swapping.
+ * Why the host has no memory for one more machine, or undefined. The machine that asks is counted in `starting`. Warm
+ * machines are ended one by one until there is enough. `free`: bytes of memory available without swapping.
  */
-export async function makeRoom(
+export async function freeMemory(
   starting: () => number,
   spare: Spare,
   free: () => number = freemem,

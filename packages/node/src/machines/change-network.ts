@@ -2,7 +2,7 @@ import type { NetworkSpec } from "@vivarium/contract/node";
 import type { NodeNetwork } from "../network/node-network.ts";
 import type { MachineTable } from "./table.ts";
 
-/** A machine that is being started gets it once it is there; one that is held, before it goes on. */
+/** Waits for a start in progress. A stopped machine gets the network before it continues. */
 export async function changeNetwork(
   { table, network }: { table: MachineTable; network: NodeNetwork },
   id: string,

@@ -11,19 +11,19 @@ export interface ContinueDeps {
 }
 
 /**
- * A held machine goes on as who it is, reseeded: its saved state may have become another machine meanwhile. It was
- * introduced before it was held, so that this is not the moment at which it turns out to be unfit.
+ * Continues a stopped machine under its own identity, but reseeded: its saved state may have become another machine
+ * meanwhile. Its guest passed the handshake before it was stopped, so it is not found unfit here.
  */
 export async function continueMachine(deps: ContinueDeps, id: string): Promise<Machine> {
   const machine = deps.table.get(id);
-  return await machine.exclusive(async () => {
+  return await machine.queue.run(async () => {
     if (!machine.isHeld) return machine;
     await machine.qmp.execute("cont");
     await resumeAs(machine.agent).catch(async (error) => {
       await machine.qmp.execute("stop").catch(() => {});
       throw error;
     });
-    // Last: until then a restarted daemon finds it held, and continuing it again does no harm.
+    // Last: until then a restarted daemon finds the machine stopped, and continuing it again does no harm.
     await markRunning(deps.config, machine);
     deps.log.info({ machine: id }, "machine continued");
     return machine;

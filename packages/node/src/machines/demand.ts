@@ -1,20 +1,17 @@
-/**
- * How often something was wanted lately, how many of it are worth having ready, and whether the processor has room to make
- * one now. Pure.
- */
+/** Demand for each kind of machine, how many are worth having, and whether the host can make one now. Pure. */
 
-/** What was wanted weighs less the longer ago it was: half after some twenty seconds. */
+/** The weight of a request halves every twenty seconds or so. */
 const FADES_MS = 30_000;
-/** Wants do not come evenly: what is wanted while one is made is not always the mean. */
+/** Requests are not evenly spaced: the number that comes while a machine is made varies around the mean. */
 const FACTOR = 3;
-/** Nobody waits for the processor that nobody asked for a machine for so long. */
+/** Without a request for this long, no start competes for the processor. */
 const QUIET_MS = 1_500;
-/** Idle processors that making one wants at most, and at least. */
+/** Bounds of the idle processors that making a machine requires. */
 const CORES_TO_MAKE = { most: 0.5, least: 0.1 };
 const MOST_AT_ONCE = 4;
 
 export interface Demand {
-  /** How often it was wanted, as it weighed at `at`. */
+  /** The weight of all requests, as of `at`. */
   weight: number;
   /** Milliseconds since 1970. */
   at: number;
@@ -26,7 +23,7 @@ export function wantedOnceMore(demand: Demand, now: number): Demand {
   return { weight: weightAt(demand, now) + 1, at: now };
 }
 
-/** Wants per second. */
+/** Requests per second. */
 export function rateOf(demand: Demand, now: number): number {
   return (weightAt(demand, now) * 1_000) / FADES_MS;
 }
@@ -34,14 +31,14 @@ export function rateOf(demand: Demand, now: number): number {
 const weightAt = ({ weight, at }: Demand, now: number) =>
   weight * Math.exp(-Math.max(0, now - at) / FADES_MS);
 
-/** What machines can be made of ahead. */
+/** A source of warm machines. */
 export interface Kind {
   key: string;
-  /** Made of what everybody starts from, not of a state that one tenant saved. */
+  /** Every session may start from a baseline. Otherwise this is a state that one tenant saved. */
   isBaseline: boolean;
-  /** Wants per second. */
+  /** Requests per second. */
   rate: number;
-  /** How long it takes to make one. */
+  /** Time to make one. */
   makeMs: number;
   /** Memory that one may come to use. */
   bytes: number;
@@ -50,20 +47,20 @@ export interface Kind {
 }
 
 interface Bounds {
-  /** Of each kind, however seldom it is wanted. */
+  /** Per kind, however seldom it is wanted. */
   least: number;
-  /** Of each kind, however often it is wanted. */
+  /** Per kind, however often it is wanted. */
   most: number;
-  /** Memory for those that are not there yet. */
+  /** Memory for machines that do not exist yet. */
   freeBytes: number;
-  /** Of all kinds together. */
+  /** All kinds together. */
   machines: number;
 }
 
 /**
- * The keys of all machines that are worth having, each as often as it is, first what is worth most: one of each baseline,
- * so that no tenant's saved states keep everybody else from a first machine; then one of each saved state; then the second
- * of any, and so on. Within a round what is asked for most comes first. What is there already needs no memory.
+ * The keys of all machines worth having, the most valuable first. Each baseline gets one machine first, so that one
+ * tenant's saved states keep nobody else from a first machine. Each saved state gets one next, then every kind its
+ * second, and so on. Within a round the most wanted kind comes first. A machine that exists needs no memory.
  */
 export function worthHaving(kinds: readonly Kind[], bounds: Bounds): string[] {
   const wanted = kinds.map((kind) => ({ ...kind, count: countOf(kind, bounds) }));
@@ -82,7 +79,7 @@ export function worthHaving(kinds: readonly Kind[], bounds: Bounds): string[] {
   return keys;
 }
 
-/** What is not there, though it is worth having: the first of it. */
+/** The first machine worth having that does not exist. */
 export function lackOf(kinds: readonly Kind[], worth: readonly string[]): Kind | undefined {
   const left = new Map(kinds.map(({ key, there }) => [key, there]));
   const key = worth.find((one) => {
@@ -93,29 +90,28 @@ export function lackOf(kinds: readonly Kind[], worth: readonly string[]): Kind |
   return kinds.find((kind) => kind.key === key);
 }
 
-/** As many as are wanted while one is made, and more for chance. */
+/** The number wanted while one is made, plus a margin for chance. */
 function countOf({ rate, makeMs }: Kind, { least, most }: Bounds): number {
   return Math.min(most, Math.max(least, Math.ceil((rate * makeMs * FACTOR) / 1_000)));
 }
 
 interface Processor {
   cores: number;
-  /** How many of them were idle lately. */
+  /** Processors that were idle lately. */
   idle: number;
 }
 
 interface Work {
-  /** Since somebody wanted a machine. */
+  /** Time since the last request for a machine. */
   quietMs: number;
-  /** Being made. */
   making: number;
-  /** Wants per second, and what one takes to make: of what is to be made next. */
+  /** Demand and time of the machine to make next. */
   next: Pick<Kind, "rate" | "makeMs">;
 }
 
 /**
- * Whether to begin with one more. Making what is wanted often takes a large part of a processor, or, where one is made
- * quickly, a small one: as much has to be idle. Once nobody starts machines, one at a time is made however busy the host is.
+ * Whether to make one more machine. A kind that is wanted often, or takes long to make, needs more of a processor
+ * idle. Without starts, one at a time is made however busy the host is.
  */
 export function mayMake({ cores, idle }: Processor, { quietMs, making, next }: Work): boolean {
   if (making >= Math.min(MOST_AT_ONCE, Math.max(1, Math.floor(cores / 2)))) return false;

@@ -1,18 +1,18 @@
 import { GENERATION } from "@vivarium/contract/guest";
 import { sleep } from "@vivarium/kit/clock";
+import { identify } from "@vivarium/kit/process-identity";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { type ScriptedAgent, startScriptedAgent } from "../../test-support/scripted-agent.ts";
 import { AgentClient } from "../guest/client.ts";
-import { identify } from "../host/process.ts";
 import type { Qmp } from "../qemu/qmp.ts";
-import { introduce, letGo } from "./guest-state.ts";
+import { handshake, thawAndContinue } from "./guest-state.ts";
 import type { JournalEntry } from "./journal.ts";
 import { Machine } from "./machine.ts";
 
 const SOON = { timeout: 5_000 };
 const agents: Agent[] = [];
 
-/** Says that it has thawed its guest once it `answers`. */
+/** Confirms the thaw once `answers` is set. */
 class Agent {
   asked = 0;
   answers = false;
@@ -25,7 +25,7 @@ class Agent {
   }
 }
 
-// Ends what goes on asking.
+// Ends the retry loop.
 afterEach(() => {
   for (const agent of agents.splice(0)) agent.answers = true;
 });
@@ -44,7 +44,7 @@ function makeMachine(): { machine: Machine; agent: Agent } {
 
 it("an agent that does not thaw is asked once a second, however many captures have failed, until it does", async () => {
   const { machine, agent } = makeMachine();
-  for (let captures = 0; captures < 20; captures++) await letGo(machine);
+  for (let captures = 0; captures < 20; captures++) await thawAndContinue(machine);
   expect(agent.asked).toBe(20);
   await sleep(2_500);
   expect(agent.asked).toBeGreaterThan(20);
@@ -56,11 +56,11 @@ it("an agent that does not thaw is asked once a second, however many captures ha
   expect(agent.asked).toBe(asked);
 });
 
-it("what a capture froze is not thawed before the capture is over, and then it is", async () => {
+it("a guest that a capture froze is thawed only when the capture is over", async () => {
   const { machine, agent } = makeMachine();
-  await letGo(machine);
+  await thawAndContinue(machine);
   const capture = Promise.withResolvers<void>();
-  const done = machine.exclusive(() => capture.promise);
+  const done = machine.queue.run(() => capture.promise);
   await sleep(2_000);
   expect(agent.asked).toBe(1);
   capture.resolve();
@@ -68,16 +68,16 @@ it("what a capture froze is not thawed before the capture is over, and then it i
   await expect.poll(() => agent.asked, SOON).toBeGreaterThan(1);
 });
 
-it("an agent of another generation, which an update of the node found running, is asked to thaw once", async () => {
+it("an agent of another generation, found running after an update of the node, is asked to thaw once", async () => {
   const { machine, agent } = makeMachine();
   agent.answers = true;
   agent.generation = GENERATION - 1;
-  await letGo(machine);
+  await thawAndContinue(machine);
   await sleep(1_200);
   expect(agent.asked).toBe(1);
 });
 
-describe("a machine that is introduced", () => {
+describe("the handshake", () => {
   const SNAPSHOT = `chk_${"a".repeat(21)}`;
   const ACK = {
     reseeded: true,
@@ -86,7 +86,7 @@ describe("a machine that is introduced", () => {
   };
   const refusal = { code: "internal", message: "could not reseed: Operation not permitted" };
 
-  /** Its agent answers everything with `answer`; what it was asked is in `asked`. */
+  /** An agent that answers every request with `answer`, and records the requests in `asked`. */
   async function machineOf(
     spec: object,
     { status, body }: { status: number; body: object },
@@ -122,19 +122,19 @@ describe("a machine that is introduced", () => {
     return { machine, asked, hush: () => scripted.close() };
   }
 
-  it("stays frozen when it is to be held, and is told nothing of it otherwise", async () => {
+  it("leaves the guest frozen if the machine is to be stopped, and does not mention freezing otherwise", async () => {
     const answer = { status: 200, body: ACK };
     const held = await machineOf({ snapshot_id: SNAPSHOT, hold: true }, answer);
-    await introduce(held.machine);
+    await handshake(held.machine);
     expect(held.asked).toMatchObject([{ stay_frozen: true, identity: { hostname: "m" } }]);
     const plain = await machineOf({ snapshot_id: SNAPSHOT, resume: true }, answer);
-    await introduce(plain.machine);
+    await handshake(plain.machine);
     expect(Object.keys(plain.asked[0] ?? {}).toSorted()).toEqual(["entropy", "wall_clock_ns"]);
   });
 
-  it("is unfit when the guest of a saved state refuses or makes no sense, and the refusal says why", async () => {
+  it("fails as unfit, with the reason, if the guest of a saved state refuses or sends nonsense", async () => {
     const refusing = await machineOf({ snapshot_id: SNAPSHOT, hold: true }, { status: 500, body: refusal });
-    await expect(introduce(refusing.machine)).rejects.toMatchObject({
+    await expect(handshake(refusing.machine)).rejects.toMatchObject({
       code: "guest_unfit",
       message: expect.stringContaining("could not reseed: Operation not permitted"),
     });
@@ -142,42 +142,42 @@ describe("a machine that is introduced", () => {
       { snapshot_id: SNAPSHOT },
       { status: 200, body: { ...ACK, reseeded: false } },
     );
-    await expect(introduce(lying.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+    await expect(handshake(lying.machine)).rejects.toMatchObject({ code: "guest_unfit" });
   });
 
-  it("is unfit when its agent was saved by a version of another generation, and the refusal says so", async () => {
+  it("fails as unfit, with the reason, if the agent was saved by a version of another generation", async () => {
     const body = { ...ACK, health: { ...ACK.health, generation: GENERATION - 1 } };
     const { machine } = await machineOf({ snapshot_id: SNAPSHOT }, { status: 200, body });
-    await expect(introduce(machine)).rejects.toMatchObject({
+    await expect(handshake(machine)).rejects.toMatchObject({
       code: "guest_unfit",
       message: expect.stringMatching(`speaks generation ${GENERATION - 1}, this node speaks ${GENERATION}.`),
     });
   });
 
-  it("is not called unfit for its silence when it answered as it was saved: its host may be busy", async () => {
+  it("does not fail as unfit if an agent that answered when it was saved is silent: its host may be busy", async () => {
     const { machine, hush } = await machineOf({ snapshot_id: SNAPSHOT }, { status: 200, body: ACK });
     await hush();
-    await expect(introduce(machine)).rejects.toMatchObject({ code: "agent_unavailable" });
-    await expect(introduce(machine, { isUnfrozen: true })).rejects.toMatchObject({ code: "guest_unfit" });
+    await expect(handshake(machine)).rejects.toMatchObject({ code: "agent_unavailable" });
+    await expect(handshake(machine, { isUnfrozen: true })).rejects.toMatchObject({ code: "guest_unfit" });
   });
 
-  it("is not called unfit when it waits for the host's disk", async () => {
+  it("does not fail as unfit if the machine waits for free disk", async () => {
     const { machine } = await machineOf({ snapshot_id: SNAPSHOT }, { status: 500, body: refusal });
     Object.defineProperty(machine, "isOutOfSpace", { value: true });
-    await expect(introduce(machine)).rejects.toMatchObject({ code: "disk_pressure" });
+    await expect(handshake(machine)).rejects.toMatchObject({ code: "disk_pressure" });
   });
 
-  it("is no unfit guest when it comes from a baseline, or when its process was killed", async () => {
+  it("does not fail as unfit if the machine comes from a baseline, or if its process was killed", async () => {
     const answer = { status: 500, body: refusal };
     const fresh = await machineOf({}, answer);
-    await expect(introduce(fresh.machine)).rejects.toMatchObject({ code: "internal" });
+    await expect(handshake(fresh.machine)).rejects.toMatchObject({ code: "internal" });
     const gone = { pid: process.pid, startTicks: "another" };
     const killed = await machineOf({ snapshot_id: SNAPSHOT }, answer, { process: gone });
-    await expect(introduce(killed.machine)).rejects.toMatchObject({ code: "internal" });
+    await expect(handshake(killed.machine)).rejects.toMatchObject({ code: "internal" });
     const crashed = await machineOf({ snapshot_id: SNAPSHOT }, answer, {
       process: gone,
       shutdown: "guest-panic",
     });
-    await expect(introduce(crashed.machine)).rejects.toMatchObject({ code: "guest_unfit" });
+    await expect(handshake(crashed.machine)).rejects.toMatchObject({ code: "guest_unfit" });
   });
 });

@@ -1,23 +1,24 @@
-/** Lets a machine's guest run, or makes it stand still, and keeps the journal's word for it. */
+/** Stops and continues a machine's guest, and records in the journal which of both it is. */
 import { createHash, randomBytes } from "node:crypto";
 import type { AgentHealth } from "@vivarium/contract/guest";
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin, sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
 import { writeEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
-/** How long a machine that ends may take to be seen ending. */
+/** How long the end of a machine may take to be noticed. */
 const ENDS_WITHIN_MS = 500;
 
 /**
- * Reseed and clock, and unless the machine goes on as the one that was saved, an identity of its own; user processes
- * run only after that, and of one that is to be held none does. A machine that does not confirm is not handed out
- * (architecture.md invariant 7). An agent that was saved before it knew to stay frozen thaws them for the moment until
- * its machine is stopped.
+ * Sends the guest a new seed, the time and, unless the machine continues as the one that was saved, its own identity.
+ * User processes run only after that, and not at all if the machine is to be stopped. Fails for a guest that does not
+ * confirm, so that the machine is not used.
+ *
+ * An agent of an older version does not know how to stay frozen: it thaws its processes until its machine is stopped.
  */
-export async function introduce(machine: Machine, { isUnfrozen = false } = {}): Promise<void> {
+export async function handshake(machine: Machine, { isUnfrozen = false } = {}): Promise<void> {
   const { hostname, no_sudo, resume, hold } = machine.spec;
   const identity = resume ? undefined : { hostname, no_sudo };
   const introduced = resumeAs(machine.agent, { identity, stayFrozen: hold }).then(assertGeneration);
@@ -25,16 +26,16 @@ export async function introduce(machine: Machine, { isUnfrozen = false } = {}): 
     if (machine.isOutOfSpace)
       throw new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
     const isOfGuest = await isOfItsGuest(machine);
-    // An agent that answered when its state was saved may be held up by a busy host alone.
+    // A busy host alone may delay an agent that answered when its state was saved.
     const mayBeOfHost = cause instanceof AgentSilence && !isUnfrozen && !machine.wasEndedByGuest;
     throw isOfGuest && !mayBeOfHost ? unfit(cause) : cause;
   });
 }
 
-/** A baseline is ours, and so is what is wrong with it. A process that was killed says nothing about its guest. */
+/** A baseline is ours, and so are its faults. If the process was killed, the guest is not the cause. */
 async function isOfItsGuest(machine: Machine): Promise<boolean> {
   if (machine.spec.snapshot_id === undefined) return false;
-  await Promise.race([machine.qmp.closed, sleep(ENDS_WITHIN_MS)]);
+  await endsWithin(ENDS_WITHIN_MS, machine.qmp.closed);
   return machine.isRunning || machine.wasEndedByGuest;
 }
 
@@ -58,7 +59,7 @@ export async function resumeAs(
   return ack.health;
 }
 
-/** The same for every machine of a session, and no other's. */
+/** The same for every machine of a session, and different from any other session's. */
 function machineIdOf(hostname: string): string {
   return createHash("sha256").update(`machine-id\0${hostname}`).digest("hex").slice(0, 32);
 }
@@ -66,22 +67,22 @@ function machineIdOf(hostname: string): string {
 const THAW_RETRY_MS = 1_000;
 
 /**
- * A guest that was stopped or frozen for a capture goes on as if nothing had been: at the right time of day, since its
- * clock stood still with it. An agent that does not answer is asked again for as long as the machine lives: until it
- * thaws, its user's processes stand still.
+ * Continues a guest that was stopped or frozen for a capture, and sets its clock, which was stopped with it. An agent
+ * that does not answer is asked again for as long as the machine lives, because its user's processes are frozen until
+ * it thaws them.
  */
-export async function letGo(machine: Machine): Promise<void> {
+export async function thawAndContinue(machine: Machine): Promise<void> {
   await machine.qmp.execute("cont");
   await resumeAs(machine.agent).catch(() => void thawLater(machine));
 }
 
-/** In turn with captures, so that what one of them freezes is not thawed by what another one has left. */
+/** Queued behind captures: a process that one capture froze must not be thawed on behalf of an earlier one. */
 async function thawLater(machine: Machine): Promise<void> {
   if (machine.isThawing) return;
   machine.isThawing = true;
   while (machine.isThawing) {
     await sleep(THAW_RETRY_MS);
-    await machine.exclusive(async () => {
+    await machine.queue.run(async () => {
       machine.isThawing = machine.isRunning && !machine.isHeld && (await isStillFrozen(machine));
     });
   }

@@ -1,4 +1,4 @@
-/** Which of what was asked for is worth having ready. Pure. */
+/** Which sources of machines are worth having ready. Pure. */
 
 interface Wanted {
   /** Milliseconds since 1970. */
@@ -6,14 +6,14 @@ interface Wanted {
   times: number;
 }
 
-/** What nobody asked for so long is not hot any more. */
+/** A source is hot for this long after its last request. */
 export const HOT_MS = 15 * 60_000;
-/** A saved state that was started from once, such as that of a fork, may never be again. */
+/** A saved state that was started from once, such as that of a fork, may never be started from again. */
 const TIMES_OF_HOT_STATES = 2;
-/** Everybody's states share these: whoever saves many takes no room from others for long. */
+/** All tenants' saved states share these, so that a tenant who saves many displaces others only briefly. */
 export const MOST_SAVED_STATES = 8;
 
-/** Baselines first, which are ours, then the saved states that were wanted last. */
+/** Baselines first, then the saved states that were wanted last. */
 export function hotKeys(
   wanted: ReadonlyMap<string, Wanted>,
   isOurs: (key: string) => boolean,

@@ -8,18 +8,18 @@ import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journa
 const SOON_MS = 20;
 const LONG_MS = 30_000;
 
-it("work that is in time is its outcome, and nobody gives it up", async () => {
+it("work in time returns its result and is not given up", async () => {
   const giveUp = () => Promise.reject(new Error("given up"));
   expect(await inTime(LONG_MS, { work: async () => "done", giveUp })).toBe("done");
   const failing = { work: () => Promise.reject(new Error("failed")), giveUp };
   await expect(inTime(LONG_MS, failing)).rejects.toThrow("failed");
 });
 
-it("work that is late is told, given up, and has ended before anybody goes on without it", async () => {
+it("late work is aborted, given up, and over before the caller continues without it", async () => {
   const seen: string[] = [];
   const end = Promise.withResolvers<void>();
   const work = async (late: AbortSignal) => {
-    late.addEventListener("abort", () => seen.push("told"));
+    late.addEventListener("abort", () => seen.push("aborted"));
     await end.promise;
     seen.push("ended");
   };
@@ -28,10 +28,10 @@ it("work that is late is told, given up, and has ended before anybody goes on wi
     setTimeout(end.resolve, SOON_MS);
   };
   await expect(inTime(SOON_MS, { work, giveUp })).rejects.toThrow("not within");
-  expect(seen).toEqual(["told", "given up", "ended"]);
+  expect(seen).toEqual(["aborted", "given up", "ended"]);
 });
 
-it("who goes the long way finds the folder its own, however much the late one was writing to it", async () => {
+it("the fallback finds the folder free, however much the late work was writing to it", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "journal-"));
   onTestFinished(() => rm(dataDir, { recursive: true }));
   const entry = (state: JournalEntry["state"]) => ({ machine_id: "m-1", state, slot: 1 }) as JournalEntry;

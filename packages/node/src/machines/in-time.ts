@@ -1,22 +1,16 @@
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin } from "@vivarium/kit/clock";
 
 /**
- * Work that somebody else does in another way once it is late. Both write the same journal entry, so the late one is
- * told, given up, and waited for: nothing of it goes on once this has thrown. `giveUp` makes it fail soon.
+ * Runs work that has a slower fallback. Both write the same journal entry, so late work is aborted, given up and
+ * waited for: none of it runs on once this has thrown. `giveUp` makes the work fail soon.
  */
 export async function inTime<T>(
   limitMs: number,
   { work, giveUp }: { work: (late: AbortSignal) => Promise<T>; giveUp: () => Promise<void> },
 ): Promise<T> {
   const late = new AbortController();
-  const over = new AbortController();
-  const done = work(late.signal).finally(() => over.abort());
-  const isDone = done.then(
-    () => true,
-    () => true,
-  );
-  if (await Promise.race([isDone, sleep(limitMs, over.signal).then(() => over.signal.aborted)]))
-    return await done;
+  const done = work(late.signal);
+  if (await endsWithin(limitMs, Promise.allSettled([done]))) return await done;
   late.abort();
   const givenUp = await Promise.allSettled([giveUp(), done]);
   const cause = givenUp.find(({ status }) => status === "rejected");

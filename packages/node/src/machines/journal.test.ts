@@ -32,7 +32,7 @@ it("keeps the last entry written for a machine and leaves no temporary file", as
   expect(await readdir(path.join(machinesDir(dataDir), id))).toEqual(["machine.json"]);
 });
 
-it("remembers what a machine is to stand still for, until it is told otherwise", async () => {
+it("keeps what a machine is to be stopped for, until that is overwritten", async () => {
   const wanted = `pau_${"c".repeat(21)}`;
   await writeEntry(dataDir, { ...entry, state: "running", holding_for: wanted });
   expect(await readEntry(dataDir, id)).toMatchObject({ state: "running", holding_for: wanted });
@@ -42,7 +42,7 @@ it("remembers what a machine is to stand still for, until it is told otherwise",
   expect(held).not.toHaveProperty("holding_for");
 });
 
-it("lists a folder whose entry is torn or missing as owned by nobody", async () => {
+it("lists a folder whose entry is torn or missing as unowned", async () => {
   const torn = path.join(machinesDir(dataDir), `${"b".repeat(21)}-1`);
   await mkdir(torn, { recursive: true });
   await writeFile(path.join(torn, "machine.json"), '{"machine_id":');
@@ -51,7 +51,7 @@ it("lists a folder whose entry is torn or missing as owned by nobody", async () 
   expect(journal.map(({ entry }) => entry?.machine_id ?? null).sort()).toEqual([id, null]);
 });
 
-it("forgets a machine with everything in its folder", async () => {
+it("removes a machine's entry with everything in its folder", async () => {
   await writeEntry(dataDir, entry);
   await removeEntry(dataDir, id);
   await removeEntry(dataDir, id);

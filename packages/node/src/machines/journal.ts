@@ -1,21 +1,21 @@
 /**
- * The node's journal: one file per machine, written and synced before the first side effect of its start, withdrawn by
- * its stop before its slot is freed. Whatever is on this host without a journal entry of ours belongs to nobody.
+ * The node's journal: one file per machine. It is written and synced before the first side effect of a start, and
+ * withdrawn by a stop before the slot is freed. Anything on this host without a journal entry is an orphan.
  */
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import path from "node:path";
 import { MachineId, SnapshotId, StartSpec, StartTimings } from "@vivarium/contract/node";
+import { syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
-import { syncPath, writeDurably } from "../host/durable-file.ts";
 
 export const JournalEntry = z.object({
   machine_id: MachineId,
   spec: StartSpec,
   state: z.enum(["starting", "running", "held"]),
   slot: z.int(),
-  process: z.object({ pid: z.int(), startTicks: z.string() }).optional(),
+  process: z.object({ pid: z.int(), startTicks: z.string(), bootId: z.string().optional() }).optional(),
   timings: StartTimings.optional(),
-  /** The capture under way after which the machine is to stand still: if the snapshot is whole, it does. */
+  /** The capture in progress after which the machine stays stopped, provided that its snapshot is complete. */
   holding_for: SnapshotId.optional(),
 });
 export type JournalEntry = z.infer<typeof JournalEntry>;
@@ -24,7 +24,7 @@ const FILE = "machine.json";
 
 export const machinesDir = (dataDir: string) => path.join(dataDir, "pool/m");
 export const machineDir = (dataDir: string, machineId: string) => path.join(machinesDir(dataDir), machineId);
-/** What the machine was loaded from, linked, so that it lives as long as the machine. */
+/** The snapshot that the machine was loaded from, linked, so that its files live as long as the machine. */
 export const parentDir = (dataDir: string, machineId: string) =>
   path.join(machineDir(dataDir, machineId), "parent");
 
@@ -34,7 +34,7 @@ export async function writeEntry(dataDir: string, entry: JournalEntry): Promise<
   await writeDurably(path.join(dir, FILE), JSON.stringify(entry), 0o600);
 }
 
-/** From here on the folder belongs to nobody, and names no slot that another machine may have next. */
+/** From here on the folder is an orphan, and names no slot that another machine may get next. */
 export async function withdrawEntry(dataDir: string, machineId: string): Promise<void> {
   const dir = machineDir(dataDir, machineId);
   await rm(path.join(dir, FILE), { force: true });

@@ -1,12 +1,13 @@
-/** A machine's files and its QEMU process, up to the device state being loaded: everything but letting the guest run. */
+/** A machine's files and its QEMU process, up to loading the device state. The guest does not run yet. */
 import { chmod, chown, mkdir } from "node:fs/promises";
 import path from "node:path";
+import { isAlive, killAndWait, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { GIB, MIB } from "@vivarium/kit/sizes";
 import type { UndoStack } from "@vivarium/kit/undo-stack";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import { removeCgroup } from "../host/cgroup.ts";
 import { makeDevices } from "../host/devices.ts";
 import { type Bind, startJailed } from "../host/jail.ts";
-import { isAlive, killAndWait, type ProcessIdentity } from "../host/process.ts";
 import { type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
@@ -15,12 +16,10 @@ import { devicesOf, type Loadable, manifestPath, SNAPSHOT_FILES, shapeOf } from 
 import type { Verifications } from "../snapshots/verify-together.ts";
 
 const QMP_LIMIT_MS = 15_000;
-const MIB = 1024 * 1024;
-const GIB = 1024 * MIB;
 
 /**
- * The parent's files, linked so that they live as long as the machine, and a disk of its own: a clone of the parent's.
- * Backing files are named on the command line, not in its header.
+ * The parent's files, linked so that they live as long as the machine, and the machine's own disk: a clone of the
+ * parent's. Backing files are named on the command line, not in the disk's header.
  */
 export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): Promise<Loadable> {
   const own = path.join(dir, "parent");
@@ -36,7 +35,7 @@ export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): P
   return { dir: own, manifest: parent.manifest };
 }
 
-/** What was verified once since this daemon started is not verified again: baselines. */
+/** Starts QEMU and loads the device state. Baselines are not verified again after the daemon's start. */
 export async function launch(
   deps: { qemu: QemuRoot; verifications: Verifications },
   undo: UndoStack,
@@ -44,10 +43,10 @@ export async function launch(
 ): Promise<{ process: ProcessIdentity; qmp: Qmp }> {
   const { dir, slot, parent } = input;
   const verified = input.isVerified ? Promise.resolve() : deps.verifications.verify(parent);
-  // Looked at only after QEMU has started; a failure until then must not count as nobody's.
+  // Awaited only after QEMU has started. Until then a rejection must not count as unhandled.
   verified.catch(() => {});
   const process = await connect(deps, undo, { dir, slot, parent }).catch(async (error) => {
-    // Files that are not what they should be explain best why QEMU did not take them.
+    // If QEMU did not take the files, damage in them is the best explanation.
     await verified;
     throw error;
   });
@@ -75,7 +74,7 @@ async function connect(
   return { process, qmp };
 }
 
-/** Once QEMU has made its sockets it may not replace them: what the daemon connects to later is what it made now. */
+/** Once QEMU has made its sockets it may not replace them: a later connection reaches the socket that it made now. */
 async function sealRunDir(dir: string): Promise<void> {
   await chown(path.join(dir, "run"), 0, 0);
   await chmod(path.join(dir, "run"), 0o711);

@@ -1,7 +1,8 @@
-/** One machine: its process, its monitor, its agent. It learns of QEMU's end through the monitor. */
+/** One machine: its process, its monitor, its agent. The monitor reports QEMU's end. */
 import type { MachineStatus } from "@vivarium/contract/node";
+import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { SerialQueue } from "@vivarium/kit/serial-queue";
 import type { AgentClient } from "../guest/client.ts";
-import { isAlive, type ProcessIdentity } from "../host/process.ts";
 import { type Slot, slotOf } from "../host/slots.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import type { JournalEntry } from "./journal.ts";
@@ -14,13 +15,14 @@ export class Machine {
   readonly agent: AgentClient;
   /** Set once QEMU has ended by itself. */
   endReason: string | undefined;
-  /** Set while the guest stands still because the pool was full when it wrote. */
+  /** Set while the guest is stopped because the pool was full when it wrote. */
   isOutOfSpace = false;
-  /** Set while an agent that did not thaw its guest is asked again and again. */
+  /** Set while an agent that did not thaw its guest is asked again. */
   isThawing = false;
+  /** Captures and continues of this machine, one at a time. */
+  readonly queue = new SerialQueue();
   #entry: JournalEntry;
   #shutdownReason: unknown;
-  #turn: Promise<unknown> = Promise.resolve();
 
   constructor(init: { entry: JournalEntry; process: ProcessIdentity; qmp: Qmp; agent: AgentClient }) {
     this.id = init.entry.machine_id;
@@ -40,7 +42,7 @@ export class Machine {
     return this.#entry;
   }
 
-  /** Once a machine is held, whatever was under way with its guest breaks off. */
+  /** Stopping a machine breaks off all requests to its guest. */
   set entry(entry: JournalEntry) {
     this.#entry = entry;
     if (this.isHeld) this.agent.breakOff();
@@ -50,19 +52,12 @@ export class Machine {
     return this.entry.spec;
   }
 
-  /** Loaded or captured, and standing still. */
+  /** The guest is stopped: loaded or captured, and not continued. */
   get isHeld(): boolean {
     return this.entry.state === "held";
   }
 
-  /** Captures and continues take turns. */
-  exclusive<T>(work: () => Promise<T>): Promise<T> {
-    const mine = this.#turn.then(work, work);
-    this.#turn = mine.catch(() => {});
-    return mine;
-  }
-
-  /** Calls back once when QEMU ends without having been asked to. */
+  /** Calls back once if QEMU ends without having been asked to. */
   onEnd(listener: (reason: string) => void): void {
     void this.qmp.closed.then(() => {
       this.endReason ??= describeEnd(this.#shutdownReason);
@@ -75,7 +70,7 @@ export class Machine {
     return this.endReason === undefined && isAlive(this.process);
   }
 
-  /** Powered off, restarted or crashed from inside, as far as QEMU has said. */
+  /** Powered off, restarted or crashed from inside, as far as QEMU has reported. */
   get wasEndedByGuest(): boolean {
     return String(this.#shutdownReason).startsWith("guest-");
   }
@@ -92,7 +87,7 @@ export class Machine {
   }
 }
 
-/** QEMU's own word for why it ends; none when it was killed. */
+/** The reason that QEMU gave; none if it was killed. */
 function describeEnd(shutdownReason: unknown): string {
   switch (shutdownReason) {
     case "guest-shutdown":

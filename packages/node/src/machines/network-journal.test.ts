@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(async () => await rm(dataDir, { recursive: true }));
 
-it("a machine's pins are those that were written last", async () => {
+it("the last pins written for a machine are read", async () => {
   await writePins(dataDir, ID, [PIN, { ...PIN, port: 9000 }]);
   await writePins(dataDir, ID, [PIN]);
   expect(await readPins(dataDir, ID)).toEqual([PIN]);
@@ -27,7 +27,7 @@ it.each([
   ["half a file", JSON.stringify([PIN]).slice(0, -9)],
   ["no list", "{}"],
   ["one pin that is none", JSON.stringify([PIN, { ...PIN, address: "192.0.2.1; flush ruleset" }])],
-])("%s is no pins, which a machine can do without", async (_what, text) => {
+])("%s counts as no pins", async (_what, text) => {
   if (text !== undefined) await writeFile(path.join(machineDir(dataDir, ID), "pins.json"), text);
   expect(await readPins(dataDir, ID)).toEqual([]);
 });

@@ -1,13 +1,13 @@
 /**
- * What became of a machine's network since its start, beside its journal entry. A network that replaced the one of the
- * start is in a file of its own, so that changes of network and captures need not wait for each other. Pins are for a
- * daemon that comes back to running machines: they need not outlive the host, and one that cannot be read is none.
+ * Changes of a machine's network since its start, beside its journal entry. They have a file of their own, so that
+ * changes of network and captures do not wait for each other. Pins serve a daemon that restarts under running
+ * machines. They need not survive a reboot, so they are not synced, and an unreadable file counts as empty.
  */
 import { readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { NetworkSpec } from "@vivarium/contract/node";
+import { writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
-import { writeDurably } from "../host/durable-file.ts";
 import { machineDir } from "./journal.ts";
 
 const KeptNetwork = z.object({ spec: NetworkSpec, mark: z.int() });

@@ -1,24 +1,24 @@
 /**
- * What a start of the daemon finds: machines that still run are adopted, half-done starts and captures are undone,
- * machines that died meanwhile are listed as ended, and slots, namespaces and folders without an owner are removed.
+ * Runs when the daemon starts: adopts machines that still run, undoes interrupted starts and captures, lists machines
+ * that died as ended, and removes slots, namespaces and folders without an owner.
  */
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { isAlive } from "@vivarium/kit/process-identity";
 import { AgentClient } from "../guest/client.ts";
-import { isAlive } from "../host/process.ts";
-import { removeUnnamedSlots, slotsOf, slotsOfNobody } from "../host/slots.ts";
+import { orphanedSlots, removeUnnamedSlots, slotsOf } from "../host/slots.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
 import { Qmp } from "../qemu/qmp.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
-import { letGo, markHeld, markRunning } from "./guest-state.ts";
+import { markHeld, markRunning, thawAndContinue } from "./guest-state.ts";
 import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
 import { readNetwork, readPins } from "./network-journal.ts";
 import { clean, cleanWithoutSlot, type StopDeps } from "./stop.ts";
 
-/** A busy host makes a monitor slow; only a process that is gone is given up. */
+/** A busy host makes a monitor slow, so only a process that is gone is given up. */
 const QMP_LIMIT_MS = 30_000;
 
 export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable; network: NodeNetwork };
@@ -27,26 +27,25 @@ export async function reconcile(deps: ReconcileDeps): Promise<void> {
   await deps.snapshots.removeUnpublished();
   const { dataDir } = deps.config;
   const journal = await readJournal(dataDir);
-  // A stop that did not get to its end may have freed the slot, and so does a restart of the host: then it may be
-  // another's by now.
+  // An interrupted stop may have freed the slot, and a reboot does too. Then another machine may have it by now.
   const slots = new Set((await slotsOf(dataDir)).map(({ number }) => number));
   const undo = (entry: JournalEntry) =>
     slots.has(entry.slot) ? clean(deps, entry) : cleanWithoutSlot(deps, entry);
   await Promise.all(
     journal.map(async ({ machineId, entry }) => {
       if (!entry) return await rm(machineDir(dataDir, machineId), { recursive: true, force: true });
-      // A warm machine that was being handed out: its folder has the new name, its entry the old one.
+      // A warm machine in the middle of becoming a session's: its folder has the new name, its entry the old one.
       if (machineId !== entry.machine_id) return await undo({ ...entry, machine_id: machineId });
       if (entry.state === "starting") return await undo(entry);
       if (await adoptOrEnd(deps, entry)) return;
-      // From its entry on, the slot would be freed once more when control deletes the machine.
+      // Its entry would free the slot a second time when control deletes the machine.
       if (!slots.has(entry.slot)) await cleanWithoutSlot(deps, entry);
     }),
   );
   await removeUnownedSlots(deps);
 }
 
-/** Whether it runs. One that does not is listed until control deletes it. */
+/** Returns whether the machine runs. One that does not is listed as ended until control deletes it. */
 async function adoptOrEnd(deps: ReconcileDeps, entry: JournalEntry): Promise<boolean> {
   const machine = await adopt(deps, entry).catch((error) => {
     deps.log.warn({ machine: entry.machine_id, err: error }, "machine could not be adopted");
@@ -75,7 +74,7 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
     qmp,
     agent: new AgentClient(path.join(dir, "run/agent.sock")),
   });
-  // Before anything lets the guest go on.
+  // Before the guest continues.
   const kept = await readNetwork(deps.config.dataDir, machine.id);
   const started = entry.spec.network ?? OPEN_NETWORK;
   const pins = await readPins(deps.config.dataDir, machine.id);
@@ -85,23 +84,23 @@ async function adopt(deps: ReconcileDeps, entry: JournalEntry): Promise<Machine 
   return machine;
 }
 
-/** The daemon may have died in the middle of a capture: the snapshot's manifest says whether it had been taken. */
+/** The daemon may have died during a capture. The snapshot's manifest shows whether it was complete. */
 async function settleCapture(deps: ReconcileDeps, machine: Machine): Promise<void> {
   const { holding_for: wanted } = machine.entry;
-  // A snapshot that cannot be read is none, and the machine is all there is.
+  // An unreadable snapshot counts as incomplete: then the machine has the only copy of its state.
   const isTaken = wanted !== undefined && (await deps.snapshots.get(wanted).catch(() => undefined));
   if (isTaken)
     return await markHeld(deps.config, machine).catch((err) => keepInMemory(deps, machine, "held", err));
   await machine.qmp.execute("cont");
-  // In the background: an agent that is slow to answer must not hold up the others.
-  letGo(machine).catch((err: unknown) =>
+  // In the background, so that a slow agent does not delay the adoption of other machines.
+  thawAndContinue(machine).catch((err: unknown) =>
     deps.log.warn({ machine: machine.id, err }, "an adopted machine's agent does not answer"),
   );
   if (wanted === undefined) return;
   await markRunning(deps.config, machine).catch((err) => keepInMemory(deps, machine, "running", err));
 }
 
-/** A journal that cannot be written now, on a full disk, must not cost the machine: the next start decides anew. */
+/** A journal that cannot be written, on a full disk say, must not cost the machine. The next start decides again. */
 function keepInMemory(deps: ReconcileDeps, machine: Machine, state: "held" | "running", err: unknown): void {
   deps.log.error({ machine: machine.id, err }, "the journal could not be written");
   machine.entry = { ...machine.entry, state };
@@ -116,5 +115,5 @@ async function removeUnownedSlots(deps: StopDeps): Promise<void> {
     await deps.namespaces.discard(slot);
     crashPoint("reconcile.slot");
   }
-  for (const slot of await slotsOfNobody()) await deps.namespaces.discard(slot);
+  for (const slot of await orphanedSlots()) await deps.namespaces.discard(slot);
 }

@@ -1,7 +1,7 @@
 /**
- * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load, continue,
- * handshake, and where it is to be held, stop: what is held has proven that it could go on. Each acquisition pushes its
- * release; a failure at any step leaves nothing behind.
+ * Starts a machine from its template's baseline or from a snapshot: journal, slot, network, disk, QEMU, load,
+ * continue, handshake. If the machine is to be held, the guest is stopped after that, so it has proven that it can
+ * continue. Each acquisition pushes its release; a failure at any step leaves nothing behind.
  */
 import { rename } from "node:fs/promises";
 import path from "node:path";
@@ -10,14 +10,15 @@ import { allOrNone } from "@vivarium/kit/all-or-none";
 import { stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
+import { killAndWait } from "@vivarium/kit/process-identity";
+import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import type { NodeConfig } from "../config.ts";
 import type { DiskGate } from "../disks/gate.ts";
 import { AgentClient } from "../guest/client.ts";
-import type { NamespacePool } from "../host/namespace-pool.ts";
-import { killAndWait } from "../host/process.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
+import type { NamespacePool } from "../network/namespace-pool.ts";
 import type { NodeNetwork } from "../network/node-network.ts";
 import { NodeError } from "../node-error.ts";
 import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
@@ -25,8 +26,8 @@ import type { Loadable } from "../snapshots/manifest.ts";
 import type { SumsThread } from "../snapshots/sums-thread.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import type { Verifications } from "../snapshots/verify-together.ts";
-import { excess, makeRoom, readyOrLoaded } from "./admission.ts";
-import { introduce } from "./guest-state.ts";
+import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
+import { handshake } from "./guest-state.ts";
 import { inTime } from "./in-time.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
@@ -35,12 +36,11 @@ import type { MachineTable } from "./table.ts";
 import type { WarmMachine } from "./warm-machine.ts";
 import type { WarmPool } from "./warm-pool.ts";
 
-const MIB = 1024 * 1024;
-/** A warm machine needs some milliseconds; one that needs this long is stuck. */
+/** A warm machine needs some milliseconds. One that needs this long is stuck. */
 const WARM_LIMIT_MS = 3_000;
-/** The gateway is told before the guest runs; most have confirmed long before the guest is introduced. */
+/** The gateway gets the machine before the guest runs. Usually it has confirmed long before the handshake. */
 const GATEWAY_KNOWS_MS = 1_000;
-/** What a machine is expected to write until the gate looks again. */
+/** Disk that a machine is expected to write before the gate measures again. */
 export const DISK_PER_START_BYTES = 64 * MIB;
 
 export interface StartDeps {
@@ -61,7 +61,7 @@ export interface StartDeps {
 /** Baselines of the current version were verified when the daemon started. */
 type Source = Loadable & { isVerified: boolean };
 
-/** Starting the same machine again answers with the same machine, also while the first start is under way. */
+/** Repeating the start returns the same machine, also while the first start is in progress. */
 export async function startMachine(deps: StartDeps, id: string, spec: StartSpec): Promise<Machine> {
   const { table } = deps;
   await table.stopping.get(id);
@@ -81,12 +81,12 @@ export async function startMachine(deps: StartDeps, id: string, spec: StartSpec)
   return done;
 }
 
-/** The network may have changed since: it is not what makes a machine another one. */
+/** The network is left out: it may have changed since the start. */
 function isSameMachine(one: StartSpec, other: StartSpec): boolean {
   return JSON.stringify({ ...one, network: undefined }) === JSON.stringify({ ...other, network: undefined });
 }
 
-/** A start that is asked for again may bring a newer network. */
+/** A repeated start may carry a newer network. */
 async function catchUp({ network }: StartDeps, id: string, { network: wanted }: StartSpec): Promise<void> {
   const { machine } = network.networks.all().find((one) => one.machine?.machineId === id) ?? {};
   if (wanted && machine && wanted.generation > machine.spec.generation)
@@ -129,7 +129,7 @@ async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
   );
 }
 
-/** Returns the release of what was reserved. Memory is asked for by those that are loaded. */
+/** Reserves disk and returns the release. Memory is checked later, only if a machine has to be loaded. */
 async function admit({ table, config, gate }: StartDeps): Promise<() => void> {
   const lack = excess(table.count, config.maxMachines);
   if (lack !== undefined) throw new NodeError("no_capacity", lack);
@@ -147,20 +147,13 @@ async function start(
   return await readyOrLoaded({
     async ready() {
       const warm = isNew(spec) ? pool.take(source.dir) : undefined;
-      return warm && (await startReady(deps, undo, { warm, source, id, spec }));
+      if (!warm) return undefined;
+      const call: WarmStart = { warm, source, id, spec };
+      return warm.hasRun ? await startWarmed(deps, undo, call) : await startPreloaded(deps, undo, call);
     },
-    lack: () => makeRoom(() => table.starting.size, pool),
-    async load() {
-      const { isVerified } = source;
-      return await letRun(deps, undo, await load(deps, undo, { id, spec, source, isVerified }));
-    },
+    lack: () => freeMemory(() => table.starting.size, pool),
+    load: async () => await continueAndHandshake(deps, undo, await load(deps, undo, { id, spec, source })),
   });
-}
-
-async function startReady(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
-  if (call.warm.hasRun) return await startWarm(deps, undo, call);
-  const loaded = await takeLoaded(deps, undo, call);
-  return loaded && (await letRun(deps, undo, loaded));
 }
 
 interface WarmStart {
@@ -170,34 +163,40 @@ interface WarmStart {
   spec: StartSpec;
 }
 
-/** A session's own state is loaded once. */
+/** A session's own state is loaded once, so no warm machine has it. */
 const isNew = ({ resume, hold }: StartSpec) => !resume && !hold;
 
 /**
- * A machine that was loaded ahead stands where one stands that has been loaded now. Once it goes on there is no other way:
- * a guest that somebody saved goes on once.
+ * Uses a preloaded machine, which is in the same state as one loaded just now. If it cannot be renamed, the start falls back
+ * to loading. Once it continues there is no fallback: a guest that a tenant saved continues only once.
  */
-async function takeLoaded(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Loaded | undefined> {
+async function startPreloaded(
+  deps: StartDeps,
+  undo: UndoStack,
+  call: WarmStart,
+): Promise<Machine | undefined> {
   const own = new UndoStack();
   own.push("warm machine", () => call.warm.undo.unwind());
+  let loaded: Loaded;
   try {
-    const loaded = await nameWarm(deps, own, call);
-    undo.push("warm machine", () => own.unwind());
-    return loaded;
+    loaded = await nameWarm(deps, own, call);
   } catch (err) {
     deps.log.warn({ machine: call.id, err }, "a machine that was loaded ahead cannot be had");
     await own.unwind();
     return undefined;
   }
+  undo.push("warm machine", () => own.unwind());
+  return await continueAndHandshake(deps, undo, loaded);
 }
 
-/** A warm machine that does not come to life is thrown away, and the start goes the long way. */
-async function startWarm(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
+/** Uses a warm machine that has run. If it is not live in time, it is discarded and the start falls back to loading. */
+async function startWarmed(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
   const { warm, id } = call;
   const own = new UndoStack();
   own.push("warm machine", () => warm.undo.unwind());
-  const work = async (late: AbortSignal) => await letRun(deps, own, await nameWarm(deps, own, call), late);
-  // Without its process and its agent nothing that it waits for takes long to fail.
+  const work = async (late: AbortSignal) =>
+    await continueAndHandshake(deps, own, await nameWarm(deps, own, call), late);
+  // Without its process and its agent, everything that the work waits for fails soon.
   const giveUp = async () => {
     warm.agent.close();
     await killAndWait(warm.process);
@@ -213,7 +212,7 @@ async function startWarm(deps: StartDeps, undo: UndoStack, call: WarmStart): Pro
   }
 }
 
-async function letRun(
+async function continueAndHandshake(
   deps: StartDeps,
   undo: UndoStack,
   loaded: Loaded,
@@ -225,7 +224,7 @@ async function letRun(
   undo.push("agent", () => machine.agent.close());
   await machine.qmp.execute("cont");
   const loadMs = watch();
-  await introduce(machine, { isUnfrozen: loaded.isUnfrozen });
+  await handshake(machine, { isUnfrozen: loaded.isUnfrozen });
   if (hold) await machine.qmp.execute("stop");
   await deps.network.networks.known(machine.slot, GATEWAY_KNOWS_MS);
   crashPoint("start.handshake");
@@ -239,21 +238,22 @@ async function letRun(
 
 interface Loaded {
   machine: Machine;
-  /** Its processes did not stand still when it was saved: its agent was silent then. */
+  /** Its agent did not answer the freeze when the state was saved, so its processes were running. */
   isUnfrozen: boolean;
   /** Milliseconds of the stages so far. */
   queue: number;
   disk: number;
-  /** Runs on from there. */
+  /** Continues from there. */
   watch: () => number;
 }
 
 async function load(
   deps: StartDeps,
   undo: UndoStack,
-  { id, spec, source, isVerified }: { id: string; spec: StartSpec; source: Loadable; isVerified: boolean },
+  { id, spec, source }: { id: string; spec: StartSpec; source: Source },
 ): Promise<Loaded> {
   const { config } = deps;
+  const { isVerified } = source;
   const watch = stopwatch();
   const network = spec.network ?? OPEN_NETWORK;
   const slot = await deps.namespaces.take(network.egress.mode);
@@ -262,7 +262,7 @@ async function load(
   await writeEntry(config.dataDir, entry);
   undo.push("journal", () => removeEntry(config.dataDir, id));
   crashPoint("start.journal");
-  // In force before the guest runs: beside the loading, which takes longer.
+  // In force before the guest runs. Loading takes longer, so both run side by side.
   const assigned = deps.network.networks.assign(slot, id, network);
   assigned.catch(() => {});
   const queue = watch();
@@ -282,7 +282,7 @@ async function load(
   return { machine, isUnfrozen: source.manifest.unfrozen === true, queue, disk, watch };
 }
 
-/** A machine of the pool gets its name: the folder first, so that whatever is left of a crash has one owner. */
+/** Renames a machine of the pool. The folder comes first, so that after a crash everything has one owner. */
 async function nameWarm(
   deps: StartDeps,
   undo: UndoStack,

@@ -1,11 +1,11 @@
-/** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine is already gone. */
+/** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine counts as removed. */
 import { crashPoint } from "@vivarium/kit/crash-point";
 import type { Log } from "@vivarium/kit/log";
+import { killAndWait } from "@vivarium/kit/process-identity";
 import type { NodeConfig } from "../config.ts";
 import { removeCgroup } from "../host/cgroup.ts";
-import type { NamespacePool } from "../host/namespace-pool.ts";
-import { killAndWait } from "../host/process.ts";
 import { slotOf } from "../host/slots.ts";
+import type { NamespacePool } from "../network/namespace-pool.ts";
 import { type JournalEntry, readEntry, removeEntry, withdrawEntry } from "./journal.ts";
 import type { MachineTable } from "./table.ts";
 
@@ -32,9 +32,9 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
   table.running.delete(id);
   machine?.agent.close();
   if (machine) {
-    // What is under way with it fails now, and writes nothing to the journal once that is over.
+    // Work in progress with the machine fails now. After this wait nothing writes to its journal any more.
     await killAndWait(machine.process);
-    await machine.exclusive(async () => {});
+    await machine.queue.run(async () => {});
   }
   const entry = await readEntry(deps.config.dataDir, id);
   if (entry) await clean(deps, entry);
@@ -44,8 +44,9 @@ async function stop(deps: StopDeps, id: string): Promise<void> {
 }
 
 /**
- * Undoes whatever a journal entry may have left on this host. The entry is withdrawn before its slot is freed: a slot that
- * two entries name would be taken from the machine that has it. A slot that no entry names is freed at the next start.
+ * Undoes all that a journal entry may have left on this host. The entry is withdrawn before its slot is freed:
+ * otherwise two entries could name one slot, and undoing one would take the slot from the other's machine. A slot
+ * without an entry is freed at the next start of the daemon.
  */
 export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> {
   const slot = slotOf(entry.slot);
@@ -58,7 +59,7 @@ export async function clean(deps: StopDeps, entry: JournalEntry): Promise<void> 
   await forget(deps, entry);
 }
 
-/** The same for a machine whose slot was freed already: whoever has that now keeps it. */
+/** The same if the slot was freed already: another machine may have it now. */
 export async function cleanWithoutSlot(deps: StopDeps, entry: JournalEntry): Promise<void> {
   if (entry.process) await killAndWait(entry.process);
   await forget(deps, entry);

@@ -1,4 +1,4 @@
-/** The machines of this node in memory: what runs, what is being started, what ended and waits to be deleted. */
+/** The machines of this node in memory: running, starting, stopping, and ended but not yet deleted. */
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { NodeError } from "../node-error.ts";
 import type { Machine } from "./machine.ts";
@@ -14,7 +14,7 @@ export class MachineTable {
   readonly ended = new Map<string, Ended>();
   readonly stopping = new Map<string, Promise<void>>();
 
-  /** The machine, or a refusal that says why there is none. */
+  /** The machine. Throws, with the reason, if there is none. */
   get(machineId: string): Machine {
     const machine = this.running.get(machineId);
     if (machine?.isRunning) return machine;
@@ -23,7 +23,7 @@ export class MachineTable {
     throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
   }
 
-  /** The machine, if its guest runs. */
+  /** The machine. Throws if its guest does not run. */
   getRunning(machineId: string): Machine {
     const machine = this.get(machineId);
     if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
@@ -40,7 +40,7 @@ export class MachineTable {
     ];
   }
 
-  /** Takes the machine in, and keeps the reason if QEMU ends by itself until control deletes the machine. */
+  /** Adds the machine. If QEMU ends by itself, the reason is kept until control deletes the machine. */
   add(machine: Machine): void {
     this.running.set(machine.id, machine);
     machine.onEnd((reason) => {

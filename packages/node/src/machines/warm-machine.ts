@@ -1,15 +1,16 @@
-/** One machine that is made ahead, as far as it can be before it is somebody's. */
+/** One warm machine: loaded ahead, up to the point where it needs a session. */
 import path from "node:path";
 import { randomId } from "@vivarium/kit/id";
+import type { ProcessIdentity } from "@vivarium/kit/process-identity";
+import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import type { NodeConfig } from "../config.ts";
 import type { DiskGate } from "../disks/gate.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
-import type { NamespacePool } from "../host/namespace-pool.ts";
-import type { ProcessIdentity } from "../host/process.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
+import type { NamespacePool } from "../network/namespace-pool.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
 import type { Verifications } from "../snapshots/verify-together.ts";
@@ -17,16 +18,15 @@ import { resumeAs } from "./guest-state.ts";
 import { machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
 
-const MIB = 1024 * 1024;
 const DISK_BYTES = 64 * MIB;
 const COMMAND_LIMIT_MS = 20_000;
 
-/** What a machine of ours runs once, so that the paths of the usual first commands are translated and in memory. */
+/** Run once in a machine from a baseline, so that the code of common first commands is translated and in memory. */
 const WARM_UP = [["true"], ["sh", "-c", "true"], ["python3", "-c", "print(1)"], ["true"]];
 
 /**
- * What a warm machine is made of. A baseline is ours: its guest may run ahead. A guest that somebody saved runs only as
- * theirs, under their rules: it is loaded, and not one of its instructions is carried out.
+ * The source of a warm machine. The guest of a baseline may run ahead. A guest that a tenant saved runs only under
+ * that tenant's network rules, so it is loaded and executes no instruction.
  */
 export interface WarmSource extends Loadable {
   isVerified: boolean;
@@ -64,7 +64,7 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
     undo.push("slot", () => namespaces.discard(slot));
     const { template, size } = source.manifest;
     const spec = { template, size, hostname: "warm", no_sudo: false };
-    // `starting`: a restarted daemon removes it.
+    // `starting`: a restarted daemon removes the machine.
     await writeEntry(config.dataDir, { machine_id: id, spec, state: "starting", slot: slot.number });
     undo.push("journal", () => removeEntry(config.dataDir, id));
     const dir = machineDir(config.dataDir, id);
@@ -83,16 +83,16 @@ export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<Warm
   }
 }
 
-/** With another identity first: taking one on is what the machine will do next. */
+/** Applies a placeholder identity: the machine's next step is to take on another one. */
 async function warmUp(warm: WarmMachine): Promise<void> {
   await warm.qmp.execute("cont");
   assertGeneration(await resumeAs(warm.agent, { identity: { hostname: "warm", no_sudo: false } }));
   for (const argv of WARM_UP) await runToEnd(warm.agent, argv);
-  await standStill(warm);
+  await freezeAndStop(warm);
 }
 
-/** Of one that has run, also whether its guest still does what it is told. */
-export async function isStillGood(warm: WarmMachine): Promise<boolean> {
+/** Checks that QEMU answers and, if the guest has run, that it still runs commands. */
+export async function isUsable(warm: WarmMachine): Promise<boolean> {
   try {
     if (!warm.hasRun) await warm.qmp.execute("query-status");
     else await runAgain(warm);
@@ -106,11 +106,11 @@ async function runAgain(warm: WarmMachine): Promise<void> {
   await warm.qmp.execute("cont");
   await warm.agent.command("/v1/thaw");
   await runToEnd(warm.agent, ["true"]);
-  await standStill(warm);
+  await freezeAndStop(warm);
 }
 
 /** Frozen, so that no user process runs between `cont` and the reseed. */
-async function standStill(warm: WarmMachine): Promise<void> {
+async function freezeAndStop(warm: WarmMachine): Promise<void> {
   await warm.agent.command("/v1/freeze");
   await warm.qmp.execute("stop");
 }

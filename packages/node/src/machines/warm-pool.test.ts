@@ -1,9 +1,9 @@
 import { sleep } from "@vivarium/kit/clock";
 import { createLog } from "@vivarium/kit/log";
+import { GIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { WarmPool, type WarmPoolDeps } from "./warm-pool.ts";
 
-const GIB = 1024 * 1024 * 1024;
 const SECOND = 1_000;
 const MAKE_MS = 1_500;
 const BASE = { dir: "/images/base", manifest: { template: "base", size: "small", mem_mb: 1024 } };
@@ -12,7 +12,7 @@ const SAVED = { dir: "/snapshots/theirs", manifest: { template: "theirs", size: 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A pool whose machines are nothing but counted, on a host with so much free memory. */
+/** A pool that only counts the machines it makes, on a host with this much free memory. */
 function poolWith(config: { warmMachines: number; maxWarmMachines: number }, machines = 0) {
   const host = { freeBytes: 64 * GIB, there: 0, machines, made: [] as string[] };
   const deps = {
@@ -60,7 +60,7 @@ function poolWith(config: { warmMachines: number; maxWarmMachines: number }, mac
 
 const base = (ready: number, wanted: number) => ({ template: "base", size: "small", ready, wanted });
 
-it("keeps one that nobody asked for, more while it is asked for often, and one again some minutes later", async () => {
+it("keeps one machine without a request, more while requests are frequent, and one again some minutes later", async () => {
   const { pool, host, stop, pass, takeFor } = poolWith({ warmMachines: 1, maxWarmMachines: 8 });
   await pass(10);
   expect(pool.counts).toEqual([base(1, 1)]);
@@ -77,7 +77,7 @@ it("keeps one that nobody asked for, more while it is asked for often, and one a
   expect(host.there).toBe(0);
 });
 
-it("keeps no more than the operator allows, and none where none are allowed", async () => {
+it("keeps no more than the operator allows, and none if none are allowed", async () => {
   const one = poolWith({ warmMachines: 1, maxWarmMachines: 1 });
   await one.takeFor(30);
   expect(one.pool.counts[0]?.wanted).toBe(1);
@@ -89,7 +89,7 @@ it("keeps no more than the operator allows, and none where none are allowed", as
   await none.stop();
 });
 
-it("keeps no more than may still be started, but one for who takes the place of a machine that ends", async () => {
+it("keeps no more than may still be started, plus one for the start that replaces a machine that ends", async () => {
   const { pool, stop, takeFor } = poolWith({ warmMachines: 3, maxWarmMachines: 8 }, 8);
   await takeFor(10);
   expect(pool.counts[0]?.wanted).toBe(2);
@@ -100,7 +100,7 @@ it("keeps no more than may still be started, but one for who takes the place of 
   await full.stop();
 });
 
-it("makes none without memory to spare, and lets those go that wait once it is short", async () => {
+it("makes none without spare memory, and ends warm machines once memory is short", async () => {
   const { host, stop, pass } = poolWith({ warmMachines: 3, maxWarmMachines: 8 });
   await pass(30);
   expect(host.there).toBe(3);
@@ -119,7 +119,7 @@ it("makes none without memory to spare, and lets those go that wait once it is s
   await stop();
 });
 
-it("makes one of what everybody starts from before any of a saved state, however often that is asked for", async () => {
+it("makes one of each baseline before any of a saved state, however often the saved state is wanted", async () => {
   const { pool, host, stop, pass } = poolWith({ warmMachines: 1, maxWarmMachines: 8 });
   host.freeBytes = 2 * GIB;
   for (let i = 0; i < 10; i++) {

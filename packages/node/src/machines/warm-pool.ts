@@ -1,36 +1,36 @@
 /**
- * Machines that are loaded and stopped ahead, so that a create only needs identity and `cont`: of each hot baseline,
- * warmed by first commands, and of saved states that new sessions were started from more than once lately. How many is told
- * by `demand.ts`. Made in the background where processor and memory are free, looked after every minute, and thrown away
- * when that fails (performance.md "Techniques").
+ * Warm machines: loaded and stopped ahead, so that a create only needs an identity and `cont`. Sources are the hot
+ * baselines, whose machines have run first commands, and saved states that several new sessions started from lately.
+ * `demand.ts` decides how many. They are made in the background while processor and memory are free, checked every
+ * minute, and discarded if the check fails.
  */
 import { freemem } from "node:os";
 import { sleep, stopwatch } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
+import { MIB } from "@vivarium/kit/sizes";
 import { Processor } from "../host/processor.ts";
 import type { Baselines } from "../snapshots/baselines.ts";
 import type { SnapshotTable } from "../snapshots/table.ts";
 import { type Kind, lackOf, mayMake, rateOf, worthHaving } from "./demand.ts";
 import { HOT_MS, hotKeys } from "./hot.ts";
 import type { MachineTable } from "./table.ts";
-import { isStillGood, makeWarm, type WarmDeps, type WarmMachine, type WarmSource } from "./warm-machine.ts";
+import { isUsable, makeWarm, type WarmDeps, type WarmMachine, type WarmSource } from "./warm-machine.ts";
 import { type Shelf, WarmStock } from "./warm-stock.ts";
 
-const MIB = 1024 * 1024;
-/** Memory that a pool leaves free beside what its next machine may come to use. */
+/** Memory that the pool leaves free, besides what its next machine may come to use. */
 const HEADROOM_BYTES = 2048 * MIB;
-/** With less, machines that wait end before anybody is refused for their memory. */
+/** With less, warm machines end before a start is refused for lack of memory. */
 const PRESSURE_BYTES = 1024 * MIB;
-/** Who takes a machine lets it go and runs a command in it first: that does not share the processor with the next one's making. */
+/** A session that takes a machine usually runs a command first. Making the next machine must not compete with it. */
 const SETTLE_MS = 200;
-/** How often to see whether the processor has room, while machines lack. */
+/** How often to check the processor while machines are missing. */
 const LOOK_MS = 250;
-/** While none lacks: for the memory, and for baselines that set-up made meanwhile. */
+/** While none are missing: for memory pressure, and for baselines that set-up made meanwhile. */
 const REST_MS = 5_000;
 const KEEP_ALIVE_MS = 60_000;
-/** What could not be made is tried again after so long: a disk that is full, say, is so for a while. */
+/** Back-off after a failure, such as a full disk. */
 const RETRY_MS = 60_000;
-/** What making one takes until one was made. */
+/** Assumed until one was made. */
 const FIRST_GUESS_MS = 1_500;
 
 export interface WarmPoolDeps extends WarmDeps {
@@ -38,7 +38,7 @@ export interface WarmPoolDeps extends WarmDeps {
   snapshots: SnapshotTable;
   table: Pick<MachineTable, "count">;
   log: Log;
-  /** Bytes of memory that can be had without swapping; of this host, unless somebody else tells. */
+  /** Bytes of memory available without swapping. Default: this host's. */
   freeBytes?: () => number;
   make?: typeof makeWarm;
 }
@@ -52,19 +52,19 @@ interface WarmCount {
 }
 
 export class WarmPool {
-  /** New machines since the daemon started: those that found one ready, and those that were loaded. */
+  /** New machines since the daemon started: taken from the pool, and loaded. */
   readonly starts = { from_pool: 0, loaded: 0 };
   readonly #deps: Required<WarmPoolDeps>;
-  /** Baselines that are wanted from the start on, without being asked for. */
+  /** Baselines that are wanted from the start, without a request. */
   readonly #hot: readonly string[];
-  /** By the folder that machines are loaded from: `base` and `base@<its current version>` are one, and share what waits. */
+  /** By the folder that machines are loaded from: `base` and `base@<its current version>` share one. */
   readonly #stock = new WarmStock<WarmMachine>((warm) => this.#discard(warm));
   readonly #processor = new Processor();
-  /** Of folders of which none could be made, until when nobody tries again. */
+  /** Folders of which no machine could be made, and the end of their back-off. */
   readonly #restsUntil = new Map<string, number>();
-  /** By folder, how long making took. */
+  /** By folder. */
   readonly #makeMs = new Map<string, number>();
-  /** By folder, how many are worth having. */
+  /** By folder: the number worth having. */
   #wanted = new Map<string, number>();
   readonly #making = new Set<Promise<void>>();
   #takenAt = 0;
@@ -75,7 +75,7 @@ export class WarmPool {
     this.#hot = hot;
   }
 
-  /** A machine of this folder that is nobody's from now on but the caller's; undefined when none is ready. */
+  /** A machine loaded from this folder, which the caller owns from now on. Undefined if none is ready. */
   take(dir: string): WarmMachine | undefined {
     this.#takenAt = Date.now();
     const shelf = this.#stock.want(dir);
@@ -93,7 +93,7 @@ export class WarmPool {
     return undefined;
   }
 
-  /** By what they are made of: machines that are ready, and how many are worth having. */
+  /** Ready machines by their source, and how many are worth having. */
   get counts(): WarmCount[] {
     const { baselines, snapshots } = this.#deps;
     return [...this.#stock.shelves].flatMap(([dir, { ready, of }]) => {
@@ -107,20 +107,20 @@ export class WarmPool {
     });
   }
 
-  /** Ends the machine that is wanted least, for whoever needs its memory; false when none is left. */
+  /** Ends the least wanted machine to free its memory. False if none is left. */
   async giveUpOne(): Promise<boolean> {
     const isGivenUp = await this.#stock.giveUpOne();
     if (isGivenUp) this.#deps.log.info("memory is short: a warm machine gives way");
     return isGivenUp;
   }
 
-  /** What was made of a folder that is being removed goes with it. */
+  /** Drops the machines of a folder that is being removed. */
   async forget(dir: string): Promise<void> {
     for (const known of [this.#restsUntil, this.#makeMs, this.#wanted]) known.delete(dir);
     await this.#stock.drop(dir);
   }
 
-  /** Fills and keeps fresh until told to stop, then ends what it holds. */
+  /** Fills the pool and keeps it fresh until the signal aborts, then ends its machines. */
   async run(until: AbortSignal): Promise<void> {
     let freshenedAt = Date.now();
     while (!until.aborted) {
@@ -136,7 +136,7 @@ export class WarmPool {
     await this.#stock.endAll();
   }
 
-  /** Begins with what lacks most, where there is room for it; false while something lacks. */
+  /** Starts to make the first missing machine, if the host has capacity. False while machines are missing. */
   async #look(): Promise<boolean> {
     const { config, table, freeBytes } = this.#deps;
     const processor = this.#processor.look();
@@ -147,7 +147,7 @@ export class WarmPool {
       least: config.warmMachines,
       most: config.maxWarmMachines,
       freeBytes: freeBytes() - HEADROOM_BYTES,
-      // One for whoever takes the place of a machine that ends.
+      // One more, for the start that replaces a machine that ends.
       machines: Math.max(1, config.maxMachines - table.count),
     });
     this.#wanted = new Map(kinds.map(({ key }) => [key, worth.filter((one) => one === key).length]));
@@ -175,7 +175,7 @@ export class WarmPool {
         isBaseline: this.#isBaseline(key),
         rate: rateOf(shelf.demand, now),
         makeMs: this.#makeMs.get(key) ?? FIRST_GUESS_MS,
-        // What cannot be made holds up nothing behind it.
+        // A source in back-off does not block the sources after it.
         bytes: isResting ? Number.POSITIVE_INFINITY : shelf.of.mem_mb * MIB,
         there: shelf.ready.length + shelf.making,
       });
@@ -219,7 +219,7 @@ export class WarmPool {
     }
   }
 
-  /** Ends a machine that nobody is to have, and removes all of it. */
+  /** Ends a machine that no session is to get, and removes all of it. */
   async #discard(warm: WarmMachine): Promise<void> {
     warm.agent.close();
     await warm.undo
@@ -246,12 +246,12 @@ export class WarmPool {
     return saved && { ...saved, isVerified: false, isOurs: false };
   }
 
-  /** One after the other: a create that comes meanwhile takes one of the rest. What is more than is worth having ends. */
+  /** One after the other, so that a create in between finds the rest. Ends machines beyond the number worth having. */
   async #freshen(): Promise<void> {
     for (const [dir, shelf] of [...this.#stock.shelves]) {
       const surplus = shelf.ready.length - (this.#wanted.get(dir) ?? 0);
       for (const [at, warm] of [...shelf.ready].entries())
-        await this.#stock.borrow(dir, warm, async () => at >= surplus && (await isStillGood(warm)));
+        await this.#stock.borrow(dir, warm, async () => at >= surplus && (await isUsable(warm)));
       if (Date.now() - shelf.wantedAt >= HOT_MS) await this.forget(dir);
     }
   }

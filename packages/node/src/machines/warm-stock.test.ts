@@ -10,14 +10,14 @@ function stockOf() {
   return { stock, ended };
 }
 
-it("those who want the same at the same time count once", () => {
+it("requests at the same time count once", () => {
   const { stock } = stockOf();
   const wants = [0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND + 1, 3 * SECOND + 2];
   expect(wants.map((now) => stock.want("a", now).times)).toEqual([1, 1, 1, 1, 1, 2, 2]);
   expect(stock.want("b", 5 * SECOND).times).toBe(1);
 });
 
-it("for its demand each of them counts; what is kept without being asked for is not demanded", () => {
+it("each request counts as demand; a source kept without a request has none", () => {
   const { stock } = stockOf();
   for (let i = 0; i < 16; i++) stock.want("a", SECOND);
   stock.keep("a", 2 * SECOND);
@@ -29,7 +29,7 @@ it("for its demand each of them counts; what is kept without being asked for is 
   });
 });
 
-it("what is dropped is ended, also what was still being made or looked after", async () => {
+it("dropping a source ends its machines, also those being made or checked", async () => {
   const { stock, ended } = stockOf();
   const shelf = stock.want("a");
   await stock.put("a", shelf, "waiting");
@@ -45,7 +45,7 @@ it("what is dropped is ended, also what was still being made or looked after", a
   expect(stock.want("a").ready).toEqual([]);
 });
 
-it("who wants it anew after it was dropped gets none of before", async () => {
+it("a source that is wanted again after a drop gets no machine from before", async () => {
   const { stock, ended } = stockOf();
   const before = stock.want("a");
   await stock.drop("a");
@@ -55,7 +55,7 @@ it("who wants it anew after it was dropped gets none of before", async () => {
   expect([after.ready, ended]).toEqual([["new"], ["old"]]);
 });
 
-it("given up first is what is asked for least, however lately it was kept; of equals what was wanted longest ago", async () => {
+it("the machine with the least demand is given up first, however lately it was kept; of equals, the one wanted longest ago", async () => {
   const { stock, ended } = stockOf();
   const now = Date.now();
   for (let i = 0; i < 5; i++) stock.want("often", now - 10 * SECOND + i);

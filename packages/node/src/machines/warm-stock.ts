@@ -1,4 +1,4 @@
-/** What waits for whoever asks, by what it was made of, and which of it is wanted least. */
+/** Ready machines by their source, and which of them is wanted least. */
 import { type Demand, NO_DEMAND, rateOf, wantedOnceMore } from "./demand.ts";
 
 export interface Shelf<M> {
@@ -6,21 +6,21 @@ export interface Shelf<M> {
   /** How many are being made for it. */
   making: number;
   wantedAt: number;
-  /** How often it was wanted; those who want it at the same time count once. */
+  /** Number of requests; requests at the same time count once. */
   times: number;
-  /** Here each of them counts. */
+  /** Here each request counts. */
   demand: Demand;
-  /** What its machines are made of, once that was looked at. */
+  /** The manifest of the source, once it was read. */
   of?: { template: string; size: string; mem_mb: number };
 }
 
-/** Who wants the same so soon after another, such as sixteen children, is not one more. */
+/** Requests for the same source this close together, such as those of sixteen children, count once. */
 const SAME_TIME_MS = 1_000;
 
 export class WarmStock<M> {
   readonly shelves = new Map<string, Shelf<M>>();
   readonly #end: (machine: M) => Promise<void>;
-  /** Machines that are away from their shelf for a moment. */
+  /** Machines that are away from their shelf while they are checked. */
   readonly #borrowed = new Set<Promise<unknown>>();
   #givingUp: Promise<boolean> | undefined;
 
@@ -28,7 +28,7 @@ export class WarmStock<M> {
     this.#end = end;
   }
 
-  /** For somebody who asks for one. */
+  /** Counts a request. */
   want(key: string, now = Date.now()): Shelf<M> {
     const before = this.shelves.get(key)?.wantedAt ?? Number.NEGATIVE_INFINITY;
     const shelf = this.keep(key, now);
@@ -37,7 +37,7 @@ export class WarmStock<M> {
     return shelf;
   }
 
-  /** As if it was wanted now, though nobody asks. */
+  /** Keeps a source hot without a request. */
   keep(key: string, now = Date.now()): Shelf<M> {
     const fresh: Shelf<M> = { ready: [], making: 0, wantedAt: now, times: 0, demand: NO_DEMAND };
     const shelf = this.shelves.get(key) ?? fresh;
@@ -46,20 +46,20 @@ export class WarmStock<M> {
     return shelf;
   }
 
-  /** What is made of it from now on is not to be had any more, and what waits is ended. */
+  /** Ends the ready machines of the source. Those still being made end when they are finished. */
   async drop(key: string): Promise<void> {
     const shelf = this.shelves.get(key);
     this.shelves.delete(key);
     await Promise.all((shelf?.ready.splice(0) ?? []).map(this.#end));
   }
 
-  /** For a machine that was made for this shelf, which may have been dropped meanwhile. */
+  /** Adds a machine to the shelf that it was made for, or ends it if that was dropped meanwhile. */
   async put(key: string, shelf: Shelf<M>, machine: M): Promise<void> {
     if (this.shelves.get(key) === shelf) shelf.ready.push(machine);
     else await this.#end(machine);
   }
 
-  /** Nobody else gets it meanwhile; `use` tells whether it is still worth having. */
+  /** Takes the machine off its shelf while `use` runs. `use` returns whether it is still good. */
   async borrow(key: string, machine: M, use: (machine: M) => Promise<boolean>): Promise<void> {
     const shelf = this.shelves.get(key);
     const at = shelf?.ready.indexOf(machine) ?? -1;
@@ -74,8 +74,8 @@ export class WarmStock<M> {
   }
 
   /**
-   * Ends the one that is wanted least: the least often, of equals the longest ago. False when none is left. Whoever asks
-   * meanwhile waits for the same one.
+   * Ends the least wanted machine: the lowest demand, of equals the one wanted longest ago. False if none is left.
+   * Concurrent calls wait for the same machine.
    */
   giveUpOne(): Promise<boolean> {
     this.#givingUp ??= this.#giveUpOne().finally(() => {

@@ -15,7 +15,7 @@ const entry = (port: number): EgressEntry => ({
 const entries = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => entry(from + i));
 const ports = (page: { entries: EgressEntry[] }) => page.entries.map(({ port }) => port);
 
-it("tells lines after the cursor, and the same again to who comes with the same cursor", () => {
+it("returns lines after the cursor, and the same lines again for the same cursor", () => {
   const log = new EgressLog();
   log.add(entries(1, 4));
   const first = log.pageAfter(undefined);
@@ -27,7 +27,7 @@ it("tells lines after the cursor, and the same again to who comes with the same 
   expect(log.pageAfter(again.cursor)).toMatchObject({ entries: [], lost: 0 });
 });
 
-it("tells at most 5,000 lines at once", () => {
+it("returns at most 5,000 lines at once", () => {
   const log = new EgressLog();
   log.add(entries(0, 5_003));
   const first = log.pageAfter(undefined);
@@ -35,7 +35,7 @@ it("tells at most 5,000 lines at once", () => {
   expect(ports(log.pageAfter(first.cursor))).toEqual([5_000, 5_001, 5_002]);
 });
 
-it("drops the oldest beyond its bound, and counts them with those that were lost before", () => {
+it("drops the oldest lines beyond its bound, and counts them with those that were lost before", () => {
   const log = new EgressLog(100);
   log.add(entries(0, 250), 7);
   const page = log.pageAfter(undefined);
@@ -59,14 +59,14 @@ it("drops lines of the machines with the most, and leaves the others theirs", ()
   expect(page.lost).toBe(5_520 - 100);
 });
 
-it("takes a cursor of another life for none", () => {
+it("treats a cursor of an earlier process as no cursor", () => {
   const log = new EgressLog();
   const strange = new EgressLog().pageAfter(undefined).cursor;
   log.add(entries(1, 3));
   for (const cursor of [strange, "", "x.y.z", "9.9"]) expect(ports(log.pageAfter(cursor))).toEqual([1, 2]);
 });
 
-it("tells a session whose previews were used until its page was acknowledged", () => {
+it("reports a session whose previews were used until its page was acknowledged", () => {
   const log = new EgressLog();
   log.markActive(["a"]);
   const first = log.pageAfter(undefined);

@@ -1,12 +1,12 @@
 /**
- * Lines of egress logs until control fetches them. Every line has a number; a lost line is a number without a line, so a
- * reader who comes again with the same cursor is told the same.
+ * Egress log lines until control fetches them. Every line has a number, and a lost line leaves a gap in the numbers.
+ * So a reader that repeats a cursor gets the same lines and the same count of lost ones.
  */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 import { randomId } from "@vivarium/kit/id";
 
 const KEPT_LINES = 50_000;
-const TOLD_AT_ONCE = 5_000;
+const PAGE_LINES = 5_000;
 
 export interface LogPage {
   entries: EgressEntry[];
@@ -21,12 +21,12 @@ interface Cursor {
 }
 
 export class EgressLog {
-  /** A cursor of another life of this daemon says nothing about this log. */
+  /** Part of every cursor: a cursor of an earlier process does not apply to this log. */
   readonly #life = randomId(8);
   readonly #keptLines: number;
   #lines: { line: number; entry: EgressEntry }[] = [];
   #lastLine = 0;
-  /** Pages told so far; `#active` has the page that a session is to be told in. */
+  /** Pages returned so far. `#active` maps a session to the page that reports it. */
   #page = 0;
   readonly #active = new Map<string, number>();
 
@@ -37,7 +37,7 @@ export class EgressLog {
   add(entries: EgressEntry[], lost = 0): void {
     for (const entry of entries) this.#lines.push({ line: ++this.#lastLine, entry });
     this.#lastLine += lost;
-    // In large steps: moving a long array for every line is what a flood would make dear.
+    // In large steps: under a flood, moving the long array once per line would be slow.
     if (this.#lines.length > this.#keptLines * 1.1) this.#dropTooMany();
   }
 
@@ -45,25 +45,25 @@ export class EgressLog {
     for (const session of sessions) this.#active.set(session, this.#page + 1);
   }
 
-  /** Lines after the cursor; what lies before it is dropped. Without a cursor, or with a strange one: all there is. */
+  /** Lines after the cursor; lines up to it are dropped. Without a cursor, or with a foreign one: all lines. */
   pageAfter(cursor: string | undefined): LogPage {
     const after = this.#parse(cursor);
     this.#lines = this.#lines.filter(({ line }) => line > after.line);
     this.#dropTooMany();
     for (const [session, page] of this.#active) if (page <= after.page) this.#active.delete(session);
-    const told = this.#lines.slice(0, TOLD_AT_ONCE);
-    const isAll = told.length === this.#lines.length;
-    const last = isAll ? this.#lastLine : (told.at(-1)?.line ?? this.#lastLine);
+    const page = this.#lines.slice(0, PAGE_LINES);
+    const isAll = page.length === this.#lines.length;
+    const last = isAll ? this.#lastLine : (page.at(-1)?.line ?? this.#lastLine);
     this.#page++;
     return {
-      entries: told.map(({ entry }) => entry),
-      lost: last - after.line - told.length,
+      entries: page.map(({ entry }) => entry),
+      lost: last - after.line - page.length,
       cursor: `${this.#life}.${last}.${this.#page}`,
       active_sessions: [...this.#active.keys()],
     };
   }
 
-  /** The oldest lines of the machines with the most, so that one that is flooded costs nobody else a line. */
+  /** Drops the oldest lines of the machines with the most, so that a flood of one machine costs the others no line. */
   #dropTooMany(): void {
     if (this.#lines.length <= this.#keptLines) return;
     const counts = new Map<string, number>();
@@ -86,7 +86,7 @@ export class EgressLog {
   }
 }
 
-/** The largest share that all can have within the bound, where who has less takes less. */
+/** The largest equal share that keeps the sum within the bound, when counts below the share are taken whole. */
 function shareOf(counts: number[], bound: number): number {
   let left = bound;
   const rising = counts.toSorted((a, b) => a - b);

@@ -8,7 +8,7 @@ const END =
 const PING =
   "[DESTROY] icmp     1 src=10.220.0.3 dst=198.51.100.1 type=8 code=0 id=4660 packets=1 bytes=28 src=198.51.100.1 dst=203.0.113.1 type=0 code=0 id=4660 packets=1 bytes=28 id=77";
 
-it("reads beginning and end of a flow, with the bytes of both directions", () => {
+it("reads the beginning and end of a flow, with the bytes of both directions", () => {
   expect(parseFlowEvent(NEW)).toMatchObject({ event: "new", id: "3159549543", bytesOut: 0, bytesIn: 0 });
   expect(parseFlowEvent(END)).toEqual({
     event: "destroy",
@@ -22,11 +22,11 @@ it("reads beginning and end of a flow, with the bytes of both directions", () =>
   });
 });
 
-it("names a ping by its entry in the table, not by the number in its packet", () => {
+it("identifies a ping by its entry in the table, not by the number in its packet", () => {
   expect(parseFlowEvent(PING)).toMatchObject({ id: "77", protocol: "icmp", port: undefined, bytesOut: 28 });
 });
 
-it("passes over what it does not know", () => {
+it("skips lines that it does not know", () => {
   for (const line of [
     "",
     "[NEW] sctp 132 src=1.1.1.1",
@@ -37,7 +37,7 @@ it("passes over what it does not know", () => {
   }
 });
 
-it("says by what rule a flow went out", () => {
+it("names the rule that let a flow out", () => {
   const flow = parseFlowEvent(END);
   if (!flow) throw new Error("the line is a flow");
   const began = { machineId: "m", at: "2026-01-01T00:00:00.000Z", host: undefined, mode: "deny" as const };

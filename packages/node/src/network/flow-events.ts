@@ -16,7 +16,7 @@ export function parseFlowEvent(line: string): FlowEvent | undefined {
   const head = /^\s*\[(NEW|DESTROY)\]\s+(tcp|udp|icmp)\s/.exec(line);
   const source = /\ssrc=(\S+)/.exec(line)?.[1];
   const address = /\sdst=(\S+)/.exec(line)?.[1];
-  // The last one: a ping has another in its packet.
+  // The last match: for a ping, the packet has an id as well.
   const id = [...line.matchAll(/\sid=(\d+)/g)].at(-1)?.[1];
   if (!head || !source || !address || !id) return undefined;
   const port = /\sdport=(\d+)/.exec(line)?.[1];

@@ -18,7 +18,7 @@ function networkOf(number: number): SlotNetwork {
 const ended = ({ slot }: SlotNetwork, id: number) =>
   `[DESTROY] tcp 6 src=${slot.machineAddress} dst=198.51.100.1 sport=4 dport=80 packets=5 bytes=300 src=198.51.100.1 dst=203.0.113.1 sport=80 dport=4 packets=4 bytes=400 id=${id}`;
 
-it("a machine whose flows end by the thousand costs no other a line, and what is left out is counted", () => {
+it("a machine with thousands of flows that end costs no other machine a line, and lines left out are counted", () => {
   const log = new EgressLog();
   const networks = { all: () => [flooded, quiet] } as Networks;
   const deps = { networks, log, open: new Map(), budget: new LineBudget() };
@@ -27,13 +27,13 @@ it("a machine whose flows end by the thousand costs no other a line, and what is
   const { entries, lost } = log.pageAfter(undefined);
   const of = (id: string) => entries.filter(({ machine_id }) => machine_id === id).length;
   expect(of("m2-1")).toBe(50);
-  // Twice as many where a second ends in between.
+  // Twice as many if a second ends in between.
   expect(of("m1-1")).toBeGreaterThanOrEqual(200);
   expect(of("m1-1")).toBeLessThanOrEqual(400);
   expect(lost).toBe(2_000 - of("m1-1"));
 });
 
-it("has room for as many lines in the next second", () => {
+it("allows as many lines in the next second", () => {
   const budget = new LineBudget();
   const taken = (now: number) =>
     Array.from({ length: 300 }, () => budget.takes("m", now)).filter(Boolean).length;

@@ -1,4 +1,4 @@
-/** Writes the flows that went out by NAT into the egress log, each once, at its end. */
+/** Writes flows that went out by NAT into the egress log, each once, at its end. */
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import { countBytesOfFlows, watchFlows } from "../host/conntrack.ts";
@@ -8,7 +8,7 @@ import type { Networks } from "./networks.ts";
 
 const RESTART_MS = 5_000;
 const MOST_OPEN = 200_000;
-/** As many as the gateway tells of one machine in a second: one that opens and closes costs nobody else a line. */
+/** As in the gateway: a machine that opens and closes many flows costs no other machine a line. */
 const LINES_PER_SECOND = 200;
 
 type Began = Parameters<typeof flowEntry>[1];
@@ -19,11 +19,11 @@ export interface FlowLogDeps {
   say: Log;
 }
 
-/** Until the signal aborts. Without the tool the log lacks these lines, and nothing else. */
+/** Runs until the signal aborts. Without the tool the log lacks these lines; nothing else is affected. */
 export async function keepFlowLog(deps: FlowLogDeps, until: AbortSignal): Promise<void> {
   const open = new Map<string, Began>();
   const lineDeps = { ...deps, open, budget: new LineBudget() };
-  // How many events is not told.
+  // conntrack does not report how many events were lost.
   const onLost = () => deps.log.add([], 1);
   let isKnown = false;
   while (!until.aborted) {
@@ -39,12 +39,12 @@ export async function keepFlowLog(deps: FlowLogDeps, until: AbortSignal): Promis
   }
 }
 
-/** Lines of each machine in this second. */
+/** Rate limit of log lines per machine. */
 export class LineBudget {
   #second = 0;
   readonly #lines = new Map<string, number>();
 
-  /** Takes a line's place, if there is one. */
+  /** Takes one line of this second's budget, if any is left. */
   takes(machineId: string, now = performance.now()): boolean {
     const second = Math.floor(now / 1000);
     if (second !== this.#second) this.#lines.clear();
@@ -65,12 +65,13 @@ export function onLine(
   if (flow.event === "new") {
     const began = beginningOf(deps, flow);
     if (began) open.set(flow.id, began);
-    // One whose end was lost would be kept for ever.
+    // A flow whose end was lost would stay in the map for ever.
     const oldest = open.keys().next().value;
     if (open.size > MOST_OPEN && oldest !== undefined) open.delete(oldest);
     return;
   }
-  // Begun before this daemon: whose it is now is whose it was, since a slot's flows are forgotten with its machine.
+  // If the flow began before this daemon, its machine is the one that has the slot now: a slot's flows are deleted
+  // with its machine.
   const began = open.get(flow.id) ?? beginningOf(deps, flow);
   open.delete(flow.id);
   if (!began) return;
@@ -78,7 +79,7 @@ export function onLine(
   else log.add([], 1);
 }
 
-/** Undefined for what is no machine's, and for what went to the gateway, which tells of it itself. */
+/** Undefined for a flow of no machine, and for one to the gateway, which logs its own flows. */
 function beginningOf({ networks }: Pick<FlowLogDeps, "networks">, flow: FlowEvent): Began | undefined {
   const network = networks.all().find(({ slot }) => slot.machineAddress === flow.source);
   if (!network?.machine || flow.address === network.slot.hostAddress) return undefined;

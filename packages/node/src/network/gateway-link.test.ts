@@ -20,7 +20,7 @@ class Connection implements GatewayConnection {
   };
 }
 
-const turn = () => new Promise((resolve) => setImmediate(resolve));
+const nextTick = () => new Promise((resolve) => setImmediate(resolve));
 
 it("sends the newest tables at once, and once for many changes", async () => {
   const link = newLink();
@@ -30,18 +30,18 @@ it("sends the newest tables at once, and once for many changes", async () => {
   expect(connection.sent).toEqual([2]);
   link.publish();
   link.publish();
-  await turn();
+  await nextTick();
   expect(connection.sent).toEqual([2, 4]);
 });
 
-it("waits for a connection that is full, and then sends the newest only", async () => {
+it("waits for a connection that is full, and then sends only the newest tables", async () => {
   const link = newLink();
   const connection = new Connection();
   connection.takesMore = false;
   link.connect(connection);
   for (let i = 0; i < 3; i++) {
     link.publish();
-    await turn();
+    await nextTick();
   }
   expect(connection.sent).toEqual([1]);
   connection.takesMore = true;
@@ -49,7 +49,7 @@ it("waits for a connection that is full, and then sends the newest only", async 
   expect(connection.sent).toEqual([1, 4]);
 });
 
-it("closes the older connection, and no longer counts what it confirmed", async () => {
+it("closes the older connection, and no longer counts its confirmations", async () => {
   const link = newLink();
   const [older, newer] = [new Connection(), new Connection()];
   link.connect(older);
@@ -64,29 +64,29 @@ it("closes the older connection, and no longer counts what it confirmed", async 
   expect(await link.confirmed(1, 50)).toBe(true);
 });
 
-it("believes no confirmation of what was not sent, and takes a later one for an earlier version", async () => {
+it("ignores a confirmation of tables that were not sent, and takes a later one for an earlier version", async () => {
   const link = newLink();
   link.connect(new Connection());
   const version = link.publish();
   link.applied(99);
   expect(await link.confirmed(version, 50)).toBe(false);
   const later = link.publish();
-  await turn();
+  await nextTick();
   link.applied(later);
   expect(await link.confirmed(version, 50)).toBe(true);
 });
 
-it("counts a version as outdated at once without a gateway, but waits for one that may still come", async () => {
+it("counts a version as outdated at once without a gateway, but waits for a gateway that may still connect", async () => {
   await newLink().outdated(1);
   const link = newLink(60_000);
   let isOutdated = false;
   const outdated = link.outdated(1).then(() => {
     isOutdated = true;
   });
-  await turn();
+  await nextTick();
   expect(isOutdated).toBe(false);
   link.connect(new Connection());
-  await turn();
+  await nextTick();
   expect(isOutdated).toBe(false);
   link.applied(1);
   await outdated;

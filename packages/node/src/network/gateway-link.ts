@@ -1,20 +1,20 @@
 /**
- * The node's end of the link to its gateway: which tables it was sent, and which it confirmed. The tables are composed
- * when they are sent, so that many changes at once cost one sending.
+ * The node's end of the link to its gateway: the tables that it sent, and those that the gateway confirmed. Tables
+ * are composed when they are sent, so that many changes at once are sent once.
  */
 import type { GatewayTables } from "@vivarium/contract/gateway";
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin } from "@vivarium/kit/clock";
 
-/** What a connected gateway is: a sink for lines. */
+/** A connected gateway: a sink for lines. */
 export interface GatewayConnection {
-  /** False when it cannot take more now; `onReady` is called once it can. */
+  /** False when it cannot take more now; `ready` is called once it can. */
   send(line: string): boolean;
   close(): void;
 }
 
 export class GatewayLink {
   readonly #compose: (version: number) => GatewayTables;
-  /** Until then a gateway of before this start may still be on its way to us. */
+  /** Until this time, a gateway that outlived the daemon's last process may still reconnect. */
   readonly #expectedUntil: number;
   #version = 1;
   #sentVersion = 0;
@@ -34,14 +34,14 @@ export class GatewayLink {
     return this.#connection !== undefined;
   }
 
-  /** Something in the tables changed; returns the version that has it. */
+  /** Call after a change of the tables. Returns the version that contains it. */
   publish(): number {
     this.#version++;
     this.#sendSoon();
     return this.#version;
   }
 
-  /** The newest connection is the gateway. What an older one confirmed says nothing about this one. */
+  /** The newest connection is the gateway. Confirmations of an older connection do not count for it. */
   connect(connection: GatewayConnection): void {
     this.#connection?.close();
     this.#connection = connection;
@@ -71,26 +71,16 @@ export class GatewayLink {
 
   /** Whether the gateway confirms this version, or a later one, in time. */
   async confirmed(version: number, limitMs: number): Promise<boolean> {
-    const late = new AbortController();
-    const timer = sleep(limitMs, late.signal);
-    try {
-      return await Promise.race([this.#reached(version).then(() => true), timer.then(() => false)]);
-    } finally {
-      late.abort();
-    }
+    return await endsWithin(limitMs, this.#reached(version));
   }
 
   /**
-   * Once no gateway runs under tables older than this version: it confirmed, or none ever came. One that is away may
-   * still serve what it was sent last.
+   * Resolves once no gateway uses tables older than this version: it confirmed, or none ever connected. A gateway
+   * that is disconnected may still use its last tables.
    */
   async outdated(version: number): Promise<void> {
     const graceMs = this.#expectedUntil - performance.now();
-    if (!this.#everConnected && graceMs > 0) {
-      const late = new AbortController();
-      await Promise.race([sleep(graceMs, late.signal), this.#changed()]);
-      late.abort();
-    }
+    if (!this.#everConnected && graceMs > 0) await endsWithin(graceMs, this.#changed());
     if (this.#everConnected) await this.#reached(version);
   }
 

@@ -1,16 +1,16 @@
-/** What of a machine's NetworkSpec the kernel has to know; names are the gateway's business. */
+/** The part of a machine's NetworkSpec that the kernel enforces. Names are enforced by the gateway. */
 import type { NetworkSpec } from "@vivarium/contract/node";
 
 export interface KernelPolicy {
   mode: "allow" | "deny";
-  /** Bare IPv4 entries, with a port or without: they go out directly. */
+  /** Bare IPv4 entries, with or without a port. They go out directly. */
   addresses: string[];
   addressPorts: { address: string; port: number }[];
   exposed: number[];
   limitBytes: number | undefined;
 }
 
-/** Also what a StartSpec without a network means. */
+/** The default of a StartSpec without a network. */
 export const OPEN_NETWORK: NetworkSpec = {
   generation: 1,
   egress: { mode: "allow", allow: [] },

@@ -1,5 +1,6 @@
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -30,6 +31,8 @@ import type { SlotNetwork } from "./slot-network.ts";
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 const WEB = 8080;
 const OTHER = 9000;
+/** Of the headers of a datagram. */
+const IP_UDP_BYTES = 28;
 const PATIENCE = { timeout: 10_000 };
 
 let net: TestNet;
@@ -40,6 +43,8 @@ let network: NodeNetwork;
 let kept: KeptNetwork | undefined;
 let keptPins: KeptPin[] = [];
 let gateway: ScriptedGateway | undefined;
+/** A process in the machine's namespace, if a test has one. */
+let pid: number | undefined;
 
 function specOf(
   generation: number,
@@ -50,7 +55,7 @@ function specOf(
   return { generation, egress: { mode, allow }, exposed: [], ...rest };
 }
 
-/** Takes tables, and confirms them unless it is told not to. */
+/** Takes tables, and confirms them if `confirms` is set. */
 class ScriptedGateway {
   tables: GatewayTables | undefined;
   confirms = true;
@@ -98,6 +103,7 @@ async function post(route: string, body: unknown): Promise<{ status: number; bod
 
 async function startNetwork(): Promise<void> {
   kept = undefined;
+  pid = undefined;
   network = createNetwork({
     host: { never: NEVER_HERE, resolvers: [OUTSIDE.private], systemResolvers: [] },
     closeSmtp: false,
@@ -108,6 +114,7 @@ async function startNetwork(): Promise<void> {
     keepPins: async (_id, pins) => {
       keptPins = pins;
     },
+    pidOf: () => pid,
     log: createLog("test", "silent"),
   });
   server = fastify({ forceCloseConnections: true });
@@ -116,7 +123,7 @@ async function startNetwork(): Promise<void> {
   await server.listen({ path: socketPath });
 }
 
-/** A machine in the namespace as the pool prepares it, and a gateway that confirms. */
+/** A machine in a prepared namespace, and a gateway that confirms. */
 async function startMachine(spec: NetworkSpec): Promise<void> {
   await nftIn(net.slot.netns, ["-f", "-"], network.networks.preparedRuleset(net.slot, "allow"));
   network.networks.addPrepared(net.slot, "allow");
@@ -126,7 +133,7 @@ async function startMachine(spec: NetworkSpec): Promise<void> {
 }
 
 const change = (spec: NetworkSpec) => network.networks.change(MACHINE, spec);
-/** Once it counts no more: what was sent is on its way for a while on a busy host. */
+/** The table once its counters stop: on a busy host, packets are on their way for a while. */
 async function settledTable(): Promise<TableReading> {
   let earlier = await readTable(net.slot.netns);
   for (;;) {
@@ -176,7 +183,7 @@ describe("a change of policy", () => {
     expect(await net.guest.dial(OUTSIDE.first, WEB)).toBe("ECONNREFUSED");
   });
 
-  it("is answered once the gateway confirmed it, and the gateway has its rules", async () => {
+  it("returns once the gateway confirmed it, and the gateway has its rules", async () => {
     await startMachine(specOf(1, "allow"));
     const watched = gateway as ScriptedGateway;
     watched.confirms = false;
@@ -196,7 +203,7 @@ describe("a change of policy", () => {
     expect(kept).toMatchObject({ spec: specOf(2, "deny", ["a.example"]) });
   });
 
-  it("is refused when it is older, kept and in the kernel when no gateway is there", async () => {
+  it("is refused if it is older; is kept and in the kernel if no gateway is connected", async () => {
     await startMachine(specOf(5, "allow"));
     await expect(change(specOf(4, "deny"))).rejects.toMatchObject({ code: "network_conflict" });
     await expect(change(specOf(5, "deny"))).rejects.toMatchObject({ code: "network_conflict" });
@@ -225,7 +232,7 @@ describe("a pin", () => {
       ...rest,
     });
 
-  it("opens its port before it is answered, for the generation that asked", async () => {
+  it("opens its port before it returns, for the generation that asked", async () => {
     await startMachine(specOf(1, "deny", [`a.example:${OTHER}`]));
     expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
     expect(await pin({ generation: 2 })).toMatchObject({ status: 409 });
@@ -235,7 +242,7 @@ describe("a pin", () => {
     expect(await pin({ machine_id: "bbbbbbbbbbbbbbbbbbbbb-1" })).toMatchObject({ status: 404 });
   });
 
-  it("outlives a change that still allows its name, with its flows, and no other", async () => {
+  it("survives a change that still allows its name, with its flows; a change that does not ends it", async () => {
     await startMachine(specOf(1, "deny", [`a.example:${OTHER}`, `*.b.example:${OTHER}`]));
     await pin({ host: "a.example" });
     await pin({ host: "x.b.example", addresses: [OUTSIDE.second] });
@@ -248,7 +255,7 @@ describe("a pin", () => {
     expect(await net.guest.dial(OUTSIDE.first, OTHER)).toBe("ECONNREFUSED");
   });
 
-  it("is each name's own: where two share an address, the one goes on without the other", async () => {
+  it("belongs to its name: if two names share an address, one can end without the other", async () => {
     await startMachine(specOf(1, "deny", [`a.example:${OTHER}`, `b.example:${OTHER}`]));
     await pin({});
     await pin({ host: "b.example" });
@@ -260,7 +267,7 @@ describe("a pin", () => {
     expect(await net.guest.say(flow, "over")).toBe("closed");
   });
 
-  it("that has ended leaves its flows to every policy that still allows its name, and opens none", async () => {
+  it("that has expired keeps its flows under every policy that still allows its name, and opens no new ones", async () => {
     await startMachine(specOf(1, "deny", [`a.example:${OTHER}`, OUTSIDE.second]));
     await pin({});
     const flow = await net.guest.dial(OUTSIDE.first, OTHER);
@@ -272,7 +279,7 @@ describe("a pin", () => {
     expect(await net.guest.say(flow, "over")).toBe("closed");
   });
 
-  it("leaves its flows to changes that still allow its name also where the daemon came back in between", async () => {
+  it("keeps its flows under changes that still allow its name, also across a restart of the daemon", async () => {
     const spec = specOf(1, "deny", [`a.example:${OTHER}`, `b.example:${OTHER}`]);
     await startMachine(spec);
     await pin({});
@@ -291,7 +298,7 @@ describe("a pin", () => {
     expect(await net.guest.say(ending, "b")).toBe("closed");
   });
 
-  it("is not kept once a change has closed it: a later one that allows its name opens nothing by it", async () => {
+  it("ended by a change stays ended: a later change that allows its name opens nothing through it", async () => {
     const spec = specOf(1, "deny", [`a.example:${OTHER}`, `b.example:${OTHER}`]);
     await startMachine(spec);
     await pin({});
@@ -302,7 +309,7 @@ describe("a pin", () => {
     expect(keptPins).toEqual([]);
   });
 
-  it("goes into the kernel with all that wait, and too many at once are refused", async () => {
+  it("is loaded into the kernel with all that wait, and too many at once are refused", async () => {
     await startMachine(specOf(1, "deny", [`*.example:${OTHER}`]));
     const pins = Array.from({ length: 80 }, (_, index) => ({
       ...{ machine_id: MACHINE, generation: 1, host: `n${index}.example`, ports: [OTHER] },
@@ -318,7 +325,7 @@ describe("a pin", () => {
     expect(await pin({ host: "late.example" })).toMatchObject({ status: 204 });
   });
 
-  it("is refused where as many are open as the kernel has room for", async () => {
+  it("is refused once the kernel's set is full", async () => {
     await startMachine(specOf(1, "deny", [`a.example:${OTHER}`]));
     const ports = Array.from({ length: 256 }, (_, index) => 1000 + index);
     for (let block = 0; block < 4; block++) {
@@ -329,7 +336,7 @@ describe("a pin", () => {
   });
 });
 
-describe("a change of something else than the policy", () => {
+describe("a change of a spec under the same policy", () => {
   it("leaves every flow and pin as it is, and is in force", async () => {
     const allow = [`a.example:${OTHER}`];
     await startMachine(specOf(1, "deny", allow));
@@ -349,7 +356,7 @@ describe("a change of something else than the policy", () => {
     expect(await net.gateway.ask(net.slot.machineAddress, 3000, "exposed")).toBe("exposed");
   });
 
-  it("that a crash kept from the kernel is made up for, and flows go on", async () => {
+  it("that a crash kept from the kernel is applied later, and flows continue", async () => {
     const allow = [`a.example:${OTHER}`];
     await startMachine(specOf(1, "deny", allow));
     await post("/v1/pins", {
@@ -360,8 +367,8 @@ describe("a change of something else than the policy", () => {
     const { mark } = network.networks.get(net.slot) as SlotNetwork;
     await server.close();
     await startNetwork();
-    const wish = { spec: specOf(2, "deny", allow, { exposed: [3000] }), mark };
-    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", allow), wish);
+    const later = { spec: specOf(2, "deny", allow, { exposed: [3000] }), mark };
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", allow), later);
     expect(await net.gateway.ask(net.slot.machineAddress, 3000, "exposed")).toBe("exposed");
     expect(await net.guest.say(flow, "on")).toBe("on");
   });
@@ -407,7 +414,7 @@ describe("a machine whose cap is reached", () => {
     await flood();
     const { egressBytes: before } = await settledTable();
     expect(before).toBeGreaterThan(LIMIT);
-    // Below what was sent; then changes of everything but the limit.
+    // Below the bytes sent; then changes of everything but the limit.
     await change(specOf(2, "allow", [], { egress_limit_bytes: LIMIT }));
     await flood();
     await change(specOf(3, "deny", [], { egress_limit_bytes: LIMIT }));
@@ -432,7 +439,7 @@ describe("an exposed port", () => {
     expect(await net.gateway.say(open, "hello")).toBe("hello");
     expect(new Set((await net.guest.log()).map(({ from }) => from))).toEqual(new Set(["10.200.0.1"]));
     expect(await net.gateway.dial(net.slot.machineAddress, 3001)).toBe("silence");
-    expect(await net.stranger.dial(net.slot.machineAddress, 3000)).toBe("silence");
+    expect(await net.otherUser.dial(net.slot.machineAddress, 3000)).toBe("silence");
     expect(await net.outside.dial(net.slot.machineAddress, 3000)).toBe("silence");
     const after = await readTable(net.slot.netns);
     expect([after.egressBytes, after.ingressBytes]).toEqual([before.egressBytes, before.ingressBytes]);
@@ -440,7 +447,7 @@ describe("an exposed port", () => {
     expect(await net.gateway.say(open, "more")).toBe("silence");
     expect(await net.gateway.ask(net.slot.machineAddress, 3001, "other")).toBe("other");
     await net.dropRules(net.hostNs, "vivarium", "output", "skuid != @callers");
-    expect(await net.stranger.ask(net.slot.machineAddress, 3001, "defence off")).toBe("defence off");
+    expect(await net.otherUser.ask(net.slot.machineAddress, 3001, "defence off")).toBe("defence off");
     await nftIn(net.hostNs, [
       "insert rule inet vivarium output oifname viv* ct direction original meta skuid != @callers drop",
     ]);
@@ -448,24 +455,24 @@ describe("an exposed port", () => {
 });
 
 describe("the gateway's user", () => {
-  it("dials nothing in a never-range but name servers and machines", async () => {
+  it("reaches no address in a never-range but name servers and machines", async () => {
     expect(await net.gateway.ask(OUTSIDE.first, WEB, "public")).toBe("public");
     expect(await net.gateway.dial(OUTSIDE.private, WEB)).not.toBeTypeOf("number");
     expect(await net.gateway.dial(OUTSIDE.metadata, WEB)).not.toBeTypeOf("number");
     expect(await net.gateway.udp(OUTSIDE.private, 53, "name?")).toBe("name?");
-    await net.stranger.listen("127.0.0.53", 5353);
+    await net.otherUser.listen("127.0.0.53", 5353);
     expect(await net.gateway.ask("127.0.0.53", 5353, "the system's own")).toBe("the system's own");
-    expect(await net.stranger.ask(OUTSIDE.private, WEB, "others may")).toBe("others may");
-    await net.stranger.listen("127.0.0.1", 5432);
-    expect(await net.stranger.ask("127.0.0.1", 5432, "others may")).toBe("others may");
+    expect(await net.otherUser.ask(OUTSIDE.private, WEB, "others may")).toBe("others may");
+    await net.otherUser.listen("127.0.0.1", 5432);
+    expect(await net.otherUser.ask("127.0.0.1", 5432, "others may")).toBe("others may");
     expect(await net.gateway.dial("127.0.0.1", 5432)).not.toBeTypeOf("number");
   });
 
-  it("dials no address of the host's, also one that it was given later", async () => {
+  it("reaches no address of the host, also one added later", async () => {
     const LATER = "198.51.100.77";
     await run("ip", ["-netns", net.hostNs, "addr", "add", `${LATER}/32`, "dev", "lo"]);
-    await net.stranger.listen(LATER, 5432);
-    expect(await net.stranger.ask(LATER, 5432, "others may")).toBe("others may");
+    await net.otherUser.listen(LATER, 5432);
+    expect(await net.otherUser.ask(LATER, 5432, "others may")).toBe("others may");
     expect(await net.gateway.dial(LATER, 5432)).not.toBeTypeOf("number");
     await net.dropRules(net.hostNs, "vivarium", "output", "fib daddr type local");
     expect(await net.gateway.ask(LATER, 5432, "defence off")).toBe("defence off");
@@ -492,7 +499,7 @@ describe("a slot", () => {
     await freed;
   });
 
-  it("is free at once when there never was a gateway, or no machine", async () => {
+  it("is free at once without a gateway, or without a machine", async () => {
     network.networks.addPrepared(net.slot, "deny");
     await network.networks.assign(net.slot, MACHINE, specOf(1, "deny"));
     await network.networks.release(net.slot);
@@ -503,23 +510,23 @@ describe("a slot", () => {
     await network.networks.release(net.slot);
   });
 
-  it("sends its machine's names to the address of this slot", async () => {
+  it("routes its machine's names to the address of this slot", async () => {
     await startMachine(specOf(1, "deny"));
     await net.gateway.listenUdp(net.slot.hostAddress, GATEWAY_PORTS.dns);
     expect(await net.guest.udp("8.8.8.8", 53, "name?")).toBe("name?");
   });
 });
 
-describe("a machine of before this start", () => {
-  it("keeps rules that are as they should be, untouched", async () => {
+describe("a machine that outlived the daemon", () => {
+  it("keeps rules that are right, untouched", async () => {
     await startMachine(specOf(1, "deny", [OUTSIDE.first]));
     await change(specOf(2, "deny", [OUTSIDE.second]));
     const before = await judged();
     const flow = await net.guest.dial(OUTSIDE.second, WEB);
     await server.close();
-    const wish = kept;
+    const later = kept;
     await startNetwork();
-    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", [OUTSIDE.first]), wish);
+    await network.networks.adopt(net.slot, MACHINE, specOf(1, "deny", [OUTSIDE.first]), later);
     expect(await judged()).toBe(before);
     expect(await net.guest.say(flow, "on")).toBe("on");
     const late = new ScriptedGateway();
@@ -539,7 +546,7 @@ describe("a machine of before this start", () => {
     expect(before.egressBytes).toBeGreaterThan(0);
   });
 
-  it("of another make is given the rules of this one", async () => {
+  it("with rules of another make gets the rules of this one", async () => {
     await nftIn(
       net.slot.netns,
       ["-f", "-"],
@@ -551,7 +558,7 @@ describe("a machine of before this start", () => {
 });
 
 describe("the host's table of connections", () => {
-  it("tells of what a machine sent out by NAT, with its bytes, under the address of its slot", async () => {
+  it("reports the flows that a machine sent out by NAT, with their bytes, under the address of its slot", async () => {
     await startMachine(specOf(1, "allow"));
     const enter = ["nsenter", `--net=/run/netns/${net.hostNs}`];
     await run("nsenter", [
@@ -567,7 +574,7 @@ describe("the host's table of connections", () => {
       if (flow) flows.push(flow);
     };
     const watching = watchFlows({ onLine, onLost: () => {} }, stop.signal, enter);
-    // Until it watches, flows go by unseen.
+    // Until it watches, flows go unseen.
     await expect
       .poll(async () => {
         await net.guest.udp(OUTSIDE.second, WEB, "hello");
@@ -587,7 +594,7 @@ describe("the host's table of connections", () => {
 });
 
 describe("the report", () => {
-  it("has what machines counted and what their kernels refused, once", async () => {
+  it("has the counters of machines and the flows that their kernels refused, once", async () => {
     await startMachine(specOf(1, "deny"));
     await net.guest.dial(OUTSIDE.first, WEB);
     await net.guest.dial(OUTSIDE.metadata, WEB);
@@ -605,7 +612,7 @@ describe("the report", () => {
     expect((await network.reporter.report(cursor)).entries).toEqual([]);
   });
 
-  it("has the last bytes of a machine that ended while no daemon was there, however late it is asked for", async () => {
+  it("has the last bytes of a machine that ended while the daemon was down, however late it is requested", async () => {
     await startMachine(specOf(1, "allow"));
     expect(await net.guest.udp(OUTSIDE.first, WEB, "late")).toBe("late");
     const { egressBytes } = await settledTable();
@@ -625,13 +632,13 @@ describe("the report", () => {
     }
   });
 
-  it("has what is refused after a guest was refused at countless places", async () => {
+  it("has later refused flows after a guest was refused at countless addresses", async () => {
     await startMachine(specOf(1, "deny"));
     const many = `use Socket; socket(S, PF_INET, SOCK_DGRAM, 17); for (1 .. 600) { send(S, "x", 0, pack_sockaddr_in(20000 + $_, inet_aton("${OUTSIDE.first}"))) }`;
     await net.inGuest(["perl", "-e", many]);
     const { entries, cursor } = await network.reporter.report(undefined);
     expect(entries.length).toBeGreaterThan(500);
-    // A reading is told again for two seconds.
+    // A reading is reported again for two seconds.
     await sleep(2_100);
     await net.guest.dial(OUTSIDE.metadata, WEB);
     const later = await network.reporter.report(cursor);
@@ -640,7 +647,7 @@ describe("the report", () => {
     ]);
   });
 
-  it("has what a cap kept back, as what the guest meant", async () => {
+  it("names the flows that a cap cut as the guest meant them", async () => {
     await startMachine(specOf(1, "deny", [OUTSIDE.first], { egress_limit_bytes: 10 }));
     await net.guest.udp(OUTSIDE.first, WEB, "a");
     await net.guest.udp(OUTSIDE.second, 53, "b");
@@ -657,5 +664,89 @@ describe("the report", () => {
     ]);
     await change(specOf(2, "deny", [OUTSIDE.first]));
     expect(await net.guest.udp(OUTSIDE.first, WEB, "free")).toBe("free");
+  });
+
+  describe("of an idle machine", () => {
+    /** A reading is reported again for two seconds. */
+    const FRESH_MS = 2_100;
+    let inside: ChildProcess;
+
+    beforeEach(async () => {
+      inside = spawn("nsenter", [`--net=/run/netns/${net.slot.netns}`, "sleep", "600"]);
+      await expect.poll(() => readFile(`/proc/${inside.pid}/comm`, "utf8"), PATIENCE).toBe("sleep\n");
+      pid = inside.pid;
+      await silence(net.slot.netns, "veth0");
+      await silence(net.hostNs, "viv1");
+      await silence(net.guestNs, "eth0");
+    });
+    afterEach(() => inside.kill("SIGKILL"));
+
+    /** Stops neighbour probes and router solicitations, which this end of a link sends on its own. */
+    const silence = (netns: string, link: string) =>
+      run("nsenter", [
+        `--net=/run/netns/${netns}`,
+        "sh",
+        "-ec",
+        `echo 600 > /proc/sys/net/ipv4/neigh/${link}/delay_first_probe_time
+         echo 0 > /proc/sys/net/ipv6/conf/${link}/router_solicitations`,
+      ]);
+
+    async function countersNow() {
+      await sleep(FRESH_MS);
+      return (await network.reporter.report(undefined)).counters;
+    }
+
+    /** Resets the table's counters, which shows only in a new reading of the table. */
+    const emptyTable = () => nftIn(net.slot.netns, ["reset", "counters", "table", "inet", "machine"]);
+
+    async function reportUntilIdle() {
+      await settledTable();
+      await countersNow();
+      return await countersNow();
+    }
+
+    it("is taken from the last reading, until a packet passes", async () => {
+      await startMachine(specOf(1, "allow"));
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "some")).toBe("some");
+      const before = await reportUntilIdle();
+      expect(before[0]?.egress_bytes).toBeGreaterThan(0);
+      await emptyTable();
+      expect(await countersNow()).toEqual(before);
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "1")).toBe("1");
+      const [moved] = await countersNow();
+      expect(moved?.egress_bytes).toBe(IP_UDP_BYTES + 1);
+    });
+
+    it("is read anew after a change of its network, and when the machine ends", async () => {
+      await startMachine(specOf(1, "allow"));
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "some")).toBe("some");
+      await reportUntilIdle();
+      await emptyTable();
+      await change(specOf(2, "allow", [], { egress_limit_bytes: 1_000_000 }));
+      expect(await countersNow()).toMatchObject([{ egress_bytes: 0, limit_bytes: 1_000_000 }]);
+      await net.guest.udp(OUTSIDE.first, WEB, "some");
+      await reportUntilIdle();
+      await emptyTable();
+      await network.reporter.readLast(net.slot);
+      await network.networks.release(net.slot);
+      expect(await countersNow()).toMatchObject([{ machine_id: MACHINE, egress_bytes: 0 }]);
+    });
+
+    it("is read while a refused flow is in the table, so that a later flow of the same kind is counted from zero", async () => {
+      await startMachine(specOf(1, "deny"));
+      await net.guest.dial(OUTSIDE.first, WEB);
+      await reportUntilIdle();
+      await emptyTable();
+      expect(await countersNow()).toMatchObject([{ dropped_packets: 0 }]);
+    });
+
+    it("is read if the process is in another namespace", async () => {
+      pid = process.pid;
+      await startMachine(specOf(1, "allow"));
+      expect(await net.guest.udp(OUTSIDE.first, WEB, "some")).toBe("some");
+      await reportUntilIdle();
+      await emptyTable();
+      expect(await countersNow()).toMatchObject([{ egress_bytes: 0 }]);
+    });
   });
 });

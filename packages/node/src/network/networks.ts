@@ -1,6 +1,6 @@
 /**
- * The networks of this node's machines: which slot has which machine under which spec, in the kernel and in what the
- * gateway is told. A change reaches both before it is answered.
+ * The networks of this node's machines: which slot has which machine under which spec, in the kernel and in the
+ * gateway's tables. A change has reached both when it returns.
  */
 import type { GatewaySlot, Pin } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
@@ -19,9 +19,9 @@ import { type SlotMachine, SlotNetwork } from "./slot-network.ts";
 
 const CONFIRM_MS = 5_000;
 const RETRY_MS = 1_000;
-/** Answers of one machine that wait for the kernel at once. */
+/** Pins of one machine that wait for the kernel at once. */
 const MOST_WAITING_PINS = 32;
-/** Marks of a namespace that was made for nobody, and of a machine's first spec. */
+/** Mark of a prepared namespace without a machine, and of a machine's first spec. */
 const PREPARED_MARK = 1;
 const FIRST_MARK = 2;
 
@@ -29,9 +29,12 @@ export interface NetworksInit {
   host: HostNetwork;
   closeSmtp: boolean;
   link: GatewayLink;
-  /** Keeps the spec beside the machine's journal, durably. */
+  /** Writes the spec beside the machine's journal, durably. */
   keep: (machineId: string, kept: KeptNetwork) => Promise<void>;
-  /** The same for its pins, but for this host's life only. Without them a change would end flows that it allows. */
+  /**
+   * The same for its pins, until the next reboot. Without them, a change after a restart of the daemon would end
+   * flows that it allows.
+   */
   keepPins?: (machineId: string, pins: KeptPin[]) => Promise<void>;
   log: Log;
 }
@@ -55,7 +58,7 @@ export class Networks {
     return rulesetOf(this.#rulesetInput(slot), preparedPolicy(mode), PREPARED_MARK);
   }
 
-  /** The namespace stands with these rules: the gateway listens ahead. */
+  /** A namespace with these rules exists. The gateway starts to listen on its slot. */
   addPrepared(slot: Slot, mode: "allow" | "deny"): void {
     this.#bySlot.set(
       slot.number,
@@ -64,7 +67,7 @@ export class Networks {
     this.#init.link.publish();
   }
 
-  /** In force when this returns; the machine must not have run before. */
+  /** In force when this returns. The machine must not have run before. */
   async assign(slot: Slot, machineId: string, spec: NetworkSpec): Promise<void> {
     const network = this.#get(slot);
     const policy = kernelPolicyOf(spec);
@@ -77,7 +80,7 @@ export class Networks {
     network.machine.version = this.#init.link.publish();
   }
 
-  /** A machine that runs from before this start. Its kernel has the spec already, unless a change was interrupted. */
+  /** A machine that outlived the daemon. Its kernel has the spec already, unless a change was interrupted. */
   async adopt(
     slot: Slot,
     machineId: string,
@@ -95,7 +98,7 @@ export class Networks {
     network.machine.version = this.#init.link.publish();
     const found = await readInForce(slot);
     if (found === undefined) {
-      // A namespace with rules of another make.
+      // The namespace has rules of another make.
       const rules = rulesetOf(this.#rulesetInput(slot), policy, mark, spec.generation);
       await nftIn(slot.netns, ["-f", "-"], rules);
       return;
@@ -108,11 +111,11 @@ export class Networks {
 
   async change(machineId: string, spec: NetworkSpec): Promise<void> {
     const network = this.#find(machineId);
-    const machine = await network.exclusive(() => this.#accept(network, machineId, spec));
+    const machine = await network.queue.run(() => this.#accept(network, machineId, spec));
     await this.#confirm(machine.version);
   }
 
-  /** Several changes of one gateway table wait for the same confirmation. */
+  /** Changes in the same version of the tables wait for the same confirmation. */
   async #confirm(version: number): Promise<void> {
     if (await this.#init.link.confirmed(version, CONFIRM_MS)) return;
     throw new NodeError(
@@ -123,7 +126,7 @@ export class Networks {
     );
   }
 
-  /** Waits for the gateway to know this machine, if there is a gateway; without, names stay refused. */
+  /** Waits until the gateway knows this machine, if a gateway is connected. Without one, names stay refused. */
   async known(slot: Slot, limitMs: number): Promise<void> {
     const { link, log } = this.#init;
     const machine = this.#get(slot).machine;
@@ -132,7 +135,7 @@ export class Networks {
       log.warn({ machine: machine.machineId }, "the gateway is slow to take a machine in");
   }
 
-  /** In force when this returns. What comes while the kernel is busy goes into it together. */
+  /** In force when this returns. Pins that arrive while the kernel is busy are loaded together. */
   async pin(pin: Pin): Promise<void> {
     const network = this.#find(pin.machine_id);
     refuseOutdated(network, pin);
@@ -140,7 +143,7 @@ export class Networks {
     if (waiting.length > MOST_WAITING_PINS || !network.pins.admits(waiting))
       throw new NodeError("network_unconfirmed", "too many addresses are to be opened for this machine");
     network.waitingPins = waiting;
-    network.pinning ??= network.exclusive(() => this.#pinWaiting(network));
+    network.pinning ??= network.queue.run(() => this.#pinWaiting(network));
     await network.pinning;
     refuseOutdated(network, pin);
   }
@@ -162,8 +165,8 @@ export class Networks {
   }
 
   /**
-   * Its machine is gone. Resolves once the gateway cannot take anybody on this slot for it any more; at once where the
-   * slot was prepared and never had one.
+   * Call when the machine is gone. Resolves once the gateway no longer attributes connections of this slot to it; at
+   * once if the slot never had a machine.
    */
   async release(slot: Slot): Promise<void> {
     const known = this.#bySlot.get(slot.number);
@@ -196,7 +199,7 @@ export class Networks {
     }));
   }
 
-  /** The gateway hears of it at once, the kernel has it when this returns. */
+  /** Publishes the spec to the gateway first; the kernel has it when this returns. */
   async #accept(network: SlotNetwork, machineId: string, spec: NetworkSpec): Promise<SlotMachine> {
     const current = network.machine;
     if (current?.machineId !== machineId) throw new NodeError("machine_gone", "the machine has ended");
@@ -213,7 +216,7 @@ export class Networks {
     if (isSame && current.isApplied) return current;
     const limitBytes = await this.#limitFor(network, spec);
     if (!isSame) {
-      // Under the same policy nothing that it allowed is judged anew.
+      // Under the same policy the mark stays, so that open flows are not judged again.
       const isSamePolicy = JSON.stringify(current.spec.egress) === JSON.stringify(spec.egress);
       const mark = isSamePolicy ? network.mark : network.mark + 1;
       await this.#init.keep(machineId, { spec, mark });
@@ -235,8 +238,8 @@ export class Networks {
     const isStillWanted = () => this.get(network.slot) === network && network.machine === machine;
     while (isStillWanted() && !machine.isApplied) {
       await sleep(RETRY_MS);
-      await network
-        .exclusive(async () => {
+      await network.queue
+        .run(async () => {
           if (!isStillWanted()) return;
           await this.#load(network, this.#changeFor(network, await this.#limitFor(network)));
           machine.isApplied = true;
@@ -247,7 +250,9 @@ export class Networks {
     }
   }
 
-  /** Pins whose name is still allowed on their port go on: new flows for the rest of their time, open ones after it. */
+  /**
+   * Keeps pins whose name is still allowed on their port: for new flows until they expire, for open ones after that.
+   */
   #changeFor(network: SlotNetwork, limitBytes: number | undefined): PolicyChange {
     const { mark, kernelMark, pins, machine } = network;
     const { spec } = machine as SlotMachine;
@@ -256,16 +261,14 @@ export class Networks {
     return { ...change, pins: pins.keep((host, port) => allowsPin(spec, host, port)) };
   }
 
-  /**
-   * What the quota is to be so that `egress_bytes` stops at the limit: the packet that was cut counts in the quota
-   * and in no counter.
-   */
+  /** The quota at which `egress_bytes` stops at the limit: the packet that was cut counts in the quota only. */
   async #limitFor(network: SlotNetwork, spec = network.machine?.spec): Promise<number | undefined> {
     const limit = spec?.egress_limit_bytes;
     if (limit === undefined) return undefined;
     const { netns } = network.slot;
     const { quotaBytes, egressBytes, isQuotaSpent } = await readTable(netns);
-    // What it counted past its limit it does not tell: it begins anew, while the machine is cut off by its set.
+    // A spent quota does not report what it counted past its limit, so it is reset. Meanwhile the `capped` set cuts
+    // the machine off.
     if (isQuotaSpent) await nftIn(netns, ["reset", "quota", ...TABLE.split(" "), "cap"]);
     return Math.max(0, limit + ((isQuotaSpent ? 0 : quotaBytes) - egressBytes));
   }
@@ -273,9 +276,10 @@ export class Networks {
   async #load(network: SlotNetwork, change: PolicyChange): Promise<void> {
     const { slot } = network;
     await nftIn(slot.netns, ["-f", "-"], policyChange(this.#rulesetInput(slot), change));
+    network.changes++;
     network.policy = change.policy;
     network.kernelMark = change.mark;
-    // What a policy has closed is not open again under a later one, whoever comes back in between.
+    // Pins that a policy ended must not reopen under a later policy after a restart of the daemon.
     if (change.pins && network.machine) await this.#keepPins(network, network.machine.machineId);
   }
 
@@ -308,7 +312,7 @@ function refuseOutdated(network: SlotNetwork, pin: Pin): void {
     throw new NodeError("network_conflict", "the machine has another generation by now");
 }
 
-/** The mark under which the kernel judges, and what it was last told; undefined where the table is not ours. */
+/** The mark and generation that the kernel enforces. Undefined if the table is not of this make. */
 async function readInForce(slot: Slot): Promise<{ mark: number; generation: number } | undefined> {
   const text = await nftIn(slot.netns, ["list", "chain", ...TABLE.split(" "), "judged"]).catch(
     (error: Error) => {

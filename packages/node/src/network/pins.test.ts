@@ -9,7 +9,7 @@ function pin(host: string, rest: Partial<Pin> = {}): Pin {
   return { machine_id: "m", generation: 1, host, ports: [5432], addresses: [FIRST], ttl_s: 30, ...rest };
 }
 
-it("tells the kernel of each address and port once, for the longest time of a name", () => {
+it("returns each address and port once, with the longest time of a name", () => {
   const pins = new Pins();
   expect(pins.add([pin("a.example", { ttl_s: 300 }), pin("b.example")], 0)).toEqual([
     { address: FIRST, port: 5432, ttlS: 300 },
@@ -20,7 +20,7 @@ it("tells the kernel of each address and port once, for the longest time of a na
   ]);
 });
 
-it("keeps what any of its names may still reach, and names the last that was pinned", () => {
+it("keeps an address while one of its names is allowed, and names the last one pinned", () => {
   const pins = new Pins();
   pins.add([pin("a.example", { addresses: [FIRST, SECOND] }), pin("B.example")], 0);
   expect(pins.nameOf(FIRST, 5432)).toBe("b.example");
@@ -30,13 +30,13 @@ it("keeps what any of its names may still reach, and names the last that was pin
   expect(pins.nameOf(FIRST, 5432)).toBeUndefined();
 });
 
-it("opens nothing anew once its time is over, and leaves flows that are open where they are", () => {
+it("opens nothing new after it expires, and leaves open flows alone", () => {
   const pins = new Pins();
   pins.add([pin("a.example")], 0);
   expect(pins.keep(all, 31_000)).toEqual({ learned: [], lasting: [{ address: FIRST, port: 5432 }] });
 });
 
-it("admits as many as the kernel has room for, and forgets what has ended when there are more", () => {
+it("admits as many as the kernel's set holds, and forgets expired pins when there are more", () => {
   const pins = new Pins();
   const ports = Array.from({ length: 256 }, (_, index) => index + 1);
   const of = (block: number) => pin("a.example", { ports, addresses: [`198.51.100.${block}`] });

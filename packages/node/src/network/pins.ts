@@ -1,20 +1,20 @@
 /**
- * Addresses that the gateway resolved for entries `host:port` of one machine, by name: several names may share an
- * address, and a flow may outlive the pin it was opened under.
+ * Addresses that the gateway resolved for `host:port` entries of one machine, kept by name: several names may share
+ * an address, and a flow may outlive its pin.
  */
 import type { Pin } from "@vivarium/contract/gateway";
 
-/** As many as the kernel's set has room for. */
+/** The size of the kernel's set. */
 const MOST_OPEN = 4096;
 
-/** What the kernel is told of a pin. */
+/** A pin as the kernel gets it. */
 export interface LearnedElement {
   address: string;
   port: number;
   ttlS: number;
 }
 
-/** A pin as a later process of this daemon is told it. */
+/** A pin as it is kept for the next process of this daemon. */
 export interface KeptPin {
   host: string;
   address: string;
@@ -26,27 +26,27 @@ export interface KeptPin {
 interface Pinned {
   address: string;
   port: number;
-  /** Until when, in milliseconds of `performance.now()`, by name; what has ended is known on for flows that go on. */
+  /** Expiry by name, in milliseconds of `performance.now()`. Expired names stay for the sake of their open flows. */
   hosts: Map<string, number>;
 }
 
-/** What a policy leaves of the pins. */
+/** The pins that remain under a policy. */
 export interface KeptPins {
-  /** Open for the rest of their time. */
+  /** They admit new flows until they expire. */
   learned: LearnedElement[];
-  /** Where flows that are open already may go on. */
+  /** Open flows to these may continue. */
   lasting: Pick<LearnedElement, "address" | "port">[];
 }
 
 export class Pins {
   readonly #known = new Map<string, Pinned>();
 
-  /** Whether the kernel may be told of these beside those that are open. */
+  /** Whether these fit into the kernel's set, besides the open ones. */
   admits(pins: Pin[], now = performance.now()): boolean {
     return this.#count((until) => until > now) + sizeOf(pins) <= MOST_OPEN;
   }
 
-  /** What the kernel is to be told of them. */
+  /** Adds pins and returns the elements to load into the kernel. */
   add(pins: Pin[], now = performance.now()): LearnedElement[] {
     const touched = new Map<string, Pinned>();
     for (const { host, addresses, ports, ttl_s } of pins) {
@@ -67,7 +67,7 @@ export class Pins {
     return [...touched.values()].flatMap((pinned) => learnedOf(pinned, now));
   }
 
-  /** Those of an earlier process: its flows go on, and its kernel has what is open. */
+  /** Adds pins of an earlier process. The kernel still has the open ones. */
   restore(kept: readonly KeptPin[], now = performance.now(), today = Date.now()): void {
     for (const { host, address, port, until } of kept) {
       const key = keyOf(address, port);
@@ -82,7 +82,7 @@ export class Pins {
     );
   }
 
-  /** What a policy leaves of them; the rest is forgotten. */
+  /** Forgets all pins that the policy does not allow, and returns the rest. */
   keep(isAllowed: (host: string, port: number) => boolean, now = performance.now()): KeptPins {
     this.#forget(({ port }, host) => !isAllowed(host, port));
     const kept = [...this.#known.values()];
@@ -92,7 +92,7 @@ export class Pins {
     };
   }
 
-  /** The name of them that was pinned last. */
+  /** The name that was pinned last for this address and port. */
   nameOf(address: string, port: number): string | undefined {
     return [...(this.#known.get(keyOf(address, port))?.hosts.keys() ?? [])].at(-1);
   }
@@ -112,7 +112,7 @@ export class Pins {
   }
 }
 
-/** Nothing where all of its time is over. */
+/** Empty if all its time is over. */
 function learnedOf({ address, port, hosts }: Pinned, now: number): LearnedElement[] {
   const ttlS = Math.floor((Math.max(...hosts.values()) - now) / 1000);
   return ttlS > 0 ? [{ address, port, ttlS }] : [];

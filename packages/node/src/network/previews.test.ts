@@ -37,12 +37,12 @@ function read(): Promise<PreviewTable | undefined> {
   return readPreviews({ log }, dataDir);
 }
 
-/** As a process that starts over the directory has them. */
+/** The previews that a new process over the directory reads. */
 async function startPreviews(): Promise<Previews> {
   return new Previews({ table: await read(), keep: (table) => writePreviews(dataDir, table) });
 }
 
-/** A gateway that confirms all it is sent, and the ports it was sent, in order. */
+/** A gateway that confirms everything, and the ports it was sent, in order. */
 function linkOf(previews: Previews): { link: GatewayLink; sent: number[][] } {
   const sent: number[][] = [];
   const link = new GatewayLink({
@@ -59,7 +59,7 @@ function linkOf(previews: Previews): { link: GatewayLink; sent: number[][] } {
   return { link, sent };
 }
 
-it("has the routes and their version again after a restart, in the first tables that the gateway is sent", async () => {
+it("has the routes and their version again after a restart, in the first tables for the gateway", async () => {
   const before = await startPreviews();
   const { link } = linkOf(before);
   await before.replace(link, tableOf(6, 3000));
@@ -71,12 +71,12 @@ it("has the routes and their version again after a restart, in the first tables 
   expect((await stat(previewsFile(dataDir))).mode & 0o777).toBe(0o600);
 });
 
-it("has no routes where nothing was ever exposed", async () => {
+it("has no routes if no port was ever exposed", async () => {
   const previews = await startPreviews();
   expect([previews.version, previews.routes, warnings]).toEqual([0, [], []]);
 });
 
-it("has no routes where the file is torn or something else, and says so", async () => {
+it("has no routes if the file is torn or something else, and logs that", async () => {
   const damages = ['{"version":7,"routes":[', '{"version":7}', '{"version":0,"routes":[]}'];
   for (const text of damages) {
     await writeFile(previewsFile(dataDir), text);
@@ -86,7 +86,7 @@ it("has no routes where the file is torn or something else, and says so", async 
   expect(warnings).toHaveLength(damages.length);
 });
 
-it("confirms nothing that it could not keep, closes what was taken back all the same, and keeps it when told again", async () => {
+it("confirms no table that it could not keep, still closes the routes it removes, and keeps it when it is sent again", async () => {
   let isFull = false;
   const keep = async (table: PreviewTable) => {
     if (isFull) throw new Error("no space left on device");
@@ -104,14 +104,14 @@ it("confirms nothing that it could not keep, closes what was taken back all the 
   expect(await read()).toEqual(tableOf(2));
 });
 
-it("keeps the newest of tables that come at once", async () => {
+it("keeps the newest of concurrent tables", async () => {
   const previews = await startPreviews();
   const { link } = linkOf(previews);
   await Promise.all([1, 2, 3, 4].map((version) => previews.replace(link, tableOf(version, 3000 + version))));
   expect(await read()).toEqual(tableOf(4, 3004));
 });
 
-it("refuses an older version, and the same version with other routes; the same table again is confirmed", async () => {
+it("refuses an older version, and the same version with other routes; confirms the same table again", async () => {
   await writePreviews(dataDir, tableOf(5, 3000));
   const previews = await startPreviews();
   const { link } = linkOf(previews);

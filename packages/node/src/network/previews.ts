@@ -1,27 +1,28 @@
-/** The routes of this node's previews, as control last sent them; they outlive the process. */
+/** The routes of this node's previews, as control last sent them. They survive a restart. */
 import { isDeepStrictEqual } from "node:util";
 import type { PreviewTable } from "@vivarium/contract/node";
+import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 
 const CONFIRM_MS = 5_000;
-/** The gateway's first tables have what was kept. */
+/** The gateway's first tables contain the routes that were kept. */
 const FIRST = 1;
 
 export interface PreviewsInit {
-  /** What an earlier process kept. */
+  /** The routes that an earlier process kept. */
   table?: PreviewTable | undefined;
-  /** The table outlives the process when this returns. */
+  /** Durable when this returns. */
   keep?: (table: PreviewTable) => Promise<void>;
 }
 
 export class Previews {
   readonly #keep: (table: PreviewTable) => Promise<void>;
   #table: PreviewTable;
-  /** Version of the gateway's tables that first had them. */
+  /** First version of the gateway's tables with these routes. */
   #published = FIRST;
   #keptVersion: number;
-  #keeping: Promise<void> = Promise.resolve();
+  readonly #writes = new SerialQueue();
 
   constructor({ table = { version: 0, routes: [] }, keep = async () => {} }: PreviewsInit = {}) {
     this.#table = table;
@@ -37,14 +38,14 @@ export class Previews {
     return this.#table.routes;
   }
 
-  /** Kept, and in force at the gateway, when this returns. The same table again waits for the same confirmation. */
+  /** Kept, and in force at the gateway, when this returns. Repeating the table waits for the same confirmation. */
   async replace(link: GatewayLink, table: PreviewTable): Promise<void> {
     this.#refuseOlder(table);
     if (table.version > this.version) {
       this.#table = table;
       this.#published = link.publish();
     }
-    // A route that was taken back is closed at the gateway also where the disk is full.
+    // In parallel: a removed route is closed at the gateway even if the disk is full.
     const [isConfirmed] = await Promise.all([
       link.confirmed(this.#published, CONFIRM_MS),
       this.#keepOnce(table.version),
@@ -56,7 +57,7 @@ export class Previews {
     );
   }
 
-  /** Of one version there is one table: control whose database was set back counts on from the node's version. */
+  /** A version stands for one table. If control's database was set back, control continues from the node's version. */
   #refuseOlder({ version, routes }: PreviewTable): void {
     if (version > this.version) return;
     if (version === this.version && isDeepStrictEqual(routes, this.routes)) return;
@@ -68,15 +69,13 @@ export class Previews {
     );
   }
 
-  /** One write at a time, each of the newest table: none that is older is ever written over it. */
+  /** Writes one table at a time, always the newest, so that an older one never overwrites it. */
   #keepOnce(version: number): Promise<void> {
-    const turn = this.#keeping.then(async () => {
+    return this.#writes.run(async () => {
       if (this.#keptVersion >= version) return;
       const table = this.#table;
       await this.#keep(table);
       this.#keptVersion = table.version;
     });
-    this.#keeping = turn.catch(() => undefined);
-    return turn;
   }
 }

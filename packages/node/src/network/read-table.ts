@@ -1,9 +1,9 @@
-/** Reads what a machine's table has counted, with one call. */
+/** Reads the counters and sets of a machine's nft table, with one call. */
 import { z } from "zod";
 import { nftIn } from "../host/netns.ts";
 import { TABLE } from "./ruleset.ts";
 
-/** Flows of one kind that were not let out, by where they were to. */
+/** Refused packets to one target. */
 export interface RefusedFlow {
   address: string;
   protocol: "tcp" | "udp";
@@ -15,13 +15,13 @@ export interface TableReading {
   egressBytes: number;
   ingressBytes: number;
   droppedPackets: number;
-  /** What the quota has counted: the packet that was cut included. */
+  /** Includes the packet that was cut. */
   quotaBytes: number;
-  /** The kernel tells no more than the quota's limit then, however much it has counted. */
+  /** The kernel then reports the quota's limit, however much it has counted. */
   isQuotaSpent: boolean;
   isCapped: boolean;
   refused: RefusedFlow[];
-  /** What only the cap kept back; to the gateway as the rules send it there. */
+  /** Flows that only the cap refused, as the rules redirected them to the gateway. */
   cut: RefusedFlow[];
 }
 
@@ -39,7 +39,7 @@ const Refused = z.object({
 });
 
 export async function readTable(netns: string): Promise<TableReading> {
-  // Numbers for ports and protocols would be names otherwise, as far as the host's tables know them.
+  // Listed as JSON, ports and protocols are numbers. Otherwise they would be names from the host's tables.
   const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
   const { nftables } = Listing.parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;

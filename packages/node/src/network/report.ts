@@ -1,35 +1,49 @@
-/** What control fetches every few seconds: counters of machines, lines of egress logs, previews in use. */
+/** The network report that control fetches every few seconds: counters of machines, egress log lines, active previews. */
 import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import type { MachineCounters, NetworkReport } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
-import { nftIn } from "../host/netns.ts";
+import { nftIn, readLinkCounters } from "../host/netns.ts";
 import type { Slot } from "../host/slots.ts";
 import type { EgressLog } from "./egress-log.ts";
 import type { Networks } from "./networks.ts";
 import { type RefusedFlow, readTable, type TableReading } from "./read-table.ts";
-import { FORGET_REFUSED, REFUSED_PLACES } from "./ruleset.ts";
+import { FORGET_REFUSED, MAX_REFUSED_FLOWS } from "./ruleset.ts";
+import type { SlotNetwork } from "./slot-network.ts";
 
-/** Reading costs a process per machine; who asks more often is told the same. */
+/** A reading costs two processes per machine. Requests within this time get the same one. */
 const FRESH_MS = 2_000;
-const AT_ONCE = 4;
-/** What a machine that ended had counted is told for so long from its first telling on. */
-const ENDED_TOLD_MS = 60_000;
-/** Of the places that the kernel remembers, so that the next reading has room as well. */
-const NEARLY_FULL = REFUSED_PLACES / 2;
+const CONCURRENT_READS = 4;
+/** The counters of a machine that ended stay in the report for this long after they first appear in it. */
+const ENDED_REPORTED_MS = 60_000;
+/** From here on the kernel's sets of refused flows are emptied, so that new flows fit. */
+const NEARLY_FULL = MAX_REFUSED_FLOWS / 2;
+
+export interface ReporterDeps {
+  networks: Networks;
+  log: EgressLog;
+  isNever: (address: string) => boolean;
+  /** A process in this machine's namespace, if one is known. */
+  pidOf: (machineId: string) => number | undefined;
+  say: Log;
+}
+
+interface LastReading {
+  /** What the table depends on, as it was before the reading; undefined if it could not be read. */
+  basis: string | undefined;
+  /** Every packet of the basis was in the table when it was read. */
+  isFinal: boolean;
+  counters: MachineCounters;
+}
 
 export class Reporter {
-  readonly #deps: { networks: Networks; log: EgressLog; isNever: (address: string) => boolean; say: Log };
+  readonly #deps: ReporterDeps;
   #read: { at: number; counters: Promise<MachineCounters[]> } | undefined;
-  readonly #ended = new Map<string, { toldAt?: number; counters: MachineCounters }>();
-  /** Packets of refused flows that were told already, per machine. */
-  readonly #told = new Map<string, Map<string, number>>();
+  readonly #ended = new Map<string, { reportedAt?: number; counters: MachineCounters }>();
+  readonly #last = new Map<string, LastReading>();
+  /** Packets of refused flows that are in the egress log already, per machine. */
+  readonly #logged = new Map<string, Map<string, number>>();
 
-  constructor(deps: {
-    networks: Networks;
-    log: EgressLog;
-    isNever: (address: string) => boolean;
-    say: Log;
-  }) {
+  constructor(deps: ReporterDeps) {
     this.#deps = deps;
   }
 
@@ -43,66 +57,79 @@ export class Reporter {
     return { counters: [...running, ...ended], entries, lost, cursor, active_sessions };
   }
 
-  /** The last reading of a machine that ends now, so that its last bytes count; also of one that no process knows yet. */
+  /** Reads a machine that is being removed, so that its last bytes count. `ofMachine` names one not in memory. */
   async readLast(slot: Slot, ofMachine?: string): Promise<void> {
     const network = this.#deps.networks.get(slot);
     const machineId = network?.machine?.machineId ?? ofMachine;
     if (machineId === undefined) return;
-    const counters = await this.#readOne({
-      slot,
-      machineId,
-      limit: network?.machine?.spec.egress_limit_bytes,
-    });
-    if (counters) this.#ended.set(machineId, { counters });
+    const limit = network?.machine?.spec.egress_limit_bytes;
+    const reading = await this.#readOne({ slot, machineId, limit });
+    if (reading) this.#ended.set(machineId, reading);
     this.#read = undefined;
   }
 
   async #readAll(): Promise<MachineCounters[]> {
     const waiting = this.#deps.networks.all().filter(({ machine }) => machine !== undefined);
     const known = new Set(waiting.map(({ machine }) => machine?.machineId));
-    for (const id of this.#told.keys()) if (!known.has(id)) this.#told.delete(id);
+    for (const byMachine of [this.#logged, this.#last])
+      for (const id of byMachine.keys()) if (!known.has(id)) byMachine.delete(id);
     const counters: MachineCounters[] = [];
     const worker = async () => {
       for (let next = waiting.shift(); next; next = waiting.shift()) {
-        const { slot, machine } = next;
-        if (!machine) continue;
-        const limit = machine.spec.egress_limit_bytes;
-        const one = await this.#readOne({ slot, machineId: machine.machineId, limit });
+        const one = await this.#readUnlessIdle(next);
         if (one) counters.push(one);
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    await Promise.all(Array.from({ length: CONCURRENT_READS }, worker));
     return counters;
   }
 
   /**
-   * Nothing, where the namespace is just being removed. The limit is that of before: what was cut under an older one is
-   * never told under a newer one.
+   * The table changes only when a packet passes a link, when a change of policy is applied, or when a refused flow in it
+   * expires. While none of these can happen, the last reading is still right and no process is started.
+   *
+   * Links count a packet before its way through the table ends. So the first reading after a packet is not final.
    */
-  async #readOne({ slot, machineId, limit }: ToRead): Promise<MachineCounters | undefined> {
+  async #readUnlessIdle({ slot, machine, changes }: SlotNetwork): Promise<MachineCounters | undefined> {
+    if (!machine) return undefined;
+    const { machineId, spec } = machine;
+    const pid = this.#deps.pidOf(machineId);
+    const links = pid === undefined ? undefined : readLinkCounters(pid);
+    const basis = links === undefined ? undefined : `${changes}\n${links}`;
+    const last = this.#last.get(machineId);
+    const isSame = basis !== undefined && last?.basis === basis;
+    if (isSame && last.isFinal) return last.counters;
+    const reading = await this.#readOne({ slot, machineId, limit: spec.egress_limit_bytes });
+    if (reading) this.#last.set(machineId, { basis, isFinal: isSame && !reading.hasRefused, ...reading });
+    return reading?.counters;
+  }
+
+  /** Undefined if the namespace is being removed. The limit is read first: the table was counted under it or a later one. */
+  async #readOne({ slot, machineId, limit }: ToRead): Promise<Reading | undefined> {
     try {
-      const reading = await readTable(slot.netns);
-      this.#logRefused(machineId, slot, reading);
-      if (Math.max(reading.refused.length, reading.cut.length) >= NEARLY_FULL)
-        await this.#forgetRefused(machineId, slot);
-      return {
+      const table = await readTable(slot.netns);
+      this.#logRefused(machineId, slot, table);
+      const refused = Math.max(table.refused.length, table.cut.length);
+      if (refused >= NEARLY_FULL) await this.#forgetRefused(machineId, slot);
+      const counters = {
         machine_id: machineId,
-        egress_bytes: reading.egressBytes,
-        ingress_bytes: reading.ingressBytes,
-        dropped_packets: reading.droppedPackets,
-        is_capped: reading.isCapped,
+        egress_bytes: table.egressBytes,
+        ingress_bytes: table.ingressBytes,
+        dropped_packets: table.droppedPackets,
+        is_capped: table.isCapped,
         limit_bytes: limit,
       };
+      return { counters, hasRefused: refused > 0 };
     } catch (err) {
       this.#deps.say.warn({ machine: machineId, err }, "a machine's counters could not be read");
       return undefined;
     }
   }
 
-  /** What the kernel has no room for is refused without a line: who fills the room would hide the rest. */
+  /** Flows that do not fit into the kernel's sets get no log line, so a guest that fills the sets would hide later flows. */
   async #forgetRefused(machineId: string, { netns }: Slot): Promise<void> {
     await nftIn(netns, ["-f", "-"], FORGET_REFUSED).then(
-      () => this.#told.delete(machineId),
+      () => this.#logged.delete(machineId),
       (err: unknown) =>
         this.#deps.say.warn({ machine: machineId, err }, "refused flows could not be forgotten"),
     );
@@ -116,17 +143,17 @@ export class Reporter {
     ];
     const keyOf = ({ flow, reason }: (typeof lines)[number]) =>
       `${reason} ${flow.protocol} ${flow.address}:${flow.port}`;
-    const before = this.#told.get(machineId);
+    const before = this.#logged.get(machineId);
     const entries: EgressEntry[] = lines.flatMap((line) => {
       const { packets } = line.flow;
       const known = before?.get(keyOf(line)) ?? 0;
-      // An element that timed out and came again counts from the start.
+      // An element that expired and came again counts from the start.
       const count = packets < known ? packets : packets - known;
       if (count === 0) return [];
-      const told = { machine_id: machineId, at, ...line.to, bytes_out: 0, bytes_in: 0 };
-      return [{ ...told, verdict: "denied" as const, reason: line.reason, count }];
+      const entry = { machine_id: machineId, at, ...line.to, bytes_out: 0, bytes_in: 0 };
+      return [{ ...entry, verdict: "denied" as const, reason: line.reason, count }];
     });
-    this.#told.set(machineId, new Map(lines.map((line) => [keyOf(line), line.flow.packets])));
+    this.#logged.set(machineId, new Map(lines.map((line) => [keyOf(line), line.flow.packets])));
     this.#deps.log.add(entries);
   }
 
@@ -137,8 +164,8 @@ export class Reporter {
   #endedLately(): MachineCounters[] {
     const now = performance.now();
     for (const [id, one] of this.#ended) {
-      one.toldAt ??= now;
-      if (now - one.toldAt > ENDED_TOLD_MS) this.#ended.delete(id);
+      one.reportedAt ??= now;
+      if (now - one.reportedAt > ENDED_REPORTED_MS) this.#ended.delete(id);
     }
     return [...this.#ended.values()].map(({ counters }) => counters);
   }
@@ -150,14 +177,20 @@ interface ToRead {
   limit: number | undefined;
 }
 
-type Towards = Pick<EgressEntry, "kind" | "address" | "port">;
+interface Reading {
+  counters: MachineCounters;
+  /** Its refused flows expire without a packet. */
+  hasRefused: boolean;
+}
 
-function toItself({ address, protocol, port }: RefusedFlow): Towards {
+type Target = Pick<EgressEntry, "kind" | "address" | "port">;
+
+function toItself({ address, protocol, port }: RefusedFlow): Target {
   return { kind: protocol, address, port };
 }
 
-/** What the rules sent to the gateway is told as what the guest meant. */
-function toGateway(flow: RefusedFlow, hostAddress: string): Towards {
+/** Where the rules redirected a flow to the gateway, the log names what the guest meant. */
+function toGateway(flow: RefusedFlow, hostAddress: string): Target {
   if (flow.address !== hostAddress) return toItself(flow);
   if (flow.port === GATEWAY_PORTS.http) return { kind: "http", port: 80 };
   if (flow.port === GATEWAY_PORTS.tls) return { kind: "tls", port: 443 };

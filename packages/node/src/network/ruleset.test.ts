@@ -13,7 +13,7 @@ const WEB = 8080;
 const PINNED = 9000;
 /** IP, UDP and one letter. */
 const QUESTION_BYTES = 29;
-/** Datagrams, each from a port of its own; their number is the argument. */
+/** Sends as many datagrams as the argument says, each from another port. */
 const SEND_FROM_MANY_PORTS = [
   "perl",
   "-e",
@@ -29,7 +29,7 @@ function specOf(mode: "allow" | "deny", allow: string[] = [], rest: Partial<Netw
   return { generation: 1, egress: { mode, allow }, exposed: [], ...rest };
 }
 
-/** A namespace as if it were new. */
+/** Resets the namespace. */
 async function load(spec: NetworkSpec, more: Partial<RulesetInput> = {}): Promise<void> {
   mark = 1;
   await nftIn(net.slot.netns, ["-f", "-"], rulesetOf({ ...input(), ...more }, kernelPolicyOf(spec), mark));
@@ -96,7 +96,7 @@ describe("mode deny", () => {
     expect(await net.ping(OUTSIDE.first)).toBe(true);
   });
 
-  it("brings 80, 443 and every name server's 53 to the gateway", async () => {
+  it("redirects 80, 443 and every name server's 53 to the gateway", async () => {
     await load(specOf("deny"));
     expect(await net.guest.ask(OUTSIDE.first, 80, "a")).toBe("a");
     expect(await net.guest.ask(OUTSIDE.first, 443, "b")).toBe("b");
@@ -139,7 +139,7 @@ describe("mode deny", () => {
   });
 });
 
-describe("in both modes", () => {
+describe("the rules, in both modes,", () => {
   it.each(["allow", "deny"] as const)("nothing reaches a never-range in mode %s", async (mode) => {
     await load(specOf(mode));
     const probes = [OUTSIDE.private, OUTSIDE.metadata].map(async (address) => {
@@ -155,7 +155,7 @@ describe("in both modes", () => {
     expect(await gatewayLog()).toEqual([]);
   });
 
-  it("a never-range is closed by this rule, and behind it by the host's", async () => {
+  it("closes never-ranges by this rule, and behind it by the host's", async () => {
     await load(specOf("allow"));
     await withoutRule("judge", "@never4");
     expect(await net.guest.ask(OUTSIDE.private, WEB, "x")).toBe("silence");
@@ -164,7 +164,7 @@ describe("in both modes", () => {
     await nftIn(net.hostNs, ["add", "element", "inet", "vivarium", "never4", "{ 10.0.0.0/8 }"]);
   });
 
-  it("DNS over TLS is refused, also to an address that is allowed", async () => {
+  it("refuses DNS over TLS, also to an allowed address", async () => {
     await load(specOf("deny", [OUTSIDE.first, `${OUTSIDE.first}:853`]));
     expect(await net.guest.dial(OUTSIDE.first, 853)).toBe("ECONNREFUSED");
     expect(await net.guest.udp(OUTSIDE.first, 853, "x")).toBe("silence");
@@ -175,9 +175,9 @@ describe("in both modes", () => {
     expect(await net.guest.ask(OUTSIDE.first, 853, "through")).toBe("through");
   });
 
-  it("holds back more than 2,048 flows at once", async () => {
+  it("allow at most 2,048 open flows", async () => {
     await load(specOf("allow"));
-    // So many in a moment are held back by another brake as well.
+    // So many at once also hit the rate limit.
     await withoutRule("brakes", "limit rate over 200/second");
     await net.inGuest([...SEND_FROM_MANY_PORTS, "2200"]);
     const { udp } = await net.arrived();
@@ -188,7 +188,7 @@ describe("in both modes", () => {
     expect((await net.arrived()).udp).toBe(2_200);
   });
 
-  it("flows that begin one after the other come as a trickle after a burst, also when they end at once", async () => {
+  it("slow down new flows after a burst, also if they end at once", async () => {
     await load(specOf("allow"));
     await inHost("conntrack", "-F");
     const began = performance.now();
@@ -202,13 +202,13 @@ describe("in both modes", () => {
     expect(await net.guest.churn(OUTSIDE.first, WEB, 3_000)).toEqual({ connected: 3_000 });
   });
 
-  it("a flow over which much is said one way counts as one", async () => {
+  it("count a flow with much one-way traffic as one", async () => {
     await load(specOf("allow"));
     await net.guest.flood(OUTSIDE.first, 9, "x", 3_000);
     expect((await net.arrived()).udp).toBe(3_000);
   });
 
-  it("what was closed leaves both tables after seconds", async () => {
+  it("remove closed flows from both tables within seconds", async () => {
     await load(specOf("allow"));
     await net.guest.churn(OUTSIDE.first, WEB, 50);
     const inMachine = await run("nsenter", [`--net=/run/netns/${net.slot.netns}`, "conntrack", "-L"]);
@@ -222,12 +222,12 @@ describe("in both modes", () => {
     await net.guest.churn(OUTSIDE.first, WEB, 50);
     expect(Math.max(...(await flowsOnHost()))).toBeGreaterThan(100);
     await inHost("conntrack", "-F");
-    await net.stranger.churn(OUTSIDE.second, WEB, 50);
+    await net.otherUser.churn(OUTSIDE.second, WEB, 50);
     expect(Math.max(...(await flowsOnHost()))).toBeGreaterThan(100);
     await nftIn(net.hostNs, ["insert rule inet vivarium begin ct timeout set guests"]);
   });
 
-  it("no machine has more than its share of the host's table, whatever its own table believes", async () => {
+  it("give no machine more than its share of the host's table, whatever its own table counts", async () => {
     await load(specOf("allow"));
     for (const brake of ["limit rate over 200/second", "ct count over 2040"])
       await withoutRule("brakes", brake);
@@ -246,12 +246,12 @@ describe("in both modes", () => {
   });
 
   const inHost = (...argv: string[]) => run("nsenter", [`--net=/run/netns/${net.hostNs}`, ...argv]);
-  /** Seconds for which entries of TCP connections that were closed stay. */
+  /** How long entries of closed TCP connections stay, in seconds. */
   const timeoutsOf = (listing: string) =>
     [...listing.matchAll(/^tcp +6 (\d+) (?:TIME_WAIT|CLOSE) src=/gm)].map(([, seconds]) => Number(seconds));
   const flowsOnHost = async () => timeoutsOf(await inHost("conntrack", "-L"));
 
-  it("mail goes out unless the operator closes it", async () => {
+  it("let mail out unless the operator closes it", async () => {
     await load(specOf("allow"));
     expect(await net.guest.ask(OUTSIDE.first, 25, "mail")).toBe("mail");
     await load(specOf("allow"), { closeSmtp: true });
@@ -259,7 +259,7 @@ describe("in both modes", () => {
     expect(await net.guest.ask(OUTSIDE.first, 22, "ssh")).toBe("ssh");
   });
 
-  it("a flood of questions reaches the gateway as a trickle", async () => {
+  it("slow down a flood of DNS questions to the gateway", async () => {
     await load(specOf("allow"));
     await net.guest.flood("10.200.0.1", 53, "q", 2_000);
     const asked = (await readTable(net.slot.netns)).egressBytes;
@@ -272,7 +272,7 @@ describe("in both modes", () => {
 });
 
 describe("connections to the gateway", () => {
-  it("are 512 at most, and the next is told so", async () => {
+  it("are 512 at most, and the next is reset", async () => {
     await load(specOf("deny"));
     const outcome = await net.guest.dialMany(OUTSIDE.first, 443, 560);
     expect(outcome).toEqual({ connected: 512, ECONNREFUSED: 48 });
@@ -281,7 +281,7 @@ describe("connections to the gateway", () => {
     expect(await net.guest.dialMany(OUTSIDE.first, 443, 560)).toEqual({ connected: 560 });
   });
 
-  it("for questions come as a trickle", async () => {
+  it("for DNS questions are rate limited", async () => {
     await load(specOf("deny"));
     const { connected } = await net.guest.dialMany(OUTSIDE.first, 53, 450);
     expect(connected).toBeGreaterThanOrEqual(200);
@@ -310,7 +310,7 @@ describe("a guest that lies about itself", () => {
     expect(await net.guest.udp(OUTSIDE.first, WEB, "own")).toBe("own");
     await withoutRule("guard", "ip saddr != 10.200.0.2");
     await net.arrived();
-    // Not masqueraded in its namespace, it is dropped by the host, which knows no way back to it.
+    // Its namespace does not masquerade it, so the host drops it: it has no route back.
     await net.guest.udp(OUTSIDE.first, WEB, "x", CLAIMED);
     expect(await net.arrived()).toMatchObject({ udp: 0 });
     await net.dropRules(net.hostNs, "vivarium", "sources", "fib saddr");
@@ -387,7 +387,7 @@ describe("a guest that lies about itself", () => {
 });
 
 describe("the host", () => {
-  it("is reached for names and by ping, nowhere else", async () => {
+  it("is reached for names and by ping only", async () => {
     await load(specOf("allow"));
     expect(await net.ping("10.200.0.1")).toBe(true);
     expect(await net.guest.udp("10.200.0.1", 53, "q")).toBe("q");
@@ -403,7 +403,7 @@ describe("the host", () => {
     expect(await gatewayLog()).toEqual([`udp ${GATEWAY_PORTS.dns}`]);
   });
 
-  it("hears nothing from a process inside the namespace, such as a QEMU that was taken over", async () => {
+  it("gets nothing from a process inside the namespace, such as a QEMU that was taken over", async () => {
     await load(specOf("allow"));
     const send = () =>
       run("nsenter", [`--net=/run/netns/${net.slot.netns}`, ...SEND_FROM_MANY_PORTS, "1"]).catch(() => {});
@@ -414,7 +414,7 @@ describe("the host", () => {
     expect(await net.arrived()).toMatchObject({ udp: 1 });
   });
 
-  it("keeps a namespace whose rules are gone from everything but its own gateway's ports", async () => {
+  it("lets a namespace without rules reach nothing but its own gateway ports", async () => {
     await nftIn(net.slot.netns, ["delete", "table", "inet", "machine"]);
     await nftIn(net.slot.netns, [
       "table inet plain { chain post { type nat hook postrouting priority srcnat; oifname veth0 masquerade; }; }",

@@ -1,36 +1,34 @@
 /**
- * The table of a machine's namespace (security.md C3, docs/design/network.md). What a policy says is in sets and in the
- * three chains that `policyOf` writes; all else is written once.
+ * The nft table of a machine's namespace; see docs/design/network.md. A policy fills sets and the three chains that
+ * `contentOf` writes. Everything else is written once.
  *
- * A flow is judged by what its first packet asked for (`ct original`), so that packets of both directions are judged
- * alike and neither side has to speak first after a change of policy.
+ * A flow is judged by the target of its first packet (`ct original`). So packets of both directions are judged alike,
+ * and after a change of policy either side may send first.
  */
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { GATEWAY_ADDRESS, GUEST_ADDRESS, UPLINK_NAME } from "../host/netns.ts";
 import { GUEST_MAC, TAP_NAME } from "../qemu/arguments.ts";
 import type { KernelPolicy } from "./kernel-policy.ts";
 import type { KeptPins, LearnedElement } from "./pins.ts";
 
-export const GUEST_ADDRESS = "10.200.0.2";
-export const GATEWAY_ADDRESS = "10.200.0.1";
-export const UPLINK_NAME = "veth0";
 export const TABLE = "inet machine";
 
-/** A quota without a limit: more than any counter reaches. */
+/** A quota that no counter reaches. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 /**
- * Flows of one machine that may be open at once; each costs an entry in two connection tables of the host. 2,048 are
- * promised at most: the kernel's count of those that come at once is a few behind.
+ * Open flows per machine. Each takes an entry in two connection tables of the host. The documented maximum is 2,048;
+ * the kernel's count lags a little when many begin at once.
  */
 const FLOWS = 2040;
-/** Connections to the gateway; each costs it a socket. */
+/** Connections to the gateway. Each costs it a socket. */
 const GATEWAY_FLOWS = 512;
-/** Flows that begin in a second, after a burst of as many as may be open: of closed ones the tables keep entries too. */
+/** New flows per second, after a burst of `FLOWS`. Closed flows stay in the tables for a while too. */
 const NEW_FLOWS = 200;
 const SMTP_PORTS = [25, 465, 587];
-/** Places of refused flows that the kernel remembers for the egress log. */
-export const REFUSED_PLACES = 512;
+/** Refused targets that the kernel remembers for the egress log. */
+export const MAX_REFUSED_FLOWS = 512;
 
-/** A slot's two addresses, and what holds for all machines of this node. */
+/** A slot's two addresses, and settings for all machines of this node. */
 export interface RulesetInput {
   hostAddress: string;
   machineAddress: string;
@@ -38,18 +36,18 @@ export interface RulesetInput {
   closeSmtp: boolean;
 }
 
-/** Another policy, or another cap or exposed port under the same one. */
+/** A new policy, or a new cap or exposed ports under the same policy. */
 export interface PolicyChange {
   policy: KernelPolicy;
   mark: number;
-  /** Of the spec; kept in the table, for whoever comes back. */
+  /** Of the spec. Kept in the table for a restarted daemon. */
   generation: number;
   limitBytes: number | undefined;
-  /** Absent where the mark is that of before: all pins stay as they are. */
+  /** Absent if the mark did not change: all pins stay as they are. */
   pins?: KeptPins;
 }
 
-/** The whole table, in place of whatever was there. */
+/** Replaces the whole table. */
 export function rulesetOf(input: RulesetInput, policy: KernelPolicy, mark: number, generation = 0): string {
   return `
 table ${TABLE} { }
@@ -65,11 +63,11 @@ ${contentOf(input, policy, { mark, generation })}
 `;
 }
 
-/** One transaction that puts a change in force; flows that it allows live on, all others end. */
+/** One transaction that applies a change. Flows that it allows continue, all others end. */
 export function policyChange(input: RulesetInput, change: PolicyChange): string {
   const { pins } = change;
   const flushed = ["allow_ip", "allow_ipport", "exposed", "capped", ...(pins ? ["learned", "lasting"] : [])];
-  // A table that an older build made has no set of this name yet.
+  // A table that an older build made lacks this set.
   return `
 add set ${TABLE} lasting ${LASTING}
 ${flushed.map((name) => `flush set ${TABLE} ${name}`).join("\n")}
@@ -82,10 +80,10 @@ ${elements("lasting", pins ? pins.lasting.map(pairOf) : [])}
 `;
 }
 
-/** Makes room for what is refused from now on. */
+/** Empties the sets of refused flows. */
 export const FORGET_REFUSED = `flush set ${TABLE} refused\nflush set ${TABLE} cut\n`;
 
-/** An element that is there already keeps its time, so it is replaced. */
+/** Adding an element does not renew its timeout, so existing elements are deleted first. */
 export function learn(elements: LearnedElement[]): string {
   if (elements.length === 0) return "";
   const keys = elements.map(pairOf);
@@ -99,7 +97,7 @@ add element ${TABLE} learned { ${timed.join(", ")} }
 
 const pairOf = ({ address, port }: { address: string; port: number }) => `${address} . ${port}`;
 
-/** Where flows of an earlier policy go on, whose pins may have ended since. */
+/** Targets of flows that continue under this policy, although their pin may have expired. */
 const LASTING = "{ type ipv4_addr . inet_service; size 4096; }";
 
 function objects({ never }: RulesetInput): string {
@@ -111,8 +109,8 @@ function objects({ never }: RulesetInput): string {
   set lasting ${LASTING}
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
-  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${REFUSED_PLACES}; }
-  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${REFUSED_PLACES}; }
+  set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${MAX_REFUSED_FLOWS}; }
+  set cut { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${MAX_REFUSED_FLOWS}; }
   counter egress_bytes { }
   counter ingress_bytes { }
   counter dropped { }
@@ -143,7 +141,7 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
     iifname "${TAP_NAME}" ip daddr ${GATEWAY_ADDRESS} icmp type echo-request limit rate 10/second accept
     counter name dropped
   }
-  # Nothing in this namespace has anything to say to the outside, least of all a QEMU that was taken over.
+  # Nothing in this namespace may send to the outside, above all not a QEMU that was taken over.
   chain output {
     type filter hook output priority filter; policy accept;
     oifname "${UPLINK_NAME}" meta l4proto icmp ct state related accept
@@ -162,13 +160,13 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
   chain brakes {
     ip daddr ${hostAddress} udp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
     ct state new ip daddr ${hostAddress} tcp dport ${dns} limit rate over 50/second burst 200 packets counter name dropped drop
-    # Questions have their own brake.
+    # DNS questions have rate limits of their own.
     ip daddr ${hostAddress} meta l4proto { tcp, udp } th dport ${dns} return
     ct status & confirmed == 0 limit rate over ${NEW_FLOWS}/second burst ${FLOWS} packets counter name dropped drop
     ct state new ip daddr ${hostAddress} tcp dport { ${http}, ${tls} } ct count over ${GATEWAY_FLOWS} counter name dropped reject with tcp reset
     ct state new ip daddr != ${hostAddress} ct count over ${FLOWS} counter name dropped drop
   }
-  # Asked for every packet: an unexposed port is closed at once. Preview bytes are not egress.
+  # Evaluated for every packet, so that an unexposed port closes at once. Preview bytes are not egress.
   chain preview {
     meta l4proto tcp ct status dnat ct original proto-dst @exposed accept
     counter name dropped drop
@@ -179,7 +177,7 @@ function fixedChains({ hostAddress, machineAddress }: RulesetInput): string {
     quota name "cap" add @capped { ip saddr } goto cut
     counter name egress_bytes accept
   }
-  # Was allowed, and would have passed the cap.
+  # Allowed by the policy, but over the cap.
   chain cut {
     counter name dropped
     meta l4proto { tcp, udp } update @cut { ip daddr . meta l4proto . th dport counter }

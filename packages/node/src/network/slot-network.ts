@@ -1,6 +1,7 @@
-/** What holds in one slot's namespace, and for which machine. */
+/** The network of one slot: its machine, and what is in force in its namespace. */
 import type { Pin } from "@vivarium/contract/gateway";
 import type { NetworkSpec } from "@vivarium/contract/node";
+import { SerialQueue } from "@vivarium/kit/serial-queue";
 import type { Slot } from "../host/slots.ts";
 import type { KernelPolicy } from "./kernel-policy.ts";
 import { Pins } from "./pins.ts";
@@ -16,31 +17,27 @@ export interface SlotMachine {
 
 export class SlotNetwork {
   readonly slot: Slot;
-  /** Absent while the slot is prepared for nobody. */
+  /** Absent while the slot is prepared and has no machine. */
   machine: SlotMachine | undefined;
-  /** What flows are marked with that were judged under the policy in force; another one for every other policy. */
+  /** Flows judged under the current policy carry this mark. Every policy has another one. */
   mark: number;
-  /** Under which the kernel judges: another one as long as a change is not in force. */
+  /** The mark that the kernel uses. Differs from `mark` until a change is in force. */
   kernelMark: number;
-  /** As the kernel has it. */
+  /** As in the kernel. */
   policy: KernelPolicy;
+  /** How many changes the kernel has taken. A change may alter the table without a packet. */
+  changes = 0;
   readonly pins = new Pins();
-  /** Those that go into the kernel together, at the next turn. */
+  /** Loaded into the kernel together by the next run of the queue. */
   waitingPins: Pin[] = [];
   pinning: Promise<void> | undefined;
-  #turn: Promise<unknown> = Promise.resolve();
+  /** Changes and pins of this slot, one at a time. */
+  readonly queue = new SerialQueue();
 
   constructor(init: { slot: Slot; mark: number; policy: KernelPolicy }) {
     this.slot = init.slot;
     this.mark = init.mark;
     this.kernelMark = init.mark;
     this.policy = init.policy;
-  }
-
-  /** Changes and pins take turns. */
-  exclusive<T>(work: () => Promise<T>): Promise<T> {
-    const mine = this.#turn.then(work, work);
-    this.#turn = mine.catch(() => {});
-    return mine;
   }
 }

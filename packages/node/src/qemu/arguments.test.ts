@@ -17,7 +17,7 @@ const INFO = (model: string, flags: string) =>
     )
     .join("\n\n");
 
-it("a CPU is told by its model, not by how fast it runs or what the kernel says it can", () => {
+it("identifies a CPU by its model, not by its speed or the flags that the kernel shows", () => {
   const cpu = readHostCpu(INFO("Xeon 8481C @ 2.70GHz", "fpu sse2"));
   expect(cpu).toBe("GenuineIntel / 6 / 143 / Xeon 8481C @ 2.70GHz");
   expect(readHostCpu(INFO("Xeon 8481C @ 2.70GHz", "fpu sse2 avx512f"))).toBe(cpu);
@@ -25,7 +25,7 @@ it("a CPU is told by its model, not by how fast it runs or what the kernel says 
   expect(readHostCpu()).toMatch(/\w/);
 });
 
-it("a state that was saved with KVM fits the same CPU alone, an emulated one every host", () => {
+it("a state saved with KVM fits the same CPU only, an emulated one every host", () => {
   const fits = (accelerator: "kvm" | "tcg", cpu: string) =>
     deviceArgumentsHash({ accelerator }, ["-smp", "1"], () => cpu);
   expect(fits("kvm", "one")).toBe(fits("kvm", "one"));

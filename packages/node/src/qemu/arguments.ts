@@ -1,6 +1,6 @@
 /**
- * QEMU's command line (architecture.md section 3, security.md C2). The device list is the same when a baseline is
- * baked and when it is loaded: it goes into the manifest, and whatever was saved since is loaded with it.
+ * QEMU's command line. The device list must be the same when a baseline is baked and when it is loaded. So it goes
+ * into the manifest, and every later snapshot of that baseline is loaded with it.
  */
 import { createHash } from "node:crypto";
 import { AGENT_PORT_NAME } from "@vivarium/contract/guest";
@@ -37,9 +37,9 @@ export interface ColdBoot {
 }
 
 /**
- * Kernel command line of a cold boot. Under TCG the kernel cannot calibrate its clock and is told the frequency. A panic
- * restarts at once, and a restart is a triple fault, which ends QEMU: the other ways of a restart go through firmware,
- * which a machine that was loaded does not have.
+ * Kernel command line of a cold boot. Under TCG the kernel cannot calibrate its clock, so it gets the frequency. A
+ * panic restarts at once, and a restart is a triple fault, which ends QEMU: the other ways to restart need firmware,
+ * which a loaded machine does not have.
  */
 export function kernelArguments(accelerator: Accelerator, tscKhz: number): string {
   const words = [
@@ -52,7 +52,7 @@ export function kernelArguments(accelerator: Accelerator, tscKhz: number): strin
     "net.ifnames=0",
     "random.trust_cpu=on",
   ];
-  // Reliable: on a busy host the kernel's watchdog would give the counter up for one that ticks every 4 ms.
+  // Reliable: on a busy host the kernel's watchdog would otherwise replace it with a clock that ticks every 4 ms.
   if (accelerator === "tcg") words.push(`tsc_early_khz=${tscKhz}`, "tsc=reliable");
   return words.join(" ");
 }
@@ -60,12 +60,12 @@ export function kernelArguments(accelerator: Accelerator, tscKhz: number): strin
 const SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
 /**
- * Machine, CPU and devices: everything that a saved device state depends on. A change here is for what is baked from now
- * on; what was baked before is loaded with the arguments that it was baked with.
+ * Machine, CPU and devices: everything that a saved device state depends on. A change here applies to what is baked
+ * from now on. Older states are loaded with the arguments that they were baked with.
  */
 export function deviceArguments(shape: MachineShape): string[] {
   const tcg = shape.accelerator === "tcg";
-  // Emulated, an instruction that copies byte by byte is several times as slow as one that copies words.
+  // Under emulation, an instruction that copies bytes is several times slower than one that copies words.
   const cpu = tcg ? "max,pku=off,la57=off,erms=off,fsrm=off" : "host,migratable=on";
   return [
     ...["-machine", `microvm,acpi=on,rtc=on,pit=${onOff(tcg)},pic=${onOff(tcg)},memory-backend=mem`],
@@ -83,8 +83,8 @@ export function deviceArguments(shape: MachineShape): string[] {
 }
 
 /**
- * Identifies what a device state fits; recorded when it is baked, compared at load. With KVM the guest sees the host's own
- * CPU, and programs go on using what that one had: a state fits the same model alone.
+ * Identifies the hosts that a device state fits; recorded at bake, compared at load. With KVM the guest sees the
+ * host's own CPU, and its programs use that CPU's features after a load: a state fits only the same model.
  */
 export function deviceArgumentsHash(
   { accelerator }: Pick<MachineShape, "accelerator">,
@@ -108,7 +108,7 @@ function backendArguments(memory: string): string[] {
   ];
 }
 
-/** Formats are explicit and every backing file is named here: what a qcow2 header says about others is ignored. */
+/** Formats and backing files are explicit, so that whatever a qcow2 header names is ignored. */
 function diskArguments(layers: { base: string; layer?: string; disk: string }): string[] {
   const nodes: Record<string, unknown>[] = [
     { "node-name": "base-file", driver: "file", filename: layers.base, "read-only": true },
@@ -136,7 +136,7 @@ function diskArguments(layers: { base: string; layer?: string; disk: string }): 
   return nodes.flatMap((node) => ["-blockdev", JSON.stringify(node)]);
 }
 
-/** A machine that boots from kernel and base disk, with memory that is written through to its file. */
+/** Cold boot from kernel and base disk, with memory that is written through to its file. */
 export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[] {
   return [
     ...backendArguments(
@@ -148,7 +148,7 @@ export function coldBootArguments(shape: MachineShape, boot: ColdBoot): string[]
   ];
 }
 
-/** A machine that waits for a device state made with these devices, with the snapshot's memory mapped privately. */
+/** Waits for a device state made with these devices, with the snapshot's memory mapped privately. */
 export function loadArguments(shape: MachineShape, devices: string[]): string[] {
   return [
     ...backendArguments(

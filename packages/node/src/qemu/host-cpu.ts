@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 
-/** What tells CPUs with other instructions apart. Neither flags, which change with the kernel, nor the microcode. */
+/** Fields that identify a model. Flags are left out, because they change with the kernel, and so is the microcode. */
 const FIELDS = ["vendor_id", "cpu family", "model", "model name"];
 
 /** The model of the host's CPU, as `/proc/cpuinfo` names it. */

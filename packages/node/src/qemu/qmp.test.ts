@@ -8,13 +8,13 @@ import { Qmp } from "./qmp.ts";
 
 let folder: string;
 let server: Server;
-/** What the monitor says to a command after the first. */
+/** The monitor's answer to a command after the first. */
 let says: string;
 
-/** Once it has said it. */
+/** Resolves once it was sent. */
 let said: PromiseWithResolvers<void>;
 
-/** A monitor that takes the greeting as QEMU does, and then says what it likes. */
+/** A monitor that greets as QEMU does, and then sends this answer. */
 function serve(socket: Socket): void {
   socket.on("error", () => {});
   let commands = 0;
@@ -50,7 +50,7 @@ test.each(["null", "7", '"text"', "[]", "{", '{"event":"STOP","data":null}', '{"
       () => "ended",
     );
     await said.promise;
-    // It lies in the other end's socket by now.
+    // By now it is in the other end's socket.
     await new Promise((resolve) => setTimeout(resolve, 100));
     qmp.close();
     expect(await answer).toBe("ended");
@@ -58,7 +58,7 @@ test.each(["null", "7", '"text"', "[]", "{", '{"event":"STOP","data":null}', '{"
   },
 );
 
-test("a QEMU whose monitor speaks no objects is let go of", async () => {
+test("drops a QEMU whose monitor sends no objects", async () => {
   says = "null";
   const qmp = await Qmp.connect(join(folder, "monitor.sock"), { limitMs: 5_000, alive: () => true });
   await expect(qmp.execute("query-status")).rejects.toThrow("QEMU closed its monitor");

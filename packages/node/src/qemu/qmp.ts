@@ -1,4 +1,4 @@
-/** QEMU's monitor: one JSON object per line. Only the commands below are ever sent (security.md C2). */
+/** QEMU's monitor: one JSON object per line. */
 import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { sleep } from "@vivarium/kit/clock";
@@ -28,7 +28,7 @@ export class Qmp {
   readonly #listeners = new Set<(event: string, data: Record<string, unknown>) => void>();
   #nextId = 1;
   #isClosed = false;
-  /** Settles when the monitor is gone, which is when QEMU is. */
+  /** Resolves when the monitor is gone, and so QEMU. */
   readonly closed: Promise<void>;
 
   private constructor(socket: Socket) {
@@ -47,7 +47,7 @@ export class Qmp {
     socket.on("error", () => {});
   }
 
-  /** Connects as soon as QEMU listens; `alive` ends the wait when the process is already gone. */
+  /** Connects as soon as QEMU listens. `alive` ends the wait if the process is gone. */
   static async connect(socketPath: string, options: { limitMs: number; alive: () => boolean }): Promise<Qmp> {
     const deadline = Date.now() + options.limitMs;
     for (;;) {
@@ -109,7 +109,7 @@ export class Qmp {
   }
 }
 
-/** A QEMU that its guest has taken over may say anything: what is no object is undefined. */
+/** Undefined if the line is no object: a QEMU that its guest has taken over may send anything. */
 function readObject(line: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(line);
@@ -127,7 +127,7 @@ function tryConnect(socketPath: string): Promise<Socket | null> {
   });
 }
 
-/** Loads a device state into a QEMU that waits with `-incoming defer`, and returns once it is applied. */
+/** Loads a device state into a QEMU that waits with `-incoming defer`. Returns once it is applied. */
 export async function loadDeviceState(qmp: Qmp, statePath: string): Promise<void> {
   await qmp.execute("migrate-set-capabilities", { capabilities: [{ capability: "events", state: true }] });
   const loaded = Promise.withResolvers<void>();

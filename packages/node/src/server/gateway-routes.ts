@@ -1,4 +1,4 @@
-/** contract/gateway over HTTP: the tables as an endless stream, and what the gateway has to tell. */
+/** contract/gateway over HTTP: the tables as an endless stream, and the gateway's reports. */
 import type { ServerResponse } from "node:http";
 import { Applied, Flows, Pin, WakeCall } from "@vivarium/contract/gateway";
 import type { FastifyInstance } from "fastify";

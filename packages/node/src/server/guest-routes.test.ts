@@ -4,10 +4,9 @@ import { type ClientRequest, type IncomingMessage, type OutgoingHttpHeaders, req
 import { constants, type Http2ServerRequest, type ServerHttp2Stream } from "node:http2";
 import { buffer, text } from "node:stream/consumers";
 import { encodeFrame, encodeList, FRAME } from "@vivarium/contract/guest";
+import { MIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "../../test-support/guest-node.ts";
-
-const MIB = 1024 * 1024;
 
 let node: GuestNode;
 beforeEach(async () => {
@@ -34,7 +33,7 @@ async function ask(method: string, target: string, body?: string) {
   return { status: response.statusCode, body: JSON.parse(await text(response)) };
 }
 
-/** Settles with how the agent's side of a request ended. */
+/** Resolves with how the agent's side of a request ended. */
 function endOfRequest(): Promise<{ code: number; ended: boolean }> {
   const { promise, resolve } = Promise.withResolvers<{ code: number; ended: boolean }>();
   node.handle = (asked) => {
@@ -61,7 +60,7 @@ const END = encodeFrame(FRAME.eof, '{"truncated":false}');
 const MATCH = { path: "/workspace/a", line_number: 3, line: "x" };
 const PROCESS = { name: "a", argv: ["a"], keep_alive: false, state: "exited", started_at_ms: 1 };
 
-describe("what is handed on", () => {
+describe("a request that is passed on", () => {
   it.each([
     ["GET", "/processes/a?x=a%20b&y=%C3%A9", PROCESS],
     ["DELETE", "/files?path=a&recursive=true", {}],
@@ -71,7 +70,7 @@ describe("what is handed on", () => {
     expect(node.asked).toEqual([{ method, target: `/v1${target}` }]);
   });
 
-  it("the body of a call reaches the agent as it came", async () => {
+  it("reaches the agent with its body unchanged", async () => {
     let seen = "";
     node.handle = (asked, response) => {
       asked.setEncoding("utf8").on("data", (chunk: string) => {
@@ -166,7 +165,7 @@ describe("a JSON answer", () => {
     expect(await closed.promise).toBe(constants.NGHTTP2_CANCEL);
   });
 
-  it("that the caller does not wait for is cancelled", async () => {
+  it("is cancelled if the caller does not wait for it", async () => {
     const end = endOfRequest();
     const call = begin("GET", "/files/grep?path=.&pattern=x");
     call.end();
@@ -183,7 +182,7 @@ describe("a list", () => {
     ["/files/grep?path=.&pattern=x", [MATCH, MATCH], { files_searched: 1, truncated: false, duration_us: 1 }],
     ["/processes", [PROCESS], {}],
   ];
-  it.each(lists)("%s reaches the caller frame by frame, as it came", async (target, items, end) => {
+  it.each(lists)("%s reaches the caller frame by frame, unchanged", async (target, items, end) => {
     const list = encodeList(items, end);
     node.handle = (_asked, response) => response.end(list);
     const response = await answerOf(begin("GET", target).end());
@@ -204,7 +203,7 @@ describe("a list", () => {
     expect(await buffer(response)).toEqual(Buffer.concat([second, END]));
   });
 
-  it("ends with what its contract says, and nothing that an agent adds to it", async () => {
+  it("ends as its contract says, without anything that an agent adds", async () => {
     node.handle = (_asked, response) => response.end(encodeList(["a"], { truncated: false, more: "words" }));
     const response = await answerOf(begin("GET", "/files/list?path=a").end());
     expect(await buffer(response)).toEqual(encodeList(["a"], { truncated: false }));
@@ -245,7 +244,7 @@ describe("a list", () => {
     await closed.promise;
   });
 
-  it("that the agent cannot finish ends with its words, cut short", async () => {
+  it("that the agent cannot finish ends with the agent's error, cut short", async () => {
     node.handle = (_asked, response) => response.end(encodeFrame(FRAME.error, "x".repeat(5000)));
     const response = await answerOf(begin("GET", "/files/list?path=a").end());
     expect(await buffer(response)).toEqual(encodeFrame(FRAME.error, "x".repeat(1024)));
@@ -255,7 +254,7 @@ describe("a list", () => {
 describe("an upload", () => {
   const written = (bytes: number) => JSON.stringify({ bytes, duration_us: 1 });
 
-  it("of any size reaches the agent byte for byte, with its length when that is known", async () => {
+  it("of any size reaches the agent byte for byte, with its length if that is known", async () => {
     const content = randomBytes(9 * MIB);
     for (const headers of [{ "content-length": content.length }, {}]) {
       const hash = createHash("sha256");
@@ -276,12 +275,12 @@ describe("an upload", () => {
     }
   });
 
-  it("that is empty is a whole one", async () => {
+  it("may be empty", async () => {
     node.handle = (asked, response) => asked.resume().on("end", () => response.end(written(0)));
     expect(await ask("PUT", "/files/write?path=a")).toMatchObject({ status: 200, body: { bytes: 0 } });
   });
 
-  it("takes no more from the caller than the agent takes", async () => {
+  it("takes no more from the caller than the agent reads", async () => {
     const held = Promise.withResolvers<() => void>();
     node.handle = (asked, response) => {
       let bytes = 0;
@@ -363,7 +362,7 @@ describe("an upload", () => {
     expect(answer).toMatchObject({ status: 503, body: { code: "agent_unavailable" } });
   });
 
-  it("that the agent claims to have kept before it was sent has failed", async () => {
+  it("fails if the agent claims to have stored it before it was sent", async () => {
     node.handle = (_asked, response) => response.end(written(4));
     const call = begin("PUT", "/files/write?path=a");
     call.write("1234");
@@ -374,7 +373,7 @@ describe("an upload", () => {
 });
 
 describe("a file's content", () => {
-  it("comes whole, with its length", async () => {
+  it("arrives whole, with its length", async () => {
     const content = randomBytes(5 * MIB);
     node.handle = (_asked, response) => {
       response.writeHead(200, { "content-length": content.length });
@@ -410,12 +409,12 @@ describe("a file's content", () => {
     };
     const call = begin("GET", "/files/read?path=a");
     call.end();
-    // Broken off before its first byte, or behind it.
+    // Broken off before its first byte, or after it.
     const answer = answerOf(call).then(buffer);
     await expect(Promise.race([answer, once(call, "close").then(() => answer)])).rejects.toThrow();
   });
 
-  it("is read from the agent no faster than its reader takes it, and cancelled when that one leaves", async () => {
+  it("is read from the agent no faster than its reader takes it, and cancelled when the reader leaves", async () => {
     let sent = 0;
     const closed = Promise.withResolvers<number>();
     node.handle = ({ stream }) => {
@@ -450,7 +449,7 @@ describe("a log", () => {
     return await buffer(await answerOf(call));
   };
 
-  it("comes frame by frame, with one end", async () => {
+  it("is passed on frame by frame, with one end", async () => {
     expect(await read([out, encodeFrame(FRAME.stderr, "err"), eof])).toEqual(
       Buffer.concat([out, encodeFrame(FRAME.stderr, "err"), eof]),
     );
@@ -461,7 +460,7 @@ describe("a log", () => {
     expect(await read([error])).toEqual(error);
   });
 
-  it("brings as much as there is when it is followed", async () => {
+  it("has no size limit while it is followed", async () => {
     expect(await read([out, out, out, eof], "follow=true")).toHaveLength(3 * out.length + eof.length);
   });
 
@@ -478,8 +477,8 @@ describe("a log", () => {
   });
 });
 
-describe("whatever is under way", () => {
-  it.each(["the machine ends", "the machine is held"])("breaks off when %s", async (event) => {
+describe("a request in flight", () => {
+  it.each(["breaks off when %s", "the machine is held"])("breaks off when %s", async (event) => {
     node.handle = (_asked, response) => {
       response.stream.respond({ ":status": 200 });
     };

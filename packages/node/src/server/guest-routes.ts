@@ -1,7 +1,8 @@
-/** `/v1/machines/{id}/guest/…`: files and processes, handed on to the agent of the machine. */
+/** `/v1/machines/{id}/guest/…`: files and processes, passed on to the machine's agent. */
 import type { IncomingMessage } from "node:http";
 import { FileWritten } from "@vivarium/contract/guest";
 import { readAtMost } from "@vivarium/kit/read-at-most";
+import { MIB } from "@vivarium/kit/sizes";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type GuestCall, guestCall } from "../guest/calls.ts";
 import type { AgentClient } from "../guest/client.ts";
@@ -12,8 +13,8 @@ import { NodeError } from "../node-error.ts";
 import { machineId } from "./params.ts";
 import { sendStream } from "./send-stream.ts";
 
-const JSON_BODY_BYTES = 4 * 1024 * 1024;
-/** How long a caller may go on sending a body after it was refused. */
+const JSON_BODY_BYTES = 4 * MIB;
+/** How long a caller may continue to send a body after it was refused. */
 const DRAIN_WITHIN_MS = 10_000;
 
 interface GuestDeps {
@@ -22,7 +23,7 @@ interface GuestDeps {
 
 export function registerGuestRoutes(server: FastifyInstance, deps: GuestDeps): void {
   server.register((scope, _options, ready) => {
-    // Bodies are the agent's to read.
+    // Bodies are not parsed here: they are for the agent.
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
     scope.route({
@@ -66,13 +67,13 @@ async function handOn(agent: AgentClient, call: GuestCall, request: IncomingMess
   }
 }
 
-/** As it came, without the part that only this node knows. */
+/** The query unchanged, without the part that only this node uses. */
 function agentTarget(request: FastifyRequest): string {
   const url = request.raw.url ?? "";
   return `/v1${url.slice(url.indexOf("/guest/") + "/guest".length)}`;
 }
 
-/** An agent that knows the length notices a body that ends before it. */
+/** With the length, the agent notices a body that ends early. */
 function lengthOf(request: IncomingMessage): Record<string, string> {
   const length = request.headers["content-length"];
   return length === undefined ? {} : { "content-length": length };
@@ -91,10 +92,7 @@ async function readBody(request: IncomingMessage): Promise<Buffer> {
   throw new NodeError("invalid", `the body is longer than ${JSON_BODY_BYTES} bytes`);
 }
 
-/**
- * A caller that is refused while it sends reads the refusal only if its bytes are taken meanwhile. One that goes on and on
- * is cut off.
- */
+/** A caller that is refused while it sends reads the refusal only if its bytes are taken, for a while, meanwhile. */
 function drain(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;
   const timer = setTimeout(() => request.socket.destroy(), DRAIN_WITHIN_MS).unref();

@@ -1,4 +1,4 @@
-/** The node's two unix sockets, and who may speak there. */
+/** The node's two unix sockets, and who may use them. */
 import { chmod, chown, mkdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { NodeConfig } from "../config.ts";
@@ -24,7 +24,7 @@ export async function findUid(user: string): Promise<number | undefined> {
   return uid === null ? undefined : Number(uid);
 }
 
-/** For the gateway's user and root alone: whoever speaks here says what machines may reach. */
+/** For the gateway's user and root alone, because its callers decide what machines may reach. */
 export async function listenForGateway(
   server: Server,
   socketPath: string,

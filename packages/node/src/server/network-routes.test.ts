@@ -33,7 +33,7 @@ async function call(method: "GET" | "PUT" | "POST", url: string, payload?: objec
   return { status: answer.statusCode, body: answer.body === "" ? undefined : answer.json() };
 }
 
-/** A gateway that confirms whatever it is sent. */
+/** A gateway that confirms everything. */
 function connectGateway(): void {
   network.link.connect({
     send: (line) => {
@@ -44,13 +44,13 @@ function connectGateway(): void {
   });
 }
 
-it("refuses the network of a machine that is not here, and one that does not fit", async () => {
+it("refuses the network of an unknown machine, and a malformed one", async () => {
   const url = "/v1/machines/aaaaaaaaaaaaaaaaaaaaa-1/network";
   expect(await call("PUT", url, SPEC)).toMatchObject({ status: 404, body: { code: "machine_not_found" } });
   expect(await call("PUT", url, { ...SPEC, exposed: [0] })).toMatchObject({ status: 400 });
 });
 
-it("takes previews once the gateway has them, and no older ones", async () => {
+it("accepts previews once the gateway has them, and no older ones", async () => {
   connectGateway();
   expect(await call("PUT", "/v1/previews", { version: 3, routes: [] })).toEqual({
     status: 200,
@@ -64,7 +64,7 @@ it("takes previews once the gateway has them, and no older ones", async () => {
   expect(network.previews.version).toBe(3);
 });
 
-it("carries a wake from the gateway to control and the answer back", async () => {
+it("carries a wake request from the gateway to control, and the outcome back", async () => {
   const asked = network.wakes.ask("s1");
   const { body } = await call("GET", "/v1/wakes");
   expect(body.wakes).toMatchObject([{ session_id: "s1" }]);
@@ -74,7 +74,7 @@ it("carries a wake from the gateway to control and the answer back", async () =>
   expect(await call("POST", `/v1/wakes/${body.wakes[0].wake_id}`, outcome)).toMatchObject({ status: 404 });
 });
 
-it("reports what was told since the cursor", async () => {
+it("reports what was logged since the cursor", async () => {
   network.log.add([], 4);
   network.log.markActive(["s1"]);
   const first = await call("GET", "/v1/network/report");

@@ -1,4 +1,4 @@
-/** contract/node network.ts over HTTP. */
+/** The network part of contract/node over HTTP. */
 import { NetworkSpec, PreviewTable, WakeOutcome } from "@vivarium/contract/node";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";

@@ -1,4 +1,4 @@
-/** What a request names and carries, checked. */
+/** Parameters and bodies of requests, checked. */
 import { MachineId, SnapshotId } from "@vivarium/contract/node";
 import { z } from "zod";
 import { NodeError } from "../node-error.ts";

@@ -8,7 +8,7 @@ export interface RefusalAnswer {
   body: { code: NodeErrorCode; message: string };
 }
 
-/** What is no refusal is logged and told as `internal`, without a word of what it was. */
+/** Any other error is logged, and answered as `internal` without its text. */
 export function refusalOf(error: unknown, log: Pick<Log, "error">): RefusalAnswer {
   if (error instanceof NodeError) {
     const { code, message } = error;

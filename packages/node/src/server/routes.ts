@@ -1,4 +1,4 @@
-/** contract/node over HTTP: parse, call, answer. Refusals are `{code, message}` with a status of NODE_ERRORS. */
+/** contract/node over HTTP: parse, call, answer. */
 import { ExecCall, SnapshotSpec, StartSpec } from "@vivarium/contract/node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -6,10 +6,10 @@ import { execInGuest } from "../guest/exec.ts";
 import { writeGuestFile } from "../guest/files.ts";
 import { nodeInfo } from "../info.ts";
 import { continueMachine } from "../machines/continue.ts";
+import { saveSnapshot } from "../machines/save-snapshot.ts";
 import { type StartDeps, startMachine } from "../machines/start.ts";
 import { stopMachine } from "../machines/stop.ts";
 import { NodeError } from "../node-error.ts";
-import { saveSnapshot } from "../snapshots/save.ts";
 import { statusOf } from "../snapshots/table.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";

@@ -5,10 +5,10 @@ import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { encodeTerminalFrame, TERMINAL_FRAME, TerminalFrameDecoder } from "@vivarium/contract/guest";
 import { encodeOpening, OpeningReader } from "@vivarium/contract/node";
+import { MIB } from "@vivarium/kit/sizes";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type GuestNode, HELD_MACHINE, MACHINE, startGuestNode } from "../../test-support/guest-node.ts";
 
-const MIB = 1024 * 1024;
 const SPEC = { env: { A: "ä" }, rows: 24, cols: 80 };
 const EXIT = encodeTerminalFrame(TERMINAL_FRAME.exit, Buffer.from([0, 0, 0, 3]));
 const data = (content: string | Buffer) => encodeTerminalFrame(TERMINAL_FRAME.data, Buffer.from(content));
@@ -26,7 +26,7 @@ afterEach(async () => {
 
 const HEAD_END = "\r\n\r\n";
 
-/** Sends an upgrade and returns the connection behind the head of a 101. */
+/** Sends an upgrade. Returns the connection after the head of a 101. */
 async function upgrade(kind: string, first: Buffer): Promise<Socket> {
   const socket = connect(node.socketPath);
   sockets.push(socket);
@@ -65,7 +65,7 @@ async function open(kind: string, spec: object, more = ""): Promise<Socket> {
   return socket;
 }
 
-/** The agent's side of the next connection, accepted, with its opening frame taken off. */
+/** The agent's side of the next connection, accepted, after its opening frame. */
 function nextGuest(): Promise<{ stream: ServerHttp2Stream; opening: unknown; rest: Buffer }> {
   const { promise, resolve } = Promise.withResolvers<{
     stream: ServerHttp2Stream;
@@ -135,7 +135,7 @@ describe("an opening is refused", () => {
 });
 
 describe("a terminal", () => {
-  it("is opened with what the caller asks for, and shows what the agent sends up to the exit", async () => {
+  it("is opened as the caller asks, and carries the agent's output up to the exit", async () => {
     const coming = nextGuest();
     const socket = await open("terminals", { ...SPEC, unknown: true });
     const { stream, opening } = await coming;
@@ -171,7 +171,7 @@ describe("a terminal", () => {
     expect(stream.rstCode).not.toBe(0);
   });
 
-  it("passes on what comes right behind the opening", async () => {
+  it("passes on bytes sent right after the opening", async () => {
     const coming = nextGuest();
     const socket = await open("terminals", SPEC, "typed ahead");
     const { stream, rest } = await coming;
@@ -183,7 +183,7 @@ describe("a terminal", () => {
 });
 
 describe("a tunnel", () => {
-  it("carries bytes both ways as they are", async () => {
+  it("carries bytes unchanged both ways", async () => {
     const coming = nextGuest();
     const socket = await open("tunnel", { env: {} });
     const { stream } = await coming;
@@ -219,7 +219,7 @@ describe("a tunnel", () => {
     },
   );
 
-  it("takes no more from the agent than the caller takes", async () => {
+  it("takes no more from the agent than the caller reads", async () => {
     const coming = nextGuest();
     const socket = await open("tunnel", { env: {} });
     const { stream } = await coming;
@@ -236,7 +236,7 @@ describe("a tunnel", () => {
     expect(sent).toBeLessThan(16 * MIB);
   });
 
-  it("takes no more from the caller than the agent takes", async () => {
+  it("takes no more from the caller than the agent reads", async () => {
     const coming = nextGuest();
     const socket = await open("tunnel", { env: {} });
     await coming;

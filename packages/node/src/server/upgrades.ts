@@ -1,4 +1,4 @@
-/** `terminals` and `tunnel`: connections that are upgraded to raw bytes both ways (contract/node calls.ts). */
+/** `terminals` and `tunnel`: connections that are upgraded to raw bytes both ways. */
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex as AnySocket } from "node:stream";
@@ -34,7 +34,7 @@ export function registerUpgrades(server: FastifyInstance, deps: UpgradeDeps): vo
     socket.unshift(head);
     void serve(deps, request, socket as Socket);
   });
-  // A server waits for its connections, and these end only when somebody ends them.
+  // The server waits for its connections to close, and upgraded connections close only if they are ended here.
   server.addHook("preClose", async () => {
     for (const socket of open) socket.destroy();
   });
@@ -69,7 +69,7 @@ function duplexOf(kind: Kind, spec: unknown): Duplex {
   return { path: `/v1/${kind}`, opening, check: kind === "terminals" ? new TerminalCheck() : undefined };
 }
 
-/** What comes behind the opening is left in the connection. */
+/** Bytes after the opening stay in the connection. */
 function readOpening(caller: Socket): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>();
   const reader = new OpeningReader();

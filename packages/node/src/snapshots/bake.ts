@@ -1,19 +1,20 @@
-/** Cold boot → warm → freeze → stop → capture → publish (architecture.md section 3). Never on a request. */
+/** Cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
 import { chmod, chown, mkdir, open, realpath, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
+import { syncPath } from "@vivarium/kit/durable-file";
 import type { Log } from "@vivarium/kit/log";
+import { isAlive, killAndWait } from "@vivarium/kit/process-identity";
+import { GIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { shareFile } from "../disks/clone.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { removeCgroup } from "../host/cgroup.ts";
 import { makeDevices } from "../host/devices.ts";
-import { syncPath } from "../host/durable-file.ts";
 import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
 import { type JailedProcess, startJailed } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
-import { isAlive, killAndWait } from "../host/process.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { run } from "../host/run.ts";
 import { freeSlot, type Slot, slotsOf, takeSlot } from "../host/slots.ts";
@@ -33,14 +34,12 @@ import { Qmp } from "../qemu/qmp.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { sumMemory } from "./page-sums.ts";
 
-const MIB = 1024 * 1024;
-const GIB = 1024 * MIB;
 const SLOTS = 4096;
-/** A cold boot takes 10-20 s under emulation; a virtual CPU that does not run at all shows much earlier. */
+/** A cold boot takes 10-20 s under emulation. A virtual CPU that does not run at all shows much earlier. */
 const BOOT_LIMIT_MS = { kvm: 20_000, tcg: 300_000 };
 const WARM_LIMIT_MS = 120_000;
 
-/** Started once before the capture, so that what they read is in the guest's page cache of every clone. */
+/** Started once before the capture, so that the files they read are in the page cache of every clone. */
 const WARM_UP: string[][] = [
   ["true"],
   ["sh", "-c", "uname -r; id; ls /workspace"],
@@ -53,17 +52,16 @@ export interface BakeInput {
   qemu: QemuRoot;
   log: Log;
   progress: (line: string) => void;
-  /** Who holds the slot meanwhile; a slot left by an earlier bake under this name is cleaned first. */
+  /** Owner of the slot during the bake. A slot left by an earlier bake under this name is freed first. */
   owner: string;
   imagesDir: string;
   template: string;
-  /** Folder of the version, or the name of a link to it. */
   version: string;
   size: Size;
   accelerators: Accelerator[];
 }
 
-/** Tries each accelerator in turn; the first under which the guest really boots makes the baseline. */
+/** Tries each accelerator in turn. The first one under which the guest boots makes the baseline. */
 export async function bakeBaseline(input: BakeInput): Promise<void> {
   const failures: string[] = [];
   for (const accelerator of input.accelerators) {
@@ -127,12 +125,12 @@ async function makeFiles(
     path.join(dir, "layer.qcow2"),
     bytes,
   ]);
-  // No backing name in the header: the command line alone says what an overlay stands on.
+  // No backing name in the header: the command line alone names an overlay's base.
   await run("qemu-img", [...blank, path.join(dir, "disk.qcow2"), bytes]);
   await shareFile(path.join(version, "root.ext4"), path.join(dir, "base.raw"));
 }
 
-/** What is baked reaches nothing. */
+/** The guest reaches nothing while it is baked. */
 const NOTHING = kernelPolicyOf({ generation: 1, egress: { mode: "deny", allow: [] }, exposed: [] });
 
 async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
@@ -159,10 +157,10 @@ interface BakedMachine {
 async function boot(
   input: BakeInput,
   shape: MachineShape,
-  place: { dir: string; version: string; slot: Slot },
+  paths: { dir: string; version: string; slot: Slot },
   undo: UndoStack,
 ): Promise<BakedMachine> {
-  const { dir, slot, version } = place;
+  const { dir, slot, version } = paths;
   const writable = ["mem", "layer.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
   for (const file of writable) await chown(file, slot.uid, slot.uid);
   input.progress(`booting ${input.template} in size ${input.size} with ${shape.accelerator}`);

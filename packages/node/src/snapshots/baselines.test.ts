@@ -22,7 +22,7 @@ afterEach(async () => {
   await rm(imagesDir, { recursive: true, force: true });
 });
 
-/** A version that is not the current one: it is verified when it is loaded. */
+/** A version that is not the current one, so it is verified at each load. */
 async function bake(version: string): Promise<string> {
   const dir = path.join(imagesDir, "templates/base", version, "small");
   await mkdir(dir, { recursive: true });
@@ -37,7 +37,7 @@ async function bake(version: string): Promise<string> {
 
 const shown = () => baselines.all.map(({ manifest: { version } }) => version).toSorted();
 
-test("a version that is removed while the daemon runs is not offered any more", async () => {
+test("a version that is removed while the daemon runs is no longer offered", async () => {
   const dirs = [await bake("1"), await bake("2")];
   await baselines.read();
   expect(shown()).toEqual(["1", "2"]);
@@ -51,7 +51,7 @@ test("a version that is removed while the daemon runs is not offered any more", 
   expect(shown()).toEqual(["2"]);
 });
 
-test("a baseline has what is said of its template's version, and is offered where nothing is, or nothing readable", async () => {
+test("a baseline has the origin of its template's version, and is offered without one if the file is missing or unreadable", async () => {
   const dir = (version: string) => path.join(imagesDir, "templates/base", version);
   for (const version of ["1", "2", "3", "4"]) await bake(version);
   const described = { name: "base", version: "1", cadence: "on-demand", built_at: "2027-03-01T09:30:00Z" };

@@ -1,6 +1,6 @@
 /**
  * The baselines of this node: one snapshot per template, version and size. The current version of each template is
- * verified once, when the daemon starts; older ones, which few ask for, whenever they are loaded.
+ * verified once, when the daemon starts. Older versions are rarely used, so they are verified at each load.
  */
 import { existsSync } from "node:fs";
 import { readdir, realpath } from "node:fs/promises";
@@ -14,39 +14,38 @@ import type { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
   isVerified: boolean;
-  /** Of its version, whatever the size. */
+  /** The origin of its version, whatever the size. */
   origin: TemplateOrigin;
 }
 
 /** By `<template>/<size>` for the current version, and by `<template>@<version>/<size>` for every one. */
 type ByKey = Map<string, Baseline>;
 
-interface Places {
+interface BaselineDeps {
   imagesDir: string;
   qemu: QemuRoot;
   sums: SumsThread;
   log: Log;
 }
 
-/** How often, at most, the images are looked through again for what is not known. */
+/** At most this often, the images are read again for a baseline that is not known. */
 const LOOK_AGAIN_MS = 5_000;
 
-/** What this node can load. A baseline that was baked since the daemon started is found when it is asked for. */
+/** The baselines that this node can load. One that was baked since the daemon started is found when it is requested. */
 export class Baselines {
-  readonly #places: Places;
+  readonly #deps: BaselineDeps;
   #known: ByKey = new Map();
   #lookedAt = 0;
 
-  constructor(places: Places) {
-    this.#places = places;
+  constructor(deps: BaselineDeps) {
+    this.#deps = deps;
   }
 
   async read(): Promise<void> {
     this.#lookedAt = Date.now();
-    this.#known = await findBaselines(this.#places);
+    this.#known = await findBaselines(this.#deps);
   }
 
-  /** Of those known so far. */
   get(key: string): Baseline | undefined {
     const known = this.#known.get(key);
     return known && isThere(known) ? known : undefined;
@@ -62,7 +61,7 @@ export class Baselines {
     return this.get(key);
   }
 
-  /** Each once, those of current versions first: whoever names no version gets one of them. */
+  /** Each once, current versions first: a create without a version gets one of those. */
   get all(): Baseline[] {
     const there = [...new Set(this.#known.values())].filter(isThere);
     return there.toSorted((a, b) => Number(b.isVerified) - Number(a.isVerified));
@@ -72,7 +71,7 @@ export class Baselines {
 /** Set-up removes old versions while daemons run. */
 const isThere = ({ dir }: Baseline) => existsSync(manifestPath(dir));
 
-export async function findBaselines(deps: Places): Promise<ByKey> {
+export async function findBaselines(deps: BaselineDeps): Promise<ByKey> {
   const found: ByKey = new Map();
   const templates = path.join(deps.imagesDir, "templates");
   for (const template of await list(templates)) {
@@ -90,7 +89,7 @@ export async function findBaselines(deps: Places): Promise<ByKey> {
 }
 
 async function baselinesIn(
-  { qemu, sums, log }: Places,
+  { qemu, sums, log }: BaselineDeps,
   version: string,
   isCurrent: boolean,
 ): Promise<Baseline[]> {
@@ -118,6 +117,6 @@ export const baselineKey = (template: string, size: string) => `${template}/${si
 async function list(dir: string): Promise<string[]> {
   const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
   const folders = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  // One that is being made or removed.
+  // It is being made or removed.
   return folders.filter((name) => !name.startsWith("."));
 }

@@ -16,7 +16,7 @@ const PAGES = 32;
 const CHUNK_PAGES = 64;
 /** The page map is read a megabyte at a time, at eight bytes a page. */
 const SEAM = 131_072;
-/** Maps a file privately, reads page 3, writes what it is told, says so and waits. */
+/** Maps a file privately, reads page 3, writes the given pages, reports that and waits. */
 const MAPPER = `
 import mmap, sys
 name, *writes = sys.argv[1:]
@@ -45,7 +45,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** Starts a process that has written `byte` to the first place of each page. */
+/** Starts a process that has written `byte` to the first byte of each page. */
 async function mapped(writes: { page: number; byte: number }[]): Promise<number> {
   const words = writes.map(({ page, byte }) => `${page}:${byte}`);
   mapper = spawn("python3", ["-c", MAPPER, file, ...words], { stdio: ["pipe", "pipe", "inherit"] });
@@ -57,7 +57,7 @@ async function runsOf(pid: number) {
   return changedRuns(pid, mappingsOf(pid, await stat(file, { bigint: true })));
 }
 
-it("finds the pages that were written, in runs, and none that were read", async () => {
+it("finds the pages that were written, in runs, and no page that was only read", async () => {
   await truncate(file, (SEAM + 5) * PAGE_BYTES);
   const pages = [0, 11, 12, 13, SEAM - 1, SEAM, SEAM + 4];
   const pid = await mapped(pages.map((page) => ({ page, byte: 1 })));
@@ -84,9 +84,9 @@ it("refuses a process that does not map the file, or not all of it", async () =>
   expect(() => mappingsOf(pid, { ino, size: size + 4096n })).toThrow("as a whole");
 });
 
-it("what is written is the memory of the process, and the table tells which pages are the child's own", async () => {
+it("copies the memory of the process, and marks the child's own pages in the table", async () => {
   const before = await sumMemory(file, PAGES * PAGE_BYTES);
-  // The last write leaves its page as it was: it stays shared with the parent.
+  // The last write does not change its page, so it stays shared with the parent.
   const pid = await mapped([
     { page: 0, byte: 9 },
     { page: 12, byte: 9 },
@@ -106,7 +106,7 @@ it("what is written is the memory of the process, and the table tells which page
   expect(await readFile(file).then((content) => content[0])).toBe(0);
 });
 
-it("a thread beside this one finds and writes the same", async () => {
+it("finds and writes the same on another thread", async () => {
   const before = await sumMemory(file, PAGES * PAGE_BYTES);
   const pid = await mapped([0, 12, 14, 15].map((page) => ({ page, byte: page === 15 ? 7 : 9 })));
   const [here, there] = [path.join(dir, "here"), path.join(dir, "there")];
@@ -127,7 +127,7 @@ it("a thread beside this one finds and writes the same", async () => {
   expect(await readFile(there)).toEqual(await readFile(here));
 });
 
-it("others on its thread have their turn after ten milliseconds of writing, and none before", async () => {
+it("yields to other work on its thread after ten milliseconds of writing, and not before", async () => {
   const pages = 16 * CHUNK_PAGES;
   await truncate(file, pages * PAGE_BYTES);
   const pid = await mapped(Array.from({ length: pages }, (_, page) => ({ page, byte: 9 })));
@@ -147,22 +147,22 @@ it("others on its thread have their turn after ten milliseconds of writing, and 
   expect(await turnsWhen(4)).toBeGreaterThanOrEqual(4);
 });
 
-/** How often the event loop went round meanwhile. */
+/** How often the event loop ran meanwhile. */
 async function turnsOf(work: Promise<unknown>): Promise<number> {
-  let turns = 0;
+  let rounds = 0;
   let isOver = false;
   const goRound = () => {
-    turns += 1;
+    rounds += 1;
     if (!isOver) setImmediate(goRound);
   };
   setImmediate(goRound);
   await work.finally(() => {
     isOver = true;
   });
-  return turns;
+  return rounds;
 }
 
-it("a page whose sum is equal by chance is compared, not believed", async () => {
+it("compares a page whose sum is equal by chance", async () => {
   const sums = new PageSums(new Uint32Array(PAGES));
   const pid = await mapped([{ page: 12, byte: 9 }]);
   const target = path.join(dir, "child");

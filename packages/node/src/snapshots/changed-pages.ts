@@ -1,8 +1,10 @@
 /**
- * Which pages of its memory a stopped QEMU has changed since it mapped the snapshot's file privately: those that are
- * anonymous now (pagemap: present or swapped, and not backed by the file). Linux Documentation/admin-guide/mm/pagemap.
+ * Which pages of its memory a stopped QEMU has changed since it mapped the snapshot's file privately: the pages that
+ * are anonymous now (pagemap: present or swapped, and not backed by the file). See Linux Documentation/admin-
+ * guide/mm/pagemap.
  */
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
+import { MIB } from "@vivarium/kit/sizes";
 import { PAGE_BYTES } from "./page-sums.ts";
 
 /** A piece of the memory file in the process's address space. */
@@ -13,15 +15,15 @@ export interface Mapping {
 }
 
 const ENTRY_BYTES = 8;
-const BATCH_BYTES = 1024 * 1024;
+const BATCH_BYTES = MIB;
 /** Upper halves of a pagemap entry: bits 63, 62 and 61. */
 const PRESENT = 2 ** 31;
 const SWAPPED = 2 ** 30;
 const FILE_BACKED = 2 ** 29;
 
 /**
- * How a process maps a whole file. A mapping is known by the file's inode number, which files of other file systems may
- * have too; that the pieces are the file, once each, leaves no doubt.
+ * How a process maps a whole file. Mappings are matched by the file's inode number, which a file of another file
+ * system may share. The check that the pieces cover the file exactly once rules that out.
  */
 export function mappingsOf(pid: number, file: { ino: bigint; size: bigint }): Mapping[] {
   const lines = readFileSync(`/proc/${pid}/maps`, "utf8").split("\n");
@@ -46,7 +48,7 @@ function isWhole(mappings: Mapping[], bytes: number): boolean {
   return end === bytes;
 }
 
-/** A run of changed pages: where it is in the process and in the file. */
+/** A run of changed pages: its address in the process and its offset in the file. */
 export interface ChangedRun {
   address: number;
   fileOffset: number;
@@ -55,7 +57,7 @@ export interface ChangedRun {
 
 const RUN_NUMBERS = 3;
 
-/** Runs as one piece of memory: a guest that changes every second page has hundreds of thousands of them. */
+/** The runs in one typed array: a guest that changes every second page has hundreds of thousands of runs. */
 export function packRuns(runs: ChangedRun[]): Float64Array {
   const packed = new Float64Array(runs.length * RUN_NUMBERS);
   for (const [i, { address, fileOffset, bytes }] of runs.entries())

@@ -1,18 +1,19 @@
 /**
- * The folder of a snapshot before and after it is one. What is half made or half removed must be known by its looks: a
- * folder that merely lacks its manifest was published once, and what is left of it is not thrown away.
+ * The folder of a snapshot before it is published and while it is removed. An unfinished or half removed snapshot
+ * must be recognisable by itself. A folder that merely lacks its manifest was published once, so its remains are
+ * kept.
  */
 import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { syncPath } from "../host/durable-file.ts";
+import { syncPath } from "@vivarium/kit/durable-file";
 import { manifestPath } from "./manifest.ts";
 
-/** The name under which `publishManifest` writes the manifest: it is there, empty, from the first instant on. */
+/** The manifest's name before it is published. The file exists, empty, as long as the snapshot is unfinished. */
 const unfinishedManifest = (dir: string) => `${manifestPath(dir)}.tmp`;
 const REMOVED = ".removed";
 
-/** An empty folder that is nothing until its manifest is published. */
+/** Makes an empty, unfinished folder, which becomes a snapshot when its manifest is published. */
 export async function makeUnpublished(dir: string): Promise<void> {
   await removeFolder(dir);
   await mkdir(dir, { recursive: true, mode: 0o711 });
@@ -20,7 +21,7 @@ export async function makeUnpublished(dir: string): Promise<void> {
   await mark.close();
 }
 
-/** From the rename on there is no such snapshot, whatever is left of its files. */
+/** Removes a snapshot. It counts as removed from the rename on, whatever is left of its files. */
 export async function removeFolder(dir: string): Promise<void> {
   const removed = `${dir}${REMOVED}`;
   await rm(removed, { recursive: true, force: true });
@@ -35,7 +36,7 @@ export async function removeFolder(dir: string): Promise<void> {
   await rm(removed, { recursive: true, force: true });
 }
 
-/** `unfinished`: no snapshot yet. `published`: it is one, or was one before its files were lost. */
+/** `unfinished`: not a snapshot yet. `published`: a snapshot, or one that lost files. */
 export async function lookOf(dir: string): Promise<"none" | "unfinished" | "published"> {
   const names = await readdir(dir).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return undefined;
@@ -47,7 +48,7 @@ export async function lookOf(dir: string): Promise<"none" | "unfinished" | "publ
   return isUnfinished ? "unfinished" : "published";
 }
 
-/** What a daemon that died left of folders that it was making or removing. Returns their names. */
+/** Removes folders that a crashed daemon left unfinished or half removed. Returns their names. */
 export async function removeRemains(parent: string): Promise<string[]> {
   const remains: string[] = [];
   for (const name of await readdir(parent)) {

@@ -1,6 +1,6 @@
 /**
- * Which saved states were found damaged, so that nobody is promised them again. Known as long as the daemon lives and
- * the files look as they did then: a state that was repaired, or whose files are back, is tried again.
+ * Saved states that were found damaged, so that they are not offered again. Remembered until the daemon ends or the
+ * files change: a state that was repaired, or whose files are back, is tried again.
  */
 import { statSync } from "node:fs";
 import path from "node:path";
@@ -10,7 +10,7 @@ export class KnownDamage {
   /** By folder. */
   readonly #looks = new Map<string, string>();
 
-  /** False when it was known already. */
+  /** False if it was known already. */
   note(dir: string): boolean {
     const look = lookOfFiles(dir);
     const isNew = this.#looks.get(dir) !== look;
@@ -36,7 +36,7 @@ export class KnownDamage {
   }
 }
 
-/** Not the time of change of a file's inode: it moves whenever a machine links the file. */
+/** The change time of the inode is left out: it moves whenever a machine links the file. */
 function lookOfFiles(dir: string): string {
   const files = [...SNAPSHOT_FILES.map((name) => path.join(dir, name)), manifestPath(dir)];
   const looks = files.map((file) => {

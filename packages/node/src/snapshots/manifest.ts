@@ -1,14 +1,13 @@
 /**
- * A snapshot is a folder that stands for itself: device state, memory, disk, the layers below it, and a manifest that
- * is renamed into place after everything else is on disk. Baselines and saved sessions have the same form. QEMU accepts
- * damaged state silently, so the manifest says what each file must be and that is verified before every load
- * (security.md finding 2).
+ * A snapshot is a self-contained folder: device state, memory, disk, the layers below it, and a manifest that is
+ * renamed into place after everything else is on disk. Baselines and saved sessions have the same form. QEMU accepts
+ * damaged state silently, so the manifest describes each file, and every load verifies the files first.
  */
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import { CaptureTimings, SnapshotSpec } from "@vivarium/contract/node";
+import { syncPath, writeDurably } from "@vivarium/kit/durable-file";
 import { z } from "zod";
-import { syncPath, writeDurably } from "../host/durable-file.ts";
 import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import { deviceArguments, deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
 import { crcOfFile } from "./file-crc.ts";
@@ -16,8 +15,8 @@ import { DamagedMemory } from "./page-sums.ts";
 import type { SumsThread } from "./sums-thread.ts";
 
 /**
- * `mem` is covered page by page by `mem.sums`, and `disk.qcow2` by a CRC, since both may be large; `base.raw` is shared
- * by all and known by its identity.
+ * `mem` and `disk.qcow2` may be large: `mem` is covered page by page by `mem.sums`, `disk.qcow2` by a CRC. `base.raw`
+ * is shared by all snapshots and identified by inode and time.
  */
 export const SNAPSHOT_FILES = ["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2", "base.raw"] as const;
 export type SnapshotFile = (typeof SNAPSHOT_FILES)[number];
@@ -25,7 +24,7 @@ const HASHED = ["state", "mem.sums", "layer.qcow2"] as const satisfies readonly 
 
 const FileEntry = z.object({
   bytes: z.int(),
-  /** Nanoseconds since 1970, as text. A file that nobody wrote since has the same. */
+  /** Nanoseconds since 1970, as text. Unchanged as long as nothing writes to the file. */
   mtime: z.string(),
   blocks: z.int(),
   sha256: z.string().optional(),
@@ -44,16 +43,16 @@ export const Manifest = z.object({
   mem_mb: z.int(),
   disk_gb: z.int(),
   qemu_build: z.string(),
-  /** What QEMU was told of machine, CPU and devices when the baseline was baked. Absent: what it is told today. */
+  /** QEMU's arguments for machine, CPU and devices when the baseline was baked. Absent: today's arguments. */
   devices: z.array(z.string()).optional(),
-  /** Their hash, with KVM also of the CPU's model. */
+  /** The hash of the arguments, with KVM also of the CPU's model. */
   device_arguments: z.string(),
   created_at: z.string(),
-  /** The user's processes did not stand still for it: it can only go on as what it was, not become another machine. */
+  /** The user's processes were not frozen: it can only continue as the machine that it was, not become another one. */
   unfrozen: z.literal(true).optional(),
-  /** Bytes that were stored for it; blocks that were shared when it was made are another file's. */
+  /** Bytes stored for this snapshot. Blocks that were shared when it was made count for another file. */
   own_bytes: z.int(),
-  /** What it was made from; absent in baselines. */
+  /** The spec of the capture or copy; absent in baselines. */
   spec: SnapshotSpec.optional(),
   timings: CaptureTimings.optional(),
   files: z.record(z.enum(SNAPSHOT_FILES), FileEntry),
@@ -77,7 +76,7 @@ export const shapeOf = (manifest: Manifest): MachineShape => ({
 export const devicesOf = (manifest: Manifest): string[] =>
   manifest.devices ?? deviceArguments(shapeOf(manifest));
 
-/** To be written down where it was not: undefined where nobody knows it any more. */
+/** The arguments to write into a new manifest. Undefined if the manifest lacks them and its hash is not that of today's. */
 export function knownDevices(manifest: Manifest): string[] | undefined {
   const devices = devicesOf(manifest);
   return manifest.device_arguments === deviceArgumentsHash(manifest, devices) ? devices : undefined;
@@ -90,7 +89,7 @@ export async function describeFiles(dir: string): Promise<Manifest["files"]> {
   return Object.fromEntries(entries) as Manifest["files"];
 }
 
-/** `crcOf`: the daemon has it done beside its own thread. */
+/** `crcOf`: the daemon runs it on another thread. */
 export async function describeFile(
   dir: string,
   name: SnapshotFile,
@@ -111,7 +110,7 @@ async function identityOf(file: string): Promise<Pick<FileEntry, "bytes" | "mtim
 
 const isHashed = (name: SnapshotFile) => (HASHED as readonly string[]).includes(name);
 
-/** Content first, then the manifest under another name, then the rename: the rename is the durability point. */
+/** The content is synced under another name, then renamed. The rename is the durability point. */
 export async function publishManifest(dir: string, manifest: Manifest): Promise<void> {
   await writeDurably(path.join(dir, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`, 0o444);
   await syncPath(path.dirname(dir));
@@ -123,12 +122,12 @@ export async function readManifest(dir: string): Promise<Manifest> {
 
 export const manifestPath = (dir: string) => path.join(dir, MANIFEST);
 
-/** A file of a snapshot is not what its manifest says, or the snapshot does not fit this host. */
+/** A file of a snapshot does not match its manifest, or the snapshot does not fit this host. */
 export class UnusableSnapshot extends Error {}
 
 /**
- * Throws UnusableSnapshot when this folder must not be loaded here. Memory pages that a saved session shares with its
- * baseline were verified with the baseline; they are read again only when the file is not the one that was saved.
+ * Throws UnusableSnapshot if this folder must not be loaded here. Memory pages shared with the baseline were verified
+ * with the baseline. They are read again only if the file is not the one that was saved.
  */
 export async function verifyLoadable(
   { qemu, sums }: { qemu: QemuRoot; sums: SumsThread },
@@ -168,7 +167,7 @@ async function verifyPages(sums: SumsThread, dir: string, scope: "all" | "own"):
   try {
     await sums.verifyMemory(path.join(dir, "mem"), path.join(dir, "mem.sums"), scope);
   } catch (cause) {
-    // What could not be read at the moment may be whole.
+    // A file that could not be read now may still be whole.
     throw cause instanceof DamagedMemory ? new UnusableSnapshot(cause.message, { cause }) : cause;
   }
 }

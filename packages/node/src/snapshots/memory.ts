@@ -1,12 +1,16 @@
-/** Memory of a stopped machine → the snapshot's memory file: the parent's file cloned, plus the pages that changed. */
+/** Memory of a stopped machine → the snapshot's memory file: a clone of the parent's file, plus the changed pages. */
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { crc32 } from "node:zlib";
+import { KIB } from "@vivarium/kit/sizes";
 import type { ChangedRun } from "./changed-pages.ts";
 import { PAGE_BYTES, type PageSums } from "./page-sums.ts";
 
-const CHUNK_BYTES = 256 * 1024;
-/** How long the thread, which others' memory is verified on, does nothing else: a guest stands still for this. */
+const CHUNK_BYTES = 256 * KIB;
+/**
+ * How long this may keep the thread, on which other machines' memory is verified too. It goes first because a guest
+ * is stopped meanwhile.
+ */
 const TURN_MS = 10;
 
 export interface ChangedMemory {
@@ -16,8 +20,8 @@ export interface ChangedMemory {
 }
 
 /**
- * Returns how many bytes the child differs in from its parent, whose memory file is `parent`. `sums` starts as the
- * parent's table.
+ * Writes the pages that differ from the parent, whose memory file is `parent`, and returns their size in bytes.
+ * `sums` starts as the parent's table.
  */
 export async function writeChangedPages(
   source: ChangedMemory,
@@ -47,7 +51,7 @@ export async function writeChangedPages(
   }
 }
 
-/** A page that was written with what it held before stays shared with the parent. Equal sums alone prove nothing. */
+/** A page whose content did not change stays shared with the parent. Equal sums alone do not prove that. */
 function writeChanged(
   { file, parent }: { file: number; parent: number },
   chunk: Buffer,
@@ -76,7 +80,7 @@ function writeChanged(
   return written;
 }
 
-/** Asked of the parent's own file, whose pages its machine has in the page cache; those of a new clone are on disk alone. */
+/** Reads the parent's file, whose pages are in the page cache of its machine. Those of a new clone are only on disk. */
 function isSame(parent: number, content: Buffer, offset: number, old: Buffer): boolean {
   readFully(parent, old, offset);
   return old.equals(content);

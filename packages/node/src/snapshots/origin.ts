@@ -1,4 +1,4 @@
-/** What a version of a template was made of, as set-up wrote it beside the disk. */
+/** The origin of a template version, as set-up wrote it beside the disk. */
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { TemplateOrigin } from "@vivarium/contract/api";
@@ -11,7 +11,7 @@ const Description = TemplateOrigin.extend({
     .optional(),
 });
 
-/** Without what it does not say, and without anything where it is missing: a template can be used all the same. */
+/** Absent fields stay absent, and so does an unreadable file: a template can be used without an origin. */
 export async function readOrigin(versionDir: string): Promise<TemplateOrigin> {
   const text = await readFile(path.join(versionDir, "template.json"), "utf8").catch(() => "{}");
   return Description.parse(JSON.parse(text));

@@ -36,7 +36,7 @@ async function putByte(n: number, byte: number): Promise<void> {
   await file.close();
 }
 
-it("sums every page; those that are not empty are its own", async () => {
+it("sums every page; pages that are not empty are its own", async () => {
   const table = await writeMemory();
   expect(table.sums.length).toBe(PAGES);
   expect(table.sums[1]).toBe(crc32(page(1)));
@@ -56,13 +56,13 @@ it.each([1, 7, 8, 9, 33, PAGES])("is read back as it was written, with %i pages"
   expect(pages > 1 && read.isOwn(pages - 2)).toBe(false);
 });
 
-it("is refused when its file has a length that no table has", async () => {
+it("is refused if its file has an impossible length", async () => {
   const bytes = (await writeMemory()).toBytes();
   await writeFile(path.join(dir, "sums"), bytes.subarray(1));
   await expect(PageSums.read(path.join(dir, "sums"))).rejects.toThrow("wrong length");
 });
 
-it("accepts memory that is as it was", async () => {
+it("accepts unchanged memory", async () => {
   const table = await writeMemory();
   await verifyMemory(memory, table, "all");
   await verifyMemory(memory, table, "own");
@@ -78,7 +78,7 @@ it.each([
   await expect(verifyMemory(memory, table, "own")).rejects.toThrow(`page ${n} of the memory is damaged`);
 });
 
-it("finds damage of an empty page when it looks at all of them", async () => {
+it("finds damage of an empty page when it checks all pages", async () => {
   const table = await writeMemory();
   await damage(255);
   await verifyMemory(memory, table, "own");
@@ -104,7 +104,7 @@ it("finds that the memory is cut short", async () => {
   await expect(verifyMemory(memory, table, "own")).rejects.toThrow("cut short");
 });
 
-it("a child starts without pages of its own below a baseline, and with its parent's below a snapshot", async () => {
+it("starts a child without own pages below a baseline, and with its parent's below a snapshot", async () => {
   const table = await writeMemory();
   const ofBaseline = table.child(true);
   const ofSnapshot = table.child(false);

@@ -1,23 +1,24 @@
 /**
  * A checksum per page of a memory file, and which pages are the snapshot's own. Memory is cloned from its parent and
- * only changed pages are written, so only their sums change: a capture never reads the rest (security.md C8).
+ * only changed pages are written, so only their sums change: a capture never reads the other pages.
  *
  * File: a little-endian uint32 CRC per page, then a bitmap with one bit per page.
  */
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { crc32 } from "node:zlib";
+import { MIB } from "@vivarium/kit/sizes";
 
 export const PAGE_BYTES = 4096;
-const READ_BYTES = 1024 * 1024;
+const READ_BYTES = MIB;
 const READ_PAGES = READ_BYTES / PAGE_BYTES;
-/** So many pages that nobody asked for are read along sooner than the next ones by a read of their own. */
+/** Reading this many unwanted pages along is faster than a separate read for the next wanted ones. */
 const GAP_PAGES = 16;
-/** While the pages of one read are looked at, others are under way. */
+/** Reads in flight while the pages of one read are checked. */
 const READS_AT_ONCE = 3;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
-/** What was read is not what was written. */
+/** A page does not match its sum. */
 export class DamagedMemory extends Error {}
 
 export class PageSums {
@@ -33,7 +34,7 @@ export class PageSums {
     return PageSums.parse(await readFile(file), file);
   }
 
-  /** Of the bytes of a file. */
+  /** Parses a file's bytes. */
   static parse(bytes: Uint8Array, name = "a table of sums"): PageSums {
     const pages = Math.floor((bytes.length * 8) / 33);
     if (bytes.length !== pages * 4 + Math.ceil(pages / 8))
@@ -56,13 +57,13 @@ export class PageSums {
     this.#own[page >> 3] = (this.#own[page >> 3] ?? 0) | (1 << (page & 7));
   }
 
-  /** A child's table: nothing is its own yet when the parent is a baseline, which is verified by itself. */
+  /** A child's table. If the parent is a baseline, which is verified separately, no page is the child's own yet. */
   child(ofBaseline: boolean): PageSums {
     return new PageSums(this.sums.slice(), ofBaseline ? undefined : this.#own.slice());
   }
 }
 
-/** Reads a whole memory file; every page that is not empty is its own. */
+/** Sums a whole memory file. Every page that is not empty is its own. */
 export async function sumMemory(file: string, bytes: number): Promise<PageSums> {
   const table = new PageSums(new Uint32Array(bytes / PAGE_BYTES).fill(ZERO_SUM));
   const pages = { count: table.sums.length, isWanted: () => true };
@@ -73,7 +74,7 @@ export async function sumMemory(file: string, bytes: number): Promise<PageSums> 
   return table;
 }
 
-/** Throws when a page is not what the table says: of all pages, or of the snapshot's own alone. */
+/** Throws if a page does not match: of all pages, or only of the snapshot's own. */
 export async function verifyMemory(file: string, table: PageSums, scope: "all" | "own"): Promise<void> {
   const isWanted = scope === "all" ? () => true : (page: number) => table.isOwn(page);
   await eachPage(file, { count: table.sums.length, isWanted }, (page, content) => {
@@ -86,7 +87,7 @@ interface Pages {
   isWanted: (page: number) => boolean;
 }
 
-/** In no order. */
+/** Calls `look` for every wanted page, in no order. */
 async function eachPage(
   file: string,
   pages: Pages,
@@ -111,7 +112,7 @@ async function eachPage(
   }
 }
 
-/** What is read at once: every wanted page is in one, `end` is behind its last. */
+/** A read: `end` is behind its last page. Every wanted page is in one read. */
 function* spansOf({ count, isWanted }: Pages): Generator<{ first: number; end: number }> {
   let span: { first: number; end: number } | undefined;
   for (let page = 0; page < count; page++) {

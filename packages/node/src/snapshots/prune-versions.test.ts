@@ -17,7 +17,7 @@ const templateDir = (template = "base") => path.join(imagesDir, "templates", tem
 const versionDir = (version: string, template?: string) => path.join(templateDir(template), version);
 const versions = (template?: string) => readdirSync(templateDir(template)).toSorted();
 
-/** Each a day newer than the one before, and with baselines that link its disk. */
+/** Versions, each a day newer than the one before, with baselines that link the version's disk. */
 async function install(version: string, { template = "base", sizes = ["small"] } = {}): Promise<void> {
   const dir = versionDir(version, template);
   for (const size of sizes) await mkdir(path.join(dir, size), { recursive: true });
@@ -31,7 +31,7 @@ async function point(name: "current" | "next", version: string, template?: strin
   await symlink(version, path.join(templateDir(template), name));
 }
 
-test("the newest three versions stay, whatever they are called", async () => {
+test("keeps the newest three versions, whatever they are called", async () => {
   for (const version of ["zulu", "b", "c", "a", "d"]) await install(version, { sizes: ["small", "large"] });
   await point("current", "d");
   expect((await pruneVersions(imagesDir)).toSorted()).toEqual(["base@b", "base@zulu"]);
@@ -39,7 +39,7 @@ test("the newest three versions stay, whatever they are called", async () => {
   expect(await pruneVersions(imagesDir)).toEqual([]);
 });
 
-test("the current version and the next one stay, however old", async () => {
+test("keeps the current version and the next one, however old", async () => {
   for (const version of ["1", "2", "3", "4", "5", "6"]) await install(version);
   await point("current", "1");
   await point("next", "2");
@@ -47,7 +47,7 @@ test("the current version and the next one stay, however old", async () => {
   expect(versions()).toEqual(["1", "2", "4", "5", "6", "current", "next"]);
 });
 
-test("a version stays that a machine or a saved state was made from, until the last of them is gone", async () => {
+test("keeps a version that a machine or a saved state was made from, until the last of them is gone", async () => {
   for (const version of ["1", "2", "3", "4", "5"]) await install(version);
   await point("current", "5");
   const held = path.join(imagesDir, "base.raw");
@@ -57,7 +57,7 @@ test("a version stays that a machine or a saved state was made from, until the l
   expect(await pruneVersions(imagesDir)).toEqual(["base@1"]);
 });
 
-test("templates are counted each for itself", async () => {
+test("counts each template separately", async () => {
   for (const version of ["1", "2", "3"]) await install(version);
   for (const version of ["1", "2", "3", "4"]) await install(version, { template: "ai" });
   await point("current", "3");
@@ -65,13 +65,13 @@ test("templates are counted each for itself", async () => {
   expect(await pruneVersions(imagesDir)).toEqual(["ai@1"]);
 });
 
-test("a template without a current version is left alone", async () => {
+test("leaves a template without a current version alone", async () => {
   for (const version of ["1", "2", "3", "4", "5"]) await install(version);
   expect(await pruneVersions(imagesDir)).toEqual([]);
   expect(versions()).toHaveLength(5);
 });
 
-test("what an earlier removal left is cleared away, and is no version meanwhile", async () => {
+test("removes the remains of an earlier removal, and does not count them as a version", async () => {
   for (const version of ["1", "2", "3", "4"]) await install(version);
   await point("current", "4");
   const half = versionDir(".removed-1");

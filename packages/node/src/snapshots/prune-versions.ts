@@ -1,20 +1,19 @@
 /**
- * Removes old versions of official templates, so that set-up does not add a base disk with each update. What was made
- * of a version holds links of its own, and goes on without it: the folder is for creates that name the version. Those
- * that a caller may still name are kept by a rule that needs no knowledge of callers: whatever a machine or a saved
- * state of this pool comes from, and the newest few.
+ * Removes old versions of official templates, so that set-up does not add a base disk with each update. Machines and
+ * snapshots have their own links to a version's files and do not need its folder; the folder serves creates that name
+ * the version. Kept are the versions that a machine or a saved state of this pool comes from, and the newest few.
  */
 import { readdir, readlink, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
 
-/** The current version is one of them. */
+/** Includes the current version. */
 const KEPT_VERSIONS = 3;
 const POINTERS = ["current", "next"];
 const BASE_DISK = "root.ext4";
-/** Hidden from whoever looks for versions. */
+/** Hidden from listings of versions. */
 const REMOVED = ".removed-";
 
-/** Returns the removed ones as `<template>@<version>`. */
+/** Returns the removed versions as `<template>@<version>`. */
 export async function pruneVersions(imagesDir: string): Promise<string[]> {
   const templates = path.join(imagesDir, "templates");
   const removed: string[] = [];
@@ -32,7 +31,7 @@ export async function pruneVersions(imagesDir: string): Promise<string[]> {
 
 async function dispensable(template: string): Promise<string[]> {
   const pointed = new Set(await Promise.all(POINTERS.map((name) => targetOf(path.join(template, name)))));
-  // Without a current version set-up was never finished here, and nothing tells what is old.
+  // Without a current version set-up never finished here, so no version is known to be old.
   if (!(await targetOf(path.join(template, "current")))) return [];
   const versions = (await folders(template)).filter((name) => !name.startsWith("."));
   const aged = await Promise.all(versions.map(async (name) => ({ name, ...(await lookAt(template, name)) })));
@@ -43,7 +42,7 @@ async function dispensable(template: string): Promise<string[]> {
     .map(({ name }) => name);
 }
 
-/** A machine and a saved state have the base disk as a link, beside the one of each baseline. */
+/** A machine or saved state has the base disk as one more link, besides those of the baselines. */
 async function lookAt(template: string, version: string): Promise<{ madeAtMs: number; isUsed: boolean }> {
   const dir = path.join(template, version);
   const disk = await stat(path.join(dir, BASE_DISK)).catch(() => undefined);
@@ -56,7 +55,7 @@ async function lookAt(template: string, version: string): Promise<{ madeAtMs: nu
   return { madeAtMs: made.mtimeMs, isUsed: disk !== undefined && disk.nlink > ownLinks };
 }
 
-/** Renamed first: half a version is none. */
+/** Renamed first, so that a half removed version does not count as one. */
 async function remove(template: string, version: string): Promise<void> {
   const going = path.join(template, `${REMOVED}${version}`);
   await rm(going, { recursive: true, force: true });

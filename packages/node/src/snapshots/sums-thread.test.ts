@@ -13,7 +13,7 @@ import { SumsThread } from "./sums-thread.ts";
 const PAGES = 600;
 const log = createLog("test", "silent");
 
-/** How often this thread has summed something; another thread has a module of its own. */
+/** How often this thread has summed. Another thread has its own copy of the module. */
 const here = vi.hoisted(() => ({ sums: 0 }));
 vi.mock("node:zlib", async (original) => {
   const zlib = await original<typeof import("node:zlib")>();
@@ -42,7 +42,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** Each begin of a thread takes the next program; the last one is the real one. */
+/** Each new thread runs the next program; the last one is the real one. */
 function startThread(...programs: string[]): SumsThread {
   const start = () => {
     const program = programs.shift();
@@ -63,7 +63,7 @@ async function damage(): Promise<void> {
   await file.close();
 }
 
-test("memory and files are summed by another thread than the daemon's own, with the same outcome", async () => {
+test("memory and files are summed by another thread, with the same result", async () => {
   const thread = new SumsThread({ log });
   threads.push(thread);
   await verify(thread);
@@ -74,14 +74,14 @@ test("memory and files are summed by another thread than the daemon's own, with 
   expect(here.sums).toBeGreaterThanOrEqual(2 * PAGES);
 });
 
-test("a machine that is to be loaded is verified by another thread", async () => {
+test("a machine to be loaded is verified by another thread", async () => {
   const loadable = await makeLoadable(path.join(dir, "saved"));
   here.sums = 0;
   await verifyLoadable({ qemu: QEMU, sums: startThread() }, loadable);
   expect(here.sums).toBe(0);
 });
 
-test("damage and what cannot be read are told apart as they are without the thread", async () => {
+test("damage and unreadable files are distinguished as without the thread", async () => {
   const thread = startThread();
   await damage();
   const failed = verify(thread);
@@ -104,7 +104,7 @@ test.each([
   ],
   ["ends before it was asked", "process.exit(3)"],
   ["cannot begin", "require('./nowhere')"],
-])("a thread that %s fails what is under way, and the next job has another", async (_how, program) => {
+])("a thread that %s fails its pending jobs, and the next job gets a new thread", async (_how, program) => {
   const thread = startThread(program);
   const jobs = [verify(thread), verify(thread), thread.crcOfFile(memory)];
   for (const job of await Promise.allSettled(jobs))
@@ -112,7 +112,7 @@ test.each([
   await verify(thread);
 });
 
-test("a job of a thread that is closed fails, and so does the next one", async () => {
+test("a job of a closed thread fails, and so does the next one", async () => {
   const thread = startThread("setInterval(() => {}, 1000)");
   const job = verify(thread);
   job.catch(() => {});

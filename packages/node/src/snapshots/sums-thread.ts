@@ -1,8 +1,8 @@
 /**
- * The sums of memory and disks, made on a thread beside the daemon's own: a machine of 256 MiB is a tenth of a second of a
- * processor, in which the daemon would answer nobody else. What is summed goes by path, never as bytes.
+ * Sums memory and disks on another thread: the memory of a machine of 256 MiB takes a tenth of a second of processor
+ * time, in which the daemon would answer no other request. Files are passed by path, never as bytes.
  *
- * A thread that dies fails what it was asked for and nothing else; the next job begins another one.
+ * If the thread dies, its pending jobs fail, and the next job starts another thread.
  */
 import { Worker } from "node:worker_threads";
 import type { Log } from "@vivarium/kit/log";
@@ -27,14 +27,14 @@ export class SumsThread {
   #asked = 0;
   #isClosed = false;
 
-  /** Begun at once: the first job may be a capture, whose guest stands still meanwhile. */
+  /** Started ahead: the first job may be a capture, whose guest is stopped meanwhile. */
   constructor({ log, start = startWorker }: SumsThreadInit) {
     this.#log = log;
     this.#start = start;
     this.#thread = this.#begin();
   }
 
-  /** Throws DamagedMemory where a page of `file` is not what `sums`, a file too, says. */
+  /** Throws DamagedMemory if a page of `file` does not match the table in the file `sums`. */
   async verifyMemory(file: string, sums: string, scope: "all" | "own"): Promise<void> {
     await this.#ask("verifyMemory", [file, sums, scope]);
   }
@@ -43,12 +43,12 @@ export class SumsThread {
     return await this.#ask("crcOfFile", [file]);
   }
 
-  /** The pages that a stopped process has changed, for `writeChanged`, and how many bytes they are. */
+  /** The pages that a stopped process has changed, for `writeChanged`, and their size in bytes. */
   async findChanged(pid: number, mappings: Mapping[]): Promise<{ runs: Float64Array; bytes: number }> {
     return await this.#ask("findChanged", [pid, mappings]);
   }
 
-  /** As `writeChangedPages`; the table with the new sums is another one. */
+  /** As `writeChangedPages`. Returns the new sums in a new table. */
   async writeChanged(
     source: Omit<ChangedMemory, "runs"> & { runs: Float64Array },
     target: { file: string; sums: PageSums },
@@ -58,7 +58,7 @@ export class SumsThread {
     return { written, sums: PageSums.parse(sums) };
   }
 
-  /** What is under way fails. */
+  /** Pending jobs fail. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#thread?.worker.terminate();
@@ -85,7 +85,7 @@ export class SumsThread {
     worker.on("message", (answer: Answer) => {
       const asked = thread.waiting.get(answer.id);
       thread.waiting.delete(answer.id);
-      // A process whose work is done may end although it has a thread.
+      // The thread does not keep an otherwise finished process alive.
       if (thread.waiting.size === 0) worker.unref();
       if ("failure" in answer) asked?.reject(errorOf(answer.failure));
       else asked?.resolve(answer.result);

@@ -1,4 +1,4 @@
-/** What runs on the thread of `SumsThread`: each message asks for one job, and is answered once. */
+/** The program of the thread of `SumsThread`: one answer per message. */
 import { parentPort } from "node:worker_threads";
 import { changedRuns, type Mapping, packRuns, unpackRuns } from "./changed-pages.ts";
 import { crcOfFile } from "./file-crc.ts";
@@ -35,7 +35,7 @@ export type Job = { [Name in keyof Jobs]: { name: Name; input: Parameters<Jobs[N
 
 export type Answer = { id: number } & ({ result: unknown } | { failure: Failure });
 
-/** An error as a message: of one that is sent as it is, neither its class nor its code would arrive. */
+/** An error as a plain message: a posted Error loses its class and code. */
 export interface Failure {
   message: string;
   code?: string;

@@ -23,11 +23,11 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dataDir, { recursive: true, force: true }));
 
-/** A daemon that starts on what is there. */
+/** A daemon that starts over these files. */
 async function restart(): Promise<void> {
   table = new SnapshotTable({ dataDir, log: createLog("test", "silent") });
   await table.removeUnpublished();
-  await table.lookThrough();
+  await table.checkAll();
 }
 
 async function makeHalf(): Promise<string> {
@@ -54,7 +54,7 @@ const DAMAGED = { code: "snapshot_damaged" };
 const UNKNOWN = { code: "snapshot_not_found" };
 
 describe("a start of the daemon", () => {
-  it("keeps what was published and removes what was being made or removed", async () => {
+  it("keeps published snapshots and removes unfinished and half removed ones", async () => {
     const whole = await publish();
     await makeHalf();
     await mkdir(table.dirOf(`chk_${randomId()}`));
@@ -99,7 +99,7 @@ describe("a start of the daemon", () => {
   });
 });
 
-test("a snapshot that is being made is none yet, and its publishing leaves no trace of that", async () => {
+test("an unfinished snapshot does not count, and publishing it leaves no trace of that", async () => {
   const half = await makeHalf();
   expect(await table.get(half)).toBeUndefined();
   expect(await listed()).toEqual([]);
@@ -108,14 +108,14 @@ test("a snapshot that is being made is none yet, and its publishing leaves no tr
 });
 
 describe("a load that finds damage", () => {
-  it("is remembered while the files look as they did", async () => {
+  it("is remembered while the files are unchanged", async () => {
     const id = await publish();
     const source = await table.check(id);
     const damage = new UnusableSnapshot("state is damaged");
     expect(table.unloadable(source, damage)).toMatchObject(DAMAGED);
     await expect(table.check(id)).rejects.toMatchObject(DAMAGED);
     expect(table.damaged).toEqual([id]);
-    // Whoever wants to load it may try: the load reads what it holds.
+    // A load may still be tried: it reads the content.
     expect(await table.find(id)).toEqual(source);
     const state = path.join(table.dirOf(id), "state");
     await writeFile(`${state}.good`, "some state");
@@ -124,7 +124,7 @@ describe("a load that finds damage", () => {
     expect(table.damaged).toEqual([]);
   });
 
-  it("is told from one that failed for other reasons", async () => {
+  it("is distinguished from a load that failed for other reasons", async () => {
     const source = await table.find(await publish());
     const elsewhere = Object.assign(new Error("no such file"), { code: "ENOENT" });
     expect(table.unloadable(source, elsewhere)).toBe(elsewhere);
@@ -135,7 +135,7 @@ describe("a load that finds damage", () => {
   });
 });
 
-test("removing is repeatable, also after half of it", async () => {
+test("removing is repeatable, also after it was interrupted", async () => {
   const id = await publish();
   await mkdir(`${table.dirOf(id)}.removed`);
   await writeFile(`${table.dirOf(id)}.removed/state`, "of an earlier attempt");

@@ -1,9 +1,10 @@
-/** The snapshots of this node: published folders below the pool, and those that are being made. */
+/** The snapshots of this node: published folders below the pool, and those being made. */
 import { existsSync } from "node:fs";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { SNAPSHOT_ID_PATTERN, type SnapshotSpec, type SnapshotStatus } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
+import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
 import { lookOf, removeFolder, removeRemains } from "./folder.ts";
 import { KnownDamage } from "./known-damage.ts";
@@ -13,7 +14,7 @@ export class SnapshotTable {
   readonly #dir: string;
   readonly #log: Log;
   readonly #damage = new KnownDamage();
-  #copyTurn: Promise<unknown> = Promise.resolve();
+  readonly #copies = new SerialQueue();
   readonly saving = new Map<string, { spec: SnapshotSpec; done: Promise<Loadable> }>();
 
   constructor(init: { dataDir: string; log: Log }) {
@@ -25,25 +26,25 @@ export class SnapshotTable {
     return path.join(this.#dir, id);
   }
 
-  /** Of a snapshot's folder; undefined for any other. */
+  /** Undefined for a folder that is no snapshot's. */
   idOf(dir: string): string | undefined {
     return path.dirname(dir) === this.#dir ? path.basename(dir) : undefined;
   }
 
-  /** Known so far. */
+  /** Snapshots known to be damaged so far. */
   get damaged(): string[] {
     return this.#damage.names;
   }
 
-  /** At start: what was never published, or was being removed, belongs to nobody. Whatever else is damaged stays. */
+  /** At start: removes unpublished and half removed snapshots. Anything else that is damaged stays. */
   async removeUnpublished(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o711 });
     const remains = await removeRemains(this.#dir);
     if (remains.length > 0) this.#log.info({ remains }, "removed snapshots that were never finished");
   }
 
-  /** What a look tells of damage to each of them is known afterwards. */
-  async lookThrough(): Promise<void> {
+  /** Checks every snapshot for missing or cut files, so that `damaged` lists them. */
+  async checkAll(): Promise<void> {
     for (const id of await this.#ids()) await this.check(id).catch(() => {});
   }
 
@@ -58,8 +59,8 @@ export class SnapshotTable {
   }
 
   /**
-   * Found, and whole as far as a look tells: every file is there in its size, and no load has failed on what they hold.
-   * To read them would take as long as the load that verifies them.
+   * The snapshot, if every file has its size and no load has found the content damaged. The content is not read: that
+   * would take as long as the load, which verifies it.
    */
   async check(id: string): Promise<Loadable> {
     const found = await this.find(id);
@@ -76,7 +77,7 @@ export class SnapshotTable {
   }
 
   async list(): Promise<SnapshotStatus[]> {
-    // One that is damaged is none that could be used; asking for it by its name says what is wrong with it.
+    // A damaged snapshot cannot be used, so it is left out. A request for it by name returns the reason.
     const published = await Promise.all(
       (await this.#ids()).map(async (id) => ({
         id,
@@ -92,14 +93,12 @@ export class SnapshotTable {
     this.#damage.forget(this.dirOf(id));
   }
 
-  /** One after the other: of two copies that are made at once, the second finds the first one published. */
+  /** One at a time: of two concurrent copies, the second finds the first one published. */
   publishCopy<T>(publish: () => Promise<T>): Promise<T> {
-    const mine = this.#copyTurn.then(publish, publish);
-    this.#copyTurn = mine.catch(() => {});
-    return mine;
+    return this.#copies.run(publish);
   }
 
-  /** Whether another snapshot, one that is published, consists of the same files. */
+  /** Whether another published snapshot consists of the same files. */
   async hasCopy(source: Loadable): Promise<boolean> {
     const inodeOf = async (dir: string) => (await stat(path.join(dir, "mem")).catch(() => undefined))?.ino;
     const inode = await inodeOf(source.dir);
@@ -110,7 +109,7 @@ export class SnapshotTable {
     return (await Promise.all(dirs.map(isCopy))).includes(true);
   }
 
-  /** A file of it is missing: it was deleted while it was being used, or else it is damaged. */
+  /** A file is missing: the snapshot was deleted while in use, or it is damaged. */
   gone(source: Loadable, cause: Error): Error {
     if (existsSync(source.dir)) return this.unloadable(source, cause);
     return new NodeError("snapshot_not_found", `no snapshot ${path.basename(source.dir)} on this node`, {
@@ -118,7 +117,7 @@ export class SnapshotTable {
     });
   }
 
-  /** A saved state that does not verify; the files stay as they are. Any other failure says nothing about them. */
+  /** Remembers a saved state that fails verification; its files stay. Any other failure does not count against it. */
   unloadable(source: Loadable, cause: Error): Error {
     if (!(cause instanceof UnusableSnapshot) && !lacksFile(source.dir)) return cause;
     this.#noteDamage(source.dir, cause);
@@ -130,14 +129,14 @@ export class SnapshotTable {
     return names.filter((name) => SNAPSHOT_ID_PATTERN.test(name));
   }
 
-  /** What was published once and cannot be read now is damaged, and not unknown. */
+  /** A published snapshot that cannot be read is reported as damaged, not as unknown. */
   async #published(id: string): Promise<Loadable | undefined> {
     const dir = this.dirOf(id);
     if ((await lookOf(dir)) !== "published") return undefined;
     try {
       return { dir, manifest: await readManifest(dir) };
     } catch (cause) {
-      // It was removed between the two looks.
+      // It was removed between the two checks.
       if (!existsSync(dir)) return undefined;
       this.#noteDamage(dir, cause);
       throw damagedError("its manifest is missing or damaged", cause);
@@ -169,7 +168,7 @@ export function statusOf(id: string, manifest: Manifest): SnapshotStatus {
   };
 }
 
-/** The machine that was held once it was saved. */
+/** The machine that was captured with `after: "hold"`. */
 function gaveWay(spec: Manifest["spec"]): string | undefined {
   return spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined;
 }

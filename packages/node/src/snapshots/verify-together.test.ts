@@ -15,9 +15,9 @@ afterAll(() => sums.close());
 
 let root: string;
 let source: Loadable;
-/** Verifications that have begun. */
+/** Verifications that have started. */
 let begun: number;
-/** Until then what has begun reads nothing. */
+/** Verifications wait for this before they read. */
 let mayRead: Promise<void>;
 let verifications: Verifications;
 
@@ -34,7 +34,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(root, { recursive: true, force: true }));
 
-/** As a machine has them: links in a folder of its own. */
+/** Links in a folder of its own, as a machine has them. */
 async function linked(name: string, { dir, manifest } = source): Promise<Loadable> {
   const own = path.join(root, name);
   await mkdir(own);
@@ -44,7 +44,7 @@ async function linked(name: string, { dir, manifest } = source): Promise<Loadabl
 
 const children = () => Promise.all(Array.from({ length: CHILDREN }, (_, i) => linked(`child${i}`)));
 
-/** In place, so that every link sees it. */
+/** In place, so that every link shows it. */
 async function damage(file: string): Promise<void> {
   const content = await readFile(path.join(source.dir, file));
   content[0] = (content[0] ?? 0) ^ 1;
@@ -57,15 +57,15 @@ const hold = (): (() => void) => {
   return resolve;
 };
 
-/** Once all of them wait for whatever was begun. */
+/** Resolves once all of them wait for a started verification. */
 async function allAsked(outcomes: Promise<void>[]): Promise<void> {
   for (const outcome of outcomes) outcome.catch(() => {});
   await expect.poll(() => begun, { timeout: 10_000 }).toBeGreaterThan(0);
-  // Which file a link leads to is asked first. What is asked of the file system after that is answered after that.
+  // The file system answers in order, so the files behind the links have been looked up by then.
   for (let i = 0; i < 50; i++) await stat(root);
 }
 
-test("machines that are loaded from the same files at once have them verified once", async () => {
+test("machines loaded from the same files at once share one verification", async () => {
   const release = hold();
   const all = (await children()).map((child) => verifications.verify(child));
   await allAsked(all);
@@ -87,7 +87,7 @@ test.each(["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2"])(
   },
 );
 
-test("damage that one verification finds is told to all who share it", async () => {
+test("damage found by a verification is reported to all who share it", async () => {
   const release = hold();
   await damage("state");
   const all = (await children()).map((child) => verifications.verify(child));
@@ -98,7 +98,7 @@ test("damage that one verification finds is told to all who share it", async () 
   expect(begun).toBe(1);
 });
 
-test("a verification that has ended is not used again: files that were damaged since are found damaged", async () => {
+test("a finished verification is not reused: damage since then is found", async () => {
   const [first, second, third] = await children();
   await verifications.verify(first as Loadable);
   await damage("layer.qcow2");
@@ -108,7 +108,7 @@ test("a verification that has ended is not used again: files that were damaged s
   expect(begun).toBe(3);
 });
 
-test("who shares the look of a machine that is gone before it ends looks for itself", async () => {
+test("if the machine whose verification is shared goes away before it ends, the others verify for themselves", async () => {
   const release = hold();
   const [gone, ...others] = await children();
   const first = verifications.verify(gone as Loadable);
@@ -122,7 +122,7 @@ test("who shares the look of a machine that is gone before it ends looks for its
   expect(begun).toBe(2);
 });
 
-test("other files, and other claims about the same files, are verified for themselves", async () => {
+test("other files, and other claims about the same files, are verified separately", async () => {
   const release = hold();
   const other = await makeLoadable(path.join(root, "other"));
   const claims = { ...source.manifest, qemu_build: "none" };

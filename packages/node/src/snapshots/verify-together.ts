@@ -1,6 +1,6 @@
 /**
- * Machines that are loaded from the same files at the same time share one verification of them: what sixteen children
- * come from is read once. A verification that has ended is never used again, since files may be damaged after it.
+ * Machines loaded from the same files at the same time share one verification of them: the parent of sixteen children
+ * is read once. A finished verification is never reused, because files may be damaged after it.
  */
 import { stat } from "node:fs/promises";
 import path from "node:path";
@@ -10,12 +10,12 @@ export class Verifications {
   readonly #verify: (loadable: Loadable) => Promise<void>;
   readonly #underWay = new Map<string, Promise<void>>();
 
-  /** Of what is published only: nobody may join one that began while files were still written. */
+  /** Only for published files: a verification must not start while files are still written. */
   constructor(verify: (loadable: Loadable) => Promise<void>) {
     this.#verify = verify;
   }
 
-  /** Joins the verification of the same files that is under way, or makes one. Damage is found for all who joined. */
+  /** Joins the verification of the same files in progress, or starts one. Damage is reported to all who joined. */
   async verify(loadable: Loadable): Promise<void> {
     const key = await identityOf(loadable);
     for (let theirs = this.#underWay.get(key); theirs; theirs = this.#underWay.get(key))
@@ -26,7 +26,7 @@ export class Verifications {
   }
 }
 
-/** What another could not read says nothing: its links go with its machine, and ours are still there. */
+/** False if it could not read a file: its machine's links may be gone, while ours are still there. */
 async function isConclusive(verification: Promise<void>): Promise<boolean> {
   return await verification.then(
     () => true,
@@ -34,7 +34,7 @@ async function isConclusive(verification: Promise<void>): Promise<boolean> {
   );
 }
 
-/** Each machine has links of its own to the files, so they are known by what the links lead to. */
+/** Identifies files by what the links lead to, because each machine has links of its own. */
 async function identityOf({ dir, manifest }: Loadable): Promise<string> {
   const files = await Promise.all(SNAPSHOT_FILES.map((name) => stat(path.join(dir, name), { bigint: true })));
   return JSON.stringify([manifest, files.map(({ dev, ino }) => `${dev}:${ino}`)]);

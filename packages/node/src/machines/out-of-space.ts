@@ -5,15 +5,15 @@ import type { MachineTable } from "./table.ts";
 
 const LOOK_MS = 2_000;
 
-/** QEMU stops a guest whose write finds the pool full, before the guest learns of it. It goes on once there is room. */
-export async function continueWhenThereIsRoom(
+/** Continues machines that QEMU stopped because a write found the pool full, once there is space. */
+export async function continueWhenSpaceIsFree(
   deps: { table: MachineTable; gate: DiskGate; log: Log },
   until: AbortSignal,
 ): Promise<void> {
   while (!until.aborted) {
     await sleep(LOOK_MS, until);
     const waiting = [...deps.table.running.values()].filter((machine) => machine.isOutOfSpace);
-    if (waiting.length === 0 || !(await deps.gate.hasRoom())) continue;
+    if (waiting.length === 0 || !(await deps.gate.hasSpace())) continue;
     for (const machine of waiting) {
       machine.isOutOfSpace = false;
       deps.log.warn({ machine: machine.id }, "the pool has room again; the machine goes on");

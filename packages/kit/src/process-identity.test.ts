@@ -1,13 +1,14 @@
 import { spawn } from "node:child_process";
 import { expect, it } from "vitest";
-import { identify, isAlive, killAndWait } from "./process.ts";
+import { identify, isAlive, killAndWait } from "./process-identity.ts";
 
 it("does not take a reused pid for the process that had it before", () => {
   const self = identify(process.pid);
-  expect(self).not.toBeNull();
-  if (!self) return;
+  if (!self) throw new Error("/proc is not mounted");
   expect(isAlive(self)).toBe(true);
   expect(isAlive({ ...self, startTicks: "1" })).toBe(false);
+  expect(isAlive({ ...self, bootId: "of-another-boot" })).toBe(false);
+  expect(isAlive({ ...self, bootId: undefined })).toBe(true);
 });
 
 it("returns from a kill only when the process is gone", async () => {

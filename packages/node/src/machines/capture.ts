@@ -1,24 +1,22 @@
 /**
- * Captures a machine: freeze the user's processes, stop the guest, and keep device state, changed pages and disk as of
- * that one instant; then make them durable and publish (architecture.md section 3, security.md C8). The machine is
- * never hurt: whatever fails before the snapshot is durable, the guest goes on.
+ * Captures a machine: freeze the user's processes, stop the guest, copy device state, changed pages and disk as of
+ * that instant, then sync and publish. If a step fails before the snapshot is durable, the guest continues unharmed.
  */
 import { chmod, chown, open, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { CaptureTimings } from "@vivarium/contract/node";
 import { allOrNone } from "@vivarium/kit/all-or-none";
-import { sleep, stopwatch } from "@vivarium/kit/clock";
+import { endsWithin, stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
+import { syncPath } from "@vivarium/kit/durable-file";
+import { MIB } from "@vivarium/kit/sizes";
 import { cloneFile, shareFile } from "../disks/clone.ts";
 import type { DiskGate } from "../disks/gate.ts";
 import { sharedBytes } from "../disks/shared-bytes.ts";
-import { syncPath } from "../host/durable-file.ts";
-import { letGo } from "../machines/guest-state.ts";
-import type { Machine } from "../machines/machine.ts";
 import { NodeError } from "../node-error.ts";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
-import { mappingsOf } from "./changed-pages.ts";
-import { makeUnpublished, removeFolder } from "./folder.ts";
+import { mappingsOf } from "../snapshots/changed-pages.ts";
+import { makeUnpublished, removeFolder } from "../snapshots/folder.ts";
 import {
   describeFile,
   knownDevices,
@@ -26,34 +24,33 @@ import {
   type Manifest,
   publishManifest,
   type SnapshotFile,
-} from "./manifest.ts";
-import { PageSums } from "./page-sums.ts";
-import type { SumsThread } from "./sums-thread.ts";
+} from "../snapshots/manifest.ts";
+import { PageSums } from "../snapshots/page-sums.ts";
+import type { SumsThread } from "../snapshots/sums-thread.ts";
+import { thawAndContinue } from "./guest-state.ts";
+import type { Machine } from "./machine.ts";
 
-const MIB = 1024 * 1024;
-/** Device state of a microvm is some tens of KiB; a QEMU that writes much more is not ours any more. */
+/** Device state of a microvm is some tens of KiB. A QEMU that writes much more has been taken over. */
 const STATE_LIMIT_BYTES = 64 * MIB;
-/** Device state, tables and manifest, of a guest that changed no page. */
+/** Device state, tables and manifest of a guest that changed no page. */
 const LEAST_BYTES = 4 * MIB;
-const LET_GO_WITHIN_MS = 5_000;
+const THAW_WITHIN_MS = 5_000;
 const SHARED = ["layer.qcow2", "base.raw"] as const;
 
 export interface CaptureInput {
   machine: Machine;
-  /** The machine's folder. */
   machineDir: string;
-  /** What it was loaded from, as linked into its folder. */
+  /** The snapshot that the machine was loaded from, as linked into its folder. */
   parent: Loadable;
-  /** Folder of the snapshot to make. */
   target: string;
   spec: NonNullable<Manifest["spec"]>;
-  /** Tells the journal what is to come. Durable before the instant that is captured. */
+  /** Writes to the journal that this capture will stop the machine. Durable before the instant that is captured. */
   announce: () => Promise<void>;
   /** The guest stays stopped and frozen once the snapshot is durable. */
   hold: boolean;
 }
 
-/** Stages in ms; filled as they end. */
+/** In ms; filled as the stages end. */
 type Stages = Omit<CaptureTimings, "publish">;
 
 interface CaptureDeps {
@@ -65,7 +62,8 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
   const { machine, target } = input;
   let isStill = false;
   try {
-    // How much it takes is known at the instant only. Where not even the least fits, no guest is stopped to find out.
+    // The size is known only once the guest is stopped. If not even the smallest snapshot fits, the guest is not
+    // stopped.
     await deps.gate.check(LEAST_BYTES);
     const watch = stopwatch();
     isStill = true;
@@ -82,7 +80,7 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
     try {
       if (!input.hold) {
         isStill = false;
-        await letGo(machine);
+        await thawAndContinue(machine);
       }
       crashPoint("capture.instant");
       watch();
@@ -100,16 +98,20 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
     }
   } catch (error) {
     await removeFolder(target);
-    // Waited for, so that the next capture does not meet it; a machine that does not answer holds up nobody for long.
+    // Waited for, so that the next capture does not meet a thaw in progress. A machine that does not answer delays
+    // the error by a few seconds at most.
     if (isStill && machine.isRunning)
-      await Promise.race([letGo(machine).catch(() => {}), sleep(LET_GO_WITHIN_MS)]);
+      await endsWithin(
+        THAW_WITHIN_MS,
+        thawAndContinue(machine).catch(() => {}),
+      );
     throw error;
   }
 }
 
 /**
- * False for a guest that breaks its agent or hangs the freezer, which is no way to escape a pause: what it does stands
- * still with the machine. What is to become another machine must stand still first (security.md C8).
+ * False if the guest broke its agent or hangs the freezer. Such a guest can be paused all the same: its processes
+ * stop with the machine. But nothing is started from a snapshot whose processes were not frozen.
  */
 async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
   try {
@@ -123,11 +125,11 @@ async function freezeGuest({ machine, hold }: CaptureInput): Promise<boolean> {
   }
 }
 
-/** What does not depend on the instant is done before it. Returns the table of the memory as the parent has it. */
+/** The work that does not need a stopped guest. Returns the parent's table of page sums. */
 async function makeTarget({ machine, machineDir, parent, target }: CaptureInput): Promise<PageSums> {
   await makeUnpublished(target);
   for (const name of SHARED) await shareFile(path.join(parent.dir, name), path.join(target, name));
-  // The folder is sealed: QEMU may fill this file and make no other.
+  // The folder is sealed: QEMU may fill this file and create no other.
   const state = await open(stateFile(machineDir), "w", 0o600);
   await state.close();
   await chown(stateFile(machineDir), machine.slot.uid, machine.slot.uid);
@@ -140,7 +142,7 @@ async function makeTarget({ machine, machineDir, parent, target }: CaptureInput)
 const stateFile = (machineDir: string) => path.join(machineDir, "run/state");
 const diskFile = (machineDir: string) => path.join(machineDir, "disk.qcow2");
 
-/** Everything between stop and continue. Disk and memory are clones, so that what follows needs no standing still. */
+/** Everything between stop and continue. Disk and memory are cloned, so that the guest can run during the rest. */
 async function takeInstant(
   deps: CaptureDeps,
   { machine, machineDir, parent, target }: CaptureInput,
@@ -154,7 +156,8 @@ async function takeInstant(
   const state = machine.qmp
     .execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` })
     .then(() => watch());
-  // Looked at only after the rest; a failure until then, such as the machine's end, must not count as nobody's.
+  // Awaited only after the other work. Until then a rejection, such as the machine's end, must not count as
+  // unhandled.
   state.catch(() => {});
   const memoryFile = await stat(path.join(parent.dir, "mem"), { bigint: true });
   const mappings = mappingsOf(machine.process.pid, memoryFile);
@@ -179,7 +182,7 @@ async function takeInstant(
   }
 }
 
-/** QEMU wrote it and cannot be trusted with what it is: a plain file of bounded size. */
+/** QEMU wrote this file and is not trusted: it must be a plain file of bounded size. */
 async function keepState(machineDir: string, target: string): Promise<void> {
   const file = stateFile(machineDir);
   const { size } = await stat(file);
@@ -188,7 +191,9 @@ async function keepState(machineDir: string, target: string): Promise<void> {
   await rm(file);
 }
 
-/** The daemon made it, so it is the daemon's already. A file is described once it is on disk: until then it may grow. */
+/**
+ * The daemon created the file, so it owns it already. A file is described once it is on disk: until then it may grow.
+ */
 async function seal({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
   const file = path.join(target, name);
   await chmod(file, 0o444);

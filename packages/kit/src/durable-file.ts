@@ -1,4 +1,4 @@
-/** Files that are whole or not there, whenever the power goes. */
+/** Files that are whole or absent, whenever the power goes. */
 import { open, rename } from "node:fs/promises";
 import path from "node:path";
 
@@ -11,12 +11,16 @@ export async function syncPath(target: string): Promise<void> {
   }
 }
 
-/** On disk under its name when this returns; until then whatever was there before. One writer at a time. */
-export async function writeDurably(file: string, text: string, mode: number): Promise<void> {
+/**
+ * On disk under its name when this returns; until then the file that was there before. One writer at a time. The mode holds
+ * whatever the umask is, also if an interrupted write left its partial file.
+ */
+export async function writeDurably(file: string, content: string | Uint8Array, mode: number): Promise<void> {
   const partial = `${file}.tmp`;
   const handle = await open(partial, "w", mode);
   try {
-    await handle.writeFile(text);
+    await handle.chmod(mode);
+    await handle.writeFile(content);
     await handle.sync();
   } finally {
     await handle.close();

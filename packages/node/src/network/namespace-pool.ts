@@ -1,21 +1,21 @@
 /**
- * Slots whose network namespace is already made, so that a start does not wait for `ip` and `nft`. A slot that was
- * used is thrown away with its namespace: nothing of one tenant's network state reaches the next.
+ * Slots whose network namespace is made ahead, so that a start does not wait for `ip` and `nft`. A used slot is
+ * discarded with its namespace, so that no network state of one tenant reaches the next.
  */
-import { sleep } from "@vivarium/kit/clock";
+import { endsWithin } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
-import type { NodeNetwork } from "../network/node-network.ts";
-import { forgetFlows } from "./conntrack.ts";
-import { createNamespace, removeNamespace } from "./netns.ts";
-import { freeSlot, type Slot, takeSlot } from "./slots.ts";
-import { killUid } from "./uid.ts";
+import { forgetFlows } from "../host/conntrack.ts";
+import { createNamespace, removeNamespace } from "../host/netns.ts";
+import { freeSlot, type Slot, takeSlot } from "../host/slots.ts";
+import { killUid } from "../host/uid.ts";
+import type { NodeNetwork } from "./node-network.ts";
 
-/** Prepared per mode of the egress policy: what is taken as it was prepared needs no call of `nft`. */
+/** Per mode of the egress policy: a namespace that is used as prepared needs no call of `nft`. */
 const READY = { allow: 3, deny: 2 } as const;
 type Mode = keyof typeof READY;
 const MODES = Object.keys(READY) as Mode[];
 const CLOSE_WAITS_MS = 2_000;
-/** Whoever takes a slot starts a machine, which is not to share the host's processors with the making of the next one. */
+/** A machine starts on a slot once it is taken. Making the next namespace must not compete with it. */
 const REFILL_AFTER_MS = 500;
 
 export class NamespacePool {
@@ -24,7 +24,7 @@ export class NamespacePool {
   readonly #network: Pick<NodeNetwork, "networks" | "reporter" | "link">;
   readonly #log: Log;
   readonly #ready: Record<Mode, Slot[]> = { allow: [], deny: [] };
-  /** Slots that the gateway may still take for those of their last machines. */
+  /** Slots that the gateway may still attribute to their last machines. */
   readonly #quarantine = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #refill: NodeJS.Timeout | undefined;
@@ -42,7 +42,7 @@ export class NamespacePool {
     this.#log = init.log;
   }
 
-  /** A slot for a machine of this mode, whose network is still nobody's: `networks.assign` comes next. */
+  /** A slot for a machine of this mode. It has no machine yet: call `networks.assign` next. */
   async take(mode: Mode): Promise<Slot> {
     const other = MODES.find((one) => one !== mode) as Mode;
     const slot = this.#ready[mode].shift() ?? this.#ready[other].shift() ?? (await this.#make(mode));
@@ -50,7 +50,7 @@ export class NamespacePool {
     return slot;
   }
 
-  /** At once where the next one would have to wait for it. */
+  /** Without delay if the next start would have to wait for a slot. */
   #fillSoon(): void {
     clearTimeout(this.#refill);
     if (MODES.some((mode) => this.#ready[mode].length === 0)) this.fill();
@@ -68,8 +68,8 @@ export class NamespacePool {
   }
 
   /**
-   * Nothing is left of the namespace when this returns; the slot is free once the gateway forgot its machine. Whose it was
-   * is told of one that ended while no daemon was there.
+   * Nothing is left of the namespace when this returns. The slot is free once the gateway forgot its machine.
+   * `ofMachine`: the machine of the slot, if it ended while the daemon was down.
    */
   async discard(slot: Slot, ofMachine?: string): Promise<void> {
     const { networks, reporter } = this.#network;
@@ -87,16 +87,14 @@ export class NamespacePool {
     this.#quarantine.add(freed);
   }
 
-  /** What the gateway has not confirmed by then stays taken, and is cleared up by the next start. */
+  /** A slot that the gateway has not released by then stays taken. The next start of the daemon frees it. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#refill);
     await this.#filling;
     const ready = MODES.flatMap((mode) => this.#ready[mode].splice(0));
     await Promise.all(ready.map((slot) => this.discard(slot)));
-    const late = new AbortController();
-    await Promise.race([Promise.all(this.#quarantine), sleep(CLOSE_WAITS_MS, late.signal)]);
-    late.abort();
+    await endsWithin(CLOSE_WAITS_MS, Promise.all(this.#quarantine));
   }
 
   async #fillUp(): Promise<void> {

@@ -4,11 +4,11 @@ import path from "node:path";
 import { createLog } from "@vivarium/kit/log";
 import { expect, it, onTestFinished } from "vitest";
 import { DiskGate } from "../disks/gate.ts";
-import type { Machine } from "../machines/machine.ts";
+import { SumsThread } from "../snapshots/sums-thread.ts";
 import { type CaptureInput, capture } from "./capture.ts";
-import { SumsThread } from "./sums-thread.ts";
+import type { Machine } from "./machine.ts";
 
-it("touches no guest where there is no room at all for its snapshot", async () => {
+it("leaves the guest alone if the disk has no space at all for its snapshot", async () => {
   const dir = await mkdtemp(path.join(tmpdir(), "capture-"));
   onTestFinished(() => rm(dir, { recursive: true }));
   const touched: string[] = [];

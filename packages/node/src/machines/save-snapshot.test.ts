@@ -5,11 +5,11 @@ import { randomId } from "@vivarium/kit/id";
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { makeLoadable, QEMU } from "../../test-support/loadable.ts";
-import { makeUnpublished } from "./folder.ts";
-import { publishManifest } from "./manifest.ts";
-import { type SaveDeps, saveSnapshot } from "./save.ts";
-import { SumsThread } from "./sums-thread.ts";
-import { SnapshotTable } from "./table.ts";
+import { makeUnpublished } from "../snapshots/folder.ts";
+import { publishManifest } from "../snapshots/manifest.ts";
+import { SumsThread } from "../snapshots/sums-thread.ts";
+import { SnapshotTable } from "../snapshots/table.ts";
+import { type SaveDeps, saveSnapshot } from "./save-snapshot.ts";
 
 const log = createLog("test", "silent");
 const newId = () => `chk_${randomId()}`;
@@ -22,7 +22,7 @@ beforeEach(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), "save-"));
   sums = new SumsThread({ log });
   snapshots = new SnapshotTable({ dataDir, log });
-  // A copy asks for nothing of a machine's.
+  // A copy uses nothing of a machine.
   deps = { snapshots, sums, qemu: QEMU, log } as SaveDeps;
 });
 afterEach(async () => {
@@ -40,14 +40,14 @@ async function publish(): Promise<string> {
 const copy = async (id: string) =>
   (await saveSnapshot(deps, newId(), { snapshot_id: id })).manifest.own_bytes;
 
-test("of copies that are made at once, exactly one counts the files that they share", async () => {
+test("if several copies are made at once, exactly one counts the files that they share", async () => {
   const id = await publish();
   const counted = await Promise.all(Array.from({ length: 4 }, () => copy(id)));
   expect(counted.toSorted()).toEqual([0, 0, 0, 7]);
   expect(await copy(id)).toBe(0);
 });
 
-test("a copy that is still being made, or was left half made, is none", async () => {
+test("an unfinished copy does not count as a copy", async () => {
   const source = await snapshots.find(await publish());
   const half = snapshots.dirOf(newId());
   await makeUnpublished(half);
@@ -57,7 +57,7 @@ test("a copy that is still being made, or was left half made, is none", async ()
   expect(await snapshots.hasCopy(source)).toBe(true);
 });
 
-test("a snapshot that has lost its memory shares none with another that has", async () => {
+test("a snapshot that lost its memory file shares none", async () => {
   const [first, second] = [await snapshots.find(await publish()), await snapshots.find(await publish())];
   for (const { dir } of [first, second]) await rm(path.join(dir, "mem"));
   expect(await snapshots.hasCopy(first)).toBe(false);

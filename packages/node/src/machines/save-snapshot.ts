@@ -1,4 +1,4 @@
-/** `PUT /v1/snapshots/{id}`: makes a snapshot of a machine, or another name for one that exists. */
+/** `PUT /v1/snapshots/{id}`: makes a snapshot of a machine, or a second name for an existing snapshot. */
 import path from "node:path";
 import type { SnapshotSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
@@ -7,16 +7,22 @@ import type { NodeConfig } from "../config.ts";
 import { shareFile } from "../disks/clone.ts";
 import type { DiskGate } from "../disks/gate.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
-import { markHeld, markRunning } from "../machines/guest-state.ts";
-import { machineDir, parentDir, writeEntry } from "../machines/journal.ts";
-import type { Machine } from "../machines/machine.ts";
-import type { MachineTable } from "../machines/table.ts";
 import { NodeError } from "../node-error.ts";
+import { makeUnpublished, removeFolder } from "../snapshots/folder.ts";
+import {
+  type Loadable,
+  publishManifest,
+  readManifest,
+  SNAPSHOT_FILES,
+  verifyLoadable,
+} from "../snapshots/manifest.ts";
+import type { SumsThread } from "../snapshots/sums-thread.ts";
+import type { SnapshotTable } from "../snapshots/table.ts";
 import { capture } from "./capture.ts";
-import { makeUnpublished, removeFolder } from "./folder.ts";
-import { type Loadable, publishManifest, readManifest, SNAPSHOT_FILES, verifyLoadable } from "./manifest.ts";
-import type { SumsThread } from "./sums-thread.ts";
-import type { SnapshotTable } from "./table.ts";
+import { markHeld, markRunning } from "./guest-state.ts";
+import { machineDir, parentDir, writeEntry } from "./journal.ts";
+import type { Machine } from "./machine.ts";
+import type { MachineTable } from "./table.ts";
 
 export interface SaveDeps {
   config: NodeConfig;
@@ -28,7 +34,7 @@ export interface SaveDeps {
   log: Log;
 }
 
-/** The same call again answers with the same snapshot, also while it is being made. */
+/** Repeating the call returns the same snapshot, also while it is being made. */
 export async function saveSnapshot(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
   const { snapshots } = deps;
   const published = await snapshots.get(id);
@@ -47,9 +53,9 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
   try {
     if ("snapshot_id" in spec) return await copy(deps, id, spec);
     const machine = deps.table.get(spec.machine_id);
-    return await machine.exclusive(() => captureInTurn(deps, id, spec, machine));
+    return await machine.queue.run(() => captureMachine(deps, id, spec, machine));
   } catch (error) {
-    // Its end, by itself or by a delete, is why the capture failed, whatever it failed at.
+    // If the machine has ended or was deleted, that is why the capture failed: report it in place of the error.
     const machine = "machine_id" in spec ? deps.table.get(spec.machine_id) : undefined;
     if (machine?.isOutOfSpace) throw outOfSpace(error);
     if (error instanceof NodeError) throw error;
@@ -61,20 +67,20 @@ async function save(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loa
   }
 }
 
-/** A guest that was stopped because the pool is full cannot freeze its processes either. */
+/** A guest that QEMU stopped because the pool is full cannot freeze its processes either. */
 const outOfSpace = (cause?: unknown) =>
   new NodeError("disk_pressure", "the machine waits for free disk itself", { cause });
 
 const isFull = (error: unknown) => ["ENOSPC", "EDQUOT"].includes((error as NodeJS.ErrnoException).code ?? "");
 
-async function captureInTurn(
+async function captureMachine(
   deps: SaveDeps,
   id: string,
   spec: Extract<SnapshotSpec, { machine_id: string }>,
   machine: Machine,
 ): Promise<Loadable> {
   const { config, table } = deps;
-  // It may have ended while it waited for its turn, and another of its name may have come.
+  // The machine may have ended while this waited in the queue, and another machine may have taken its name.
   if (table.get(machine.id) !== machine) throw new NodeError("machine_gone", "the machine has ended");
   if (machine.isOutOfSpace) throw outOfSpace();
   if (machine.isHeld) throw new NodeError("machine_held", "the machine stands still; continue it first");
@@ -87,7 +93,7 @@ async function captureInTurn(
     target: deps.snapshots.dirOf(id),
     spec,
     announce: async () => {
-      if (hold) await announceHold(config, machine, id);
+      if (hold) await writeIntendedHold(config, machine, id);
       crashPoint("capture.journal");
     },
     hold,
@@ -96,27 +102,27 @@ async function captureInTurn(
     throw error;
   });
   crashPoint("capture.published");
-  if (hold) await markHeld(config, machine).catch((err) => believeAnnouncement(deps, machine, err));
+  if (hold) await markHeld(config, machine).catch((err) => holdInMemory(deps, machine, err));
   deps.log.info({ machine: machine.id, snapshot: id, ...made.manifest.timings }, "machine captured");
   if (made.manifest.unfrozen)
     deps.log.warn({ machine: machine.id, snapshot: id }, "its processes could not be frozen for it");
   return made;
 }
 
-/** A restarted daemon that finds the snapshot whole keeps the machine still: what it did after that would be lost. */
-async function announceHold(config: NodeConfig, machine: Machine, id: string): Promise<void> {
+/** Lets a restarted daemon keep the machine stopped if it finds the snapshot whole: later work would be lost. */
+async function writeIntendedHold(config: NodeConfig, machine: Machine, id: string): Promise<void> {
   const entry = { ...machine.entry, holding_for: id };
   await writeEntry(config.dataDir, entry);
   machine.entry = entry;
 }
 
-/** On a full disk, say. The journal has been told before what this machine is, now that the snapshot is whole. */
-function believeAnnouncement(deps: SaveDeps, machine: Machine, err: unknown): void {
+/** The disk may be full. The snapshot is whole and the journal has the intended hold, so the machine counts as held. */
+function holdInMemory(deps: SaveDeps, machine: Machine, err: unknown): void {
   deps.log.warn({ machine: machine.id, err }, "the journal of a held machine could not be written");
   machine.entry = { ...machine.entry, state: "held" };
 }
 
-/** All files are immutable, so the copy shares them. What is damaged is not passed on as if it were whole. */
+/** All files are immutable, so the copy shares them. They are verified, so that damage is not copied. */
 async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): Promise<Loadable> {
   const source = await deps.snapshots.find(spec.snapshot_id);
   if (source.manifest.unfrozen)
@@ -131,7 +137,7 @@ async function copy(deps: SaveDeps, id: string, spec: { snapshot_id: string }): 
     for (const name of SNAPSHOT_FILES) await shareFile(path.join(source.dir, name), path.join(dir, name));
     await verifyLoadable(deps, { dir, manifest: source.manifest });
     const manifest = await deps.snapshots.publishCopy(async () => {
-      // Nothing was captured, so there are no stages of a capture. Files that two copies share count for the first.
+      // Nothing was captured, so there are no timings. Files that two copies share count for the first copy.
       const own_bytes = (await deps.snapshots.hasCopy(source)) ? 0 : source.manifest.own_bytes;
       const created_at = new Date().toISOString();
       const made = { ...source.manifest, spec, own_bytes, created_at, timings: undefined };
