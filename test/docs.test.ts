@@ -7,10 +7,10 @@ import { CheckpointStart, SessionCreate } from "@vivarium/contract/api";
 import { beforeAll, expect, test } from "vitest";
 
 const ROOT = join(import.meta.dirname, "..");
-/** A file or folder of the repository, or the tail of one: `guest/src`, `sessions/sweep.ts`, `sweep.ts`. */
+/** A file or folder of the repository, or the tail of one: `guest/agent`, `sessions/sweep.ts`, `sweep.ts`. */
 const NAMES = /^(packages|guest|images|test|scripts|docs)\/[\w./-]+$|^[\w./-]+\.(ts|rs)$/;
 /** What the section's headings say, and folders whose files the map itself is about. */
-const TOPS = /^(packages\/\w+\/src|guest\/src|test|scripts)$/;
+const TOPS = /^(packages\/\w+\/src|guest\/\w+\/(src|tests)|test|scripts)$/;
 let pages: { path: string; text: string }[] = [];
 let files: string[] = [];
 
@@ -20,7 +20,9 @@ beforeAll(async () => {
     paths.map(async (path) => ({ path, text: await readFile(join(ROOT, path), "utf8") })),
   );
   files = await Array.fromAsync(
-    glob(["packages/*/{src,test-support}/**", "guest/src/**", "test/**", "scripts/**"], { cwd: ROOT }),
+    glob(["packages/*/{src,test-support}/**", "guest/{agent,ssh,search}/**", "test/**", "scripts/**"], {
+      cwd: ROOT,
+    }),
   );
 });
 

@@ -1,6 +1,6 @@
 /**
  * Files of a session through the whole service: bytes, modes, sizes, cut-offs, and what must not be reached. Their rules
- * one by one are beside `guest/src/files` and `packages/control/src/files`.
+ * one by one are beside `guest/agent/src/files` and `packages/control/src/files`.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";

@@ -1,0 +1,54 @@
+//! `POST /v1/files/rename`: the name itself is moved, also if it is a link, and replaces a file that has the new name.
+
+use rustix::fs::renameat;
+use rustix::io::Errno;
+use search::directory;
+
+use super::faults::Fault;
+use super::open;
+use super::paths::{Path, Workspace};
+use super::resolve::{Last, Object, Parents, Spot, resolve};
+use super::work::Done;
+
+/// Which of the two paths a fault is about.
+#[derive(Debug)]
+pub enum Misfit {
+    Path(Fault),
+    Dest(Fault),
+}
+
+pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, Misfit> {
+    let from = resolve(workspace, path, Last::Keep, Parents::Expect).and_then(Spot::below_root);
+    let from = from.map_err(Misfit::Path)?;
+    from.object.ok_or_else(|| Misfit::Path(Errno::NOENT.into()))?;
+    let to = resolve(workspace, dest, Last::Keep, Parents::Make).and_then(Spot::below_root);
+    let to = to.map_err(Misfit::Dest)?;
+    let moved = renameat(&from.parent, from.name.as_slice(), &to.parent, to.name.as_slice());
+    moved.map_err(|errno| match errno {
+        // Both are told as "not empty" by one file system or another.
+        Errno::EXIST | Errno::NOTEMPTY => Misfit::Dest(Errno::NOTEMPTY.into()),
+        // A file replaces no directory; told as it is for a directory where there is something in it.
+        Errno::ISDIR if to.object.as_ref().is_some_and(holds_something) => {
+            Misfit::Dest(Errno::NOTEMPTY.into())
+        }
+        Errno::ISDIR | Errno::NOTDIR => Misfit::Dest(errno.into()),
+        _ => Misfit::Path(errno.into()),
+    })?;
+    to.made.keep();
+    Ok(Done {})
+}
+
+/// One that may not be read is as good as empty.
+fn holds_something(object: &Object) -> bool {
+    let Ok(directory) = open::directory(object) else { return false };
+    let mut has_name = false;
+    let _ = directory::each(&directory, |_| {
+        has_name = true;
+        false
+    });
+    has_name
+}
+
+#[cfg(test)]
+#[path = "rename_test.rs"]
+mod tests;

@@ -1,0 +1,75 @@
+//! What requests share.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use ssh::HostKey;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::cgroup::Cgroups;
+use crate::chores::Chores;
+use crate::commands::Commands;
+use crate::memory::Burst;
+use crate::reaper::Reaper;
+use crate::sys::RandomDevice;
+
+pub struct Machine {
+    pub cgroups: Cgroups,
+    pub reaper: Rc<Reaper>,
+    pub burst: Rc<Burst>,
+    /// Work that may hold a thread of the pool for long. Fewer at a time than threads, so that the rest goes on.
+    pub long_work: Semaphore,
+    pub chores: Chores,
+    pub random: RandomDevice,
+    pub host_key: HostKey,
+    /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
+    pub is_frozen: Cell<bool>,
+    thaws: Notify,
+    /// Of freezes and thaws, which came last.
+    pub turn: Cell<u64>,
+    /// How often this memory was resumed, through all its copies.
+    pub generation: Cell<u64>,
+    pub commands: Commands,
+}
+
+const LONG_WORK: usize = 2;
+
+impl Machine {
+    pub fn new(cgroups: Cgroups) -> io::Result<Self> {
+        Ok(Machine {
+            cgroups,
+            reaper: Rc::default(),
+            burst: Rc::default(),
+            long_work: Semaphore::new(LONG_WORK),
+            chores: Chores::begin()?,
+            random: RandomDevice::open()?,
+            host_key: HostKey::default(),
+            is_frozen: Cell::new(false),
+            thaws: Notify::new(),
+            turn: Cell::new(0),
+            generation: Cell::new(0),
+            commands: Commands::default(),
+        })
+    }
+
+    pub fn next_turn(&self) -> u64 {
+        self.turn.set(self.turn.get() + 1);
+        self.turn.get()
+    }
+
+    pub fn thawed(&self) {
+        self.is_frozen.set(false);
+        self.thaws.notify_waiters();
+    }
+
+    /// Returns once the user's processes run. Answers false when the machine was loaded meanwhile: whoever was there
+    /// before stayed behind in another life.
+    pub async fn runs_on(&self) -> bool {
+        let life = self.generation.get();
+        while self.is_frozen.get() {
+            self.thaws.notified().await;
+        }
+        self.generation.get() == life
+    }
+}

@@ -1,0 +1,41 @@
+//! Why a connection cannot go on, as the client is told.
+
+#[derive(Debug)]
+pub struct Broken {
+    /// None when there is nobody left to tell.
+    pub told: Option<(Reason, String)>,
+}
+
+/// RFC 4253, 11.1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    ProtocolError = 2,
+    KeyExchangeFailed = 3,
+    VersionNotSupported = 8,
+    NoMoreAuthMethods = 14,
+}
+
+impl Broken {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Broken { told: Some((reason, message.into())) }
+    }
+
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Broken::new(Reason::ProtocolError, message)
+    }
+
+    pub fn cut_off() -> Self {
+        Broken::protocol("a message ends before its last field")
+    }
+
+    /// The client has gone.
+    pub fn gone() -> Self {
+        Broken { told: None }
+    }
+}
+
+/// An error of the system without the number that the standard library adds.
+pub fn words_of(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
+}

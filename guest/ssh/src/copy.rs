@@ -1,0 +1,176 @@
+//! Between a channel and what is on its other side: a pipe, a terminal or a socket.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{sleep, timeout};
+
+use crate::channel::Channel;
+
+/// More than the kernel keeps for a terminal or a pipe.
+const REST_BYTES: usize = 128 * 1024;
+const QUIET: Duration = Duration::from_millis(100);
+/// How long a client's last bytes wait to be taken after it has gone.
+const LINGERS: Duration = Duration::from_secs(10);
+
+/// Takes `&self`, so that both directions run at the same time.
+pub trait Source {
+    async fn has_bytes(&self) -> io::Result<()>;
+    /// Does not wait.
+    fn read(&self, into: &mut [u8]) -> io::Result<usize>;
+}
+
+pub trait Sink {
+    async fn has_room(&self) -> io::Result<()>;
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+/// Until the source ends or the client goes.
+pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Source) {
+    while channel.has_room().await {
+        let has_bytes = tokio::select! {
+            has_bytes = source.has_bytes() => has_bytes,
+            () = channel.gone() => return,
+        };
+        let sent = has_bytes.and_then(|()| channel.send_piece(kind, |into| source.read(into)));
+        match sent {
+            Ok(0) => return,
+            Err(error) if !is_passing(&error) => return,
+            _ => {}
+        }
+    }
+}
+
+/// What is still on its way in a source whose writer has ended, though others may hold it open and even go on writing.
+pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
+    let mut left = REST_BYTES;
+    while left > 0 && channel.has_room().await {
+        let Ok(Ok(())) = timeout(QUIET, source.has_bytes()).await else { return };
+        match channel.send_piece(None, |into| {
+            let most = left.min(into.len());
+            source.read(&mut into[..most])
+        }) {
+            Ok(0) => return,
+            Ok(count) => left -= count,
+            Err(error) if !is_passing(&error) => return,
+            _ => {}
+        }
+    }
+}
+
+/// Until the client has no more or the sink takes no more; then the client's bytes go nowhere, so that it does not wait
+/// for ever to send them.
+pub async fn from_client(channel: &Channel, sink: &impl Sink) {
+    while channel.has_input().await {
+        let has_room = tokio::select! {
+            has_room = sink.has_room() => has_room,
+            () = lingered(channel) => return,
+        };
+        match has_room.and_then(|()| channel.take(|bytes| sink.write(bytes))) {
+            Err(error) if !is_passing(&error) => return drain(channel).await,
+            _ => {}
+        }
+    }
+}
+
+/// Nobody waits for ever for a sink that takes nothing, once there is nobody to hold back.
+async fn lingered(channel: &Channel) {
+    channel.gone().await;
+    sleep(LINGERS).await;
+}
+
+pub async fn drain(channel: &Channel) {
+    while channel.has_input().await {
+        let _ = channel.take(|bytes| Ok(bytes.len()));
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+impl Source for pipe::Receiver {
+    async fn has_bytes(&self) -> io::Result<()> {
+        self.readable().await
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.try_read(into)
+    }
+}
+
+impl Sink for pipe::Sender {
+    async fn has_room(&self) -> io::Result<()> {
+        self.writable().await
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
+impl Source for TcpStream {
+    async fn has_bytes(&self) -> io::Result<()> {
+        self.readable().await
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.try_read(into)
+    }
+}
+
+impl Sink for TcpStream {
+    async fn has_room(&self) -> io::Result<()> {
+        self.writable().await
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
+impl Source for UnixStream {
+    async fn has_bytes(&self) -> io::Result<()> {
+        self.readable().await
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.try_read(into)
+    }
+}
+
+impl Sink for UnixStream {
+    async fn has_room(&self) -> io::Result<()> {
+        self.writable().await
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
+/// A terminal's own end; it must not block.
+impl Source for AsyncFd<Rc<OwnedFd>> {
+    async fn has_bytes(&self) -> io::Result<()> {
+        self.readable().await.map(|mut ready| ready.retain_ready())
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.try_io(tokio::io::Interest::READABLE, |fd| Ok(rustix::io::read(fd, into)?))
+    }
+}
+
+impl Sink for AsyncFd<Rc<OwnedFd>> {
+    async fn has_room(&self) -> io::Result<()> {
+        self.writable().await.map(|mut ready| ready.retain_ready())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_io(tokio::io::Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?))
+    }
+}
