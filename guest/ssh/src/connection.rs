@@ -73,7 +73,7 @@ async fn read(connection: &Rc<Connection>, input: &mut impl Input) -> Result<(),
 }
 
 /// What the client asked to listen on: an address and port, or a path.
-type Listened = (String, u32);
+type Listened = (Vec<u8>, u32);
 
 struct Connection {
     mux: Rc<Mux>,
@@ -131,14 +131,14 @@ impl Connection {
 
     /// Any method will do, also none at all; only the name counts.
     fn log_in(&self, request: &mut Reader) -> Result<(), Broken> {
-        let (user, service, method) = (request.text()?, request.string()?, request.string()?);
+        let (user, service, method) = (request.string()?, request.string()?, request.string()?);
         if service != b"ssh-connection" {
             return Err(Broken::protocol("the only service after the login is ssh-connection"));
         }
         let known = self.mux.host.user();
-        if user != known {
+        if user != known.as_bytes() {
             let words = match user {
-                "root" => format!("root cannot log in: use {known}@ and, where the session allows it, sudo"),
+                b"root" => format!("root cannot log in: use {known}@ and, where the session allows it, sudo"),
                 _ => format!("there is no such user here: use {known}@"),
             };
             return Err(Broken::new(Reason::NoMoreAuthMethods, words));
@@ -155,12 +155,12 @@ impl Connection {
     }
 
     async fn global_request(self: &Rc<Self>, request: &mut Reader<'_>) -> Result<(), Broken> {
-        let (name, wants_answer) = (request.text()?, request.bool()?);
+        let (name, wants_answer) = (request.string()?, request.bool()?);
         let answer = match name {
-            "tcpip-forward" => self.listen_tcp(request.text()?, request.u32()?).await,
-            "streamlocal-forward@openssh.com" => self.listen_unix(request.text()?),
-            "cancel-tcpip-forward" => self.unlisten((request.text()?.into(), request.u32()?)),
-            "cancel-streamlocal-forward@openssh.com" => self.unlisten((request.text()?.into(), 0)),
+            b"tcpip-forward" => self.listen_tcp(request.string()?, request.u32()?).await,
+            b"streamlocal-forward@openssh.com" => self.listen_unix(request.string()?),
+            b"cancel-tcpip-forward" => self.unlisten((request.string()?.into(), request.u32()?)),
+            b"cancel-streamlocal-forward@openssh.com" => self.unlisten((request.string()?.into(), 0)),
             // Among others keepalive@openssh.com, which only wants to hear something.
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
@@ -174,7 +174,7 @@ impl Connection {
     }
 
     /// Answers with the port, if the client left it open.
-    async fn listen_tcp(self: &Rc<Self>, name: &str, asked: u32) -> io::Result<Message> {
+    async fn listen_tcp(self: &Rc<Self>, name: &[u8], asked: u32) -> io::Result<Message> {
         let port = u16::try_from(asked).map_err(io::Error::other)?;
         self.check_listeners()?;
         let listener = forward::listen_tcp(name, port).await?;
@@ -184,7 +184,7 @@ impl Connection {
         Ok(if asked == 0 { Message::part().u32(port) } else { Message::part() })
     }
 
-    fn listen_unix(self: &Rc<Self>, path: &str) -> io::Result<Message> {
+    fn listen_unix(self: &Rc<Self>, path: &[u8]) -> io::Result<Message> {
         self.check_listeners()?;
         let listener = forward::listen_unix(path, &*self.mux.host)?;
         let kind = "forwarded-streamlocal@openssh.com";
@@ -207,30 +207,31 @@ impl Connection {
     }
 
     fn open_channel(self: &Rc<Self>, request: &mut Reader) -> Result<(), Broken> {
-        let kind = request.text()?;
+        let kind = request.string()?;
         let peer = Peer { id: request.u32()?, window: request.u32()?, packet: request.u32()? };
         if self.mux.count() + self.connecting.get() >= CHANNELS {
             self.mux.refuse(peer, RESOURCE_SHORTAGE, "too many channels are open");
             return Ok(());
         }
         match kind {
-            "session" => {
+            b"session" => {
                 if let Some(channel) = self.mux.accept(peer) {
                     self.sessions.borrow_mut().insert(channel.id(), Rc::new(Session::new(channel)));
                 }
             }
-            "direct-tcpip" => {
-                let (host, port) = (request.text()?.to_owned(), request.u32()?);
+            b"direct-tcpip" => {
+                let (name, port) = (request.string()?.to_owned(), request.u32()?);
                 let mux = self.mux.clone();
                 self.lead(peer, async move {
                     let port = u16::try_from(port).map_err(io::Error::other)?;
-                    let stream = forward::connect_tcp(&*mux.host, &host, port).await?;
+                    let name = std::str::from_utf8(&name).map_err(io::Error::other)?;
+                    let stream = forward::connect_tcp(&*mux.host, name, port).await?;
                     mux.accept(peer).map(|channel| spawn_local(forward::to_tcp(channel, stream)));
                     Ok(())
                 });
             }
-            "direct-streamlocal@openssh.com" => {
-                let path = request.text()?.to_owned();
+            b"direct-streamlocal@openssh.com" => {
+                let path = request.string()?.to_owned();
                 let mux = self.mux.clone();
                 self.lead(peer, async move {
                     let stream = forward::connect_unix(&path, &*mux.host)?;
@@ -281,7 +282,7 @@ impl Connection {
                 channel.close();
             }
             CHANNEL_REQUEST => {
-                let (name, wants_answer) = (body.text()?, body.bool()?);
+                let (name, wants_answer) = (body.string()?, body.bool()?);
                 let session = self.sessions.borrow().get(&id).cloned();
                 let is_done = match session {
                     Some(session) => session.request(&self.mux, name, body)?,
@@ -361,6 +362,42 @@ mod tests {
         }
         assert_eq!(connection.mux.count(), 0);
         assert!(connection.handle(Message::new(CHANNEL_CLOSE).u32(0).as_ref()).await.is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_costs_its_request_or_its_channel_alone() {
+        const BAD: &[u8] = b"caf\xe9";
+        let request = |name: &[u8]| Message::new(CHANNEL_REQUEST).u32(0).string(name).bool(true);
+        let global = |name: &[u8]| Message::new(GLOBAL_REQUEST).string(name).bool(true);
+        let open = |kind: &[u8]| Message::new(CHANNEL_OPEN).string(kind).u32(9).u32(9).u32(9);
+        let size = |message: Message| message.u32(80).u32(24).u32(0).u32(0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let connection = logged_in().await;
+            connection.handle(open_session(0).as_ref()).await.unwrap();
+            for message in [
+                global(BAD),
+                global(b"tcpip-forward").string(BAD).u32(0),
+                global(b"cancel-tcpip-forward").string(BAD).u32(0),
+                global(b"streamlocal-forward@openssh.com").string(b"/nowhere/\xff"),
+                global(b"cancel-streamlocal-forward@openssh.com").string(BAD),
+                open(BAD),
+                open(b"direct-tcpip").string(BAD).u32(1).string("127.0.0.1").u32(9),
+                open(b"direct-streamlocal@openssh.com").string(BAD).string("").u32(0),
+                request(BAD),
+                request(b"env").string(BAD).string("C"),
+                request(b"env").string("LANG").string(BAD),
+                size(request(b"pty-req").string(BAD)).string(""),
+                request(b"exec").string(BAD),
+                request(b"subsystem").string(BAD),
+                request(b"signal").string(BAD),
+            ] {
+                let handled = connection.handle(message.as_ref()).await;
+                assert!(handled.is_ok(), "{:?}", String::from_utf8_lossy(message.as_ref()));
+            }
+            assert_eq!(connection.mux.count(), 1);
+            connection.leave();
+        });
     }
 
     /// Whatever a client says is done, refused, or ends its own connection.

@@ -30,20 +30,21 @@ pub trait Sink {
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
-/// Until the source ends or the client goes.
-pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Source) {
+/// Returns when the source ends or the client goes, and with an error when the source fails.
+pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Source) -> io::Result<()> {
     while channel.has_room().await {
         let has_bytes = tokio::select! {
             has_bytes = source.has_bytes() => has_bytes,
-            () = channel.gone() => return,
+            () = channel.gone() => return Ok(()),
         };
         let sent = has_bytes.and_then(|()| channel.send_piece(kind, |into| source.read(into)));
         match sent {
-            Ok(0) => return,
-            Err(error) if !is_passing(&error) => return,
+            Ok(0) => return Ok(()),
+            Err(error) if !is_passing(&error) => return Err(error),
             _ => {}
         }
     }
+    Ok(())
 }
 
 /// What is still on its way in a source whose writer has ended, though others may hold it open and even go on writing.
@@ -63,19 +64,19 @@ pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
     }
 }
 
-/// Until the client has no more or the sink takes no more; then the client's bytes go nowhere, so that it does not wait
-/// for ever to send them.
-pub async fn from_client(channel: &Channel, sink: &impl Sink) {
+/// Returns when the client has sent everything, and with an error when the sink takes no more.
+pub async fn from_client(channel: &Channel, sink: &impl Sink) -> io::Result<()> {
     while channel.has_input().await {
         let has_room = tokio::select! {
             has_room = sink.has_room() => has_room,
-            () = lingered(channel) => return,
+            () = lingered(channel) => return Ok(()),
         };
         match has_room.and_then(|()| channel.take(|bytes| sink.write(bytes))) {
-            Err(error) if !is_passing(&error) => return drain(channel).await,
+            Err(error) if !is_passing(&error) => return Err(error),
             _ => {}
         }
     }
+    Ok(())
 }
 
 /// Nobody waits for ever for a sink that takes nothing, once there is nobody to hold back.
@@ -84,6 +85,7 @@ async fn lingered(channel: &Channel) {
     sleep(LINGERS).await;
 }
 
+/// Discards what the client sends, so that the client does not wait for ever to send it.
 pub async fn drain(channel: &Channel) {
     while channel.has_input().await {
         let _ = channel.take(|bytes| Ok(bytes.len()));

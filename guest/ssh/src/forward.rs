@@ -1,8 +1,10 @@
 //! Channels that lead on to a socket, and sockets that lead back to the client.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,17 +30,21 @@ const TRIES_AGAIN: Duration = Duration::from_millis(100);
 const BACKLOG: i32 = 128;
 const LAST_PRIVILEGED_PORT: u16 = 1023;
 
-/// Both directions, until both have ended. The end of one is passed on while the other still runs.
+/// Both directions, until both have ended. The end of one is passed on while the other still runs. When reading fails, the
+/// other end of the socket has gone: the channel closes at once, so that the client stops writing. When only writing fails,
+/// the bytes that the other end sent before are still read, and the client's bytes stay in its window.
 async fn join(channel: &Channel, socket: &(impl Source + Sink + std::os::fd::AsFd)) {
     let input = async {
-        copy::from_client(channel, socket).await;
+        let _ = copy::from_client(channel, socket).await;
         let _ = shutdown(socket, Shutdown::Write);
+        Ok(())
     };
     let output = async {
-        copy::to_client(channel, None, socket).await;
+        let ended = copy::to_client(channel, None, socket).await;
         channel.send_eof();
+        ended
     };
-    tokio::join!(input, output);
+    let _ = tokio::try_join!(input, output);
     channel.close();
 }
 
@@ -56,7 +62,7 @@ pub async fn connect_tcp(host: &dyn Host, name: &str, port: u16) -> io::Result<T
 }
 
 /// With the user's rights, also in the eyes of a server that asks who connected.
-pub fn connect_unix(path: &str, host: &dyn Host) -> io::Result<UnixStream> {
+pub fn connect_unix(path: &[u8], host: &dyn Host) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket()?;
     host.as_user(&mut || Ok(connect(&socket, &address)?))?;
@@ -69,7 +75,7 @@ fn unix_socket() -> io::Result<OwnedFd> {
 }
 
 /// For the user alone.
-pub fn listen_unix(path: &str, host: &dyn Host) -> io::Result<UnixListener> {
+pub fn listen_unix(path: &[u8], host: &dyn Host) -> io::Result<UnixListener> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket()?;
     let before = umask(Mode::from_raw_mode(0o177));
@@ -89,9 +95,9 @@ fn bound_address(name: &str) -> Option<IpAddr> {
     }
 }
 
-pub async fn listen_tcp(name: &str, port: u16) -> io::Result<TcpListener> {
+pub async fn listen_tcp(name: &[u8], port: u16) -> io::Result<TcpListener> {
     let refuse = |kind, words: &str| Err(io::Error::new(kind, words.to_owned()));
-    let Some(address) = bound_address(name) else {
+    let Some(address) = std::str::from_utf8(name).ok().and_then(bound_address) else {
         return refuse(io::ErrorKind::InvalidInput, "no address of this machine");
     };
     // The agent could; the user may not.
@@ -102,7 +108,7 @@ pub async fn listen_tcp(name: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Each connection becomes a channel to the client, which knows the port by the name and number it asked for.
-pub async fn serve_tcp(mux: Rc<Mux>, listener: TcpListener, name: String) {
+pub async fn serve_tcp(mux: Rc<Mux>, listener: TcpListener, name: Vec<u8>) {
     let port = listener.local_addr().map(|address| address.port()).unwrap_or_default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
@@ -120,7 +126,7 @@ pub async fn serve_tcp(mux: Rc<Mux>, listener: TcpListener, name: String) {
     }
 }
 
-pub async fn serve_unix(mux: Rc<Mux>, listener: UnixListener, kind: &'static str, path: Option<String>) {
+pub async fn serve_unix(mux: Rc<Mux>, listener: UnixListener, kind: &'static str, path: Option<Vec<u8>>) {
     let _bound = path.clone().map(|path| Bound { path, host: mux.host.clone() });
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -142,13 +148,13 @@ pub async fn serve_unix(mux: Rc<Mux>, listener: UnixListener, kind: &'static str
 
 /// A path that ends with its listener, else the next one could not have it.
 struct Bound {
-    path: String,
+    path: Vec<u8>,
     host: Rc<dyn Host>,
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let removed = self.host.as_user(&mut || std::fs::remove_file(&self.path));
+        let removed = self.host.as_user(&mut || std::fs::remove_file(OsStr::from_bytes(&self.path)));
         drop(removed);
     }
 }
@@ -156,6 +162,39 @@ impl Drop for Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::Peer;
+    use crate::link::Link;
+    use rustix::net::sockopt::set_socket_linger;
+
+    /// The forwarding ends only when it has closed its channel.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_learns_that_the_other_end_of_a_socket_has_gone() {
+        for (is_reset, writes) in [(true, false), (true, true), (false, true)] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (far, _) = listener.accept().await.unwrap();
+            let peer = Peer { id: 5, window: u32::MAX, packet: 1024 };
+            let channel = Rc::new(Channel::accepted(Rc::new(Link::new()), 0, peer));
+            if is_reset {
+                set_socket_linger(&far, Some(Duration::ZERO)).unwrap();
+            }
+            drop(far);
+            let write = async {
+                if !writes {
+                    std::future::pending::<()>().await;
+                }
+                loop {
+                    channel.receive(b"x").unwrap();
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            let forwarding = timeout(Duration::from_secs(5), to_tcp(channel.clone(), near));
+            tokio::select! {
+                ended = forwarding => assert!(ended.is_ok(), "{is_reset} {writes}"),
+                () = write => unreachable!(),
+            }
+        }
+    }
 
     #[test]
     fn a_client_says_where_its_port_is_reached() {
@@ -167,7 +206,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn ports_of_root_are_not_the_users() {
-        let kind = |port| async move { listen_tcp("localhost", port).await.map_err(|error| error.kind()) };
+        let kind = |port| async move { listen_tcp(b"localhost", port).await.map_err(|error| error.kind()) };
         assert_eq!(kind(80).await.unwrap_err(), io::ErrorKind::PermissionDenied);
         assert!(kind(0).await.is_ok());
     }

@@ -40,7 +40,8 @@ pub trait Host {
 /// What a client asks to run on a channel.
 pub enum Task {
     Shell,
-    Command(String),
+    /// As the client sent it, which need not be UTF-8.
+    Command(Vec<u8>),
     Sftp,
 }
 

@@ -49,7 +49,10 @@ pub struct Agreement {
 pub fn agree(client_offer: &[u8]) -> Result<Agreement, Broken> {
     let mut reader = Reader::new(client_offer);
     reader.bytes(1 + COOKIE_BYTES)?;
-    let mut list = || Ok::<Vec<&str>, Broken>(reader.text()?.split(',').collect());
+    // A name that is not UTF-8 matches none of ours.
+    let text = |name| std::str::from_utf8(name).unwrap_or("?");
+    let mut list =
+        || Ok::<Vec<&str>, Broken>(reader.string()?.split(|byte| *byte == b',').map(text).collect());
     let (methods, host_keys, from_client, to_client) = (list()?, list()?, list()?, list()?);
     for _ in 0..6 {
         list()?;

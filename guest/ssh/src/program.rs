@@ -105,7 +105,7 @@ impl Ends {
                 // The client's end of input is the program's; what it says ends when the last process that could speak
                 // has let go of it, as with any SSH server.
                 let input = async {
-                    copy::from_client(channel, &stdin).await;
+                    let _ = copy::from_client(channel, &stdin).await;
                     drop(stdin);
                     copy::drain(channel).await;
                 };
@@ -115,8 +115,11 @@ impl Ends {
                 beside(input, async { tokio::join!(end, outputs).0 }).await
             }
             Ends::Terminal(terminal) => {
-                let input = copy::from_client(channel, &*terminal);
-                let output = copy::to_client(channel, None, &*terminal);
+                let input = async {
+                    let _ = copy::from_client(channel, &*terminal).await;
+                    copy::drain(channel).await;
+                };
+                let output = async { drop(copy::to_client(channel, None, &*terminal).await) };
                 let rest = copy::rest_to_client(channel, &*terminal);
                 beside(input, end_and_rest(end, output, rest)).await
             }
@@ -129,7 +132,7 @@ impl Ends {
 async fn speak(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
     tokio::select! {
         () = channel.unread() => None,
-        () = copy::to_client(channel, None, &stdout) => Some(stdout),
+        _ = copy::to_client(channel, None, &stdout) => Some(stdout),
     }
 }
 

@@ -50,18 +50,26 @@ impl Session {
     }
 
     /// Whether it was done.
-    pub fn request(self: &Rc<Self>, mux: &Rc<Mux>, name: &str, details: &mut Reader) -> Result<bool, Broken> {
+    pub fn request(
+        self: &Rc<Self>,
+        mux: &Rc<Mux>,
+        name: &[u8],
+        details: &mut Reader,
+    ) -> Result<bool, Broken> {
         let is_early = !self.is_started.get();
         Ok(match name {
-            "env" if is_early => self.set_variable(details.text()?, details.text()?),
-            "pty-req" if is_early => self.open_terminal(mux, details)?,
-            "auth-agent-req@openssh.com" if is_early => self.forward_agent(mux),
-            "shell" if is_early => self.start(mux, Task::Shell),
-            "exec" if is_early => self.start(mux, Task::Command(details.text()?.into())),
-            "subsystem" if is_early => details.text()? == "sftp" && self.start(mux, Task::Sftp),
-            "window-change" => self.resize(size(details)?),
-            "signal" => self.signal(details.text()?),
-            "eow@openssh.com" => {
+            b"env" if is_early => match (details.text()?, details.text()?) {
+                (Some(name), Some(value)) => self.set_variable(name, value),
+                _ => false,
+            },
+            b"pty-req" if is_early => self.open_terminal(mux, details)?,
+            b"auth-agent-req@openssh.com" if is_early => self.forward_agent(mux),
+            b"shell" if is_early => self.start(mux, Task::Shell),
+            b"exec" if is_early => self.start(mux, Task::Command(details.string()?.into())),
+            b"subsystem" if is_early => details.string()? == b"sftp" && self.start(mux, Task::Sftp),
+            b"window-change" => self.resize(size(details)?),
+            b"signal" => details.text()?.is_some_and(|name| self.signal(name)),
+            b"eow@openssh.com" => {
                 self.channel.receive_unread();
                 true
             }
@@ -83,7 +91,7 @@ impl Session {
         let kind = details.text()?;
         let size = size(details)?;
         let modes = details.string()?;
-        if !self.set_variable("TERM", kind) || self.terminal.borrow().is_some() {
+        if !kind.is_some_and(|kind| self.set_variable("TERM", kind)) || self.terminal.borrow().is_some() {
             return Ok(false);
         }
         let Some((end, command_end)) = warn(mux, "open a terminal", mux.host.open_terminal()) else {
@@ -164,7 +172,7 @@ impl Agent {
         let directory = PathBuf::from(format!("/tmp/ssh-{:016x}", u64::from_ne_bytes(random)));
         let host = mux.host.clone();
         host.as_user(&mut || fs::DirBuilder::new().mode(0o700).create(&directory))?;
-        let listener = forward::listen_unix(&socket_in(&directory), &*host)?;
+        let listener = forward::listen_unix(socket_in(&directory).as_bytes(), &*host)?;
         let serving = forward::serve_unix(mux.clone(), listener, "auth-agent@openssh.com", None);
         Ok(Agent { serving: spawn_local(serving).abort_handle(), directory, host })
     }

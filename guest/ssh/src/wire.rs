@@ -38,8 +38,9 @@ impl<'a> Reader<'a> {
         self.bytes(length as usize)
     }
 
-    pub fn text(&mut self) -> Result<&'a str, Broken> {
-        std::str::from_utf8(self.string()?).map_err(|_| Broken::protocol("a text is not UTF-8"))
+    /// None when it is not UTF-8, which concerns one request only.
+    pub fn text(&mut self) -> Result<Option<&'a str>, Broken> {
+        Ok(std::str::from_utf8(self.string()?).ok())
     }
 }
 
@@ -115,7 +116,7 @@ mod tests {
         assert!(reader.bool().unwrap());
         assert_eq!(reader.u32().unwrap(), 9);
         assert_eq!(reader.u64().unwrap(), 1 << 40);
-        assert_eq!(reader.text().unwrap(), "text");
+        assert_eq!(reader.text().unwrap(), Some("text"));
         assert!(reader.u8().is_err());
     }
 
@@ -123,7 +124,7 @@ mod tests {
     fn a_length_beyond_the_message_is_an_error() {
         assert!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 1]).string().is_err());
         assert!(Reader::new(&[0, 0, 0]).u32().is_err());
-        assert!(Reader::new(&[0, 0, 0, 1, 0xff]).text().is_err());
+        assert_eq!(Reader::new(&[0, 0, 0, 1, 0xff]).text().unwrap(), None);
     }
 
     /// The examples of RFC 4251.

@@ -64,17 +64,17 @@ impl Login {
         let name = Path::new(shell).file_name()?.to_string_lossy();
         let (file, argv) = match task {
             // A dash makes it a login shell.
-            Task::Shell => (shell, vec![format!("-{name}")]),
-            Task::Command(command) => (shell, vec![name.into(), "-c".into(), command.clone()]),
+            Task::Shell => (shell, vec![format!("-{name}").into()]),
+            Task::Command(command) => (shell, vec![name.as_bytes().into(), "-c".into(), command.clone()]),
             Task::Sftp => (SELF, vec![ssh::sftp::NAME.into(), ssh::sftp::NAME.into()]),
         };
-        let texts = |texts: Vec<String>| {
+        let texts = |texts: Vec<Vec<u8>>| {
             texts.into_iter().map(|text| CString::new(text).ok()).collect::<Option<Vec<_>>>()
         };
         Some(sys::Launch {
             files: texts(vec![file.into()])?,
             argv: texts(argv)?,
-            env: texts(environment.iter().map(|(key, value)| format!("{key}={value}")).collect())?,
+            env: texts(environment.iter().map(|(key, value)| format!("{key}={value}").into()).collect())?,
             cwd: CString::new(self.directory.as_str()).ok()?,
             uid: self.uid,
             gid: self.gid,

@@ -69,7 +69,7 @@ impl Server {
             // In the order of OpenSSH, which is not the one of the draft: first what the link leads to.
             20 => ok(id, symlink(files::path(request.string()?), files::path(request.string()?))),
             200 => {
-                let name = request.text()?;
+                let name = request.text()?.unwrap_or_default();
                 extensions::answer(&self.handles, id, name, request)
             }
             _ => Err(Refused::new(Code::Unsupported, "this request is not known here")),
