@@ -49,7 +49,7 @@ pub async fn read_json<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal
     serde_json::from_slice(&bytes).map_err(|error| Refusal::invalid(format!("body: {error}")))
 }
 
-/// Frames as they come. A full channel is the back-pressure, a dropped one tells the sender that the host has gone.
+/// A stream of frames. A full channel is the back-pressure. A dropped channel means that the host has gone.
 pub struct FrameStream(pub mpsc::Receiver<Bytes>);
 
 impl HttpBody for FrameStream {
@@ -69,7 +69,7 @@ impl HttpBody for FrameStream {
     }
 }
 
-/// As many bytes as were promised, or an error, which breaks the stream off.
+/// A body of a promised size. It breaks off with an error when fewer bytes come.
 pub struct SizedStream {
     pub pieces: mpsc::Receiver<io::Result<Bytes>>,
     pub bytes_left: u64,

@@ -16,7 +16,7 @@ use crate::log;
 const ROOT: &str = "/sys/fs/cgroup";
 const USER: &str = "/sys/fs/cgroup/user";
 const AGENT: &str = "/sys/fs/cgroup/agent";
-/// What a machine keeps for kernel and agent, so that a hungry command cannot starve them.
+/// Memory reserved for kernel and agent, so that a command cannot starve them.
 const RESERVED_BYTES: u64 = 48 * 1024 * 1024;
 const USER_PIDS: u32 = 4096;
 const FROZEN_CHECK: Duration = Duration::from_millis(2);
@@ -26,7 +26,7 @@ pub struct Cgroups {
     /// The same: also when root has unmounted the tree, or mounted something over it.
     dir: io::Result<File>,
     next: Cell<u64>,
-    /// Made while nobody waits for it.
+    /// The next command's leaf, made ahead.
     spare: RefCell<Option<Leaf>>,
     /// Leaves whose command ended but whose background processes may still run.
     left: RefCell<Vec<PathBuf>>,
@@ -66,7 +66,7 @@ impl Cgroups {
     }
 
     pub fn take_leaf(&self) -> io::Result<Leaf> {
-        // Where the user may become root, somebody may have removed it.
+        // Root in the guest may have removed it.
         let spare = self.spare.take().filter(|leaf| leaf.path.exists());
         spare.map_or_else(|| self.create_leaf(), Ok)
     }
@@ -87,7 +87,7 @@ impl Cgroups {
         left.retain(|path| matches!(fs::remove_dir(path), Err(e) if e.kind() == io::ErrorKind::ResourceBusy));
         let mut spare = self.spare.borrow_mut();
         if spare.is_none() {
-            // What fails here fails again, and is told, when the leaf is needed.
+            // An error here comes again, and is reported, when the leaf is needed.
             *spare = self.create_leaf().ok();
         }
     }
@@ -109,7 +109,7 @@ impl Cgroups {
         Ok(true)
     }
 
-    /// A tree that root has removed had nothing left in it that stands still.
+    /// Succeeds for a tree that root has removed: it contains no frozen process.
     pub fn thaw_user(&self) -> io::Result<()> {
         match self.tell("cgroup.freeze", "0") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -139,7 +139,7 @@ impl Leaf {
         log::warn("kill a command", write(&self.path, "cgroup.kill", "1"));
     }
 
-    /// Those that run in it, the ones that wait to be reaped not among them.
+    /// The running processes in it, without zombies.
     pub fn members(&self) -> Vec<Pid> {
         let pids = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()

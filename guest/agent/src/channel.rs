@@ -54,7 +54,7 @@ impl Port {
         }
     }
 
-    /// Returns when a host has said hello and begun HTTP/2.
+    /// Returns when a host has greeted and begun HTTP/2.
     pub async fn accept(&self) -> Connection {
         loop {
             let mut first = self.early.take();
@@ -72,7 +72,7 @@ impl Port {
         }
     }
 
-    /// Returns what the host has already said, perhaps nothing.
+    /// Returns the bytes that the host has already sent, perhaps none.
     async fn wait_for_host(&self) -> Vec<u8> {
         let mut buffer = [0; 4096];
         let mut wait = FIRST_WAIT;
@@ -144,7 +144,7 @@ impl Connection {
         Ok(into.filled().len())
     }
 
-    /// The driver hands out at most a page at a time, so it is asked until there is no room or nothing left.
+    /// The driver returns at most a page per read, so it is read until the buffer is full or nothing is left.
     fn poll_port_read(&self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut is_empty = true;
         loop {
@@ -166,8 +166,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// A payload goes on at once, whatever it is made of, for its host has sent its frame whole. A new host says the same
-    /// over and over and nothing else.
+    /// A payload is forwarded at once, whatever it contains, because its host has sent the frame completely. A new
+    /// host repeats one greeting and sends nothing else.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = self.held_since.get_or_insert_with(|| Box::pin(sleep(PAYLOAD_GOES_ON_WITHIN)));
         ready!(since.as_mut().poll(cx));
@@ -176,7 +176,7 @@ impl Connection {
         Poll::Ready(())
     }
 
-    /// Until more of it tells what it is.
+    /// More bytes are needed to recognise it.
     fn hold(&mut self, chunk: &[u8]) {
         self.held.extend_from_slice(chunk);
         if !is_only_greetings(&self.held) || self.held.len() >= self.lengths.payload_left() {
@@ -193,7 +193,7 @@ impl Connection {
     }
 }
 
-/// The host went and perhaps came back: what it says now is no continuation.
+/// The host went and perhaps came back: its bytes do not continue the earlier ones.
 fn hung_up<T>() -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
 }
@@ -250,7 +250,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // What is alone, or long, goes as it is: the rest of a payload whose frame has begun.
+        // A single or long piece is sent unchanged: the rest of a payload whose frame has begun.
         let mut parts = slices.iter().filter(|slice| !slice.is_empty());
         if let (Some(first), next) = (parts.next(), parts.next()) {
             if next.is_none() || first.len() >= WRITE_BYTES {

@@ -1,5 +1,5 @@
-//! Work on files that root in the guest may make wait for ever, by freezing a file system, say. It is done on a thread of
-//! its own, in the order in which it was given: what came late is never overwritten by what came before it.
+//! File work that root in the guest can block for ever, for example by freezing a file system. It runs on a thread of
+//! its own, in the order of the calls, so an older write never overwrites a newer one.
 
 use std::io;
 use std::sync::mpsc;

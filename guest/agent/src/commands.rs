@@ -1,5 +1,5 @@
-//! Which commands of exec are under way, and in which life of this memory each began. In a machine that was loaded, those of
-//! an earlier life have nobody who listens to them.
+//! The exec commands that run, each with the life of this memory in which it began. In a loaded machine the commands
+//! of an earlier life have no listener.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those a command would have if it started now: the user's groups may have changed since the last time.
+    /// Read anew each time, like the rights of a new command: the user's groups may have changed.
     pub fn of_sandbox() -> Rights {
         Rights {
             uid: Uid::from_raw(users::UID),
@@ -65,7 +65,7 @@ impl Drop for RootAgain {
             .and_then(|()| set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT))
             .and_then(|()| set_thread_groups(&self.groups));
         if back.is_err() {
-            // A thread of the pool with somebody else's rights would do the next request's work wrongly.
+            // A pool thread with the user's rights would do the next request's work wrongly.
             std::process::abort();
         }
     }

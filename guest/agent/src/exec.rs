@@ -1,5 +1,5 @@
-//! `POST /v1/exec`: one command from its request to its last frame. The command belongs to a task of its own; the answer
-//! holds the other end of a channel of frames, and a host that goes away is noticed as that end being dropped.
+//! `POST /v1/exec`: one command from its request to its last frame. The command belongs to a task of its own. The
+//! answer owns the receiving end of a channel of frames; that end is dropped when the host goes away.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -141,7 +141,7 @@ async fn follow(
     }
 }
 
-/// The command's own end, or the end it is brought to when its time is up or nobody listens any more.
+/// Waits for the command's own end. Kills the command when its time is up or its listener has gone.
 async fn wait_for_end(
     machine: &Machine,
     spec: &ExecSpec,
@@ -172,8 +172,8 @@ async fn wait_for_end(
     })
 }
 
-/// Nobody listens any more because the host went away. A machine that is frozen is being saved, or is a copy that was just
-/// loaded: in the copy the listener stayed behind in another life, and the command goes on without one.
+/// Returns when the host has gone. A frozen machine is being saved, or is a copy that was just loaded. In a copy the
+/// listener stayed behind in the earlier life, so the command continues without one.
 async fn unwanted(machine: &Machine, frames: &mpsc::Sender<Bytes>) {
     frames.closed().await;
     if !machine.runs_on().await {

@@ -4,7 +4,7 @@ const PREFACE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 9;
 
 pub struct FrameLengths {
-    /// What is still to come of the preface, or of a payload.
+    /// The bytes left of the preface or of a payload.
     left: usize,
     header: Vec<u8>,
 }
@@ -34,7 +34,7 @@ impl FrameLengths {
         }
     }
 
-    /// Of the payload that the bytes are in.
+    /// The payload that the bytes belong to.
     pub fn payload_left(&self) -> usize {
         self.left
     }

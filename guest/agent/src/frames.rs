@@ -37,7 +37,7 @@ pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
     finish(frame)
 }
 
-/// A frame with room for a payload of full length, which is put behind its header.
+/// A frame buffer for a payload of full length, which is written behind the header.
 pub fn begin(kind: FrameType) -> Vec<u8> {
     with_room(kind, PAYLOAD_BYTES)
 }
@@ -48,7 +48,8 @@ fn with_room(kind: FrameType, payload_bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Writes the payload's length into the header. A small frame leaves its room behind: many may wait for a window.
+/// Writes the payload's length into the header. A small frame is copied to a small buffer, because many frames may
+/// wait for a window.
 pub fn finish(mut frame: Vec<u8>) -> Bytes {
     let length = (frame.len() - HEADER_BYTES) as u32;
     frame[1..HEADER_BYTES].copy_from_slice(&length.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Before a capture everything of the user stands still and is on disk; afterwards it goes on.
+//! Before a capture the user's processes are frozen and their data is on disk. Afterwards they are thawed.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::machine::Machine;
 use crate::refusal::Refusal;
 
 const FROZEN_WITHIN: Duration = Duration::from_secs(5);
-/// For both flushes. A disk full of dirty pages takes its time. What is not on disk by then is saved with the memory: a file
-/// system may wait for a process that has just been frozen.
+/// Time limit of both flushes. A disk full of dirty pages takes its time. Data that is not on disk by then is saved
+/// with the memory: a file system may wait for a process that has just been frozen.
 const SYNCED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Takes back a freeze whose caller left before the answer: it thinks that everybody runs.
@@ -31,8 +31,8 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Flushed twice: what was written until now goes to the disk while everybody runs on, so that they stand still only for
-/// what they write meanwhile.
+/// Flushes twice: the first flush runs before the freeze, so that processes are frozen only for the flush of what
+/// they write meanwhile.
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
     let synced_by = Instant::now() + SYNCED_WITHIN;
     let unanswered = Unanswered { machine, turn: machine.next_turn() };
@@ -56,7 +56,7 @@ pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
 }
 
 impl Unanswered<'_> {
-    /// A thaw or another freeze that came later holds: its caller knows nothing of this one.
+    /// A later thaw or freeze takes precedence: its caller does not know about this freeze.
     fn check_turn(&self) -> Result<(), Refusal> {
         if self.machine.turn.get() == self.turn {
             Ok(())
@@ -72,7 +72,7 @@ fn not_frozen(why: &str) -> Refusal {
 
 async fn flush(by: Instant) {
     if Instant::now() < by {
-        // On a thread of its own: a copy's names are not to wait for what its parent was still writing.
+        // On a pool thread: the write of a copy's names must not wait for the parent's writes.
         let _ = timeout_at(by, tokio::task::spawn_blocking(rustix::fs::sync)).await;
     }
 }

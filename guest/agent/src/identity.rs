@@ -1,8 +1,9 @@
-//! A loaded memory is a copy: before its user processes run it gets its own randomness, the time of day and, as a new
-//! session, a name. The order matters: what identity draws at random must already differ from other copies.
+//! A loaded memory is a copy. Before its user processes run, it gets its own randomness, the time of day and, as a
+//! new session, a name. The order matters: a new identity's random values must already differ from those of other
+//! copies.
 //!
-//! A session waits for this, so the boot, which is captured, does all that can be done ahead: the files exist, lie in
-//! memory and own their blocks, and a copy only overwrites bytes in them.
+//! A session waits for this, so the boot, which is captured, does all the work that can be done ahead: the files
+//! exist, are cached and own their blocks, and a copy only overwrites bytes in them.
 
 use std::fs;
 use std::io;
@@ -33,7 +34,7 @@ const HOST_KEYS: &str = "etc/ssh";
 const GENERATION: &str = "run/vivarium/generation";
 const OWN_BOOT_ID: &str = "run/vivarium/boot_id";
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Who makes its files wait for longer does not find its new names in them.
+/// Files that block longer than this do not get the new names.
 const NAMES_WITHIN: Duration = Duration::from_secs(5);
 const SUDO_WITHIN: Duration = Duration::from_secs(10);
 
@@ -42,7 +43,7 @@ struct Resumed {
     entropy: String,
     wall_clock_ns: String,
     identity: Option<Identity>,
-    /// The user's processes wait for a later call: the host has yet to decide whether this copy goes on.
+    /// The user's processes wait for a later call: the host has not decided yet whether this copy continues.
     #[serde(default)]
     stay_frozen: bool,
 }
@@ -66,7 +67,7 @@ pub async fn resumed(
         check_identity(identity)?;
     }
 
-    // Without its own randomness a copy is told apart from no other: it is not confirmed.
+    // A copy without its own randomness equals other copies, so it is not confirmed.
     machine.random.add_entropy(&entropy).map_err(|e| Refusal::internal("reseed", e))?;
     clock::set_wall_clock(wall_clock)?;
     let mut names = Names { identity: None, generation: raise_generation(machine) };
@@ -134,8 +135,7 @@ fn check_identity(identity: &Identity) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a copy is told in files. Root in the guest may have made any of them what cannot be written: that is its own
-/// affair, and no reason not to go on.
+/// The names of a copy in files. Root in the guest may have made any of them unwritable. That is no error here.
 struct Names {
     identity: Option<Named>,
     generation: u64,
@@ -176,7 +176,7 @@ fn write_hosts(root: &Path, hostname: &str) -> io::Result<()> {
     overwrite(path, &with_own_name(&hosts, hostname), 0o644)
 }
 
-/// Nobody is told that sudo is gone before it is.
+/// Sudo is reported as removed only when it is.
 async fn drop_sudo(machine: &Machine) -> io::Result<()> {
     let dropped = machine.chores.within(SUDO_WITHIN, users::drop_sudo).await;
     dropped.unwrap_or_else(|| Err(io::Error::new(io::ErrorKind::TimedOut, "the files cannot be written")))
@@ -217,7 +217,7 @@ fn uuid_text(mut bytes: [u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// Programs that keep random state of their own can watch the file it is told in.
+/// Programs with random state of their own can watch the file that contains the generation.
 fn raise_generation(machine: &Machine) -> u64 {
     let generation = machine.generation.get() + 1;
     machine.generation.set(generation);

@@ -26,14 +26,14 @@ use crate::{regular_file, sys, users};
 
 pub const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
-/// How long what is read before a program starts may take.
+/// Time limit for reading files before a program starts.
 const LOOKS_WITHIN: Duration = Duration::from_secs(5);
-/// Of looks at once, those that nobody waits for any more with them.
+/// Permits for such reads, including those whose caller has given up.
 static LOOKS: Semaphore = Semaphore::const_new(32);
 const LOOK_STACK_BYTES: usize = 256 * 1024;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What everything that starts a program says about it.
+/// The part of a request that describes a program.
 pub struct Program<'a> {
     pub argv: &'a [String],
     pub cwd: Option<&'a str>,
@@ -44,12 +44,12 @@ pub struct Child {
     pub pid: Pid,
     pub stdout: Pipe,
     pub stderr: Pipe,
-    /// Ends empty once the command runs; else says why it does not.
+    /// Ends empty once the command runs; else it contains the reason why not.
     pub report: Receiver,
 }
 
-/// Beside the one thread that serves: root in the guest decides what is at the paths that are looked at, a file system that
-/// never answers, say.
+/// Runs beside the serving thread: root in the guest may have mounted a file system that never answers at the paths
+/// that are read.
 pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     let (argv, cwd) = (program.argv.to_vec(), program.cwd.map(str::to_owned));
     let env = program.env.clone();
@@ -57,13 +57,13 @@ pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     prepared.await?
 }
 
-/// On a thread of its own: those that all blocking work shares may all stand in file systems that do not answer, and whoever
-/// wants to unmount one needs a command.
+/// Runs on a thread of its own: all threads of the shared pool may be blocked in file systems that do not answer, and
+/// unmounting one needs a command.
 pub async fn beside<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     beside_in(&LOOKS, look).await
 }
 
-/// With places of its own: what takes all of them up keeps no command from starting.
+/// With permits of its own, so that these reads cannot keep commands from starting.
 pub async fn beside_in<T: Send + 'static>(
     places: &'static Semaphore,
     look: impl FnOnce() -> T + Send + 'static,
@@ -75,7 +75,7 @@ pub async fn beside_in<T: Send + 'static>(
         thread::Builder::new()
             .stack_size(LOOK_STACK_BYTES)
             .spawn(move || {
-                // Nobody listens any more where it took too long.
+                // The caller may have given up.
                 let _ = answer.send(look());
                 drop(place);
             })
@@ -158,7 +158,7 @@ fn check_cwd(cwd: Option<&str>) -> Result<String, Refusal> {
     }
 }
 
-/// The base, then what the image says, then what the caller says.
+/// The base, then the image's variables, then the caller's.
 pub fn environment(spec: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
     if let Some(key) = spec.keys().find(|key| key.is_empty() || key.contains('=')) {
         return Err(Refusal::invalid(format!("env: {key:?} is no variable name")));
@@ -194,7 +194,7 @@ fn unquoted(value: &str) -> &str {
     without('"').or_else(|| without('\'')).unwrap_or(value)
 }
 
-/// The files to try in turn: an argument with a slash is a path, another one is looked up.
+/// The files to try in turn: an argument with a slash is a path, another one is searched for in PATH.
 fn candidates(name: &str, path: &str) -> Vec<String> {
     if name.contains('/') {
         return vec![name.to_owned()];

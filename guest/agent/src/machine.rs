@@ -1,4 +1,4 @@
-//! What requests share.
+//! The state that requests share.
 
 use std::cell::Cell;
 use std::io;
@@ -18,15 +18,15 @@ pub struct Machine {
     pub cgroups: Cgroups,
     pub reaper: Rc<Reaper>,
     pub burst: Rc<Burst>,
-    /// Work that may hold a thread of the pool for long. Fewer at a time than threads, so that the rest goes on.
+    /// For work that may block a pool thread for long. Fewer permits than threads, so that other work continues.
     pub long_work: Semaphore,
     pub chores: Chores,
     pub random: RandomDevice,
     pub host_key: HostKey,
-    /// The user's processes stand still, from the freeze before a capture to the thaw after it or after a load.
+    /// The user's processes are frozen, from the freeze before a capture to the thaw after it or after a load.
     pub is_frozen: Cell<bool>,
     thaws: Notify,
-    /// Of freezes and thaws, which came last.
+    /// Number of the last freeze or thaw.
     pub turn: Cell<u64>,
     /// How often this memory was resumed, through all its copies.
     pub generation: Cell<u64>,
@@ -63,8 +63,8 @@ impl Machine {
         self.thaws.notify_waiters();
     }
 
-    /// Returns once the user's processes run. Answers false when the machine was loaded meanwhile: whoever was there
-    /// before stayed behind in another life.
+    /// Returns once the user's processes run. False when the machine was loaded meanwhile: the earlier callers stayed
+    /// behind in another life.
     pub async fn runs_on(&self) -> bool {
         let life = self.generation.get();
         while self.is_frozen.get() {

@@ -1,4 +1,4 @@
-//! What a burst of commands took for their output goes back to the guest when the burst is over.
+//! Returns the memory that a burst of commands took for their output when the burst is over.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::sys;
 
-/// Long enough that one command after the other does not pay for it each time.
+/// Long enough that a sequence of commands does not pay for a trim each time.
 const QUIET: Duration = Duration::from_millis(500);
 
 #[derive(Default)]

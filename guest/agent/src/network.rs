@@ -1,4 +1,4 @@
-//! Every machine has the same address; the host tells copies apart.
+//! Every machine has the same address; the host distinguishes copies.
 
 use std::fs;
 use std::io;

@@ -18,7 +18,7 @@ struct Output {
     limit_bytes: Option<u64>,
 }
 
-/// How long background processes may hold the pipes after the command's end before its output ends without them.
+/// How long background processes may keep the pipes open after the command's end.
 pub const PIPES_CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// Both streams of a child until they close or shortly after its `end`. Answers that end, and of which stream bytes were
@@ -54,8 +54,8 @@ pub async fn forward_both<T>(
     }
 }
 
-/// Ends with the pipe, or, once `cut` turns true, with what is in the pipe at that moment: background processes may hold
-/// it open for ever. Answers whether bytes were dropped.
+/// Reads to the end of the pipe or, once `cut` turns true, the bytes that are in the pipe at that moment: background
+/// processes may keep it open for ever. Returns whether bytes were dropped.
 async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch::Receiver<bool>) -> bool {
     let mut allowed = output.limit_bytes.unwrap_or(u64::MAX);
     let mut truncated = false;
@@ -80,7 +80,7 @@ async fn forward(mut output: Output, frames: mpsc::Sender<Bytes>, mut cut: watch
         truncated |= kept < count;
         frame.truncate(HEADER_BYTES + kept);
         if kept > 0 && frames.send(frames::finish(frame)).await.is_err() {
-            // Nobody listens any more; a command that goes on all the same must not die of a closed pipe.
+            // The listener has gone. A command that continues must not die of a closed pipe.
             break;
         }
     }

@@ -1,5 +1,5 @@
-//! The reading end of a command's pipe. While its writer goes on and on it is read by the clock: the event loop is woken by
-//! each write, also of a few bytes, and every time it would be switched to and back.
+//! The reading end of a command's pipe. While the writer writes continuously, the pipe is read by a timer: the event
+//! loop would be woken by each write, also of a few bytes, and each wake costs two switches.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +14,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::sys;
 
-/// A writer that is read from again within this time goes on.
+/// A writer with new bytes within this time counts as continuous.
 const GOES_ON_WITHIN: Duration = Duration::from_millis(5);
 /// How often in a row until it is read by the clock: the few lines and the end of a short command are not to wait.
 const GOES_ON_FOR: u32 = 3;
 const GATHERS_FOR: Duration = Duration::from_millis(1);
-/// What it may write in that time before it has to wait.
+/// The bytes it may write in that time before it blocks.
 const PIPE_BYTES: usize = 256 * 1024;
 
 pub struct Pipe {
@@ -39,8 +39,8 @@ impl Pipe {
         Ok(Pipe { fd: Rc::new(fd), watch: None, read_at: None, row: 0 })
     }
 
-    /// Fills the room that `into` has left, as far as there is something; 0 at the end. Given up before it answers, it has
-    /// read nothing.
+    /// Fills the spare capacity of `into` with the bytes that are there; 0 at the end. When the future is dropped
+    /// early, nothing has been read.
     pub async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         loop {
             match rustix::io::read(&self.fd, spare_capacity(into)) {
@@ -55,7 +55,7 @@ impl Pipe {
         }
     }
 
-    /// Bytes that nobody has read yet.
+    /// Bytes that are not read yet.
     pub fn waiting(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.fd).unwrap_or(0)
     }

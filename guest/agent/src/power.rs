@@ -20,7 +20,7 @@ pub fn power_off(machine: &Machine) -> Result<Response<Body>, Refusal> {
     tokio::task::spawn_local(async {
         sleep(ANSWER_LEAVES).await;
         let _ = tokio::task::spawn_blocking(rustix::fs::sync).await;
-        // A machine type without a power switch ends by a restart: its VMM is told to exit on one.
+        // A machine type without a power switch ends by a restart: the VMM exits on a restart.
         log::warn("power off", reboot(RebootCommand::Restart));
     });
     body::json(&json!({}))

@@ -1,5 +1,5 @@
-//! The one place that waits for children: PID 1 inherits every orphan, so statuses are collected for all processes and
-//! handed to whoever watches one.
+//! The only place that waits for children. PID 1 inherits every orphan, so statuses are collected for all processes
+//! and passed to the watcher of each.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ impl Reaper {
     }
 }
 
-/// As a shell counts: 128 + signal for a command ended by one.
+/// Like a shell: 128 + signal for a command ended by a signal.
 fn exit_code(status: WaitStatus) -> i32 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code,

@@ -36,7 +36,7 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// Without the error numbers that the standard library adds to the system's own words.
+/// Removes the error numbers that the standard library adds to the system's texts.
 pub fn plain(message: impl Display) -> String {
     let message = message.to_string();
     let mut parts = message.split(" (os error ");

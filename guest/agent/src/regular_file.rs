@@ -1,5 +1,5 @@
-//! Files at well-known paths that root in the guest may have put anything else in the place of: a FIFO that nobody
-//! writes to, a device, a link to somewhere, a directory. What is no plain file of modest size is left alone.
+//! Files at well-known paths. Root in the guest may have replaced any of them with a FIFO without a writer, a device,
+//! a link or a directory. Only regular files of modest size are used.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// What a file holds that a link may lead to; empty where there is none, or something else. It never waits for the other
+/// The content of a file, also behind a link; empty if there is none or it is not regular. Never waits for the other
 /// end of a FIFO.
 pub fn text(path: impl AsRef<Path>) -> String {
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
@@ -34,8 +34,9 @@ pub fn read(file: &mut File) -> io::Result<String> {
     }
 }
 
-/// In place: the boot id's file is mounted elsewhere, watchers keep their descriptor, and a file that is emptied first is
-/// written to disk when it is closed. Nothing is synced: what is lost with the machine is of no use without it.
+/// Writes in place: the boot id's file is mounted elsewhere, watchers keep their descriptor, and truncating first
+/// would write the file to disk at its close. Nothing is synced: this content is useless without the machine's
+/// memory.
 pub fn fill(file: &mut File, text: &str) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(text.as_bytes())?;
@@ -45,7 +46,7 @@ pub fn fill(file: &mut File, text: &str) -> io::Result<()> {
     }
 }
 
-/// Makes the file where there is none.
+/// Creates the file if there is none.
 pub fn overwrite(path: impl AsRef<Path>, text: &str, mode: u32) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(mode);

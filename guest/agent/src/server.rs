@@ -21,7 +21,7 @@ use crate::{exec, files, freeze, health, identity, log, power, processes, termin
 
 const STREAMS: u32 = 256;
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Room for the input of many terminals whose programs do not read it, so that other requests still come through.
+/// Enough for the unread input of many terminals, so that other requests still come through.
 const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 const PROCESS: &str = "/v1/processes/";

@@ -18,7 +18,7 @@ const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// A command to the last detail. `files` are tried in turn.
+/// A command with every detail resolved. `files` are tried in turn.
 pub struct Launch {
     pub files: Vec<CString>,
     pub argv: Vec<CString>,
@@ -47,7 +47,7 @@ pub enum Failure {
     Setup(Errno),
     Directory(Errno),
     Exec(Errno),
-    /// The file is there and may be executed, but not what it names to run it: how the file begins.
+    /// The file is there and executable, but its interpreter is not. Contains the beginning of the file.
     Interpreter(Errno, Head),
 }
 
@@ -202,7 +202,7 @@ pub fn as_user<T>(
         Ok(()) => deed(),
         Err(errno) => Err(errno.into()),
     };
-    // With root's rights lost the agent serves nobody; with the user's kept it would do harm.
+    // Without root's rights the agent cannot serve; with the user's rights it would act wrongly.
     set(libc::SYS_setresuid, 0)
         .and_then(|()| set(libc::SYS_setresgid, 0))
         .and_then(|()| join(&own))
@@ -228,7 +228,7 @@ pub fn resize_ext4(file_system: &impl AsFd, blocks: u64) -> io::Result<()> {
     Ok(check(unsafe { libc::ioctl(fd, EXT4_IOC_RESIZE_FS, &blocks) }).map(drop)?)
 }
 
-/// Opened while nobody else is there: what stands at its path later is up to root in the guest.
+/// Opened before any other process runs: root in the guest may replace the path later.
 pub struct RandomDevice(std::fs::File);
 
 impl RandomDevice {
@@ -266,9 +266,9 @@ pub fn trim_heap() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Reads behind what is filled, into memory that nobody has to make zeros of first.
+/// Reads into the unfilled part, without zeroing it first.
 pub fn read_into(fd: impl AsFd, into: &mut ReadBuf<'_>) -> Result<usize, Errno> {
-    // SAFETY: what is taken out is only written to.
+    // SAFETY: the slice is only written to.
     let space = unsafe { into.unfilled_mut() };
     let (filled, _) = rustix::io::read(fd, space)?;
     let count = filled.len();

@@ -1,5 +1,5 @@
-//! Why a program does not run, in the words of whoever asked for it: some requests are refused, others answer as a shell
-//! would, with one line and 127 or 126.
+//! Why a program does not run, in terms of the request: some requests are refused, others answer like a shell, with
+//! one line and 127 or 126.
 
 use hyper::StatusCode;
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ fn not_executed(errno: Errno) -> (i32, String) {
     }
 }
 
-/// A script names its interpreter in its first line, a program its loader, where nobody reads it.
+/// A script names its interpreter in its first line, a program names its loader in a binary header.
 fn not_interpreted(errno: Errno, head: &[u8]) -> (i32, String) {
     let exit_code = if errno == Errno::ACCESS { 126 } else { 127 };
     let line = match interpreter(head) {

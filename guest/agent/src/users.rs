@@ -18,7 +18,7 @@ const SUDOERS: [&str; 2] = ["/etc/sudoers.d/sandbox", "/etc/sudoers.d/90-sandbox
 /// Groups whose members may become root in the images people use.
 const ROOT_GROUPS: [&str; 3] = ["sudo", "wheel", "admin"];
 
-/// An image of somebody else's making may lack the user.
+/// An imported image may lack the user.
 pub fn ensure_sandbox() {
     let entry = format!("{NAME}:x:{UID}:{GID}::{HOME}:/bin/bash\n");
     log::warn("add the user", append_missing(PASSWD, &entry));
@@ -41,7 +41,7 @@ fn names(line: &str, name: &str) -> bool {
     line.split(':').next() == Some(name)
 }
 
-/// What the account file names, where it is there to be run.
+/// The shell in the account file, if it can be run.
 pub fn login_shell() -> String {
     let shell = shell_in(&regular_file::text(PASSWD));
     shell.filter(|shell| Path::new(shell).is_file()).unwrap_or_else(|| "/bin/sh".to_owned())

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use crate::pace::Pace;
 
-/// As many names as anybody is shown.
+/// The most names that are shown of one directory.
 pub const NAMES: usize = 100_000;
 const BUFFER_BYTES: usize = 32 * 1024;
-/// Between two looks whether anybody still waits.
+/// Names between two checks of the pace.
 const STRIDE: usize = 1024;
 
 pub const READ_DIRECTORY: OFlags =
@@ -40,7 +40,7 @@ pub fn by_bytes(a: &Name, b: &Name) -> Ordering {
     a.bytes.cmp(&b.bytes)
 }
 
-/// The order of the whole paths that a walk meets: what is in `a/` comes after `a.txt`.
+/// The order of whole paths in a walk: the entries of `a/` come after `a.txt`.
 pub fn by_path(a: &Name, b: &Name) -> Ordering {
     let path = |name: &Name| (name.kind == FileType::Directory).then_some(b'/');
     let a = a.bytes.iter().copied().chain(path(a));

@@ -13,7 +13,7 @@ enum Segment {
     AnyDepth,
 }
 
-/// Which segments the next name may be matched by, ascending.
+/// The segments that the next name may match, ascending.
 pub type Places = Vec<usize>;
 
 impl Glob {

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::pattern::Search;
 
-/// Of a line, in an answer.
+/// Limit of a line in an answer.
 const SHOWN_BYTES: usize = 4096;
 const LOOKED_AT_FOR_NUL: usize = 8 * 1024;
 
@@ -23,9 +23,9 @@ pub struct Match {
 pub enum Ended {
     /// A NUL near the beginning: no text.
     Binary,
-    /// Looked through; some line may have been longer than what is looked at.
+    /// The whole file was searched; some line may have been longer than the window.
     Whole { has_cut_line: bool },
-    /// Whoever takes the matches wants no more.
+    /// The receiver wants no more matches.
     Stopped,
 }
 
@@ -42,7 +42,7 @@ pub struct Lines<'a, 'b> {
 }
 
 impl<'a, 'b> Lines<'a, 'b> {
-    /// Matches come in the order of their lines; `take` says whether it wants more.
+    /// Matches come in the order of their lines; `take` returns whether it wants more.
     pub fn new(search: &'a mut Search<'b>, context: usize, take: &'a mut dyn FnMut(Match) -> bool) -> Self {
         Lines {
             search,
@@ -116,7 +116,8 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// One without its newline. What the engine has found among others still has to match without a carriage return.
+    /// One line without its newline. A line that was found among others still has to match without its carriage
+    /// return.
     fn line(&mut self, line: &[u8], is_found: bool) {
         self.number += 1;
         let text = line.strip_suffix(b"\r").unwrap_or(line);
@@ -183,7 +184,7 @@ impl<R: Read> Source<R> {
         filled
     }
 
-    /// To behind the next newline; what was read past it is at the window's front then.
+    /// Skips to behind the next newline; the bytes read past it are then at the window's front.
     fn skip_line(&mut self, window: &mut [u8]) -> usize {
         loop {
             let filled = self.fill(window, 0);
@@ -199,9 +200,9 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// What an answer shows of a line.
+/// The part of a line that an answer shows.
 fn text_of(line: &[u8]) -> String {
-    // A character that begins within what is shown is read whole, so that a cut never makes half of one.
+    // A character that begins within the limit is read completely, so a cut never makes half of one.
     let head = &line[..line.len().min(SHOWN_BYTES + 3)];
     let mut text = String::from_utf8_lossy(head).into_owned();
     while text.len() > SHOWN_BYTES {

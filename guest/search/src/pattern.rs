@@ -1,5 +1,5 @@
-//! A compiled pattern of grep. The engine takes time linear in what it reads, whatever the pattern; how much of a line it
-//! reads is bounded by the pattern's size, so that no single look takes long.
+//! A compiled pattern of grep. The engine takes linear time, whatever the pattern. The window is bounded by the
+//! pattern's size, so that no single search takes long.
 
 use regex_automata::meta::{Cache, Config, Regex};
 use regex_automata::nfa::thompson::{Compiler, Config as NfaConfig, WhichCaptures};
@@ -25,7 +25,7 @@ pub struct Pattern {
     window_bytes: usize,
 }
 
-/// What a search needs to remember while it goes on.
+/// The state of a running search.
 pub struct Search<'a> {
     regex: &'a Regex,
     cache: Cache,
@@ -76,8 +76,8 @@ impl Pattern {
 }
 
 impl Search<'_> {
-    /// A place in the first line, from `start` on, that may match. One that ends as on Windows still has to be looked at
-    /// by itself.
+    /// A position in the first line, from `start` on, that may match. A line that ends with a carriage return still
+    /// has to be checked alone.
     pub fn first(&mut self, lines: &[u8], start: usize) -> Option<usize> {
         let input = Input::new(lines).range(start..).earliest(true);
         self.regex.search_half_with(&mut self.cache, &input).map(|found| found.offset())
@@ -92,7 +92,7 @@ fn too_large(error: impl std::fmt::Display) -> BadPattern {
     BadPattern::new(format!("larger than this machine compiles: {error}"))
 }
 
-/// The engine points at places of its own translation; its words alone are of use.
+/// The engine's positions belong to the translated pattern, so only its text is used.
 fn plain(error: &regex_syntax::Error) -> String {
     match error {
         regex_syntax::Error::Parse(error) => error.kind().to_string(),

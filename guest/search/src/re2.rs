@@ -1,6 +1,6 @@
-//! RE2 syntax, written anew for the engine so that it means the same, for one line without its ending. What the engine
-//! reads differently is translated; what RE2 does not have is refused by name. Only whether a line matches is asked, so
-//! that captures, greed and the flags `m`, `s` and `U` make no difference.
+//! Translates RE2 syntax for the engine, for one line without its ending. Syntax that the engine reads differently is
+//! rewritten; syntax that RE2 does not have is refused by name. Only whether a line matches matters, so captures,
+//! greed and the flags `m`, `s` and `U` have no effect.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub fn translate(pattern: &str) -> Result<String, String> {
     Ok(translation.out)
 }
 
-/// What stands before a repetition.
+/// The element before a repetition.
 #[derive(PartialEq)]
 enum Before {
     Nothing,
@@ -183,7 +183,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Of all flags only `i` changes whether a line matches.
+    /// Only the flag `i` changes whether a line matches.
     fn flags(&mut self) -> Result<(), String> {
         let (mut on, mut off) = ("", "");
         let (mut is_negated, mut is_dangling) = (false, false);

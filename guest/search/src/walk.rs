@@ -29,7 +29,7 @@ pub struct Found<'a> {
 }
 
 pub trait Visitor {
-    /// Whether to look into it. Asked before each `leave`, answered with false there is none.
+    /// Whether to walk into it. `leave` follows only when this returned true.
     fn enter(&mut self, name: &[u8]) -> bool;
     fn leave(&mut self);
     /// Anything but a directory.
@@ -42,8 +42,8 @@ struct Level {
     path_bytes: usize,
 }
 
-/// Whether something was left out: too many names, too long paths, too little time. Paths longer than a request can
-/// name, with what is in front of them, are of no use to anybody; that also bounds how many directories are open.
+/// Returns whether something was left out: too many names, too long paths, too little time. Paths longer than a
+/// request can name, with their prefix, are of no use; this also bounds how many directories are open.
 pub fn walk(
     root: OwnedFd,
     front: usize,

@@ -1,5 +1,6 @@
-//! One name of a glob: `*`, `?` and `[...]`, and `\` before a character that is meant itself. A character is one of the
-//! name's text; a byte that is no UTF-8 counts as one that no pattern names.
+//! One name of a glob: `*`, `?` and `[...]`, and `\` before a literal character. Characters are those of the name's
+//! text; a byte that is not UTF-8 counts as a character that no pattern names. `globset` does not fit: its `?` and
+//! classes match bytes, `{a,b}` is an alternation, and it rejects `[\]]`.
 
 use crate::bad_pattern::BadPattern;
 
@@ -27,12 +28,12 @@ impl Wildcard {
                 c => Token::One(c),
             });
         }
-        // Two in a row say no more than one, and cost more.
+        // Two in a row match the same as one, and cost more.
         tokens.dedup_by(|a, b| *a == Token::AnyMany && *b == Token::AnyMany);
         Ok(Wildcard(tokens))
     }
 
-    /// The one name that matches, if no other does.
+    /// The only name that matches, if there is just one.
     pub fn literal(&self) -> Option<Vec<u8>> {
         let one = |token: &Token| match token {
             Token::One(c) => Some(*c),

@@ -1,8 +1,8 @@
-//! Why a connection cannot go on, as the client is told.
+//! Why a connection ends, as reported to the client.
 
 #[derive(Debug)]
 pub struct Broken {
-    /// None when there is nobody left to tell.
+    /// None when the client has gone.
     pub told: Option<(Reason, String)>,
 }
 

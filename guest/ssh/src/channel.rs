@@ -1,5 +1,5 @@
-//! One channel: two streams with windows. What the client sends waits here until the program takes it, and the client may
-//! send more only then, so a program that does not read costs one window and holds up nothing else.
+//! One channel: two streams with windows. The client's bytes wait here until the program takes them, and only then
+//! the client may send more. A program that does not read costs one window and blocks nothing else.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -33,10 +33,10 @@ pub struct Channel {
     id: u32,
     peer: Cell<u32>,
     opening: Cell<Opening>,
-    /// What the client takes.
+    /// The bytes that the client takes.
     peer_window: Cell<u32>,
     peer_packet: Cell<u32>,
-    /// What the client may still send, and what it was not yet told that it may.
+    /// The bytes that the client may still send, and those of which it has no WINDOW_ADJUST yet.
     window: Cell<u32>,
     taken: Cell<u32>,
     input: RefCell<BytesMut>,
@@ -50,7 +50,7 @@ pub struct Channel {
     changed: Notify,
 }
 
-/// What the client says of its own side.
+/// The client's side of a channel.
 #[derive(Clone, Copy)]
 pub struct Peer {
     pub id: u32,
@@ -59,14 +59,14 @@ pub struct Peer {
 }
 
 impl Channel {
-    /// One that the client asked for.
+    /// A channel that the client asked for.
     pub fn accepted(link: Rc<Link>, id: u32, peer: Peer) -> Self {
         let channel = Channel::asked(link, id);
         channel.confirm(peer);
         channel
     }
 
-    /// One that the client is asked for.
+    /// A channel that this side asks the client for.
     pub fn asked(link: Rc<Link>, id: u32) -> Self {
         Channel {
             link,
@@ -128,7 +128,7 @@ impl Channel {
         }
     }
 
-    // What the client says.
+    // Messages of the client.
 
     pub fn receive(&self, data: &[u8]) -> Result<(), Broken> {
         let window = u32::try_from(data.len()).ok().and_then(|count| self.window.get().checked_sub(count));
@@ -162,7 +162,7 @@ impl Channel {
         self.receive_eof();
     }
 
-    // What the program does.
+    // Calls of the program.
 
     pub async fn gone(&self) {
         self.until(|| self.is_gone.get().then_some(())).await
@@ -172,7 +172,7 @@ impl Channel {
         self.until(|| self.is_unread.get().then_some(())).await
     }
 
-    /// False at the end of the input. What has arrived is still there when the client has gone.
+    /// False at the end of the input. Bytes that have arrived are still there when the client has gone.
     pub async fn has_input(&self) -> bool {
         let look = || match (self.input.borrow().is_empty(), self.has_input_ended.get()) {
             (false, _) => Some(true),
@@ -182,7 +182,7 @@ impl Channel {
         self.until(look).await
     }
 
-    /// Offers what has arrived; the answer is how much of it was taken.
+    /// Offers the bytes that have arrived; `put` returns how many of them it took.
     pub fn take(&self, put: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         let mut input = self.input.borrow_mut();
         let count = put(&input)?;
@@ -195,7 +195,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The client may send as much again; it is told in large pieces.
+    /// Reopens the window, in large steps.
     fn credit(&self, count: u32) {
         let taken = self.taken.get() + count;
         if taken < WINDOW_BYTES / 2 || self.has_input_ended.get() {
@@ -211,7 +211,7 @@ impl Channel {
         loop {
             let look = || (self.is_gone.get() || self.peer_window.get() > 0).then_some(());
             self.until(look).await;
-            // A link that is over never empties: waiting for its room would be asking for ever, and hold up the whole agent.
+            // A link that is over never empties: waiting for it would loop and block the whole agent.
             if self.is_gone.get() || self.has_sent_eof.get() || self.link.is_over() {
                 return false;
             }
@@ -225,7 +225,7 @@ impl Channel {
         }
     }
 
-    /// Sends a piece that `fill` provides, no larger than the client takes. Without room it is not asked for one.
+    /// Sends a piece that `fill` provides, no larger than the client takes. `fill` is not called without space.
     pub fn send_piece(
         &self,
         kind: Option<u32>,
@@ -282,7 +282,7 @@ impl Channel {
         }
     }
 
-    /// The channel is no more once both sides have said so.
+    /// The channel ends once both sides have sent this.
     pub fn close(&self) {
         if self.has_sent_close.get() || self.opening.get() != Opening::Open {
             return;

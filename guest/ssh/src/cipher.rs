@@ -23,7 +23,7 @@ pub enum Cipher {
     Aes128,
 }
 
-/// What a cipher is made from.
+/// The key material of a cipher.
 pub struct Keys {
     pub key: Vec<u8>,
     pub iv: Vec<u8>,
@@ -119,7 +119,7 @@ impl Sealer {
     /// Appends the packet of a message that is given in parts.
     pub fn seal(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Broken> {
         let number = self.sequence.take()?;
-        // A ciphered length is no part of what the cipher's blocks are counted by.
+        // An encrypted length does not count towards the cipher's blocks.
         let (block, counted) = match self.sealing {
             Sealing::Clear => (8, LENGTH_BYTES),
             Sealing::Chacha(_) => (8, 0),

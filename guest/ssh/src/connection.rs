@@ -23,7 +23,7 @@ use crate::transport::Transport;
 use crate::wire::{Message, Reader};
 
 const LISTENERS: usize = 64;
-/// How long the last words may take to leave.
+/// Time for the last messages to leave.
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 
 const CONNECT_FAILED: u32 = 2;
@@ -72,7 +72,7 @@ async fn read(connection: &Rc<Connection>, input: &mut impl Input) -> Result<(),
     }
 }
 
-/// What the client asked to listen on: an address and port, or a path.
+/// A requested listener: an address and port, or a path.
 type Listened = (Vec<u8>, u32);
 
 struct Connection {
@@ -109,12 +109,12 @@ impl Connection {
         match (*kind, self.is_logged_in.get()) {
             (SERVICE_REQUEST, false) => self.offer_service(body.string()?),
             (USERAUTH_REQUEST, false) => self.log_in(&mut body),
-            // Repeated, it is to be ignored.
+            // A repeated request is ignored.
             (USERAUTH_REQUEST, true) => Ok(()),
             (GLOBAL_REQUEST, true) => self.global_request(&mut body).await,
             (CHANNEL_OPEN, true) => self.open_channel(&mut body),
             (CHANNEL_OPEN_CONFIRMATION..=CHANNEL_FAILURE, true) => self.to_channel(*kind, &mut body),
-            // Answers to what was only told, and announcements of what is not used here.
+            // Answers to requests that wanted none, and announcements that are not used here.
             (REQUEST_SUCCESS | REQUEST_FAILURE, true) => Ok(()),
             (EXT_INFO, _) => Ok(()),
             (kind, _) => Err(Broken::protocol(format!("message {kind} does not belong here"))),
@@ -161,7 +161,7 @@ impl Connection {
             b"streamlocal-forward@openssh.com" => self.listen_unix(request.string()?),
             b"cancel-tcpip-forward" => self.unlisten((request.string()?.into(), request.u32()?)),
             b"cancel-streamlocal-forward@openssh.com" => self.unlisten((request.string()?.into(), 0)),
-            // Among others keepalive@openssh.com, which only wants to hear something.
+            // For example keepalive@openssh.com, which only wants an answer.
             _ => Err(io::ErrorKind::Unsupported.into()),
         };
         if wants_answer {

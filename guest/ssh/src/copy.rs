@@ -1,4 +1,4 @@
-//! Between a channel and what is on its other side: a pipe, a terminal or a socket.
+//! Copies between a channel and a pipe, a terminal or a socket.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,7 @@ pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Sourc
     Ok(())
 }
 
-/// What is still on its way in a source whose writer has ended, though others may hold it open and even go on writing.
+/// The bytes left in a source whose writer has ended. Other processes may keep it open and continue writing.
 pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
     let mut left = REST_BYTES;
     while left > 0 && channel.has_room().await {
@@ -79,7 +79,7 @@ pub async fn from_client(channel: &Channel, sink: &impl Sink) -> io::Result<()> 
     Ok(())
 }
 
-/// Nobody waits for ever for a sink that takes nothing, once there is nobody to hold back.
+/// A sink that takes nothing is given up some time after the client has gone.
 async fn lingered(channel: &Channel) {
     channel.gone().await;
     sleep(LINGERS).await;

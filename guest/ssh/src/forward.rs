@@ -86,7 +86,7 @@ pub fn listen_unix(path: &[u8], host: &dyn Host) -> io::Result<UnixListener> {
     UnixListener::from_std(socket.into())
 }
 
-/// Where a client's word for an address is: without one, or with a star, everywhere.
+/// The address that a client names: none or a star means all addresses.
 fn bound_address(name: &str) -> Option<IpAddr> {
     match name {
         "" | "*" => Some(Ipv4Addr::UNSPECIFIED.into()),

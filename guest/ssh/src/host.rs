@@ -37,10 +37,10 @@ pub trait Host {
     fn log_failure(&self, step: &str, error: io::Error);
 }
 
-/// What a client asks to run on a channel.
+/// The program that a client wants on a channel.
 pub enum Task {
     Shell,
-    /// As the client sent it, which need not be UTF-8.
+    /// The client's bytes, which need not be UTF-8.
     Command(Vec<u8>),
     Sftp,
 }

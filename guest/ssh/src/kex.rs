@@ -1,4 +1,4 @@
-//! Key exchange (RFC 4253, 7 to 8): what is agreed on, and the secrets that come of it.
+//! Key exchange (RFC 4253, 7 to 8): the agreement on algorithms, and the shared secrets.
 
 use ml_kem::kem::{Encapsulate, TryKeyInit};
 use ml_kem::ml_kem_768::EncapsulationKey;
@@ -12,7 +12,7 @@ use crate::host_key::{self, Signer};
 use crate::messages::{KEX_ECDH_REPLY, KEXINIT};
 use crate::wire::{Message, Reader};
 
-/// The first also resists a quantum computer that reads what somebody recorded today; clients warn without it.
+/// The first also resists a quantum computer that decrypts a recording later; clients warn without it.
 const HYBRID: &str = "mlkem768x25519-sha256";
 const METHODS: [&str; 3] = [HYBRID, "curve25519-sha256", "curve25519-sha256@libssh.org"];
 const STRICT_SERVER: &str = "kex-strict-s-v00@openssh.com";
@@ -84,7 +84,7 @@ fn failed(message: impl Into<String>) -> Broken {
     Broken::new(Reason::KeyExchangeFailed, message)
 }
 
-/// What both sides have said before the exchange, which its hash vouches for.
+/// The messages of both sides before the exchange, which its hash covers.
 pub struct Said<'a> {
     pub client_version: &'a [u8],
     pub server_version: &'a [u8],
@@ -93,7 +93,7 @@ pub struct Said<'a> {
 }
 
 pub struct Secrets {
-    /// As the hash takes it, with its length.
+    /// Encoded for the hash, with its length.
     shared: Vec<u8>,
     hash: Hash,
 }

@@ -1,4 +1,4 @@
-//! What goes to the client: sealed in its order, and no more of it at a time than the client takes.
+//! The bytes for the client: sealed in order, and never more than the client takes.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,14 +16,14 @@ const FULL_BYTES: usize = 64 * 1024;
 const FLOODED_BYTES: usize = 256 * 1024;
 /// While keys are exchanged questions must be read; a client that asks this much then does not want answers.
 const HELD_BYTES: usize = 1024 * 1024;
-/// One piece of data: what OpenSSH takes in one message.
+/// One piece of data: the packet size that OpenSSH takes.
 pub const PIECE_BYTES: usize = 32 * 1024;
 
 pub struct Link {
     out: RefCell<Out>,
-    /// There is something to send, or nobody to send it to.
+    /// There is something to send, or the client has gone.
     changed: Notify,
-    /// There is room for more data.
+    /// There is space for more data.
     has_room: Notify,
     is_over: Cell<bool>,
     /// One for all channels: nothing waits between the filling and the sealing.
@@ -110,7 +110,7 @@ impl Link {
         Ok(count)
     }
 
-    /// Nobody is there to send to.
+    /// The client has gone.
     pub fn is_over(&self) -> bool {
         self.is_over.get()
     }
@@ -148,7 +148,7 @@ impl Link {
         }
     }
 
-    /// How many bytes are ready to leave, and how many are held.
+    /// How many bytes are sealed, and how many wait for a key exchange.
     fn waiting(&self) -> (usize, usize) {
         let out = self.out.borrow();
         (out.sealed.len(), out.held.iter().flatten().map(Vec::len).sum())
@@ -160,7 +160,7 @@ impl Link {
         self.has_room.notify_waiters();
     }
 
-    /// Sends until the end; what was said before it is still sent.
+    /// Sends until the end, including the messages queued before it.
     pub async fn run(&self, output: mpsc::Sender<Bytes>) {
         loop {
             let sealed = std::mem::take(&mut self.out.borrow_mut().sealed);

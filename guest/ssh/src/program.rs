@@ -23,7 +23,7 @@ use crate::wire::Message;
 /// Between the hang-up and the end of a program whose client has gone.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a program reads from and writes to.
+/// The streams of a program.
 enum Ends {
     Pipes { stdin: Sender, stdout: Receiver, stderr: Receiver },
     Terminal(Rc<AsyncFd<Rc<OwnedFd>>>),
@@ -102,8 +102,8 @@ impl Ends {
         };
         match self {
             Ends::Pipes { stdin, stdout, stderr } => {
-                // The client's end of input is the program's; what it says ends when the last process that could speak
-                // has let go of it, as with any SSH server.
+                // The client's end of input closes the program's input. The output ends when the last process that
+                // could write has closed it, as with any SSH server.
                 let input = async {
                     let _ = copy::from_client(channel, &stdin).await;
                     drop(stdin);
@@ -127,8 +127,8 @@ impl Ends {
     }
 }
 
-/// The pipe is kept, for whoever may still write to it, unless the client says that nobody reads there: then what writes
-/// on learns of it, as with `| head` at home.
+/// Keeps the pipe open for other writers, unless the client reports that its reader has gone: then the writer gets a
+/// broken pipe, as with `| head` at home.
 async fn speak(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
     tokio::select! {
         () = channel.unread() => None,
@@ -148,7 +148,8 @@ async fn beside<T>(first: impl Future<Output = ()>, second: impl Future<Output =
     }
 }
 
-/// A terminal's program has ended when it has, whoever else holds the terminal open; what it wrote last still counts.
+/// A terminal's program has ended when its process has, even if other processes keep the terminal open. Its last
+/// output is still sent.
 async fn end_and_rest<T>(
     end: impl Future<Output = T>,
     output: impl Future<Output = ()>,
@@ -178,9 +179,9 @@ async fn wait(
     }
 }
 
-/// The client has gone. Its shell or command is hung up with what it runs in the foreground, and nothing else: people
-/// expect what they started with `nohup`, and editors their server, to be there when they come back. So the cgroup stays,
-/// and of the command's process group only those end for certain that a terminal's hang-up would end too.
+/// The client has gone. Its shell or command and the foreground job get a hang-up, and no other process does: users
+/// expect a program started with `nohup`, and an editor's server, to be there when they come back. So the cgroup
+/// stays. In the command's process group only those processes are killed that a terminal's hang-up would end too.
 async fn hang_up(
     pid: Pid,
     mut ended: oneshot::Receiver<WaitStatus>,

@@ -32,7 +32,7 @@ pub fn resize(end: impl AsFd, size: Size) -> io::Result<()> {
     Ok(tcsetwinsize(end, size)?)
 }
 
-/// Modes that nobody here knows are the client's affair.
+/// Unknown modes are ignored.
 fn apply(settings: &mut Termios, modes: &[u8]) {
     let mut reader = Reader::new(modes);
     // 0 ends them, and from 160 on it is unknown how long an argument is.

@@ -1,4 +1,4 @@
-//! A session channel (RFC 4254, 6): what the client asks for before and after its program starts.
+//! A session channel (RFC 4254, 6): the client's requests before and after its program starts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -145,7 +145,7 @@ fn warn<T>(mux: &Mux, step: &str, result: std::io::Result<T>) -> Option<T> {
     result.map_err(|error| mux.host.log_failure(step, error)).ok()
 }
 
-/// What a client may set: how its user reads and writes, and what its terminal can do.
+/// The variables that a client may set: language and terminal.
 fn may_set(variable: &str) -> bool {
     matches!(variable, "LANG" | "TERM" | "COLORTERM") || variable.starts_with("LC_")
 }
@@ -189,7 +189,7 @@ fn socket_in(directory: &std::path::Path) -> String {
 impl Drop for Agent {
     fn drop(&mut self) {
         self.serving.abort();
-        // The user may have put something else in its place by now.
+        // The user may have replaced the path by now.
         let removed = self.host.as_user(&mut || {
             fs::remove_file(self.socket())?;
             fs::remove_dir(&self.directory)

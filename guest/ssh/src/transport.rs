@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::messages::*;
 use crate::wire::{Message, Reader};
 
-/// OpenSSH's client tells only servers of this name that the reader of a command's output has gone.
+/// OpenSSH's client reports only to servers of this name that the reader of a command's output has gone.
 const VERSION: &str = concat!("SSH-2.0-OpenSSH_compatible_Vivarium_", env!("CARGO_PKG_VERSION"));
 const VERSION_BYTES: usize = 255;
 
@@ -23,7 +23,7 @@ enum Stage {
     Offer { server_offer: Vec<u8> },
     /// The client's share is.
     Share { server_offer: Vec<u8>, client_offer: Bytes, agreement: Agreement },
-    /// The client's word that it uses the new keys is.
+    /// The client's NEWKEYS is.
     NewKeys { cipher: Cipher, keys: Keys, is_strict: bool },
     /// Keys are as they are.
     Open,
@@ -37,15 +37,15 @@ pub struct Transport {
     stage: Stage,
     client_version: Vec<u8>,
     session: Option<Hash>,
-    /// Both sides count packets from zero with every key, and say nothing that does not belong to the first exchange
-    /// during it: else somebody between them could drop the first messages unnoticed.
+    /// Both sides count packets from zero with every key, and send only messages of the first exchange during it:
+    /// else an attacker in between could drop the first messages unnoticed.
     is_strict: bool,
     packets: u64,
     ignores_next: bool,
 }
 
 impl Transport {
-    /// Says the version and the offer, which wait for nothing.
+    /// Sends the version and the offer, which wait for nothing.
     pub fn new(link: Rc<Link>, signer: Signer) -> Result<Self, Broken> {
         let server_offer = kex::offer()?;
         link.send_clear(format!("{VERSION}\r\n").as_bytes());

@@ -2,7 +2,7 @@
 
 use crate::broken::Broken;
 
-/// What is left of a message. Everything in it is the client's word.
+/// The unread rest of a message. The client chooses every byte of it.
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

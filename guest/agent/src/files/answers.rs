@@ -1,9 +1,9 @@
 //! How much an answer may weigh, counted as it is made.
 
-/// Of a list or a find. The host takes 32 MiB; what frames the names has room beside it.
+/// Limit of a list or a find. The host takes 32 MiB; the rest is for the framing.
 pub const ANSWER_BYTES: usize = 31 * 1024 * 1024;
 
-/// What is left of an answer's size.
+/// The bytes left of an answer's limit.
 pub struct Room(usize);
 
 impl Room {
@@ -27,7 +27,7 @@ impl Room {
     }
 }
 
-/// Of the string in quotes and a comma behind it.
+/// Size of the JSON string with its quotes and a comma.
 pub fn json_bytes(text: &str) -> usize {
     let of_byte = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,

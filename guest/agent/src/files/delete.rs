@@ -1,5 +1,5 @@
-//! `DELETE /v1/files`: a link goes, not what it points to. A whole tree goes from its leaves up, by handles: no link is
-//! followed, and no border to another file system is crossed.
+//! `DELETE /v1/files`: a link is removed, never its target. A tree is removed from its leaves up, by handles: no link
+//! is followed, and no file system boundary is crossed.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use super::paths::{Path, Workspace};
 use super::resolve::{Last, Parents, resolve};
 use super::work::Done;
 
-/// Directories held at a time, one in the other.
+/// Nested directories that are open at a time.
 const DEPTH: usize = 4096;
 /// Names read at a time, before they go.
 const NAMES: usize = 4096;
@@ -84,7 +84,7 @@ fn open_level(parent: &OwnedFd, name: Vec<u8>) -> Result<Level, Errno> {
     Ok(Level { below: some_names(&directory)?, directory, name })
 }
 
-/// From the beginning each time: what went is not there again.
+/// Seeks to the start each time: removed names do not come again.
 fn some_names(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
     rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(0))?;
     let mut names = Vec::new();
@@ -95,7 +95,7 @@ fn some_names(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
     Ok(names)
 }
 
-/// Somebody else may have removed it first.
+/// Another process may have removed it first.
 fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     if removed == Err(Errno::NOENT) { Ok(()) } else { removed }
 }

@@ -53,7 +53,7 @@ impl Code {
     }
 }
 
-/// What the kernel says, in the contract's words. A call that means something else by a number says so itself.
+/// The contract's code for an error of the kernel. A call for which a number has another meaning maps it itself.
 fn code_of(errno: Errno) -> Code {
     match errno {
         Errno::NOENT | Errno::STALE => Code::NoSuchFile,
@@ -83,7 +83,7 @@ impl Fault {
         Fault { code, words: words.into() }
     }
 
-    /// The request's path in front, so that a log line says what it was about.
+    /// Puts the request's path in front of the words.
     pub fn about(self, path: &str) -> Fault {
         Fault { words: format!("{path}: {}", self.words), ..self }
     }

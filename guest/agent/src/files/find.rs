@@ -61,7 +61,7 @@ pub fn find(workspace: &Workspace, find: &Find, pace: &Pace) -> Result<FindResul
 
 struct Search<'a> {
     glob: &'a Glob,
-    /// Of every directory on the way down.
+    /// One entry per directory on the way down.
     places: Vec<Places>,
     prefix: Vec<u8>,
     max_results: usize,
@@ -81,7 +81,7 @@ impl Search<'_> {
                 self.take_if_there(&directory, name);
                 return Ok(());
             }
-            // What is no directory, or not for the user, has nothing below that could match.
+            // Below a file, or a directory that the user may not read, nothing can match.
             let Ok(below) = open_beneath(&directory, name, READ_DIRECTORY) else {
                 return Ok(());
             };

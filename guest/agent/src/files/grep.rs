@@ -24,7 +24,7 @@ const MOST_FILES: u64 = 10_000;
 const READ_BYTES: u64 = 256 * 1024 * 1024;
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 const MOST_CONTEXT: u64 = 10;
-/// Of one match around its texts: keys, digits and punctuation.
+/// JSON around the texts of one match: keys, digits and punctuation.
 const FRAME_BYTES: usize = 96;
 
 pub struct Grep {
@@ -183,7 +183,7 @@ impl Visitor for Hunt<'_> {
             return Next::Stop;
         }
         self.files += 1;
-        // What went away meanwhile, or is not for the user, is not searched.
+        // A file that has gone meanwhile, or that the user may not read, is not searched.
         let opened = look_and_open(found.parent, found.name);
         let Ok(file) = opened else {
             return Next::GoOn;
@@ -213,7 +213,7 @@ fn weight(found: &GrepMatch) -> usize {
     texts.map(|text| json_bytes(text)).sum::<usize>() + FRAME_BYTES
 }
 
-/// A file whose reading ends with what may be read, or with the time.
+/// A file that fails to read once the byte limit or the time is used up.
 struct Metered<'a, R> {
     file: R,
     bytes_left: &'a Cell<u64>,

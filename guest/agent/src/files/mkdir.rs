@@ -19,7 +19,7 @@ pub fn mkdir(workspace: &Workspace, path: &Path) -> Result<Done, Fault> {
     if !is_there {
         let name = below.name.as_slice();
         match mkdirat(&below.parent, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(Errno::EXIST) if look(&below.parent, name)?.is_directory() => {}
             other => other?,
         }

@@ -1,8 +1,8 @@
 //! Files of the session, below `/workspace`, with the rights of the guest user. The contract is `files.ts`.
 //!
-//! A request's path is text (`paths`, `names`), becomes handles (`resolve`, `open`) and then an operation's, one file
-//! each. `work` is where and as whom they run. `walk` serves find and grep; `glob` and `wildcard`, `re2`, `pattern` and
-//! `lines` say what matches. `upload` is the service's own way to put files, outside the workspace too.
+//! A request's path is text (`paths`, `names`), becomes handles (`resolve`, `open`) and then the argument of an
+//! operation, one file each. `work` runs operations on a thread with the user's rights. `find` and `grep` use the
+//! crate `search`. `upload` is the service's own way to put files, also outside the workspace.
 
 mod answers;
 mod delete;

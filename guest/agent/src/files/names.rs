@@ -1,5 +1,5 @@
-//! Names as text. A byte that is no UTF-8 is written `\xHH`, and so is a backslash that would read as the start of such
-//! a piece: whatever is listed can be asked for.
+//! Names as text. A byte that is not UTF-8 is written `\xHH`, and so is a backslash that would read as the start of
+//! such an escape. Every listed name can be used in a request.
 
 use std::fmt::Write;
 

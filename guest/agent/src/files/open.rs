@@ -1,4 +1,4 @@
-//! Opening what `resolve` holds: regular files and directories, and never anything else.
+//! Opens the objects that `resolve` found: regular files and directories, and never anything else.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What a request's path says before any file is looked at.
+//! Checks of a request's path that need no file system.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,8 @@ pub use search::walk::PATH_BYTES;
 
 const NAME_BYTES: usize = 255;
 
-/// The one tree these operations know. Its path is text as callers write it; links to it are followed when it is opened.
+/// The tree that file operations work in. Its path is text as callers write it; links to it are followed when it is
+/// opened.
 #[derive(Clone)]
 pub struct Workspace {
     pub path: PathBuf,
@@ -55,7 +56,7 @@ impl Path {
         Ok(Path { names: below.iter().map(|name| name.to_vec()).collect() })
     }
 
-    /// As answers show it: absolute and cleaned.
+    /// The form that answers show: absolute and cleaned.
     pub fn absolute(&self, workspace: &Workspace) -> Vec<u8> {
         let mut path = workspace.text().as_bytes().to_vec();
         for name in &self.names {
@@ -66,7 +67,7 @@ impl Path {
     }
 }
 
-/// Without the empty ones and `.`, which mean the place one is at.
+/// Without empty parts and `.`.
 pub fn parts(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect()
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/files/read`: what a file held when it was opened, as fast as the host takes it.
+//! `GET /v1/files/read`: a file's content at the time it was opened, as fast as the host takes it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::body::{self, Body, SizedStream};
 
 /// One frame of HTTP/2, as large as the host takes them. With its header it is whole writes to the port.
 const PIECE_BYTES: u64 = 256 * 1024 - 9;
-/// One that is sent, one that waits for it, and one that is filled.
+/// One piece is sent, one waits, and one is filled.
 const BUFFERS: usize = 3;
 
 pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> Result<Response<Body>, Fault> {
@@ -66,7 +66,7 @@ async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes
     }
 }
 
-/// What is in memory is read at once; a thread waits for the disk.
+/// Cached bytes are read at once; a thread waits for the disk.
 async fn piece_of(file: &Arc<File>, at: u64, mut buffer: BytesMut) -> io::Result<Bytes> {
     let in_memory = preadv2(file, &mut [IoSliceMut::new(&mut buffer)], at, ReadWriteFlags::NOWAIT);
     if in_memory == Ok(buffer.len()) {
@@ -74,7 +74,7 @@ async fn piece_of(file: &Arc<File>, at: u64, mut buffer: BytesMut) -> io::Result
     }
     let file = file.clone();
     let read = tokio::task::spawn_blocking(move || {
-        // All of it: a file that has become shorter than it said is an error.
+        // A file that is shorter than its reported size is an error.
         file.read_exact_at(&mut buffer, at).map(|()| buffer.freeze())
     });
     read.await.unwrap_or_else(|error| Err(io::Error::other(error)))

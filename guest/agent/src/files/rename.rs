@@ -10,7 +10,7 @@ use super::paths::{Path, Workspace};
 use super::resolve::{Last, Object, Parents, Spot, resolve};
 use super::work::Done;
 
-/// Which of the two paths a fault is about.
+/// The path that a fault is about.
 #[derive(Debug)]
 pub enum Misfit {
     Path(Fault),
@@ -25,9 +25,9 @@ pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, M
     let to = to.map_err(Misfit::Dest)?;
     let moved = renameat(&from.parent, from.name.as_slice(), &to.parent, to.name.as_slice());
     moved.map_err(|errno| match errno {
-        // Both are told as "not empty" by one file system or another.
+        // File systems use either number for "not empty".
         Errno::EXIST | Errno::NOTEMPTY => Misfit::Dest(Errno::NOTEMPTY.into()),
-        // A file replaces no directory; told as it is for a directory where there is something in it.
+        // A file cannot replace a directory. For one with entries the code is "not empty", as for a directory.
         Errno::ISDIR if to.object.as_ref().is_some_and(holds_something) => {
             Misfit::Dest(Errno::NOTEMPTY.into())
         }
@@ -38,7 +38,7 @@ pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, M
     Ok(Done {})
 }
 
-/// One that may not be read is as good as empty.
+/// An unreadable directory counts as empty.
 fn holds_something(object: &Object) -> bool {
     let Ok(directory) = open::directory(object) else { return false };
     let mut has_name = false;

@@ -1,6 +1,6 @@
-//! From a path to handles, one name at a time. Every step opens one name beneath a directory that is already held and
-//! follows no link by itself; what a link says is taken apart and walked in the same way. The check whether the way ended
-//! inside and the operation use the same handles, so a name swapped in between leads nowhere else.
+//! From a path to handles, one name at a time. Every step opens one name beneath an open directory and follows no
+//! link; a link's target is split and walked in the same way. The check that the walk ended inside the workspace and
+//! the operation use the same handles, so a name swapped in between leads nowhere else.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,13 +14,13 @@ use super::paths::{self, Path, Workspace};
 const LINKS: usize = 40;
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 pub const DIRECTORY_MODE: u32 = 0o755;
-/// For one name beneath a held directory.
+/// For one name beneath an open directory.
 const ONE_STEP: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Last {
-    /// What a link at the end of the path points to is meant.
+    /// The target of a link at the end of the path is meant.
     Follow,
     /// The link itself is meant.
     Keep,
@@ -37,7 +37,7 @@ pub enum Spot {
     Below(Below),
 }
 
-/// A name in a directory of the workspace, and what it named a moment ago.
+/// A name in a directory of the workspace, and the object that it named when it was looked up.
 pub struct Below {
     pub parent: OwnedFd,
     pub name: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Below {
     pub made: Made,
 }
 
-/// Held, not opened: nothing happens to a device or a FIFO that is only looked at.
+/// An O_PATH handle: a device or a FIFO that is looked up this way is not opened.
 pub struct Object {
     pub fd: OwnedFd,
     pub stat: Stat,
@@ -62,7 +62,7 @@ impl Object {
 }
 
 impl Spot {
-    /// What is there; missing is a fault.
+    /// The object; an error if it is missing.
     pub fn object(self) -> Result<Object, Fault> {
         match self {
             Spot::Root(object) => Ok(object),
@@ -78,7 +78,7 @@ impl Spot {
     }
 }
 
-/// Directories made on the way. They go again unless they are kept, if nobody has put anything there meanwhile.
+/// Directories made on the way. They are removed again unless they are kept or have entries.
 #[derive(Default)]
 pub struct Made(Vec<(OwnedFd, Vec<u8>)>);
 
@@ -100,7 +100,7 @@ pub fn resolve(workspace: &Workspace, path: &Path, last: Last, parents: Parents)
     let mut way = Way::to_workspace(workspace)?;
     let mut todo: Vec<Vec<u8>> = path.names.iter().rev().cloned().collect();
     let found = walk(&mut way, &mut todo, last, parents);
-    // What is wrong with a place outside is nobody's business here.
+    // Errors outside of the workspace are not reported.
     if way.is_inside() { way.into_spot(found?) } else { Err(paths::outside()) }
 }
 
@@ -145,7 +145,7 @@ fn walk(way: &mut Way, todo: &mut Vec<Vec<u8>>, last: Last, parents: Parents) ->
     Ok(None)
 }
 
-/// Holds one name beneath a directory, the link itself if it is one.
+/// Looks up one name beneath a directory, without following a link.
 pub fn look(parent: impl AsFd, name: &[u8]) -> Result<Object, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat2(parent, name, flags, Mode::empty(), ONE_STEP)?;
@@ -153,7 +153,7 @@ pub fn look(parent: impl AsFd, name: &[u8]) -> Result<Object, Errno> {
 }
 
 fn follow(way: &mut Way, todo: &mut Vec<Vec<u8>>, link: &Object) -> Result<(), Fault> {
-    // What links of /proc say is not where they lead.
+    // The text of a link in /proc is not its target.
     if fstatfs(&link.fd)?.f_type == PROC_SUPER_MAGIC {
         return Err(paths::outside());
     }
@@ -222,12 +222,12 @@ impl Way {
 
     fn make(&mut self, name: &[u8]) -> Result<(), Fault> {
         self.makes += 1;
-        // More than a path has names: somebody takes away what is made, again and again.
+        // More than a path has names: another process keeps removing the directories that are made.
         if self.makes > paths::PATH_BYTES {
             return Err(Errno::BUSY.into());
         }
         match mkdirat(self.top(), name, Mode::from_raw_mode(DIRECTORY_MODE)) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
             Ok(()) => {

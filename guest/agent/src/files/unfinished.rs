@@ -33,7 +33,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Owned by whoever makes it, and nobody else's to read before it is finished.
+    /// Belongs to the user who makes it, and only that user can read it before it is finished.
     pub fn create(parent: OwnedFd) -> Result<Unfinished, Errno> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
@@ -63,7 +63,7 @@ impl Drop for Unfinished {
         if self.is_finished {
             return;
         }
-        // The user may have lost the right to remove what was made with it, or to look for it.
+        // The user may no longer have the right to remove or find the file.
         as_root(|| {
             if self.has_its_name() {
                 let _ = unlinkat(&self.parent, self.name.as_str(), AtFlags::empty());

@@ -1,4 +1,4 @@
-//! File work happens beside the one thread that serves, with the user's rights, and ends soon when nobody waits for it.
+//! File work runs beside the serving thread, with the user's rights, and ends soon after the caller has gone.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::frames;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 
-/// How long a search may work before it answers with what it has.
+/// Time limit of a search. It answers with the results so far.
 const SEARCHES_WITHIN: Duration = Duration::from_secs(20);
 
 /// Runs on a thread of the pool as the user. `Err` of the pool means that it is closed, which it never is.
@@ -41,7 +41,7 @@ pub async fn answer<T: Serialize>(
     written(machine, takes, move |pace| Ok(serde_json::to_vec(&work(pace)?).map(Bytes::from))).await
 }
 
-/// As frames.
+/// Answers with a list, as frames.
 pub async fn answer_list<T: Serialize, E: Serialize>(
     machine: &Machine,
     takes: Takes,
@@ -54,7 +54,7 @@ pub async fn answer_list<T: Serialize, E: Serialize>(
     .await
 }
 
-/// Answers are put into words there too: some are large.
+/// Serialises the answer on the same thread: some answers are large.
 async fn written(
     machine: &Machine,
     takes: Takes,

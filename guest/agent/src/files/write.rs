@@ -1,5 +1,5 @@
-//! `PUT /v1/files/write`: a body becomes a file whole or not at all. What the path's last link points to is written, in
-//! its own directory; the old content stays until the new one is on disk.
+//! `PUT /v1/files/write`: a body becomes a file completely or not at all. The target of the path's last link is
+//! written, in its own directory; the old content stays until the new content is on disk.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -20,9 +20,9 @@ use super::unfinished::Unfinished;
 use super::work::beside;
 
 const FILE_MODE: u32 = 0o644;
-/// Written in one go. Twice as much is in memory: what is being written, and what comes meanwhile.
+/// Written in one go. Memory use is twice as much: the bytes being written and the bytes that arrive meanwhile.
 const PIECE_BYTES: usize = 256 * 1024;
-/// What the kernel keeps of a file at a time. One that is written in two parts costs it twice.
+/// The kernel's unit of file data. A page written in two parts costs twice.
 const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Serialize)]
@@ -129,8 +129,8 @@ impl Upload {
         Ok(())
     }
 
-    /// What is collected, but for the beginning of a page whose end is still to come. That is in the last piece, which made
-    /// it enough: enough is whole pages.
+    /// The collected bytes up to the last page boundary. The incomplete page is in the last piece: with that piece
+    /// the bytes reached a whole number of pages.
     fn whole_pages(&mut self) -> Vec<Bytes> {
         let mut pieces = std::mem::take(&mut self.pieces);
         let over = self.collected % PAGE_BYTES;

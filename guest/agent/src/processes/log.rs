@@ -17,7 +17,7 @@ pub const LOG_BYTES: u64 = 10 * 1024 * 1024;
 
 pub struct Log {
     path: PathBuf,
-    /// Made with the first byte: most commands say nothing on one of their streams.
+    /// Made with the first byte: most commands leave one stream empty.
     file: RefCell<Option<Arc<File>>>,
     ring: RefCell<Ring>,
     has_lost: Cell<bool>,
@@ -42,7 +42,7 @@ impl Log {
         self.ring.borrow().kept()
     }
 
-    /// Bytes are missing that no position in the stream tells of.
+    /// Bytes are missing at an unknown position in the stream.
     pub fn has_lost(&self) -> bool {
         self.has_lost.get()
     }
@@ -100,13 +100,13 @@ impl Log {
             file.read_exact_at(&mut buffer, span.at).map(|()| Bytes::from(buffer))
         };
         let mut read = spawn_blocking(read).await.map_err(io::Error::other)??;
-        // What was overwritten while it was read is not what it was.
+        // Bytes that were overwritten during the read are wrong.
         let spoiled = self.start().saturating_sub(from).min(read.len() as u64);
         drop(read.split_to(spoiled as usize));
         Ok((from + spoiled, read))
     }
 
-    /// Nothing comes any more, and an exited process holds no file open.
+    /// No more bytes come, and an exited process keeps no file open.
     pub fn close(&self) {
         self.file.take();
     }

@@ -1,5 +1,5 @@
-//! `GET /v1/processes/{name}/logs`: what survives of both streams, and with `follow` what comes after it. A reader that is
-//! too slow skips what was overwritten; the process does not notice.
+//! `GET /v1/processes/{name}/logs`: the bytes that both streams still have and, with `follow`, later ones. A slow
+//! reader skips overwritten bytes; the process is not slowed down.
 
 use bytes::Bytes;
 use http_body_util::Either;
@@ -51,7 +51,7 @@ fn parse_query(query: &str) -> Result<Wanted, Refusal> {
 type Gone = mpsc::error::SendError<Bytes>;
 
 async fn answer(process: &Process, wanted: Wanted, frames: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
-    // Whoever saw it exit wants to see its last words.
+    // A caller who saw the exit wants the last output too.
     while !wanted.follow && !process.is_running() && !process.is_over() {
         process.next_change().await;
     }
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
             return Ok(false);
         }
         let Ok((from, bytes)) = self.log.read(self.at, wanted as usize).await else {
-            // Somebody who may has taken the file away.
+            // Another process may have removed the file.
             (self.at, self.has_skipped) = (end.min(self.log.end()), true);
             return Ok(true);
         };

@@ -1,4 +1,4 @@
-//! One named process: what is told of it, and its logs.
+//! One named process: its record and its logs.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::path::Path;
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::log::Log;
 use crate::clock;
 
-/// What a shortened command keeps of itself, as the host is told of it.
+/// The bytes of its command that a shortened record keeps and reports.
 const SHORT_ARGV_BYTES: usize = 256;
 const CUT: char = '…';
 
@@ -23,7 +23,7 @@ pub struct Process {
     end: watch::Sender<Option<End>>,
     pub stdout: Log,
     pub stderr: Log,
-    /// The logs say no more.
+    /// The logs are complete.
     is_drained: Cell<bool>,
     /// The logs grew or were drained.
     changed: Notify,
@@ -39,7 +39,7 @@ struct End {
     ended_at_ms: u64,
 }
 
-/// As the host is told of it.
+/// The record as the host gets it.
 #[derive(Serialize)]
 pub struct Told<'a> {
     name: &'a str,

@@ -43,7 +43,7 @@ pub fn one(processes: &Processes, name: &str) -> Result<Response<Body>, Refusal>
     body::json(&processes.find(name)?.told())
 }
 
-/// Answers once it has exited; whoever else asks meanwhile shares that.
+/// Answers once it has exited; other callers meanwhile share the same wait.
 pub async fn remove(processes: &Processes, name: &str) -> Result<Response<Body>, Refusal> {
     let process = processes.find(name)?;
     if process.is_running() {

@@ -1,7 +1,7 @@
 //! Where the bytes of a log lie in its file: a ring that keeps the most recent ones. Positions in the stream count from
 //! its first byte and only grow; positions in the file go round.
 
-/// A ring that met the end of the disk keeps what it has when it is at least this large, and goes round in that.
+/// On a full disk a ring of at least this size keeps its size and wraps.
 const SMALLEST_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
@@ -41,7 +41,8 @@ impl Ring {
         self.kept
     }
 
-    /// Where the first of `bytes` go. What they overwrite is given up now, so that nobody reads it meanwhile.
+    /// The position of the first of `bytes`. The bytes that they overwrite are given up now, so that no reader gets
+    /// them.
     pub fn make_room(&mut self, bytes: usize) -> Span {
         if self.head == self.capacity {
             (self.head, self.is_round) = (0, true);
@@ -57,7 +58,7 @@ impl Ring {
         self.end += bytes as u64;
     }
 
-    /// The file can grow no further. Answers whether the ring goes on with what the file has.
+    /// The file can grow no further. Returns whether the ring wraps within its size.
     pub fn shrink(&mut self) -> bool {
         let shrinks = !self.is_round && self.kept >= SMALLEST_BYTES;
         if shrinks {

@@ -52,7 +52,7 @@ pub async fn run(machine: Rc<Machine>, processes: Rc<Processes>, spec: ProcessSp
             machine.cgroups.release(&leaf);
         }
     }
-    // What the burst of its output took goes back.
+    // Returns the memory of its output.
     drop(machine.burst.join());
 }
 
@@ -126,7 +126,7 @@ async fn live(
     }
 }
 
-/// Everyone gets the time to end by himself, and nobody more than that.
+/// Every process gets the time to end cleanly, and no more than that.
 async fn stop(machine: &Machine, leaf: &Leaf, process: &Process) {
     process.wait_for_stop().await;
     // A machine that is being saved is saved as it is.

@@ -18,8 +18,8 @@ pub const ENTRIES: usize = 10_000;
 /// Past it the exited that began first keep the beginning of their command. An answer with all of `ENTRIES` shortened and
 /// this much besides is one the host takes.
 const RECORDS_BYTES: usize = 8 * 1024 * 1024;
-/// What the logs of the exited may take of the disk; past it those that began first keep their record and lose their
-/// output.
+/// Disk space for the logs of exited processes. Past it the processes that began first keep their record and lose
+/// their output.
 const EXITED_LOGS_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub struct Processes {
@@ -30,7 +30,7 @@ pub struct Processes {
     starting: RefCell<HashSet<String>>,
 }
 
-/// A name and one of the places for running processes, held while the process is being started.
+/// A name and a permit for a running process, while the process is being started.
 pub struct Seat<'a> {
     processes: &'a Processes,
     name: String,
@@ -47,7 +47,7 @@ impl Processes {
         Processes { room: room.into(), entries: RefCell::default(), starting: RefCell::default() }
     }
 
-    /// What an earlier life of this disk left behind.
+    /// Removes the logs of an earlier life of this disk.
     pub fn forget_old_logs(&self) -> std::io::Result<()> {
         match std::fs::remove_dir_all(&self.room) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

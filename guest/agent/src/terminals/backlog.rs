@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the contract promises to whoever attaches.
+/// The contract's size of a backlog.
 pub const BACKLOG_BYTES: usize = 256 * 1024;
 /// How far the fastest client may be behind before the terminal waits for it.
 const WINDOW_BYTES: u64 = 32 * 1024;
@@ -14,7 +14,7 @@ pub struct Backlog {
     bytes: VecDeque<u8>,
     /// In the stream: just behind the last byte.
     end: u64,
-    /// What everybody has read is kept for those who come.
+    /// Bytes that every client has read are kept for later clients.
     keeps: bool,
     next_client: ClientId,
     /// Where each reads on.
@@ -41,8 +41,8 @@ impl Backlog {
         self.drop_what_was_read();
     }
 
-    /// A terminal waits for the fastest of its clients: one alone misses nothing, a slow one among several does not hold up
-    /// the others, and with none output comes and goes.
+    /// A terminal waits for the fastest of its clients. A single client misses nothing, a slow one among several does
+    /// not block the others, and without clients old output is dropped.
     pub fn has_room(&self) -> bool {
         let fastest = self.clients.values().max();
         fastest.is_none_or(|at| self.end - at < WINDOW_BYTES)
@@ -56,7 +56,8 @@ impl Backlog {
         self.drop_what_was_read();
     }
 
-    /// What a client reads next, at most so many bytes. One that was overtaken goes on with what is left.
+    /// The next bytes for a client, at most so many. A client that was overtaken continues with the oldest bytes
+    /// left.
     pub fn read(&mut self, client: ClientId, most: usize) -> Option<Vec<u8>> {
         let start = self.start();
         let at = self.clients.get_mut(&client)?;

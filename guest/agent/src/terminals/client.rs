@@ -1,4 +1,4 @@
-//! One client of a terminal: what it says goes in, what the terminal says goes out, until one of them has ended.
+//! One client of a terminal: its input goes to the terminal and the output goes to it, until one of them has ended.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::machine::Machine;
 /// Chunks of input that a program does not take; past them the client is read no further.
 const INPUT_CHUNKS: usize = 8;
 
-/// What a client says, chunk by chunk.
+/// The frames of a client.
 pub struct Inputs {
     body: Incoming,
     decoder: Decoder,
@@ -74,7 +74,7 @@ async fn send_output(terminal: &Terminal, client: ClientId, frames: &mpsc::Sende
     }
 }
 
-/// Ends with the request. What is not data does not wait behind data that nobody takes.
+/// Ends with the request. Other frames pass data that the program does not read.
 async fn take_input(terminal: &Terminal, mut inputs: Inputs) {
     let (waiting, waits) = mpsc::channel(INPUT_CHUNKS);
     let waiting_chunks = Cell::new(0);

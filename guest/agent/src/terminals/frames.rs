@@ -1,5 +1,5 @@
-//! Terminal frames: 1 byte type, 4 bytes payload length (big-endian), payload. What the client says is taken apart as it
-//! comes; nothing of it is gathered but what is small.
+//! Terminal frames: 1 byte type, 4 bytes payload length (big-endian), payload. A client's frames are decoded as they
+//! arrive; only small payloads are collected.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -10,11 +10,11 @@ const RESIZE: u8 = 0x02;
 const SIGNAL: u8 = 0x03;
 const EXIT: u8 = 0x05;
 const ERROR: u8 = 0x06;
-/// As a JSON body may be. Past it the rest is dropped, and what is left is no JSON.
+/// The limit of a JSON body. A longer payload is cut, and the rest is not valid JSON.
 const OPEN_BYTES: usize = 8 * 1024 * 1024;
 const CONTROL_BYTES: usize = 8;
 
-/// What a client says.
+/// A frame of a client.
 #[derive(Debug, PartialEq)]
 pub enum Input {
     Open(Vec<u8>),
@@ -76,7 +76,7 @@ impl Decoder {
         }
     }
 
-    /// Keeps what can mean something and skips the rest.
+    /// Collects the bytes of known frames and skips the others.
     fn gather(&mut self, kind: u8) {
         let count = self.missing.min(self.chunk.len());
         let most = if kind == OPEN { OPEN_BYTES } else { CONTROL_BYTES };
@@ -87,7 +87,7 @@ impl Decoder {
     }
 }
 
-/// None for what is to be ignored.
+/// None for a frame that is ignored.
 fn parse(kind: u8, payload: Vec<u8>) -> Option<Input> {
     match (kind, &payload[..]) {
         (OPEN, _) => Some(Input::Open(payload)),

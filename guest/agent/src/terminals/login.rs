@@ -1,4 +1,4 @@
-//! The program of a terminal: what was asked for, or the user's login shell.
+//! The program of a terminal: the one requested, or the user's login shell.
 
 use std::ffi::CString;
 

@@ -1,5 +1,5 @@
-//! Terminals (`packages/contract/src/guest/terminals.ts`): a program on a pseudo-terminal, and its clients. An unnamed one
-//! belongs to its request and is hung up with it; a named one stays for whoever attaches again.
+//! Terminals (`packages/contract/src/guest/terminals.ts`): a program on a pseudo-terminal, and its clients. An
+//! unnamed terminal belongs to its request and is hung up with it. A named one stays for later clients.
 
 mod backlog;
 mod client;

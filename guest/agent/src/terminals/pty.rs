@@ -25,7 +25,7 @@ pub fn open(uid: u32, gid: u32) -> io::Result<(Pty, OwnedFd)> {
 }
 
 impl Pty {
-    /// 0 when nobody has the other end open any more.
+    /// 0 when no process has the other end open any more.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
@@ -41,15 +41,15 @@ impl Pty {
 
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = || rustix::io::read(self.master.get_ref(), &mut *buffer);
-        // Linux looks for input first and for the other end second: what is written and closed in between
-        // is answered with EIO although it is there. Only a second EIO says that all has been read.
+        // Linux checks for input first and for the other end second: bytes that are written and closed in between are
+        // answered with EIO although they are there. Only a second EIO means that all bytes have been read.
         match read().or_else(|error| if error == Errno::IO { read() } else { Err(error) }) {
             Err(Errno::IO) => Ok(0),
             other => Ok(other?),
         }
     }
 
-    /// As much as the program's end takes, without waiting.
+    /// Writes as much as the program's end takes, without waiting.
     pub fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         match rustix::io::write(self.master.get_ref(), bytes) {
             Err(Errno::AGAIN) => Ok(0),

@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 use crate::unable::{Unable, not_spawned};
 
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// More than a pseudo-terminal holds between its ends.
+/// More than a pseudo-terminal buffers.
 const REST_BYTES: usize = 128 * 1024;
 const READ_BYTES: usize = 4096;
 
@@ -160,7 +160,7 @@ async fn hang_up(machine: &Machine, terminal: &Terminal) {
     terminal.leaf.kill();
 }
 
-/// All that the program says until it has ended, and what others say shortly after.
+/// All output until the program has ended, and that of other processes shortly after.
 async fn take_output(terminal: &Terminal, ended: oneshot::Receiver<i32>) -> End {
     let Some(pty) = terminal.pty() else { return End::Lost };
     let mut reading = pin!(read(terminal, &pty));
@@ -186,12 +186,12 @@ async fn read(terminal: &Terminal, pty: &Pty) {
             Ok(count) if count > 0 => terminal.push(&buffer[..count]),
             _ => return,
         }
-        // A program that never pauses does not hold up the rest of the agent.
+        // A program that never pauses must not block the rest of the agent.
         consume_budget().await;
     }
 }
 
-/// What lies between the ends; background processes may hold the other one open for ever.
+/// The buffered bytes; background processes may keep the other end open for ever.
 async fn read_rest(terminal: &Terminal, pty: &Pty) {
     let mut buffer = [0; READ_BYTES];
     let mut rest = REST_BYTES;

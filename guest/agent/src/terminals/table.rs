@@ -14,7 +14,7 @@ const TERMINALS: usize = 16;
 #[derive(Default)]
 pub struct Terminals {
     pub running: RefCell<Vec<Rc<Terminal>>>,
-    /// Held while one is being started: of two that ask for one name the second attaches.
+    /// Locked while a terminal starts: of two requests for one name the second attaches.
     pub turn: Mutex<()>,
 }
 

@@ -16,13 +16,13 @@ pub struct Terminal {
     pub name: Option<String>,
     pub leaf: Leaf,
     leader: Pid,
-    /// Gone with the terminal's end, so that a client that does not read on does not hold it open.
+    /// Dropped with the terminal's end, so that a client that does not read cannot keep it open.
     pty: RefCell<Option<Rc<Pty>>>,
     backlog: RefCell<Backlog>,
     end: Cell<Option<End>>,
     /// There is more to read, or the end.
     grew: Notify,
-    /// Somebody read, came or left.
+    /// A client read, came or left.
     was_read: Notify,
     hang_up: Notify,
     is_hung_up: Cell<bool>,
@@ -115,7 +115,7 @@ impl Terminal {
         self.hang_up.notified().await;
     }
 
-    /// Told to the whole session, the stopped ones in it woken to hear it.
+    /// Signals the whole session. Stopped processes in it are continued, so that they get the signal.
     pub fn hang_up(&self) {
         let in_session = |pid: &Pid| getsid(Some(*pid)).is_ok_and(|session| session == self.leader);
         for pid in self.leaf.members().into_iter().filter(in_session) {

@@ -1,4 +1,4 @@
-//! Who logs in, and what their commands begin with.
+//! The user who logs in, and the environment of the user's commands.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -38,7 +38,7 @@ impl Login {
         }
     }
 
-    /// The environment of every command, then what this channel adds to it.
+    /// The environment of every command, then the channel's additions.
     pub fn environment(
         &self,
         session: &BTreeMap<String, String>,
@@ -49,7 +49,8 @@ impl Login {
             ("USER", &self.name),
             ("LOGNAME", &self.name),
             ("SHELL", &self.shell),
-            // Shells read their settings by it, and programs tell a remote user by it. There is no address to name.
+            // Shells read their settings if it is set, and programs recognise a remote user by it. There is no
+            // address to name.
             ("SSH_CLIENT", "127.0.0.1 0 22"),
             ("SSH_CONNECTION", "127.0.0.1 0 127.0.0.1 22"),
         ];
@@ -88,7 +89,7 @@ fn directory() -> String {
     [launch::WORKSPACE, users::HOME].into_iter().find(is_there).unwrap_or("/").into()
 }
 
-/// The one in the accounts' file, or another where the image lacks it.
+/// The shell in the accounts' file, or another where the image lacks it.
 fn shell_of(name: &str) -> String {
     let accounts = regular_file::text("/etc/passwd");
     let own = shell_in(&accounts, name);

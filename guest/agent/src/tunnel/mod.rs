@@ -45,7 +45,7 @@ pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Bo
 
 /// This program as one of its own helpers, if it was started as one.
 pub fn helper() -> Option<fn()> {
-    // The kernel hands words it does not know to the first process.
+    // The kernel passes words that it does not know to the first process.
     if std::process::id() == 1 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! A tunnel's request: one frame that says what it is for, then the client's bytes.
+//! A tunnel's request: one frame with its environment, then the client's bytes.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub async fn read(mut body: Incoming) -> Result<(TunnelSpec, Rest), Refusal> {
     }
 }
 
-/// None until all of the frame is there; what follows it stays.
+/// None until the frame is complete. The bytes after it stay.
 fn parse(arrived: &mut BytesMut) -> Result<Option<TunnelSpec>, Refusal> {
     let Some(header) = arrived.get(..HEADER_BYTES) else { return Ok(None) };
     let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;

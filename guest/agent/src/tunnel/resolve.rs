@@ -105,7 +105,7 @@ fn question(id: [u8; 2], host: &str) -> io::Result<Vec<u8>> {
     if message.len() > HEADER_BYTES + 255 + 4 { Err(wrong()) } else { Ok(message) }
 }
 
-/// None for what is no answer to the question.
+/// None if it does not answer the question.
 fn addresses_in(answer: &[u8], question: &[u8]) -> Option<Vec<IpAddr>> {
     let number = |at: usize| Some(u16::from_be_bytes(answer.get(at..at + 2)?.try_into().ok()?));
     let is_answer = answer.get(..2)? == &question[..2] && answer.get(2)? & 0x80 != 0;

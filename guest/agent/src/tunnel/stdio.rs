@@ -1,5 +1,5 @@
-//! One connection over stdin and stdout, as whoever starts it: what an SSH client of this machine tries the server with.
-//! Not part of a released agent.
+//! One connection over stdin and stdout, as the user of this process, for trying the server with an SSH client of
+//! this machine. Not part of a released agent.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Attributes of files, as they are told and as they are set.
+//! File attributes, as reported and as set.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +11,13 @@ const IDS: u32 = 2;
 const PERMISSIONS: u32 = 4;
 const TIMES: u32 = 8;
 
-/// What a client wants them to be.
+/// The attributes that a client wants.
 #[derive(Debug, Default, PartialEq)]
 pub struct Wanted {
     pub size: Option<u64>,
     pub ids: Option<(u32, u32)>,
     pub permissions: Option<u32>,
-    /// Of the last access and the last change.
+    /// Times of the last access and the last change.
     pub times: Option<(u32, u32)>,
 }
 
@@ -53,7 +53,7 @@ pub fn write(message: Message, meta: &Metadata) -> Message {
         .u32(seconds(meta.mtime()))
 }
 
-/// As `ls -l` shows it: what clients show to people.
+/// A line as in `ls -l`, which clients show to people.
 pub fn line(name: &str, meta: &Metadata) -> String {
     let (day, clock) = (meta.mtime().div_euclid(86_400), meta.mtime().rem_euclid(86_400) / 60);
     let (year, month, day) = date(day);
@@ -84,7 +84,7 @@ fn mode(mode: u32) -> String {
     [kind].into_iter().chain(rights).collect()
 }
 
-/// Of a count of days since 1970, after Howard Hinnant's algorithm.
+/// Converts a count of days since 1970, after Howard Hinnant's algorithm.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

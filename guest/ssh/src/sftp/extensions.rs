@@ -1,4 +1,4 @@
-//! What OpenSSH added to version 3.
+//! OpenSSH's extensions of version 3.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What is done to files, each a system call or two.
+//! Operations on files, each a system call or two.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -98,7 +98,7 @@ fn timestamps((accessed, changed): (u32, u32)) -> Timestamps {
     Timestamps { last_access: at(accessed), last_modification: at(changed) }
 }
 
-/// As version 3 has it: what is there already stays.
+/// As version 3 requires: an existing target is kept.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }

@@ -1,6 +1,6 @@
-//! A server of files, SFTP version 3 (draft-ietf-secsh-filexfer-02) with the extensions that OpenSSH's clients use. It is
-//! a process of its own with the user's ids, so the kernel decides what the user may do, and its waiting for a disk keeps
-//! nobody else waiting. One request after the other: clients send many before they wait for an answer.
+//! A server of files, SFTP version 3 (draft-ietf-secsh-filexfer-02) with the extensions that OpenSSH's clients use.
+//! It is a process of its own with the user's ids, so the kernel decides which access the user has, and a slow disk
+//! blocks nothing else. Requests run one after the other: clients send many before they wait for an answer.
 
 mod answer;
 mod attributes;
@@ -16,7 +16,7 @@ use crate::sftp::request::Server;
 
 /// The first argument of the program that serves files.
 pub const NAME: &str = "sftp";
-/// What is read ahead: several requests of a client that writes.
+/// Read-ahead: several requests of a client that writes.
 const BUFFER_BYTES: usize = 128 * 1024;
 const LENGTH_BYTES: usize = 4;
 

@@ -1,4 +1,4 @@
-//! Which request does what.
+//! Dispatches requests to file operations.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -66,7 +66,7 @@ impl Server {
             17 => attrs(id, &fs::metadata(files::path(request.string()?))?),
             18 => ok(id, files::rename_new(files::path(request.string()?), files::path(request.string()?))),
             19 => answer::name(id, fs::read_link(files::path(request.string()?))?.as_os_str().as_bytes()),
-            // In the order of OpenSSH, which is not the one of the draft: first what the link leads to.
+            // OpenSSH's order, which differs from the draft: first the link's target.
             20 => ok(id, symlink(files::path(request.string()?), files::path(request.string()?))),
             200 => {
                 let name = request.text()?.unwrap_or_default();
@@ -98,7 +98,7 @@ impl Server {
         let mut entries = Vec::new();
         for entry in self.handles.directory(request)?.take(NAMES) {
             let entry = entry?;
-            // One that has just gone is left out.
+            // An entry that has just gone is left out.
             let Ok(meta) = entry.metadata() else { continue };
             let name = entry.file_name();
             let line = attributes::line(&name.to_string_lossy(), &meta);
