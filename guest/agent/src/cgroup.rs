@@ -93,12 +93,12 @@ impl Cgroups {
     }
 
     pub fn kill_user(&self) -> io::Result<()> {
-        self.tell("cgroup.kill", "1")
+        self.write_control("cgroup.kill", "1")
     }
 
     /// Answers false when some process could not be frozen in time.
     pub async fn freeze_user(&self, within: Duration) -> io::Result<bool> {
-        self.tell("cgroup.freeze", "1")?;
+        self.write_control("cgroup.freeze", "1")?;
         let end = Instant::now() + within;
         while !self.is_frozen()? {
             if Instant::now() > end {
@@ -111,9 +111,9 @@ impl Cgroups {
 
     /// Succeeds for a tree that root has removed: it contains no frozen process.
     pub fn thaw_user(&self) -> io::Result<()> {
-        match self.tell("cgroup.freeze", "0") {
+        match self.write_control("cgroup.freeze", "0") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            told => told,
+            written => written,
         }
     }
 
@@ -123,7 +123,7 @@ impl Cgroups {
         Ok(events.lines().any(|line| line == "frozen 1"))
     }
 
-    fn tell(&self, file: &str, value: &str) -> io::Result<()> {
+    fn write_control(&self, file: &str, value: &str) -> io::Result<()> {
         self.open(file, OFlags::WRONLY)?.write_all(value.as_bytes())
     }
 

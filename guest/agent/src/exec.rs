@@ -54,7 +54,7 @@ pub async fn exec(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body
 }
 
 /// `GET /v1/commands`: how many commands run that no caller of this life started.
-pub fn going_on(machine: &Machine) -> Result<Response<Body>, Refusal> {
+pub fn list_unheard(machine: &Machine) -> Result<Response<Body>, Refusal> {
     body::json(&json!({ "going_on": machine.commands.of_other_lives(machine.generation.get()) }))
 }
 
@@ -104,7 +104,7 @@ async fn run_in(
                 }
                 Some(failure) => {
                     let _ = ended.await;
-                    tell(Unable::from(&spec.argv[0], failure), began, &frames, started).await;
+                    answer_unable(Unable::from(&spec.argv[0], failure), began, &frames, started).await;
                 }
             }
         }
@@ -112,7 +112,7 @@ async fn run_in(
 }
 
 /// A command that cannot run ends as it would in a shell.
-async fn tell(unable: Unable, began: Instant, frames: &mpsc::Sender<Bytes>, started: Started) {
+async fn answer_unable(unable: Unable, began: Instant, frames: &mpsc::Sender<Bytes>, started: Started) {
     let (exit_code, line) = match unable {
         Unable::Refused(refusal) => return drop(started.send(Err(refusal))),
         Unable::Exits { exit_code, line } => (exit_code, line),
@@ -176,7 +176,7 @@ async fn wait_for_end(
 /// listener stayed behind in the earlier life, so the command continues without one.
 async fn unwanted(machine: &Machine, frames: &mpsc::Sender<Bytes>) {
     frames.closed().await;
-    if !machine.runs_on().await {
+    if !machine.wait_for_thaw().await {
         std::future::pending().await
     }
 }

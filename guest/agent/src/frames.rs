@@ -111,10 +111,10 @@ impl Write for Lines {
             self.frames.extend_from_slice(&[FrameType::Items as u8, 0, 0, 0, 0]);
             self.frames.len() - HEADER_BYTES
         });
-        let room = begun + HEADER_BYTES + PAYLOAD_BYTES - self.frames.len();
-        let count = bytes.len().min(room);
+        let space = begun + HEADER_BYTES + PAYLOAD_BYTES - self.frames.len();
+        let count = bytes.len().min(space);
         self.frames.extend_from_slice(&bytes[..count]);
-        if count == room {
+        if count == space {
             self.close();
         }
         Ok(count)

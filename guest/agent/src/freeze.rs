@@ -19,14 +19,14 @@ const SYNCED_WITHIN: Duration = Duration::from_secs(10);
 /// Takes back a freeze whose caller left before the answer: it thinks that everybody runs.
 struct Unanswered<'a> {
     machine: &'a Machine,
-    turn: u64,
+    number: u64,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if self.machine.turn.get() == self.turn && self.machine.is_frozen.get() {
+        if self.machine.freeze_number.get() == self.number && self.machine.is_frozen.get() {
             log::warn("go on after a freeze that was given up", self.machine.cgroups.thaw_user());
-            self.machine.thawed();
+            self.machine.mark_thawed();
         }
     }
 }
@@ -35,30 +35,30 @@ impl Drop for Unanswered<'_> {
 /// they write meanwhile.
 pub async fn freeze(machine: &Machine) -> Result<Response<Body>, Refusal> {
     let synced_by = Instant::now() + SYNCED_WITHIN;
-    let unanswered = Unanswered { machine, turn: machine.next_turn() };
+    let unanswered = Unanswered { machine, number: machine.next_freeze_number() };
     flush(synced_by).await;
-    unanswered.check_turn()?;
+    unanswered.check_is_last()?;
     machine.is_frozen.set(true);
     let frozen = machine.cgroups.freeze_user(FROZEN_WITHIN).await;
-    unanswered.check_turn()?;
+    unanswered.check_is_last()?;
     let frozen = frozen.or_else(|error| {
-        go_on(machine)?;
+        thaw_processes(machine)?;
         Err(Refusal::internal("freeze", error))
     })?;
     if !frozen {
-        go_on(machine)?;
+        thaw_processes(machine)?;
         return Err(not_frozen(&format!("some process did not freeze within {FROZEN_WITHIN:?}")));
     }
     flush(synced_by).await;
-    unanswered.check_turn()?;
+    unanswered.check_is_last()?;
     std::mem::forget(unanswered);
     body::json(&json!({}))
 }
 
 impl Unanswered<'_> {
     /// A later thaw or freeze takes precedence: its caller does not know about this freeze.
-    fn check_turn(&self) -> Result<(), Refusal> {
-        if self.machine.turn.get() == self.turn {
+    fn check_is_last(&self) -> Result<(), Refusal> {
+        if self.machine.freeze_number.get() == self.number {
             Ok(())
         } else {
             Err(not_frozen("a later request overtook this one"))
@@ -78,14 +78,14 @@ async fn flush(by: Instant) {
 }
 
 pub fn thaw(machine: &Machine) -> Result<Response<Body>, Refusal> {
-    go_on(machine)?;
+    thaw_processes(machine)?;
     body::json(&json!({}))
 }
 
-pub fn go_on(machine: &Machine) -> Result<(), Refusal> {
-    machine.next_turn();
+pub fn thaw_processes(machine: &Machine) -> Result<(), Refusal> {
+    machine.next_freeze_number();
     machine.cgroups.thaw_user().map_err(|e| Refusal::internal("thaw", e))?;
-    machine.thawed();
+    machine.mark_thawed();
     Ok(())
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     type Frozen = Result<Response<Body>, Refusal>;
 
-    /// A freeze that waits for its disk, or stands still already, if `until_frozen`; one that was answered at once is tried anew.
+    /// A freeze that waits for its disk, or has frozen already, if `until_frozen`; one that was answered at once is repeated.
     async fn under_way(machine: &Machine, until_frozen: bool) -> Pin<Box<impl Future<Output = Frozen> + '_>> {
         loop {
             let mut freezing = Box::pin(freeze(machine));

@@ -91,7 +91,7 @@ pub async fn resumed(
         log::line("the files with this machine's names cannot be written at the moment");
     }
     if !request.stay_frozen {
-        freeze::go_on(machine)?;
+        freeze::thaw_processes(machine)?;
     }
     body::json(&json!({ "reseeded": true, "generation": generation, "health": health() }))
 }

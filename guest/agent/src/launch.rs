@@ -27,10 +27,10 @@ use crate::{regular_file, sys, users};
 pub const WORKSPACE: &str = "/workspace";
 const ENVIRONMENT: &str = "/etc/environment";
 /// Time limit for reading files before a program starts.
-const LOOKS_WITHIN: Duration = Duration::from_secs(5);
+const READS_WITHIN: Duration = Duration::from_secs(5);
 /// Permits for such reads, including those whose caller has given up.
-static LOOKS: Semaphore = Semaphore::const_new(32);
-const LOOK_STACK_BYTES: usize = 256 * 1024;
+static READ_PERMITS: Semaphore = Semaphore::const_new(32);
+const READ_STACK_BYTES: usize = 256 * 1024;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The part of a request that describes a program.
@@ -53,36 +53,39 @@ pub struct Child {
 pub async fn prepare(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
     let (argv, cwd) = (program.argv.to_vec(), program.cwd.map(str::to_owned));
     let env = program.env.clone();
-    let prepared = beside(move || prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env }));
+    let prepared =
+        run_on_thread(move || prepare_here(&Program { argv: &argv, cwd: cwd.as_deref(), env: &env }));
     prepared.await?
 }
 
 /// Runs on a thread of its own: all threads of the shared pool may be blocked in file systems that do not answer, and
 /// unmounting one needs a command.
-pub async fn beside<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    beside_in(&LOOKS, look).await
+pub async fn run_on_thread<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    run_on_thread_with(&READ_PERMITS, read).await
 }
 
 /// With permits of its own, so that these reads cannot keep commands from starting.
-pub async fn beside_in<T: Send + 'static>(
-    places: &'static Semaphore,
-    look: impl FnOnce() -> T + Send + 'static,
+pub async fn run_on_thread_with<T: Send + 'static>(
+    permits: &'static Semaphore,
+    read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
     let failed = |error: &dyn Display| Refusal::internal("read the machine's files", error);
-    let looked = async {
-        let place = places.acquire().await.map_err(|error| failed(&error))?;
-        let (answer, looked) = oneshot::channel();
+    let done = async {
+        let permit = permits.acquire().await.map_err(|error| failed(&error))?;
+        let (answer, done) = oneshot::channel();
         thread::Builder::new()
-            .stack_size(LOOK_STACK_BYTES)
+            .stack_size(READ_STACK_BYTES)
             .spawn(move || {
                 // The caller may have given up.
-                let _ = answer.send(look());
-                drop(place);
+                let _ = answer.send(read());
+                drop(permit);
             })
             .map_err(|error| failed(&error))?;
-        looked.await.map_err(|error| failed(&error))
+        done.await.map_err(|error| failed(&error))
     };
-    timeout(LOOKS_WITHIN, looked).await.map_err(|_| failed(&"they do not answer"))?
+    timeout(READS_WITHIN, done).await.map_err(|_| failed(&"they do not answer"))?
 }
 
 fn prepare_here(program: &Program<'_>) -> Result<sys::Launch, Refusal> {

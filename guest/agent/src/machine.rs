@@ -27,7 +27,7 @@ pub struct Machine {
     pub is_frozen: Cell<bool>,
     thaws: Notify,
     /// Number of the last freeze or thaw.
-    pub turn: Cell<u64>,
+    pub freeze_number: Cell<u64>,
     /// How often this memory was resumed, through all its copies.
     pub generation: Cell<u64>,
     pub commands: Commands,
@@ -47,25 +47,25 @@ impl Machine {
             host_key: HostKey::default(),
             is_frozen: Cell::new(false),
             thaws: Notify::new(),
-            turn: Cell::new(0),
+            freeze_number: Cell::new(0),
             generation: Cell::new(0),
             commands: Commands::default(),
         })
     }
 
-    pub fn next_turn(&self) -> u64 {
-        self.turn.set(self.turn.get() + 1);
-        self.turn.get()
+    pub fn next_freeze_number(&self) -> u64 {
+        self.freeze_number.set(self.freeze_number.get() + 1);
+        self.freeze_number.get()
     }
 
-    pub fn thawed(&self) {
+    pub fn mark_thawed(&self) {
         self.is_frozen.set(false);
         self.thaws.notify_waiters();
     }
 
     /// Returns once the user's processes run. False when the machine was loaded meanwhile: the earlier callers stayed
     /// behind in another life.
-    pub async fn runs_on(&self) -> bool {
+    pub async fn wait_for_thaw(&self) -> bool {
         let life = self.generation.get();
         while self.is_frozen.get() {
             self.thaws.notified().await;

@@ -28,9 +28,9 @@ impl Reaper {
         self.watch_as(pid, |status| status)
     }
 
-    fn watch_as<T: 'static>(&self, pid: Pid, told: fn(WaitStatus) -> T) -> oneshot::Receiver<T> {
+    fn watch_as<T: 'static>(&self, pid: Pid, convert: fn(WaitStatus) -> T) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        let watcher = Box::new(move |status| drop(sender.send(told(status))));
+        let watcher = Box::new(move |status| drop(sender.send(convert(status))));
         self.watched.borrow_mut().insert(pid, watcher);
         receiver
     }

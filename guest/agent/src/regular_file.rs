@@ -91,7 +91,7 @@ mod tests {
             assert!(overwrite(path, "new", 0o644).is_err(), "{path:?}");
             assert!(open(path, File::options().read(true)).is_err(), "{path:?}");
         }
-        // With somebody at its other end a FIFO opens, and would take what fits.
+        // With a reader a FIFO opens, and would take bytes.
         let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&fifo).unwrap();
         assert!(overwrite(&fifo, "new", 0o644).is_err());
         drop(reader);

@@ -84,7 +84,7 @@ async fn route(agent: &Agent, request: Request<Incoming>) -> Result<Response<Bod
     match (head.method.as_str(), head.uri.path()) {
         ("GET", "/v1/health") => body::json(&health::health()),
         ("POST", "/v1/exec") => exec::exec(machine, body).await,
-        ("GET", "/v1/commands") => exec::going_on(machine),
+        ("GET", "/v1/commands") => exec::list_unheard(machine),
         ("PUT", "/v1/files") => files::put(query, body).await,
         ("DELETE", "/v1/files") => files::delete(machine, query).await,
         ("GET", "/v1/files/read") => files::read(query).await,

@@ -117,7 +117,7 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 
 /// Returns only when it failed.
 ///
-/// SAFETY: for a child that shares nothing with its parent; must not allocate, a lock may be held for ever.
+/// SAFETY: for a child that shares nothing with its parent; must not allocate, a lock may be held forever.
 unsafe fn become_command(
     launch: &Launch,
     argv: &[*const c_char],
@@ -148,7 +148,7 @@ unsafe fn become_command(
     }
 }
 
-/// SAFETY: as for `become_command`. Read with the user's rights, and not from a pipe that nobody writes to.
+/// SAFETY: as for `become_command`. Read with the user's rights, and never from a pipe without a writer.
 unsafe fn head_of_executable(file: &CStr) -> Option<Head> {
     unsafe {
         check(libc::access(file.as_ptr(), libc::X_OK)).ok()?;
@@ -186,7 +186,7 @@ unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno>
 /// calls leave others alone.
 pub fn as_user<T>(
     (uid, gid, groups): (u32, u32, &[u32]),
-    deed: impl FnOnce() -> io::Result<T>,
+    action: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
     const SAME: u32 = u32::MAX;
     let own: Vec<u32> = rustix::process::getgroups()?.into_iter().map(|group| group.as_raw()).collect();
@@ -199,7 +199,7 @@ pub fn as_user<T>(
     let set = |call, id: u32| check_long(unsafe { libc::syscall(call, SAME, id, SAME) });
     let has_group = set(libc::SYS_setresgid, gid);
     let done = match has_group.and_then(|()| set(libc::SYS_setresuid, uid)) {
-        Ok(()) => deed(),
+        Ok(()) => action(),
         Err(errno) => Err(errno.into()),
     };
     // Without root's rights the agent cannot serve; with the user's rights it would act wrongly.

@@ -1,4 +1,4 @@
-//! What the tests of several rooms share: a machine with real cgroups, real children and the real server, on this host.
+//! Shared by the tests of several rooms: a machine with real cgroups, real children and the real server, on this host.
 //! They run as root.
 
 use std::cell::RefCell;
@@ -138,7 +138,7 @@ impl Host {
         exchange.answer().await
     }
 
-    /// As a host does that dies.
+    /// Closes the connection like a host that dies.
     pub fn vanish(self) {
         self.connection.abort();
     }
@@ -163,7 +163,7 @@ impl Answer {
         serde_json::from_slice(&self.pending).unwrap()
     }
 
-    /// Until the stream has ended or broke off; what it said is let go.
+    /// Reads until the stream has ended or broken off, and drops the bytes.
     pub async fn read_to_end(&mut self) {
         while self.chunk().await.is_some() {}
     }

@@ -1,5 +1,5 @@
 //! The SSH server as the system's own OpenSSH clients meet it. A connection is a debug build of the agent on the other end
-//! of a ProxyCommand, running commands as whoever runs the tests. Without a client on this machine nothing is tried.
+//! of a ProxyCommand, running commands as the user of the tests. Without a client on this machine nothing is tried.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -278,7 +278,7 @@ fn a_command_whose_reader_has_gone_gets_a_broken_pipe() {
     assert_eq!(fs::read_to_string(room.path("told")).unwrap(), "141\n");
 }
 
-/// A reader that stops holds up its own channel and nothing else.
+/// A reader that stops blocks its own channel and nothing else.
 #[test]
 fn channels_of_one_connection_do_not_wait_for_each_other() {
     let Some(room) = Room::open() else { return };

@@ -14,7 +14,7 @@ enum Segment {
 }
 
 /// The segments that the next name may match, ascending.
-pub type Places = Vec<usize>;
+pub type Positions = Vec<usize>;
 
 impl Glob {
     pub fn parse(pattern: &str) -> Result<Glob, BadPattern> {
@@ -44,7 +44,7 @@ impl Glob {
         self.0.iter().map_while(Segment::literal).collect()
     }
 
-    pub fn places_after(&self, literals: usize) -> Places {
+    pub fn positions_after(&self, literals: usize) -> Positions {
         self.with_skipped(vec![literals])
     }
 
@@ -53,13 +53,13 @@ impl Glob {
         segment + 1 == self.0.len()
     }
 
-    pub fn enter(&self, places: &Places, name: &[u8]) -> Places {
-        let mut next = Vec::with_capacity(places.len() + 1);
-        for &place in places {
-            match self.0.get(place) {
-                Some(Segment::AnyDepth) => next.push(place),
-                Some(Segment::Name(wildcard)) if place + 1 < self.0.len() && wildcard.matches(name) => {
-                    next.push(place + 1)
+    pub fn enter(&self, positions: &Positions, name: &[u8]) -> Positions {
+        let mut next = Vec::with_capacity(positions.len() + 1);
+        for &position in positions {
+            match self.0.get(position) {
+                Some(Segment::AnyDepth) => next.push(position),
+                Some(Segment::Name(wildcard)) if position + 1 < self.0.len() && wildcard.matches(name) => {
+                    next.push(position + 1)
                 }
                 _ => {}
             }
@@ -67,21 +67,23 @@ impl Glob {
         self.with_skipped(next)
     }
 
-    pub fn matches(&self, places: &Places, name: &[u8]) -> bool {
+    pub fn matches(&self, positions: &Positions, name: &[u8]) -> bool {
         let last = self.0.len().checked_sub(1);
-        places.iter().filter(|place| Some(**place) == last).any(|place| match &self.0[*place] {
-            Segment::AnyDepth => true,
-            Segment::Name(wildcard) => wildcard.matches(name),
+        positions.iter().filter(|position| Some(**position) == last).any(|position| {
+            match &self.0[*position] {
+                Segment::AnyDepth => true,
+                Segment::Name(wildcard) => wildcard.matches(name),
+            }
         })
     }
 
     /// `**` may stand for no directory at all, unless it is the end.
-    fn with_skipped(&self, places: Places) -> Places {
-        let mut all = Vec::with_capacity(places.len() + 1);
-        for place in places {
-            all.push(place);
-            if matches!(self.0.get(place), Some(Segment::AnyDepth)) && place + 1 < self.0.len() {
-                all.push(place + 1);
+    fn with_skipped(&self, positions: Positions) -> Positions {
+        let mut all = Vec::with_capacity(positions.len() + 1);
+        for position in positions {
+            all.push(position);
+            if matches!(self.0.get(position), Some(Segment::AnyDepth)) && position + 1 < self.0.len() {
+                all.push(position + 1);
             }
         }
         all.sort_unstable();
@@ -105,13 +107,13 @@ mod tests {
 
     fn matches(pattern: &str, path: &str) -> bool {
         let glob = Glob::parse(pattern).unwrap();
-        let mut places = glob.places_after(0);
+        let mut positions = glob.positions_after(0);
         let mut names: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
         let file = names.pop().unwrap();
         for name in names {
-            places = glob.enter(&places, name);
+            positions = glob.enter(&positions, name);
         }
-        glob.matches(&places, file)
+        glob.matches(&positions, file)
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl<'a, 'b> Lines<'a, 'b> {
             filled = source.fill(window, kept);
         }
         while let Some(waiting) = self.waiting.pop_front() {
-            self.hand_over(waiting);
+            self.deliver(waiting);
         }
         match self.is_stopped {
             true => Ended::Stopped,
@@ -128,7 +128,7 @@ impl<'a, 'b> Lines<'a, 'b> {
             let (line_number, line) = (self.number, shown.unwrap_or_else(|| text_of(text)));
             self.waiting.push_back(Match { line_number, line, before, after: vec![] });
             if self.context == 0 {
-                self.hand_over_complete();
+                self.deliver_complete();
             }
         }
     }
@@ -142,7 +142,7 @@ impl<'a, 'b> Lines<'a, 'b> {
         for waiting in &mut self.waiting {
             waiting.after.push(text.clone());
         }
-        self.hand_over_complete();
+        self.deliver_complete();
         self.before.push_back(text.clone());
         if self.before.len() > self.context {
             self.before.pop_front();
@@ -150,15 +150,15 @@ impl<'a, 'b> Lines<'a, 'b> {
         Some(text)
     }
 
-    fn hand_over_complete(&mut self) {
+    fn deliver_complete(&mut self) {
         while self.waiting.front().is_some_and(|oldest| oldest.after.len() == self.context) {
             if let Some(oldest) = self.waiting.pop_front() {
-                self.hand_over(oldest);
+                self.deliver(oldest);
             }
         }
     }
 
-    fn hand_over(&mut self, found: Match) {
+    fn deliver(&mut self, found: Match) {
         if !self.is_stopped {
             self.is_stopped = !(self.take)(found);
         }

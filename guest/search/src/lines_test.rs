@@ -36,7 +36,7 @@ fn ends_of_lines_are_ends_for_the_pattern() {
     assert_eq!(numbers("[^x]b", b"a\nb\nab"), [3]);
 }
 
-/// Whatever the window, and wherever lines begin in it.
+/// For every window size, wherever lines begin in it.
 #[test]
 fn the_window_makes_no_difference() {
     let text: String = (1..400).map(|n| format!("{}line {n}\n", "x".repeat(n % 37))).collect();

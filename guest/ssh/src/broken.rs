@@ -3,7 +3,7 @@
 #[derive(Debug)]
 pub struct Broken {
     /// None when the client has gone.
-    pub told: Option<(Reason, String)>,
+    pub report: Option<(Reason, String)>,
 }
 
 /// RFC 4253, 11.1.
@@ -17,7 +17,7 @@ pub enum Reason {
 
 impl Broken {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Broken { told: Some((reason, message.into())) }
+        Broken { report: Some((reason, message.into())) }
     }
 
     pub fn protocol(message: impl Into<String>) -> Self {
@@ -30,7 +30,7 @@ impl Broken {
 
     /// The client has gone.
     pub fn gone() -> Self {
-        Broken { told: None }
+        Broken { report: None }
     }
 }
 

@@ -96,14 +96,14 @@ impl Channel {
         self.peer_window.set(peer.window);
         // A client that takes packets of no length would be tried for ever.
         self.peer_packet.set(peer.packet.max(1));
-        self.settle(Opening::Open);
+        self.finish_opening(Opening::Open);
     }
 
     pub fn refuse(&self) {
-        self.settle(Opening::Refused);
+        self.finish_opening(Opening::Refused);
     }
 
-    fn settle(&self, opening: Opening) {
+    fn finish_opening(&self, opening: Opening) {
         self.opening.set(opening);
         self.changed.notify_waiters();
     }
@@ -207,7 +207,7 @@ impl Channel {
     }
 
     /// Returns when something may be sent: false when nothing more may.
-    pub async fn has_room(&self) -> bool {
+    pub async fn has_space(&self) -> bool {
         loop {
             let look = || (self.is_gone.get() || self.peer_window.get() > 0).then_some(());
             self.until(look).await;
@@ -219,7 +219,7 @@ impl Channel {
                 return true;
             }
             tokio::select! {
-                () = self.link.room() => {}
+                () = self.link.wait_for_space() => {}
                 () = self.gone() => {}
             }
         }
@@ -245,7 +245,7 @@ impl Channel {
     }
 
     pub async fn send_all(&self, kind: Option<u32>, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.has_room().await {
+        while !bytes.is_empty() && self.has_space().await {
             let sent = self.send_piece(kind, |into| {
                 let count = bytes.len().min(into.len());
                 into[..count].copy_from_slice(&bytes[..count]);
@@ -362,15 +362,15 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_client_that_goes_wakes_who_waits_for_it() {
         let channel = channel(0);
-        let (_, has_room, has_input) = tokio::join!(
+        let (_, has_space, has_input) = tokio::join!(
             async {
                 tokio::task::yield_now().await;
                 channel.leave();
             },
-            channel.has_room(),
+            channel.has_space(),
             channel.has_input()
         );
-        assert!(!has_room && !has_input);
+        assert!(!has_space && !has_input);
         assert!(!channel.opened().await);
     }
 
@@ -378,12 +378,12 @@ mod tests {
     async fn a_link_that_is_over_has_no_room_however_full_it_was() {
         let channel = channel(u32::MAX);
         while channel.send_piece(None, fill).is_ok() {}
-        let (has_room, ()) = tokio::join!(channel.has_room(), async {
+        let (has_space, ()) = tokio::join!(channel.has_space(), async {
             tokio::task::yield_now().await;
             channel.link.end();
         });
-        assert!(!has_room);
-        assert!(!channel.has_room().await);
+        assert!(!has_space);
+        assert!(!channel.has_space().await);
     }
 
     #[test]

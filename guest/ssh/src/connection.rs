@@ -42,7 +42,7 @@ pub async fn serve(host: Rc<dyn Host>, mut input: impl Input, output: mpsc::Send
     let link = Rc::new(Link::new());
     let connection = Rc::new(Connection::new(Mux::new(host, link.clone())));
     let reading = async {
-        if let Err(Broken { told: Some((reason, words)) }) = read(&connection, &mut input).await {
+        if let Err(Broken { report: Some((reason, words)) }) = read(&connection, &mut input).await {
             let message = Message::new(DISCONNECT).u32(reason as u32).string(words).string("");
             link.send_at_once(message.as_ref());
         }
@@ -63,7 +63,7 @@ async fn read(connection: &Rc<Connection>, input: &mut impl Input) -> Result<(),
     loop {
         while let Some(message) = transport.next()? {
             connection.handle(&message).await?;
-            link.unflooded().await?;
+            link.wait_until_drained().await?;
         }
         match input.next().await {
             Some(bytes) => transport.push(&bytes),
@@ -222,7 +222,7 @@ impl Connection {
             b"direct-tcpip" => {
                 let (name, port) = (request.string()?.to_owned(), request.u32()?);
                 let mux = self.mux.clone();
-                self.lead(peer, async move {
+                self.connect_channel(peer, async move {
                     let port = u16::try_from(port).map_err(io::Error::other)?;
                     let name = std::str::from_utf8(&name).map_err(io::Error::other)?;
                     let stream = forward::connect_tcp(&*mux.host, name, port).await?;
@@ -233,7 +233,7 @@ impl Connection {
             b"direct-streamlocal@openssh.com" => {
                 let path = request.string()?.to_owned();
                 let mux = self.mux.clone();
-                self.lead(peer, async move {
+                self.connect_channel(peer, async move {
                     let stream = forward::connect_unix(&path, &*mux.host)?;
                     mux.accept(peer).map(|channel| spawn_local(forward::to_unix(channel, stream)));
                     Ok(())
@@ -245,7 +245,11 @@ impl Connection {
     }
 
     /// Does not keep the connection waiting.
-    fn lead(self: &Rc<Self>, peer: Peer, connecting: impl Future<Output = io::Result<()>> + 'static) {
+    fn connect_channel(
+        self: &Rc<Self>,
+        peer: Peer,
+        connecting: impl Future<Output = io::Result<()>> + 'static,
+    ) {
         self.connecting.set(self.connecting.get() + 1);
         let connection = self.clone();
         spawn_local(async move {
@@ -338,7 +342,7 @@ mod tests {
         }
         for name in ["root", "Sandbox", ""] {
             let refused = connection().handle(log_in(name, "none").as_ref()).await.unwrap_err();
-            assert_eq!(refused.told.unwrap().0, Reason::NoMoreAuthMethods, "{name}");
+            assert_eq!(refused.report.unwrap().0, Reason::NoMoreAuthMethods, "{name}");
         }
     }
 
@@ -400,7 +404,7 @@ mod tests {
         });
     }
 
-    /// Whatever a client says is done, refused, or ends its own connection.
+    /// Every message is done, refused, or ends its own connection.
     #[test]
     fn messages_of_every_kind_are_survived() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

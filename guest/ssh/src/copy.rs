@@ -26,13 +26,13 @@ pub trait Source {
 }
 
 pub trait Sink {
-    async fn has_room(&self) -> io::Result<()>;
+    async fn has_space(&self) -> io::Result<()>;
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
 /// Returns when the source ends or the client goes, and with an error when the source fails.
 pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Source) -> io::Result<()> {
-    while channel.has_room().await {
+    while channel.has_space().await {
         let has_bytes = tokio::select! {
             has_bytes = source.has_bytes() => has_bytes,
             () = channel.gone() => return Ok(()),
@@ -50,7 +50,7 @@ pub async fn to_client(channel: &Channel, kind: Option<u32>, source: &impl Sourc
 /// The bytes left in a source whose writer has ended. Other processes may keep it open and continue writing.
 pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
     let mut left = REST_BYTES;
-    while left > 0 && channel.has_room().await {
+    while left > 0 && channel.has_space().await {
         let Ok(Ok(())) = timeout(QUIET, source.has_bytes()).await else { return };
         match channel.send_piece(None, |into| {
             let most = left.min(into.len());
@@ -67,11 +67,11 @@ pub async fn rest_to_client(channel: &Channel, source: &impl Source) {
 /// Returns when the client has sent everything, and with an error when the sink takes no more.
 pub async fn from_client(channel: &Channel, sink: &impl Sink) -> io::Result<()> {
     while channel.has_input().await {
-        let has_room = tokio::select! {
-            has_room = sink.has_room() => has_room,
+        let has_space = tokio::select! {
+            has_space = sink.has_space() => has_space,
             () = lingered(channel) => return Ok(()),
         };
-        match has_room.and_then(|()| channel.take(|bytes| sink.write(bytes))) {
+        match has_space.and_then(|()| channel.take(|bytes| sink.write(bytes))) {
             Err(error) if !is_passing(&error) => return Err(error),
             _ => {}
         }
@@ -107,7 +107,7 @@ impl Source for pipe::Receiver {
 }
 
 impl Sink for pipe::Sender {
-    async fn has_room(&self) -> io::Result<()> {
+    async fn has_space(&self) -> io::Result<()> {
         self.writable().await
     }
 
@@ -127,7 +127,7 @@ impl Source for TcpStream {
 }
 
 impl Sink for TcpStream {
-    async fn has_room(&self) -> io::Result<()> {
+    async fn has_space(&self) -> io::Result<()> {
         self.writable().await
     }
 
@@ -147,7 +147,7 @@ impl Source for UnixStream {
 }
 
 impl Sink for UnixStream {
-    async fn has_room(&self) -> io::Result<()> {
+    async fn has_space(&self) -> io::Result<()> {
         self.writable().await
     }
 
@@ -168,7 +168,7 @@ impl Source for AsyncFd<Rc<OwnedFd>> {
 }
 
 impl Sink for AsyncFd<Rc<OwnedFd>> {
-    async fn has_room(&self) -> io::Result<()> {
+    async fn has_space(&self) -> io::Result<()> {
         self.writable().await.map(|mut ready| ready.retain_ready())
     }
 

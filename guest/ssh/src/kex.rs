@@ -85,7 +85,7 @@ fn failed(message: impl Into<String>) -> Broken {
 }
 
 /// The messages of both sides before the exchange, which its hash covers.
-pub struct Said<'a> {
+pub struct Greetings<'a> {
     pub client_version: &'a [u8],
     pub server_version: &'a [u8],
     pub client_offer: &'a [u8],
@@ -101,7 +101,7 @@ pub struct Secrets {
 /// The answer to the client's share, and the secrets both have then.
 pub fn exchange(
     agreement: &Agreement,
-    said: &Said,
+    greetings: &Greetings,
     client_share: &[u8],
     signer: &Signer,
 ) -> Result<(Vec<u8>, Secrets), Broken> {
@@ -114,10 +114,10 @@ pub fn exchange(
     };
     let host_key = signer.public();
     let transcript = Message::part()
-        .string(said.client_version)
-        .string(said.server_version)
-        .string(said.client_offer)
-        .string(said.server_offer)
+        .string(greetings.client_version)
+        .string(greetings.server_version)
+        .string(greetings.client_offer)
+        .string(greetings.server_offer)
         .string(&host_key)
         .string(client_share)
         .string(&server_share)
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_client_without_a_common_cipher_is_told_which_there_are() {
         let refused = agree(&client_offer(HYBRID, "3des-cbc", false)).unwrap_err();
-        let (reason, message) = refused.told.unwrap();
+        let (reason, message) = refused.report.unwrap();
         assert_eq!(reason, Reason::KeyExchangeFailed);
         assert!(message.contains("chacha20-poly1305@openssh.com"), "{message}");
     }

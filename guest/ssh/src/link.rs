@@ -15,7 +15,7 @@ const FULL_BYTES: usize = 64 * 1024;
 /// Answers cannot wait, so beyond this no more questions are read.
 const FLOODED_BYTES: usize = 256 * 1024;
 /// While keys are exchanged questions must be read; a client that asks this much then does not want answers.
-const HELD_BYTES: usize = 1024 * 1024;
+const QUEUED_BYTES: usize = 1024 * 1024;
 /// One piece of data: the packet size that OpenSSH takes.
 pub const PIECE_BYTES: usize = 32 * 1024;
 
@@ -24,7 +24,7 @@ pub struct Link {
     /// There is something to send, or the client has gone.
     changed: Notify,
     /// There is space for more data.
-    has_room: Notify,
+    has_space: Notify,
     is_over: Cell<bool>,
     /// One for all channels: nothing waits between the filling and the sealing.
     scratch: RefCell<Box<[u8]>>,
@@ -35,7 +35,7 @@ struct Out {
     sealer: Sealer,
     sealed: Vec<u8>,
     /// Messages that wait for the end of a key exchange.
-    held: Option<Vec<Vec<u8>>>,
+    queued: Option<Vec<Vec<u8>>>,
 }
 
 impl Link {
@@ -43,7 +43,7 @@ impl Link {
         Link {
             out: RefCell::default(),
             changed: Notify::new(),
-            has_room: Notify::new(),
+            has_space: Notify::new(),
             is_over: Cell::new(false),
             scratch: RefCell::new(vec![0; PIECE_BYTES].into()),
         }
@@ -55,8 +55,8 @@ impl Link {
 
     fn send_parts(&self, parts: &[&[u8]]) {
         let mut out = self.out.borrow_mut();
-        match &mut out.held {
-            Some(held) => held.push(parts.concat()),
+        match &mut out.queued {
+            Some(queued) => queued.push(parts.concat()),
             None => self.seal(&mut out, parts),
         }
     }
@@ -80,18 +80,18 @@ impl Link {
     }
 
     /// From here on only the key exchange speaks.
-    pub fn hold(&self) {
-        self.out.borrow_mut().held.get_or_insert_default();
+    pub fn queue_messages(&self) {
+        self.out.borrow_mut().queued.get_or_insert_default();
     }
 
     pub fn rekey(&self, cipher: Cipher, keys: &Keys, from_zero: bool) {
         self.out.borrow_mut().sealer.rekey(cipher, keys, from_zero);
     }
 
-    pub fn release(&self) {
-        let held = self.out.borrow_mut().held.take().unwrap_or_default();
-        held.iter().for_each(|message| self.send_parts(&[message]));
-        self.has_room.notify_waiters();
+    pub fn send_queued(&self) {
+        let queued = self.out.borrow_mut().queued.take().unwrap_or_default();
+        queued.iter().for_each(|message| self.send_parts(&[message]));
+        self.has_space.notify_waiters();
     }
 
     /// Fills a piece of at most `limit` bytes and seals it behind `head`, which the piece's length follows. Answers as the
@@ -117,47 +117,47 @@ impl Link {
 
     pub fn is_full(&self) -> bool {
         let out = self.out.borrow();
-        out.held.is_some() || out.sealed.len() >= FULL_BYTES
+        out.queued.is_some() || out.sealed.len() >= FULL_BYTES
     }
 
-    pub async fn room(&self) {
+    pub async fn wait_for_space(&self) {
         loop {
-            let has_room = self.has_room.notified();
+            let has_space = self.has_space.notified();
             if !self.is_full() || self.is_over.get() {
                 return;
             }
-            has_room.await;
+            has_space.await;
         }
     }
 
     /// Returns when questions may be read again.
-    pub async fn unflooded(&self) -> Result<(), Broken> {
+    pub async fn wait_until_drained(&self) -> Result<(), Broken> {
         loop {
-            let has_room = self.has_room.notified();
+            let has_space = self.has_space.notified();
             if self.is_over.get() {
                 return Err(Broken::gone());
             }
-            let (sealed, held) = self.waiting();
-            if held > HELD_BYTES {
+            let (sealed, queued) = self.waiting();
+            if queued > QUEUED_BYTES {
                 return Err(Broken::protocol("too many requests during a key exchange"));
             }
             if sealed < FLOODED_BYTES {
                 return Ok(());
             }
-            has_room.await;
+            has_space.await;
         }
     }
 
     /// How many bytes are sealed, and how many wait for a key exchange.
     fn waiting(&self) -> (usize, usize) {
         let out = self.out.borrow();
-        (out.sealed.len(), out.held.iter().flatten().map(Vec::len).sum())
+        (out.sealed.len(), out.queued.iter().flatten().map(Vec::len).sum())
     }
 
     pub fn end(&self) {
         self.is_over.set(true);
         self.changed.notify_one();
-        self.has_room.notify_waiters();
+        self.has_space.notify_waiters();
     }
 
     /// Sends until the end, including the messages queued before it.
@@ -176,7 +176,7 @@ impl Link {
             if output.send(sealed.into()).await.is_err() {
                 return self.end();
             }
-            self.has_room.notify_waiters();
+            self.has_space.notify_waiters();
         }
     }
 }
@@ -198,7 +198,7 @@ mod tests {
         let (output, mut client) = mpsc::channel(1);
         tokio::select! {
             () = link.run(output) => unreachable!("it is not over"),
-            () = link.room() => {}
+            () = link.wait_for_space() => {}
         }
         assert!(client.recv().await.unwrap().len() >= FULL_BYTES);
     }
@@ -206,15 +206,16 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_flood_of_questions_is_not_read_any_further() {
         let link = Link::new();
-        assert!(link.unflooded().await.is_ok());
+        assert!(link.wait_until_drained().await.is_ok());
         while link.out.borrow().sealed.len() < FLOODED_BYTES {
             link.send(Message::new(82));
         }
-        let later = tokio::time::timeout(std::time::Duration::from_millis(1), link.unflooded()).await;
+        let later =
+            tokio::time::timeout(std::time::Duration::from_millis(1), link.wait_until_drained()).await;
         assert!(later.is_err());
-        link.hold();
+        link.queue_messages();
         link.end();
-        assert!(link.unflooded().await.is_err());
+        assert!(link.wait_until_drained().await.is_err());
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -110,9 +110,12 @@ impl Ends {
                     copy::drain(channel).await;
                 };
                 let outputs = async {
-                    tokio::join!(speak(channel, stdout), copy::to_client(channel, Some(STDERR), &stderr))
+                    tokio::join!(
+                        send_stdout(channel, stdout),
+                        copy::to_client(channel, Some(STDERR), &stderr)
+                    )
                 };
-                beside(input, async { tokio::join!(end, outputs).0 }).await
+                run_until_second_ends(input, async { tokio::join!(end, outputs).0 }).await
             }
             Ends::Terminal(terminal) => {
                 let input = async {
@@ -121,7 +124,7 @@ impl Ends {
                 };
                 let output = async { drop(copy::to_client(channel, None, &*terminal).await) };
                 let rest = copy::rest_to_client(channel, &*terminal);
-                beside(input, end_and_rest(end, output, rest)).await
+                run_until_second_ends(input, end_and_rest(end, output, rest)).await
             }
         }
     }
@@ -129,7 +132,7 @@ impl Ends {
 
 /// Keeps the pipe open for other writers, unless the client reports that its reader has gone: then the writer gets a
 /// broken pipe, as with `| head` at home.
-async fn speak(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
+async fn send_stdout(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
     tokio::select! {
         () = channel.unread() => None,
         _ = copy::to_client(channel, None, &stdout) => Some(stdout),
@@ -137,7 +140,7 @@ async fn speak(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
 }
 
 /// Runs both, and ends with the second.
-async fn beside<T>(first: impl Future<Output = ()>, second: impl Future<Output = T>) -> T {
+async fn run_until_second_ends<T>(first: impl Future<Output = ()>, second: impl Future<Output = T>) -> T {
     let first = async {
         first.await;
         std::future::pending().await

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::broken::{Broken, Reason};
 use crate::cipher::{Cipher, Keys, Opener};
 use crate::host_key::Signer;
-use crate::kex::{self, Agreement, Hash, Said};
+use crate::kex::{self, Agreement, Greetings, Hash};
 use crate::link::Link;
 use crate::messages::*;
 use crate::wire::{Message, Reader};
@@ -49,7 +49,7 @@ impl Transport {
     pub fn new(link: Rc<Link>, signer: Signer) -> Result<Self, Broken> {
         let server_offer = kex::offer()?;
         link.send_clear(format!("{VERSION}\r\n").as_bytes());
-        link.hold();
+        link.queue_messages();
         link.send_at_once(&server_offer);
         Ok(Transport {
             link,
@@ -111,7 +111,7 @@ impl Transport {
             (DISCONNECT, _) => Err(Broken::gone()),
             (KEXINIT, Stage::Open) => {
                 let server_offer = kex::offer()?;
-                self.link.hold();
+                self.link.queue_messages();
                 self.link.send_at_once(&server_offer);
                 self.begin(server_offer, message)
             }
@@ -154,20 +154,20 @@ impl Transport {
         agreement: &Agreement,
         message: &[u8],
     ) -> Result<Option<Bytes>, Broken> {
-        let said = Said {
+        let greetings = Greetings {
             client_version: &self.client_version,
             server_version: VERSION.as_bytes(),
             client_offer,
             server_offer,
         };
         let client_share = Reader::new(&message[1..]).string()?;
-        let (reply, secrets) = kex::exchange(agreement, &said, client_share, &self.signer)?;
+        let (reply, secrets) = kex::exchange(agreement, &greetings, client_share, &self.signer)?;
         let session = *self.session.get_or_insert(secrets.hash());
         self.link.send_at_once(&reply);
         self.link.send_at_once(Message::new(NEWKEYS).as_ref());
         let keys = secrets.sealing(agreement.to_client, &session);
         self.link.rekey(agreement.to_client, &keys, self.is_strict);
-        self.link.release();
+        self.link.send_queued();
         let keys = secrets.opening(agreement.from_client, &session);
         self.stage = Stage::NewKeys { cipher: agreement.from_client, keys, is_strict: self.is_strict };
         Ok(None)
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn reason(transport: &mut Transport) -> Reason {
-        transport.next().unwrap_err().told.unwrap().0
+        transport.next().unwrap_err().report.unwrap().0
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(reason(&mut transport), Reason::ProtocolError);
     }
 
-    /// Whatever arrives ends the connection or is waited with; it never panics.
+    /// All bytes end the connection or are buffered; none panic.
     #[test]
     fn garbage_is_survived() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;

@@ -4,11 +4,11 @@
 pub const ANSWER_BYTES: usize = 31 * 1024 * 1024;
 
 /// The bytes left of an answer's limit.
-pub struct Room(usize);
+pub struct Budget(usize);
 
-impl Room {
-    pub fn new(bytes: usize) -> Room {
-        Room(bytes)
+impl Budget {
+    pub fn new(bytes: usize) -> Budget {
+        Budget(bytes)
     }
 
     /// Takes a string of an array if it fits.
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn a_full_answer_takes_no_more() {
-        let mut room = Room::new(8);
-        assert!(room.takes("abc"));
-        assert!(!room.takes("abc"));
+        let mut budget = Budget::new(8);
+        assert!(budget.takes("abc"));
+        assert!(!budget.takes("abc"));
     }
 }

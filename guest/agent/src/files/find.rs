@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use rustix::fs::FileType;
 use search::directory::READ_DIRECTORY;
-use search::glob::{Glob, Places};
+use search::glob::{Glob, Positions};
 use search::pace::Pace;
 use search::walk::{Found, Next, PATH_BYTES, Visitor, open_beneath, walk};
 
-use super::answers::{ANSWER_BYTES, Room};
+use super::answers::{ANSWER_BYTES, Budget};
 use super::faults::Fault;
 use super::paths::{Path, Workspace};
 use super::query::Query;
@@ -46,12 +46,12 @@ pub fn find(workspace: &Workspace, find: &Find, pace: &Pace) -> Result<FindResul
     let root = open::directory(&open::existing(workspace, &find.path)?)?;
     let mut search = Search {
         glob: &find.glob,
-        places: vec![],
+        positions: vec![],
         prefix: find.path.absolute(workspace),
         max_results: find.max_results,
         paths: vec![],
         visits: 0,
-        room: Room::new(ANSWER_BYTES),
+        budget: Budget::new(ANSWER_BYTES),
         truncated: false,
     };
     search.run(root, pace)?;
@@ -62,12 +62,12 @@ pub fn find(workspace: &Workspace, find: &Find, pace: &Pace) -> Result<FindResul
 struct Search<'a> {
     glob: &'a Glob,
     /// One entry per directory on the way down.
-    places: Vec<Places>,
+    positions: Vec<Positions>,
     prefix: Vec<u8>,
     max_results: usize,
     paths: Vec<String>,
     visits: usize,
-    room: Room,
+    budget: Budget,
     truncated: bool,
 }
 
@@ -75,7 +75,7 @@ impl Search<'_> {
     /// Names without wildcards are gone to directly, past any number of others.
     fn run(&mut self, mut directory: OwnedFd, pace: &Pace) -> Result<(), Fault> {
         let literals = self.glob.literal_start();
-        self.places.push(self.glob.places_after(literals.len()));
+        self.positions.push(self.glob.positions_after(literals.len()));
         for (at, name) in literals.iter().enumerate() {
             if self.glob.ends_with(at) {
                 self.take_if_there(&directory, name);
@@ -107,7 +107,7 @@ impl Search<'_> {
 
     fn take(&mut self, path: &[u8]) -> Next {
         let text = names::to_text(&[&self.prefix, &b"/"[..], path].concat());
-        if self.paths.len() == self.max_results || !self.room.takes(&text) {
+        if self.paths.len() == self.max_results || !self.budget.takes(&text) {
             self.truncated = true;
             return Next::Stop;
         }
@@ -118,16 +118,16 @@ impl Search<'_> {
 
 impl Visitor for Search<'_> {
     fn enter(&mut self, name: &[u8]) -> bool {
-        let places = self.glob.enter(self.places.last().unwrap_or(&vec![]), name);
-        let is_possible = !places.is_empty();
+        let positions = self.glob.enter(self.positions.last().unwrap_or(&vec![]), name);
+        let is_possible = !positions.is_empty();
         if is_possible {
-            self.places.push(places);
+            self.positions.push(positions);
         }
         is_possible
     }
 
     fn leave(&mut self) {
-        self.places.pop();
+        self.positions.pop();
     }
 
     fn visit(&mut self, found: &Found) -> Next {
@@ -136,7 +136,8 @@ impl Visitor for Search<'_> {
             return Next::Stop;
         }
         self.visits += 1;
-        let is_match = self.places.last().is_some_and(|places| self.glob.matches(places, found.name));
+        let is_match =
+            self.positions.last().is_some_and(|positions| self.glob.matches(positions, found.name));
         if is_match { self.take(found.path) } else { Next::GoOn }
     }
 }

@@ -70,7 +70,7 @@ fn paths_name_what_is_below_the_workspace_or_are_refused() {
 fn globs_match_or_are_refused() {
     for mut random in inputs(4_000) {
         if let Ok(glob) = Glob::parse(&text(&mut random, &GLOBS)) {
-            let start = glob.places_after(0);
+            let start = glob.positions_after(0);
             let below = glob.enter(&start, &random.bytes(12));
             glob.matches(&below, &random.bytes(12));
             glob.literal_start();

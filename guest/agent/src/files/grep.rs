@@ -13,7 +13,7 @@ use search::walk::{Found, Next, Visitor, walk};
 use search::wildcard::Wildcard;
 use serde::Serialize;
 
-use super::answers::{Room, json_bytes};
+use super::answers::{Budget, json_bytes};
 use super::faults::{Code, Fault};
 use super::paths::{Path, Workspace};
 use super::query::Query;
@@ -96,7 +96,7 @@ pub fn grep(workspace: &Workspace, grep: &Grep, pace: &Pace) -> Result<GrepResul
         files_searched: 0,
         files_matching: 0,
         bytes_left: Cell::new(READ_BYTES),
-        room: Room::new(ANSWER_BYTES),
+        budget: Budget::new(ANSWER_BYTES),
         truncated: false,
     };
     if place.is_directory() {
@@ -124,7 +124,7 @@ struct Hunt<'a> {
     files_searched: u64,
     files_matching: usize,
     bytes_left: Cell<u64>,
-    room: Room,
+    budget: Budget,
     truncated: bool,
 }
 
@@ -146,11 +146,11 @@ impl Hunt<'_> {
     fn search_file(&mut self, file: impl Read, path: &str) -> Next {
         let before = self.matches.len();
         let is_one_too_many = self.files_matching == self.grep.max_results;
-        let (matches, room) = (&mut self.matches, &mut self.room);
+        let (matches, budget) = (&mut self.matches, &mut self.budget);
         let with_context = self.grep.context_lines > 0;
         let mut take = |found: Match| {
             let found = shown(found, path, with_context);
-            let fits = !is_one_too_many && room.take(weight(&found));
+            let fits = !is_one_too_many && budget.take(weight(&found));
             if fits {
                 matches.push(found);
             }

@@ -4,7 +4,7 @@ use rustix::fs::{AtFlags, FileType, statat};
 use search::directory::{self, Name, by_bytes};
 use search::pace::Pace;
 
-use super::answers::{ANSWER_BYTES, Room};
+use super::answers::{ANSWER_BYTES, Budget};
 use super::faults::Fault;
 use super::paths::{Path, Workspace};
 use super::{names, open, unfinished};
@@ -18,13 +18,13 @@ pub fn list(workspace: &Workspace, path: &Path, pace: &Pace) -> Result<FileList,
     let directory = open::directory(&open::existing(workspace, path)?)?;
     let found = directory::read(&directory, by_bytes, unfinished::is_hidden, directory::NAMES, pace)?;
     let mut list = FileList { entries: Vec::with_capacity(found.first.len()), truncated: found.is_cut };
-    let mut room = Room::new(ANSWER_BYTES);
+    let mut budget = Budget::new(ANSWER_BYTES);
     for name in found.first {
         let mut text = names::to_text(&name.bytes);
         if leads_to_directory(&directory, &name) {
             text.push('/');
         }
-        if !room.takes(&text) {
+        if !budget.takes(&text) {
             list.truncated = true;
             break;
         }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::faults::{Code, Fault};
 use super::open;
 use super::paths::{Path, Workspace};
-use super::work::beside;
+use super::work::run_as_user;
 use crate::body::{self, Body, SizedStream};
 
 /// One frame of HTTP/2, as large as the host takes them. With its header it is whole writes to the port.
@@ -25,7 +25,7 @@ const PIECE_BYTES: u64 = 256 * 1024 - 9;
 const BUFFERS: usize = 3;
 
 pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> Result<Response<Body>, Fault> {
-    let (file, bytes) = beside(move || open_file(&workspace, &path, max_bytes)).await?;
+    let (file, bytes) = run_as_user(move || open_file(&workspace, &path, max_bytes)).await?;
     let mut response =
         Response::new(if bytes == 0 { body::whole(Full::default()) } else { stream(file, bytes) });
     response.headers_mut().insert(CONTENT_LENGTH, bytes.into());

@@ -28,9 +28,7 @@ pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, M
         // File systems use either number for "not empty".
         Errno::EXIST | Errno::NOTEMPTY => Misfit::Dest(Errno::NOTEMPTY.into()),
         // A file cannot replace a directory. For one with entries the code is "not empty", as for a directory.
-        Errno::ISDIR if to.object.as_ref().is_some_and(holds_something) => {
-            Misfit::Dest(Errno::NOTEMPTY.into())
-        }
+        Errno::ISDIR if to.object.as_ref().is_some_and(has_entries) => Misfit::Dest(Errno::NOTEMPTY.into()),
         Errno::ISDIR | Errno::NOTDIR => Misfit::Dest(errno.into()),
         _ => Misfit::Path(errno.into()),
     })?;
@@ -39,7 +37,7 @@ pub fn rename(workspace: &Workspace, path: &Path, dest: &Path) -> Result<Done, M
 }
 
 /// An unreadable directory counts as empty.
-fn holds_something(object: &Object) -> bool {
+fn has_entries(object: &Object) -> bool {
     let Ok(directory) = open::directory(object) else { return false };
     let mut has_name = false;
     let _ = directory::each(&directory, |_| {

@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 const SEARCHES_WITHIN: Duration = Duration::from_secs(20);
 
 /// Runs on a thread of the pool as the user. `Err` of the pool means that it is closed, which it never is.
-pub async fn beside<T: Send + 'static>(
+pub async fn run_as_user<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     let done = tokio::task::spawn_blocking(|| as_user(&Rights::of_sandbox(), work)?).await;
@@ -64,7 +64,8 @@ async fn written(
     let _turn = if takes == Takes::Long { machine.long_work.acquire().await.ok() } else { None };
     let pace = Pace::new(SEARCHES_WITHIN);
     let _waiting = pace.waiting();
-    let text = beside(move || work(&pace)?.map_err(|error| Fault::new(Code::Internal, error.to_string())));
+    let text =
+        run_as_user(move || work(&pace)?.map_err(|error| Fault::new(Code::Internal, error.to_string())));
     Ok(Response::new(body::whole(Full::new(text.await.map_err(Fault::into_refusal)?))))
 }
 

@@ -17,7 +17,7 @@ use super::open;
 use super::paths::{Path, Workspace};
 use super::resolve::{Below, Last, Made, Parents, Spot, resolve};
 use super::unfinished::Unfinished;
-use super::work::beside;
+use super::work::run_as_user;
 
 const FILE_MODE: u32 = 0o644;
 /// Written in one go. Memory use is twice as much: the bytes being written and the bytes that arrive meanwhile.
@@ -33,7 +33,7 @@ pub struct FileWritten {
 
 pub async fn write(workspace: Workspace, path: Path, mut body: Incoming) -> Result<FileWritten, Fault> {
     let began = Instant::now();
-    let mut upload = Upload::new(beside(move || Draft::begin(&workspace, &path)).await?);
+    let mut upload = Upload::new(run_as_user(move || Draft::begin(&workspace, &path)).await?);
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|error| Fault::new(Code::Invalid, format!("the body broke off: {error}")))?;
@@ -122,7 +122,7 @@ impl Upload {
     async fn write_collected(&mut self) -> Result<(), Fault> {
         let mut draft = self.settled().await?;
         let pieces = self.whole_pages();
-        self.writing = Some(tokio::task::spawn_local(beside(move || {
+        self.writing = Some(tokio::task::spawn_local(run_as_user(move || {
             draft.add(&pieces)?;
             Ok(draft)
         })));
@@ -155,7 +155,7 @@ impl Upload {
     async fn finish(mut self) -> Result<u64, Fault> {
         let mut draft = self.settled().await?;
         let pieces = std::mem::take(&mut self.pieces);
-        beside(move || {
+        run_as_user(move || {
             draft.add(&pieces)?;
             draft.finish()
         })
@@ -178,7 +178,7 @@ async fn clear_away(draft: Option<Draft>, writing: Option<JoinHandle<Result<Draf
         Some(writing) => writing.await.ok().and_then(Result::ok),
         None => draft,
     };
-    let _ = beside(move || {
+    let _ = run_as_user(move || {
         drop(draft);
         Ok(())
     })

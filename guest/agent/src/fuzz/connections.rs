@@ -46,7 +46,7 @@ fn exchange(random: &mut Random, stream: u32) -> Vec<u8> {
     [h2_frame(HEADERS, END_HEADERS, stream, &head), h2_frame(DATA, END_STREAM, stream, &body)].concat()
 }
 
-/// Frames of every kind, with what they may not say.
+/// Frames of every kind, with invalid contents.
 fn strange_frame(random: &mut Random) -> Vec<u8> {
     let stream = *random.pick(&[&0, &1, &3, &5, &99, &0x7fff_ffff, &u32::MAX]);
     let payload = match random.below(4) {
@@ -74,7 +74,7 @@ fn conversation(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Answers with how much the agent said.
+/// Returns how many bytes the agent sent.
 async fn try_one(machine: &TestMachine, random: &mut Random) -> usize {
     let (mut host, guest) = UnixStream::pair().unwrap();
     let agent = machine.agent.clone();
@@ -88,7 +88,7 @@ async fn try_one(machine: &TestMachine, random: &mut Random) -> usize {
     while let Ok(Ok(count @ 1..)) = timeout(LISTENS, host.read(&mut buffer)).await {
         heard += count;
     }
-    // A command that a freeze caught before it began may hold a copy of this end, so dropping it would not do.
+    // A command that a freeze caught before it began may have a copy of this end, so dropping this end is not enough.
     let _ = host.shutdown().await;
     drop(host);
     timeout(ENDS_WITHIN, served).await.expect("the connection goes on without its host").unwrap();
@@ -110,7 +110,7 @@ fn inside() {
         let (mut count, mut heard, mut before) = (0, 0, 0);
         for mut random in inputs(INPUTS) {
             heard += try_one(&machine, &mut random).await;
-            machine.machine.thawed();
+            machine.machine.mark_thawed();
             let _ = machine.machine.cgroups.thaw_user();
             count += 1;
             if count % 200 == 0 {

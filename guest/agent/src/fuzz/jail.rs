@@ -1,4 +1,4 @@
-//! Where requests do what they say without harm to this host: root by name only, with the programs to read, a workspace
+//! A jail in which requests cannot harm this host: root by name only, with the programs to read, a workspace
 //! in memory, no network, and a cgroup and process numbers of its own. A panic anywhere in it, also in a task or a
 //! thread, ends it as it would end the machine.
 

@@ -12,7 +12,7 @@ use crate::testing::{Host, TestMachine, frame, run_for};
 
 const INPUTS: u64 = 15_000;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
-/// What an answer has to say is said by then, or it goes on for as long as it is listened to.
+/// An answer ends within this time, or lasts as long as it is read.
 const LISTENS: Duration = Duration::from_millis(5);
 const MORE_BYTES: usize = 16 * 1024 * 1024;
 
@@ -54,7 +54,7 @@ pub const REQUESTS: [(&str, &str, &str); 21] = [
 ];
 const TERMINAL: &str = r#"{"argv":["cat"],"cwd":"/","env":{"A":"b"},"rows":24,"cols":80,"name":"t"}"#;
 
-/// What a client says to a terminal or a tunnel.
+/// Frames of a client of a terminal or a tunnel.
 pub fn frames(random: &mut Random, opening: &str) -> Vec<u8> {
     let mut said = frame(0, opening.as_bytes()).to_vec();
     for _ in 0..random.below(4) {
@@ -69,7 +69,7 @@ pub fn frames(random: &mut Random, opening: &str) -> Vec<u8> {
     said
 }
 
-/// One request: how, for what, and what it says.
+/// One request: its method, its target and its body.
 pub fn request(random: &mut Random) -> (&'static str, String, Vec<u8>) {
     match random.below(10) {
         0 => ("POST", "/v1/terminals".into(), frames(random, TERMINAL)),

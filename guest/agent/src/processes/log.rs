@@ -78,8 +78,8 @@ impl Log {
             return Ok(file.clone());
         }
         // The user reads here and does not write.
-        if let Some(room) = self.path.parent() {
-            DirBuilder::new().recursive(true).mode(0o755).create(room)?;
+        if let Some(directory) = self.path.parent() {
+            DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         }
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o644).open(&self.path)?;

@@ -41,7 +41,7 @@ struct End {
 
 /// The record as the host gets it.
 #[derive(Serialize)]
-pub struct Told<'a> {
+pub struct Report<'a> {
     name: &'a str,
     #[serde(serialize_with = "as_list")]
     argv: Ref<'a, Vec<String>>,
@@ -57,8 +57,14 @@ pub struct Told<'a> {
 }
 
 impl Process {
-    pub fn new(room: &Path, name: String, argv: Vec<String>, keep_alive: bool, pid: Option<Pid>) -> Process {
-        let log = |stream| Log::new(room.join(format!("{name}.{stream}")));
+    pub fn new(
+        directory: &Path,
+        name: String,
+        argv: Vec<String>,
+        keep_alive: bool,
+        pid: Option<Pid>,
+    ) -> Process {
+        let log = |stream| Log::new(directory.join(format!("{name}.{stream}")));
         let (stdout, stderr) = (log("stdout"), log("stderr"));
         let process = Process {
             name,
@@ -85,7 +91,7 @@ impl Process {
     }
 
     fn weigh(&self) {
-        let record = serde_json::to_vec(&self.told()).map_or(0, |record| record.len());
+        let record = serde_json::to_vec(&self.report()).map_or(0, |record| record.len());
         // The end's two numbers come later.
         self.record_bytes.set(record + 64);
     }
@@ -102,9 +108,9 @@ impl Process {
         }
     }
 
-    pub fn told(&self) -> Told<'_> {
+    pub fn report(&self) -> Report<'_> {
         let end = *self.end.borrow();
-        Told {
+        Report {
             name: &self.name,
             argv: self.argv.borrow(),
             keep_alive: self.keep_alive,

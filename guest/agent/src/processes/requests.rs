@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::process::Told;
+use super::process::Report;
 use super::run::{self, ProcessSpec};
 use super::table::Processes;
 use crate::body::{self, Body};
@@ -29,18 +29,18 @@ pub async fn start(
     tokio::task::spawn_local(run::run(machine.clone(), processes.clone(), spec, started));
     let gone = |_| Err(Refusal::internal("start the process", "it was given up"));
     let process = has_started.await.unwrap_or_else(gone)?;
-    body::json(&process.told())
+    body::json(&process.report())
 }
 
 pub fn list(processes: &Processes) -> Result<Response<Body>, Refusal> {
     let entries = processes.entries.borrow();
-    let told: Vec<Told> = entries.iter().map(|process| process.told()).collect();
-    let frames = frames::list(&told, &json!({})).map_err(|e| Refusal::internal("write the answer", e))?;
+    let reports: Vec<Report> = entries.iter().map(|process| process.report()).collect();
+    let frames = frames::list(&reports, &json!({})).map_err(|e| Refusal::internal("write the answer", e))?;
     Ok(Response::new(body::whole(Full::new(frames))))
 }
 
 pub fn one(processes: &Processes, name: &str) -> Result<Response<Body>, Refusal> {
-    body::json(&processes.find(name)?.told())
+    body::json(&processes.find(name)?.report())
 }
 
 /// Answers once it has exited; other callers meanwhile share the same wait.
@@ -50,7 +50,7 @@ pub async fn remove(processes: &Processes, name: &str) -> Result<Response<Body>,
         process.stop();
     }
     process.wait_for_end().await;
-    body::json(&process.told())
+    body::json(&process.report())
 }
 
 /// It names files too.

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::process::Process;
-use super::table::{Processes, Seat};
+use super::table::{Processes, Reservation};
 use crate::cgroup::Leaf;
 use crate::frames::FrameType;
 use crate::launch::{self, Child, Program};
@@ -41,14 +41,14 @@ pub type Started = oneshot::Sender<Result<Rc<Process>, Refusal>>;
 
 /// From the request to the end of everything that belongs to the process, whether its host waits or not.
 pub async fn run(machine: Rc<Machine>, processes: Rc<Processes>, spec: ProcessSpec, started: Started) {
-    let seat = match processes.take_seat(&spec.name, &spec.argv) {
-        Ok(seat) => seat,
+    let reservation = match processes.reserve(&spec.name, &spec.argv) {
+        Ok(reservation) => reservation,
         Err(refusal) => return drop(started.send(Err(refusal))),
     };
     match prepare(&machine, &spec).await {
         Err(refusal) => drop(started.send(Err(refusal))),
         Ok((launch, leaf)) => {
-            run_in(&machine, &processes, &leaf, spec, launch, seat, started).await;
+            run_in(&machine, &processes, &leaf, spec, launch, reservation, started).await;
             machine.cgroups.release(&leaf);
         }
     }
@@ -67,7 +67,7 @@ async fn run_in(
     leaf: &Leaf,
     spec: ProcessSpec,
     launch: sys::Launch,
-    seat: Seat<'_>,
+    reservation: Reservation<'_>,
     started: Started,
 ) {
     let mut child = match launch::spawn(&launch, leaf) {
@@ -78,14 +78,14 @@ async fn run_in(
     let failure = launch::read_report(&mut child.report).await;
     let make = |pid| {
         let process =
-            Rc::new(Process::new(&processes.room, spec.name, spec.argv.clone(), spec.keep_alive, pid));
+            Rc::new(Process::new(&processes.directory, spec.name, spec.argv.clone(), spec.keep_alive, pid));
         processes.add(process.clone());
         process
     };
     match failure.map(|failure| Unable::from(&spec.argv[0], failure)) {
         None => {
             let process = make(Some(child.pid));
-            drop(seat);
+            drop(reservation);
             let _ = started.send(Ok(process.clone()));
             live(machine, processes, leaf, &process, child, ended).await;
         }
@@ -109,7 +109,7 @@ async fn live(
     child: Child,
     ended: oneshot::Receiver<i32>,
 ) {
-    let mut ending = pin!(record(process, child, ended));
+    let mut ending = pin!(record_output(process, child, ended));
     let mut stopping = pin!(stop(machine, leaf, process));
     let is_stopped = tokio::select! {
         () = &mut ending => false,
@@ -130,16 +130,16 @@ async fn live(
 async fn stop(machine: &Machine, leaf: &Leaf, process: &Process) {
     process.wait_for_stop().await;
     // A machine that is being saved is saved as it is.
-    machine.runs_on().await;
+    machine.wait_for_thaw().await;
     if let Some(pid) = process.pid.filter(|_| process.is_running()) {
         let _ = kill_process_group(pid, Signal::TERM);
     }
     sleep(TERMINATES_WITHIN).await;
-    machine.runs_on().await;
+    machine.wait_for_thaw().await;
     leaf.kill();
 }
 
-async fn record(process: &Process, child: Child, ended: oneshot::Receiver<i32>) {
+async fn record_output(process: &Process, child: Child, ended: oneshot::Receiver<i32>) {
     let (chunks, received) = mpsc::channel(CHUNKS);
     let end = async { process.ended(ended.await.unwrap_or(LOST)) };
     let forward = async move {

@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use super::process::Process;
 use crate::refusal::Refusal;
 
-const ROOM: &str = "/var/lib/vivarium/processes";
+const DIRECTORY: &str = "/var/lib/vivarium/processes";
 pub const RUNNING: usize = 32;
 /// An exited process is remembered until its name is used again, and clients use a fresh name for every command: past
 /// this many the exited that began first are forgotten.
@@ -24,32 +24,32 @@ const EXITED_LOGS_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub struct Processes {
     /// The directory of the logs.
-    pub room: PathBuf,
+    pub directory: PathBuf,
     /// In the order they began.
     pub entries: RefCell<Vec<Rc<Process>>>,
     starting: RefCell<HashSet<String>>,
 }
 
 /// A name and a permit for a running process, while the process is being started.
-pub struct Seat<'a> {
+pub struct Reservation<'a> {
     processes: &'a Processes,
     name: String,
 }
 
 impl Default for Processes {
     fn default() -> Self {
-        Processes::below(ROOM)
+        Processes::below(DIRECTORY)
     }
 }
 
 impl Processes {
-    pub fn below(room: impl Into<PathBuf>) -> Processes {
-        Processes { room: room.into(), entries: RefCell::default(), starting: RefCell::default() }
+    pub fn below(directory: impl Into<PathBuf>) -> Processes {
+        Processes { directory: directory.into(), entries: RefCell::default(), starting: RefCell::default() }
     }
 
     /// Removes the logs of an earlier life of this disk.
     pub fn forget_old_logs(&self) -> std::io::Result<()> {
-        match std::fs::remove_dir_all(&self.room) {
+        match std::fs::remove_dir_all(&self.directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -63,7 +63,7 @@ impl Processes {
         })
     }
 
-    pub fn take_seat(&self, name: &str, argv: &[String]) -> Result<Seat<'_>, Refusal> {
+    pub fn reserve(&self, name: &str, argv: &[String]) -> Result<Reservation<'_>, Refusal> {
         let conflict = |code, message| Err(Refusal::new(StatusCode::CONFLICT, code, message));
         let is_running = self.find(name).is_ok_and(|process| process.is_running());
         let mut starting = self.starting.borrow_mut();
@@ -84,7 +84,7 @@ impl Processes {
             return conflict("process_limit", message);
         }
         starting.insert(name.to_owned());
-        Ok(Seat { processes: self, name: name.to_owned() })
+        Ok(Reservation { processes: self, name: name.to_owned() })
     }
 
     pub fn add(&self, process: Rc<Process>) {
@@ -133,7 +133,7 @@ impl Processes {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.processes.starting.borrow_mut().remove(&self.name);
     }

@@ -400,7 +400,7 @@ fn a_delete_during_a_freeze_takes_effect_after_it() {
 }
 
 fn exited(processes: &Processes, name: String, argv: Vec<String>) -> Rc<Process> {
-    let process = Rc::new(Process::new(&processes.room, name, argv, false, None));
+    let process = Rc::new(Process::new(&processes.directory, name, argv, false, None));
     process.ended(0);
     process.drained();
     processes.add(process.clone());
@@ -410,7 +410,7 @@ fn exited(processes: &Processes, name: String, argv: Vec<String>) -> Rc<Process>
 #[test]
 fn past_10_000_entries_the_exited_that_began_first_are_forgotten() {
     let processes = Processes::below("/nowhere");
-    let running = Process::new(&processes.room, "running".into(), vec![], false, None);
+    let running = Process::new(&processes.directory, "running".into(), vec![], false, None);
     processes.add(Rc::new(running));
     for at in 0..ENTRIES + 5 {
         exited(&processes, format!("p-{at}"), vec!["true".into()]);
@@ -421,7 +421,7 @@ fn past_10_000_entries_the_exited_that_began_first_are_forgotten() {
 }
 
 fn told(processes: &Processes, name: &str) -> Value {
-    serde_json::to_value(processes.find(name).unwrap().told()).unwrap()
+    serde_json::to_value(processes.find(name).unwrap().report()).unwrap()
 }
 
 #[test]
@@ -447,15 +447,15 @@ fn running_processes_keep_their_commands_and_are_refused_when_these_grow_too_lon
     exited(&processes, "done".into(), vec!["x".repeat(1_000_000)]);
     for at in 0..8 {
         let argv = vec!["x".repeat(1_000_000)];
-        assert!(processes.take_seat("more", &argv).is_ok());
-        let running = Process::new(&processes.room, format!("running-{at}"), argv, false, None);
+        assert!(processes.reserve("more", &argv).is_ok());
+        let running = Process::new(&processes.directory, format!("running-{at}"), argv, false, None);
         processes.add(Rc::new(running));
     }
     assert_eq!(told(&processes, "running-0")["argv"][0].as_str().unwrap().len(), 1_000_000);
     assert!(told(&processes, "done")["argv"][0].as_str().unwrap().len() < 1_000);
-    let refusal = processes.take_seat("more", &["x".repeat(1_000_000)]).err().unwrap();
+    let refusal = processes.reserve("more", &["x".repeat(1_000_000)]).err().unwrap();
     assert!(format!("{refusal:?}").contains("process_limit"));
-    assert!(processes.take_seat("more", &["true".into()]).is_ok());
+    assert!(processes.reserve("more", &["true".into()]).is_ok());
 }
 
 /// `PROCESSES_ANSWER_BYTES` of the host.
@@ -470,11 +470,12 @@ fn the_longest_list_is_one_that_the_host_takes() {
     }
     for at in 0..8 {
         let argv = vec!["x".repeat(1_000_000)];
-        let running = Process::new(&processes.room, format!("running-{at}"), argv, false, None);
+        let running = Process::new(&processes.directory, format!("running-{at}"), argv, false, None);
         processes.add(Rc::new(running));
     }
     assert_eq!(processes.entries.borrow().len(), ENTRIES);
     let entries = processes.entries.borrow();
-    let bytes: usize = entries.iter().map(|entry| serde_json::to_vec(&entry.told()).unwrap().len() + 1).sum();
+    let bytes: usize =
+        entries.iter().map(|entry| serde_json::to_vec(&entry.report()).unwrap().len() + 1).sum();
     assert!(bytes < ANSWER_BYTES, "{bytes}");
 }

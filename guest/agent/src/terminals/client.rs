@@ -58,7 +58,7 @@ pub async fn serve(machine: Rc<Machine>, terminal: Rc<Terminal>, client: ClientI
     drop(frames);
     if has_left && terminal.name.is_none() {
         // While it is being saved a machine stays as it is; the one that runs on and the one that is loaded hang up.
-        machine.runs_on().await;
+        machine.wait_for_thaw().await;
         terminal.ask_to_hang_up();
     }
 }

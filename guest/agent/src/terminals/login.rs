@@ -34,7 +34,7 @@ pub async fn prepare(spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
     let argv = match &spec.argv {
         Some(argv) => argv.as_slice(),
         None => {
-            shell = [launch::beside(users::login_shell).await?];
+            shell = [launch::run_on_thread(users::login_shell).await?];
             &shell
         }
     };

@@ -52,7 +52,7 @@ pub async fn run(
     client: Connected,
     started: Started,
 ) {
-    let turn = terminals.turn.lock().await;
+    let starting = terminals.starting.lock().await;
     if let Some(terminal) = terminals.find(spec.name.as_deref()) {
         let _ = started.send(Ok(()));
         attach(&machine, &terminal, client);
@@ -64,7 +64,7 @@ pub async fn run(
     };
     match spawned {
         Err(refusal) => drop(started.send(Err(refusal))),
-        Ok(spawned) => run_on(&machine, &terminals, spawned, client, started, turn).await,
+        Ok(spawned) => run_on(&machine, &terminals, spawned, client, started, starting).await,
     }
     drop(machine.burst.join());
 }
@@ -100,7 +100,7 @@ async fn run_on(
     spawned: Spawned,
     client: Connected,
     started: Started,
-    turn: MutexGuard<'_, ()>,
+    starting: MutexGuard<'_, ()>,
 ) {
     let Spawned { name, leaf, mut child, pty } = spawned;
     let failure = launch::read_report(&mut child.report).await;
@@ -108,7 +108,7 @@ async fn run_on(
     match failure.map(|failure| Unable::from(&child.program, failure)) {
         None => {
             terminals.add(terminal.clone());
-            drop(turn);
+            drop(starting);
             let _ = started.send(Ok(()));
             attach(machine, &terminal, client);
             live(machine, terminals, &terminal, child.ended).await;
@@ -156,7 +156,7 @@ async fn hang_up(machine: &Machine, terminal: &Terminal) {
     terminal.hang_up();
     sleep(ENDS_WITHIN).await;
     // A machine that is being saved is saved as it is.
-    machine.runs_on().await;
+    machine.wait_for_thaw().await;
     terminal.leaf.kill();
 }
 

@@ -15,7 +15,7 @@ const TERMINALS: usize = 16;
 pub struct Terminals {
     pub running: RefCell<Vec<Rc<Terminal>>>,
     /// Locked while a terminal starts: of two requests for one name the second attaches.
-    pub turn: Mutex<()>,
+    pub starting: Mutex<()>,
 }
 
 impl Terminals {

@@ -28,7 +28,7 @@ const PIECES: usize = 1;
 pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body>, Refusal> {
     let (spec, input) = opening::read(body).await?;
     let env = spec.env.clone();
-    let login = launch::beside(move || {
+    let login = launch::run_on_thread(move || {
         let login = Login::of_the_user();
         login.environment(&env, &BTreeMap::new()).map(|_| login)
     });
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    /// A tunnel through HTTP/2, as the node opens it, with the way to say more.
+    /// A tunnel through HTTP/2, as the node opens it, and a sender for more bytes.
     async fn open(first: &[u8]) -> (mpsc::Sender<Bytes>, Response<Incoming>) {
         let machine = Rc::new(Machine::new(Cgroups::of("/nonexistent")).unwrap());
         let (host, guest) = tokio::io::duplex(64 * 1024);

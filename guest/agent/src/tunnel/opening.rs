@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 
 const HEADER_BYTES: usize = 5;
 const OPEN: u8 = 0x00;
-/// An environment of the interface's own limits, escaped.
+/// An environment of the largest size, escaped.
 const SPEC_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Deserialize)]

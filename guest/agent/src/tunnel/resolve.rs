@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::launch::beside_in;
+use crate::launch::run_on_thread_with;
 use crate::regular_file;
 
 const HOSTS: &str = "/etc/hosts";
@@ -39,11 +39,11 @@ where
     if host.eq_ignore_ascii_case("localhost") {
         return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
     }
-    let known = hosts_in(&beside_in(&LOOKUPS, move || read(HOSTS)).await?, host);
+    let known = hosts_in(&run_on_thread_with(&LOOKUPS, move || read(HOSTS)).await?, host);
     if !known.is_empty() {
         return Ok(known);
     }
-    let servers = servers_in(&beside_in(&LOOKUPS, move || read(SERVERS)).await?);
+    let servers = servers_in(&run_on_thread_with(&LOOKUPS, move || read(SERVERS)).await?);
     ask_servers(host, &servers).await
 }
 
@@ -172,14 +172,14 @@ mod tests {
         assert_eq!(resolve("localhost").await.unwrap()[0], Ipv4Addr::LOCALHOST);
     }
 
-    /// As long as nobody writes to it, a FIFO is a file that does not answer.
+    /// A FIFO without a writer is a file that does not answer.
     #[test]
     fn files_that_do_not_answer_hold_up_nobody_else() {
         let room = tempfile::tempdir().unwrap();
         let fifo: &Path = Box::leak(room.path().join("fifo").into_boxed_path());
         mknodat(CWD, fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let read = move || fs::read_to_string(fifo).unwrap();
-        // Ends a wait of this very thread, which otherwise nobody could.
+        // Ends a read of this thread, which blocks for ever otherwise.
         let (over, is_over) = mpsc::channel::<()>();
         let guard = thread::spawn(move || {
             let is_stuck = is_over.recv_timeout(STUCK_AFTER) == Err(RecvTimeoutError::Timeout);
