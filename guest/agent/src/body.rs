@@ -24,6 +24,10 @@ pub fn whole(body: Full<Bytes>) -> Body {
     Either::Left(Either::Left(body))
 }
 
+pub fn stream(frames: mpsc::Receiver<Bytes>) -> Response<Body> {
+    Response::new(Either::Right(FrameStream(frames)))
+}
+
 pub fn json(value: &impl Serialize) -> Result<Response<Body>, Refusal> {
     let text = serde_json::to_vec(value).map_err(|e| Refusal::internal("write the answer", e))?;
     Ok(Response::new(whole(Full::from(text))))

@@ -13,21 +13,23 @@ pub struct Rights {
 }
 
 impl Rights {
+    pub fn of(uid: u32, gid: u32, groups: &[u32]) -> Rights {
+        let groups = groups.iter().copied().map(Gid::from_raw).collect();
+        Rights { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups }
+    }
+
     /// Read anew each time, like the rights of a new command: the user's groups may have changed.
     pub fn of_sandbox() -> Rights {
-        Rights {
-            uid: Uid::from_raw(users::UID),
-            gid: Gid::from_raw(users::GID),
-            groups: users::supplementary_groups().into_iter().map(Gid::from_raw).collect(),
-        }
+        Rights::of(users::UID, users::GID, &users::supplementary_groups())
     }
 }
 
 /// Credentials belong to a thread in the kernel, and these calls change this thread's alone. The effective ids are
 /// enough: the kernel checks files against them, and the effective capabilities leave and come back with them.
 pub fn as_user<T>(rights: &Rights, work: impl FnOnce() -> T) -> Result<T, Errno> {
-    let _root = RootAgain { groups: getgroups()? };
+    let groups = getgroups()?;
     set_thread_groups(&rights.groups)?;
+    let _root = RootAgain { groups };
     set_thread_res_gid(Gid::ROOT, rights.gid, Gid::ROOT)?;
     set_thread_res_uid(Uid::ROOT, rights.uid, Uid::ROOT)?;
     Ok(work())

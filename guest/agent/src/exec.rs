@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Either;
 use hyper::Response;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -15,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use crate::body::{self, Body, FrameStream};
+use crate::body::{self, Body};
 use crate::cgroup::Leaf;
 use crate::frames::{self, ExecEnd, FrameType};
 use crate::launch::{self, Child, Program};
@@ -50,7 +49,7 @@ pub async fn exec(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Body
     let (started, has_started) = oneshot::channel();
     tokio::task::spawn_local(run(machine.clone(), spec, launch, frames, started));
     has_started.await.unwrap_or_else(|_| Err(Refusal::internal("start the command", "it was given up")))?;
-    Ok(Response::new(Either::Right(FrameStream(stream))))
+    Ok(body::stream(stream))
 }
 
 /// `GET /v1/commands`: how many commands run that no caller of this life started.

@@ -1,6 +1,5 @@
-//! A loaded memory is a copy. Before its user processes run, it gets its own randomness, the time of day and, as a
-//! new session, a name. The order matters: a new identity's random values must already differ from those of other
-//! copies.
+//! A loaded memory is a copy. Before its user processes run, it gets its own randomness, the time of day and, as a new
+//! session, a name. The order matters: a new identity's random values must already differ from those of other copies.
 //!
 //! A session waits for this, so the boot, which is captured, does all the work that can be done ahead: the files
 //! exist, are cached and own their blocks, and a copy only overwrites bytes in them.

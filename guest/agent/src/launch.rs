@@ -1,12 +1,11 @@
-//! Everything about a command that is decided before it runs: its directory, environment and the files its name may
-//! mean.
+//! Everything about a command that is decided before it runs: its directory, environment and the files its name may mean.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::Display;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -107,36 +106,21 @@ fn prepare_here(program: &Program<'_>) -> Result<sys::Launch, Refusal> {
 pub fn spawn(launch: &sys::Launch, leaf: &Leaf) -> io::Result<Child> {
     let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
-    let pid = sys::spawn(
-        launch,
-        &sys::ChildFds {
-            cgroup: Some(leaf.dir.as_fd()),
-            stdin: None,
-            owns_terminal: false,
-            stdout: stdout_end.as_fd(),
-            stderr: stderr_end.as_fd(),
-            report: report_end.as_fd(),
-        },
-    )?;
-    let report = Receiver::from_owned_fd(report)?;
+    let fds = sys::ChildFds {
+        cgroup: Some(leaf.dir.as_fd()),
+        stdin: None,
+        owns_terminal: false,
+        stdout: stdout_end.as_fd(),
+        stderr: stderr_end.as_fd(),
+    };
+    let (pid, report) = spawn_on(launch, &fds)?;
     Ok(Child { pid, stdout: Pipe::new(stdout)?, stderr: Pipe::new(stderr)?, report })
 }
 
-/// A program whose streams all are one terminal. The report is as a child's.
-pub fn spawn_on(launch: &sys::Launch, leaf: &Leaf, terminal: BorrowedFd<'_>) -> io::Result<(Pid, Receiver)> {
+/// The report is as a child's.
+pub fn spawn_on(launch: &sys::Launch, fds: &sys::ChildFds<'_>) -> io::Result<(Pid, Receiver)> {
     let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
-    let pid = sys::spawn(
-        launch,
-        &sys::ChildFds {
-            cgroup: Some(leaf.dir.as_fd()),
-            stdin: Some(terminal),
-            owns_terminal: true,
-            stdout: terminal,
-            stderr: terminal,
-            report: report_end.as_fd(),
-        },
-    )?;
+    let pid = sys::spawn(launch, fds, report_end.as_fd())?;
     Ok((pid, Receiver::from_owned_fd(report)?))
 }
 

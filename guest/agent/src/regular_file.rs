@@ -34,9 +34,8 @@ pub fn read(file: &mut File) -> io::Result<String> {
     }
 }
 
-/// Writes in place: the boot id's file is mounted elsewhere, watchers keep their descriptor, and truncating first
-/// would write the file to disk at its close. Nothing is synced: this content is useless without the machine's
-/// memory.
+/// Writes in place: the boot id's file is mounted elsewhere, watchers keep their descriptor, and truncating first would
+/// write the file to disk at its close. Nothing is synced: this content is useless without the machine's memory.
 pub fn fill(file: &mut File, text: &str) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(text.as_bytes())?;
@@ -46,7 +45,6 @@ pub fn fill(file: &mut File, text: &str) -> io::Result<()> {
     }
 }
 
-/// Creates the file if there is none.
 pub fn overwrite(path: impl AsRef<Path>, text: &str, mode: u32) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(mode);

@@ -6,8 +6,7 @@
 //! host  → PRI * HTTP/2.0…     after which the bytes belong to HTTP/2
 //! ```
 //!
-//! Bytes that fit neither rule are the rest of an earlier connection: they are skipped, and a greeting is
-//! awaited anew.
+//! Bytes that fit neither rule are the rest of an earlier connection: they are skipped, and a greeting is awaited anew.
 
 const HELLO: &[u8] = b"HELLO ";
 const NONCE_BYTES: usize = 32;

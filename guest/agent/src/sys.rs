@@ -37,7 +37,6 @@ pub struct ChildFds<'a> {
     pub owns_terminal: bool,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
-    pub report: BorrowedFd<'a>,
 }
 
 /// Why a child never became the command.
@@ -87,7 +86,7 @@ impl Failure {
 
 /// Starts the command in its cgroup from its first instruction on; the standard library can only move it there later,
 /// which waits for every CPU.
-pub fn spawn(launch: &Launch, fds: &ChildFds<'_>) -> io::Result<Pid> {
+pub fn spawn(launch: &Launch, fds: &ChildFds<'_>, report_end: BorrowedFd<'_>) -> io::Result<Pid> {
     let argv = pointers(&launch.argv);
     let env = pointers(&launch.env);
     // SAFETY: clone_args is plain data, zero is its default.
@@ -103,7 +102,7 @@ pub fn spawn(launch: &Launch, fds: &ChildFds<'_>) -> io::Result<Pid> {
         0 => unsafe {
             let failure = become_command(launch, &argv, &env, fds);
             let report = failure.to_bytes();
-            libc::write(fds.report.as_raw_fd(), report.as_ptr().cast(), report.len());
+            libc::write(report_end.as_raw_fd(), report.as_ptr().cast(), report.len());
             libc::_exit(127)
         },
         pid => Pid::from_raw(pid as i32).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
@@ -180,34 +179,6 @@ unsafe fn set_up_child(launch: &Launch, fds: &ChildFds<'_>) -> Result<(), Errno>
         check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
         check_long(libc::syscall(libc::SYS_setresuid, uid, uid, uid))
     }
-}
-
-/// Does one thing with the user's rights, as the peer of a socket sees them too. Only this thread changes: the bare system
-/// calls leave others alone.
-pub fn as_user<T>(
-    (uid, gid, groups): (u32, u32, &[u32]),
-    action: impl FnOnce() -> io::Result<T>,
-) -> io::Result<T> {
-    const SAME: u32 = u32::MAX;
-    let own: Vec<u32> = rustix::process::getgroups()?.into_iter().map(|group| group.as_raw()).collect();
-    // SAFETY: the kernel reads as many numbers as there are.
-    let join = |groups: &[u32]| {
-        check_long(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })
-    };
-    join(groups)?;
-    // SAFETY: takes plain numbers.
-    let set = |call, id: u32| check_long(unsafe { libc::syscall(call, SAME, id, SAME) });
-    let has_group = set(libc::SYS_setresgid, gid);
-    let done = match has_group.and_then(|()| set(libc::SYS_setresuid, uid)) {
-        Ok(()) => action(),
-        Err(errno) => Err(errno.into()),
-    };
-    // Without root's rights the agent cannot serve; with the user's rights it would act wrongly.
-    set(libc::SYS_setresuid, 0)
-        .and_then(|()| set(libc::SYS_setresgid, 0))
-        .and_then(|()| join(&own))
-        .expect("root may become root again");
-    done
 }
 
 /// While still root, so that the user cannot go back to the agent's protection.

@@ -12,7 +12,7 @@ pub const HOME: &str = "/home/sandbox";
 pub const UID: u32 = 999;
 pub const GID: u32 = 999;
 
-const PASSWD: &str = "/etc/passwd";
+pub const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 const SUDOERS: [&str; 2] = ["/etc/sudoers.d/sandbox", "/etc/sudoers.d/90-sandbox"];
 /// Groups whose members may become root in the images people use.
@@ -43,12 +43,12 @@ fn names(line: &str, name: &str) -> bool {
 
 /// The shell in the account file, if it can be run.
 pub fn login_shell() -> String {
-    let shell = shell_in(&regular_file::text(PASSWD));
+    let shell = shell_in(&regular_file::text(PASSWD), NAME);
     shell.filter(|shell| Path::new(shell).is_file()).unwrap_or_else(|| "/bin/sh".to_owned())
 }
 
-fn shell_in(text: &str) -> Option<String> {
-    let line = text.lines().find(|line| names(line, NAME))?;
+pub fn shell_in(accounts: &str, name: &str) -> Option<String> {
+    let line = accounts.lines().find(|line| names(line, name))?;
     line.split(':').nth(6).filter(|shell| shell.starts_with('/')).map(str::to_owned)
 }
 
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn the_login_shell_is_the_last_field_of_the_account() {
         let text = "root:x:0:0::/root:/bin/dash\nsandbox:x:999:999::/home/sandbox:/bin/zsh\n";
-        assert_eq!(shell_in(text).as_deref(), Some("/bin/zsh"));
-        assert_eq!(shell_in("sandbox:x:999:999::/home/sandbox:\n"), None);
-        assert_eq!(shell_in("sandbox:x\nother:x:1:1::/:/bin/sh\n"), None);
+        assert_eq!(shell_in(text, NAME).as_deref(), Some("/bin/zsh"));
+        assert_eq!(shell_in("sandbox:x:999:999::/home/sandbox:\n", NAME), None);
+        assert_eq!(shell_in("sandbox:x\nother:x:1:1::/:/bin/sh\n", NAME), None);
     }
 
     #[test]

@@ -116,8 +116,7 @@ impl<'a, 'b> Lines<'a, 'b> {
         }
     }
 
-    /// One line without its newline. A line that was found among others still has to match without its carriage
-    /// return.
+    /// One line without its newline. A line that was found among others still has to match without its carriage return.
     fn line(&mut self, line: &[u8], is_found: bool) {
         self.number += 1;
         let text = line.strip_suffix(b"\r").unwrap_or(line);

@@ -25,7 +25,6 @@ pub struct Pattern {
     window_bytes: usize,
 }
 
-/// The state of a running search.
 pub struct Search<'a> {
     regex: &'a Regex,
     cache: Cache,

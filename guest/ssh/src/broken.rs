@@ -28,7 +28,6 @@ impl Broken {
         Broken::protocol("a message ends before its last field")
     }
 
-    /// The client has gone.
     pub fn gone() -> Self {
         Broken { report: None }
     }

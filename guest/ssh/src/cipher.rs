@@ -23,7 +23,6 @@ pub enum Cipher {
     Aes128,
 }
 
-/// The key material of a cipher.
 pub struct Keys {
     pub key: Vec<u8>,
     pub iv: Vec<u8>,

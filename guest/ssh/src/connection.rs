@@ -96,7 +96,6 @@ impl Connection {
         }
     }
 
-    /// The client has gone: its channels and its listeners end.
     fn leave(&self) {
         self.listeners.take().into_values().for_each(|listener| listener.abort());
         self.sessions.take();

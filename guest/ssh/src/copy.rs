@@ -96,65 +96,36 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-impl Source for pipe::Receiver {
-    async fn has_bytes(&self) -> io::Result<()> {
-        self.readable().await
-    }
+macro_rules! sources {
+    ($($kind:ty),*) => {$(
+        impl Source for $kind {
+            async fn has_bytes(&self) -> io::Result<()> {
+                self.readable().await
+            }
 
-    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.try_read(into)
-    }
+            fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+                self.try_read(into)
+            }
+        }
+    )*};
 }
 
-impl Sink for pipe::Sender {
-    async fn has_space(&self) -> io::Result<()> {
-        self.writable().await
-    }
+macro_rules! sinks {
+    ($($kind:ty),*) => {$(
+        impl Sink for $kind {
+            async fn has_space(&self) -> io::Result<()> {
+                self.writable().await
+            }
 
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_write(bytes)
-    }
+            fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+                self.try_write(bytes)
+            }
+        }
+    )*};
 }
 
-impl Source for TcpStream {
-    async fn has_bytes(&self) -> io::Result<()> {
-        self.readable().await
-    }
-
-    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.try_read(into)
-    }
-}
-
-impl Sink for TcpStream {
-    async fn has_space(&self) -> io::Result<()> {
-        self.writable().await
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_write(bytes)
-    }
-}
-
-impl Source for UnixStream {
-    async fn has_bytes(&self) -> io::Result<()> {
-        self.readable().await
-    }
-
-    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.try_read(into)
-    }
-}
-
-impl Sink for UnixStream {
-    async fn has_space(&self) -> io::Result<()> {
-        self.writable().await
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_write(bytes)
-    }
-}
+sources!(pipe::Receiver, TcpStream, UnixStream);
+sinks!(pipe::Sender, TcpStream, UnixStream);
 
 /// A terminal's own end; it must not block.
 impl Source for AsyncFd<Rc<OwnedFd>> {

@@ -37,7 +37,6 @@ pub trait Host {
     fn log_failure(&self, step: &str, error: io::Error);
 }
 
-/// The program that a client wants on a channel.
 pub enum Task {
     Shell,
     /// The client's bytes, which need not be UTF-8.
@@ -62,7 +61,6 @@ pub struct Started {
     pub resources: Box<dyn Any>,
 }
 
-/// Why a program did not run.
 pub struct Failure {
     pub exit_code: u32,
     pub words: String,

@@ -110,7 +110,6 @@ impl Link {
         Ok(count)
     }
 
-    /// The client has gone.
     pub fn is_over(&self) -> bool {
         self.is_over.get()
     }

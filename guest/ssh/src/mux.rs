@@ -38,7 +38,6 @@ impl Mux {
         self.channels.borrow_mut().remove(&id);
     }
 
-    /// The client has gone.
     pub fn leave(&self) {
         self.is_over.set(true);
         self.channels.take().into_values().for_each(|channel| channel.leave());

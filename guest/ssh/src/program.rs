@@ -23,7 +23,6 @@ use crate::wire::Message;
 /// Between the hang-up and the end of a program whose client has gone.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The streams of a program.
 enum Ends {
     Pipes { stdin: Sender, stdout: Receiver, stderr: Receiver },
     Terminal(Rc<AsyncFd<Rc<OwnedFd>>>),

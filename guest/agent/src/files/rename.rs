@@ -10,7 +10,6 @@ use super::paths::{Path, Workspace};
 use super::resolve::{Last, Object, Parents, Spot, resolve};
 use super::work::Done;
 
-/// The path that a fault is about.
 #[derive(Debug)]
 pub enum Misfit {
     Path(Fault),

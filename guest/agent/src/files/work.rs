@@ -41,7 +41,6 @@ pub async fn answer<T: Serialize>(
     written(machine, takes, move |pace| Ok(serde_json::to_vec(&work(pace)?).map(Bytes::from))).await
 }
 
-/// Answers with a list, as frames.
 pub async fn answer_list<T: Serialize, E: Serialize>(
     machine: &Machine,
     takes: Takes,

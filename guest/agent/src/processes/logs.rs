@@ -2,14 +2,13 @@
 //! reader skips overwritten bytes; the process is not slowed down.
 
 use bytes::Bytes;
-use http_body_util::Either;
 use hyper::Response;
 use tokio::sync::mpsc;
 
 use super::log::Log;
 use super::process::Process;
 use super::table::Processes;
-use crate::body::{Body, FrameStream};
+use crate::body::{self, Body};
 use crate::frames::{self, FrameType, PAYLOAD_BYTES};
 use crate::refusal::Refusal;
 
@@ -32,7 +31,7 @@ pub fn logs(processes: &Processes, name: &str, query: &str) -> Result<Response<B
             () = frames.closed() => {}
         }
     });
-    Ok(Response::new(Either::Right(FrameStream(stream))))
+    Ok(body::stream(stream))
 }
 
 fn parse_query(query: &str) -> Result<Wanted, Refusal> {

@@ -23,7 +23,6 @@ pub struct Process {
     end: watch::Sender<Option<End>>,
     pub stdout: Log,
     pub stderr: Log,
-    /// The logs are complete.
     is_drained: Cell<bool>,
     /// The logs grew or were drained.
     changed: Notify,

@@ -41,8 +41,7 @@ impl Ring {
         self.kept
     }
 
-    /// The position of the first of `bytes`. The bytes that they overwrite are given up now, so that no reader gets
-    /// them.
+    /// The position of the first of `bytes`. The bytes that they overwrite are given up now, so that no reader gets them.
     pub fn make_room(&mut self, bytes: usize) -> Span {
         if self.head == self.capacity {
             (self.head, self.is_round) = (0, true);

@@ -56,8 +56,7 @@ impl Backlog {
         self.drop_what_was_read();
     }
 
-    /// The next bytes for a client, at most so many. A client that was overtaken continues with the oldest bytes
-    /// left.
+    /// The next bytes for a client, at most so many. A client that was overtaken continues with the oldest bytes left.
     pub fn read(&mut self, client: ClientId, most: usize) -> Option<Vec<u8>> {
         let start = self.start();
         let at = self.clients.get_mut(&client)?;

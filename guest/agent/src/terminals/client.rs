@@ -16,7 +16,6 @@ use crate::machine::Machine;
 /// Chunks of input that a program does not take; past them the client is read no further.
 const INPUT_CHUNKS: usize = 8;
 
-/// The frames of a client.
 pub struct Inputs {
     body: Incoming,
     decoder: Decoder,

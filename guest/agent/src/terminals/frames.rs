@@ -14,7 +14,6 @@ const ERROR: u8 = 0x06;
 const OPEN_BYTES: usize = 8 * 1024 * 1024;
 const CONTROL_BYTES: usize = 8;
 
-/// A frame of a client.
 #[derive(Debug, PartialEq)]
 pub enum Input {
     Open(Vec<u8>),

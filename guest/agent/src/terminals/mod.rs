@@ -14,12 +14,11 @@ mod tests;
 
 use std::rc::Rc;
 
-use http_body_util::Either;
 use hyper::Response;
 use hyper::body::Incoming;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::body::{Body, FrameStream};
+use crate::body::{self, Body};
 use crate::machine::Machine;
 use crate::refusal::Refusal;
 use client::{Connected, Inputs};
@@ -51,5 +50,5 @@ pub async fn open(
         started,
     ));
     has_started.await.unwrap_or_else(|_| Err(Refusal::internal("start the terminal", "it was given up")))?;
-    Ok(Response::new(Either::Right(FrameStream(stream))))
+    Ok(body::stream(stream))
 }

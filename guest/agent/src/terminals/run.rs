@@ -21,6 +21,7 @@ use crate::launch;
 use crate::machine::Machine;
 use crate::output::PIPES_CLOSE_WITHIN;
 use crate::refusal::Refusal;
+use crate::sys::ChildFds;
 use crate::unable::{Unable, not_spawned};
 
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -82,7 +83,9 @@ async fn spawn(machine: &Machine, spec: TerminalSpec) -> Result<Spawned, Refusal
     let spawned = pty::open(launch.uid, launch.gid).and_then(|(pty, end)| {
         let (rows, cols) = spec.size();
         pty.resize(rows, cols);
-        let (pid, report) = launch::spawn_on(&launch, &leaf, end.as_fd())?;
+        let (cgroup, end) = (Some(leaf.dir.as_fd()), end.as_fd());
+        let fds = ChildFds { cgroup, stdin: Some(end), owns_terminal: true, stdout: end, stderr: end };
+        let (pid, report) = launch::spawn_on(&launch, &fds)?;
         Ok((Child { program, pid, ended: machine.reaper.watch(pid), report }, pty))
     });
     match spawned {

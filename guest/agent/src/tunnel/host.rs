@@ -7,15 +7,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use ssh::{Failure, Host, HostKey, Later, Started, Streams, Task};
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
-use tokio::net::unix::pipe::Receiver;
 
 use super::login::Login;
 use super::resolve::resolve;
 use crate::cgroup::Leaf;
+use crate::credentials::{Rights, as_user};
 use crate::machine::Machine;
 use crate::refusal::plain;
 use crate::{launch, log, pty, sys};
@@ -68,17 +67,14 @@ impl Host for Guest {
         let environment = self.login.environment(&self.environment, variables)?;
         let launch = self.login.launch(task, &environment).ok_or(io::ErrorKind::InvalidInput)?;
         let lease = self.lease()?;
-        let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut report = Receiver::from_owned_fd(report)?;
         let fds = sys::ChildFds {
             cgroup: lease.as_ref().map(|lease| lease.leaf.dir.as_fd()),
             stdin: Some(streams.stdin),
             owns_terminal: streams.owns_terminal,
             stdout: streams.stdout,
             stderr: streams.stderr,
-            report: report_end.as_fd(),
         };
-        let pid = sys::spawn(&launch, &fds)?;
+        let (pid, mut report) = launch::spawn_on(&launch, &fds)?;
         Ok(Started {
             pid,
             ended: self.machine.reaper.watch_status(pid),
@@ -106,7 +102,8 @@ impl Host for Guest {
     }
 
     fn as_user(&self, action: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
-        sys::as_user((self.login.uid, self.login.gid, &self.login.groups), action)
+        let Login { uid, gid, groups, .. } = &self.login;
+        as_user(&Rights::of(*uid, *gid, groups), action)?
     }
 
     fn log_failure(&self, step: &str, error: io::Error) {

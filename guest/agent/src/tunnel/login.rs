@@ -91,15 +91,10 @@ fn directory() -> String {
 
 /// The shell in the accounts' file, or another where the image lacks it.
 fn shell_of(name: &str) -> String {
-    let accounts = regular_file::text("/etc/passwd");
-    let own = shell_in(&accounts, name);
+    let accounts = regular_file::text(users::PASSWD);
+    let own = users::shell_in(&accounts, name);
     let known = own.into_iter().chain(SHELLS.map(String::from));
     known.into_iter().find(|shell| Path::new(shell).exists()).unwrap_or_else(|| SHELLS[1].into())
-}
-
-fn shell_in(accounts: &str, name: &str) -> Option<String> {
-    let account = accounts.lines().find(|line| line.split(':').next() == Some(name))?;
-    account.split(':').nth(6).filter(|shell| shell.starts_with('/')).map(String::from)
 }
 
 #[cfg(test)]
@@ -122,9 +117,9 @@ mod tests {
     #[test]
     fn shells_are_found_in_the_accounts() {
         let accounts = "root:x:0:0:root:/root:/bin/bash\nann:x:9:9::/home/ann:/bin/zsh\nbob:x:8\n";
-        assert_eq!(shell_in(accounts, "ann").as_deref(), Some("/bin/zsh"));
-        assert_eq!(shell_in(accounts, "bob"), None);
-        assert_eq!(shell_in(accounts, "eve"), None);
+        assert_eq!(users::shell_in(accounts, "ann").as_deref(), Some("/bin/zsh"));
+        assert_eq!(users::shell_in(accounts, "bob"), None);
+        assert_eq!(users::shell_in(accounts, "eve"), None);
     }
 
     #[test]

@@ -10,12 +10,11 @@ mod stdio;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use http_body_util::Either;
 use hyper::Response;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-use crate::body::{Body, FrameStream};
+use crate::body::{self, Body};
 use crate::launch;
 use crate::machine::Machine;
 use crate::refusal::Refusal;
@@ -40,7 +39,7 @@ pub async fn tunnel(machine: &Rc<Machine>, body: Incoming) -> Result<Response<Bo
         let guest = Guest { machine: machine.clone(), login, environment: spec.env, has_cgroups: true };
         ssh::serve(Rc::new(guest), input, output).await;
     });
-    Ok(Response::new(Either::Right(FrameStream(stream))))
+    Ok(body::stream(stream))
 }
 
 /// This program as one of its own helpers, if it was started as one.
@@ -60,6 +59,7 @@ pub fn helper() -> Option<fn()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::FrameStream;
     use crate::cgroup::Cgroups;
     use bytes::Bytes;
     use http_body_util::BodyExt;

@@ -81,7 +81,6 @@ pub fn handle(id: u32, handle: u32) -> Answer {
     Ok(Message::new(HANDLE).u32(id).string(handle.to_be_bytes()).into_bytes())
 }
 
-/// Data that `fill` writes, in place.
 pub fn data(id: u32, most: usize, fill: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> Answer {
     let mut answer = Message::new(DATA).u32(id).u32(0).into_bytes();
     let head = answer.len();

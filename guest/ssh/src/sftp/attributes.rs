@@ -11,7 +11,6 @@ const IDS: u32 = 2;
 const PERMISSIONS: u32 = 4;
 const TIMES: u32 = 8;
 
-/// The attributes that a client wants.
 #[derive(Debug, Default, PartialEq)]
 pub struct Wanted {
     pub size: Option<u64>,
