@@ -45,7 +45,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[test]
-    fn what_takes_too_long_holds_nobody_up_and_comes_in_its_turn() {
+    fn slow_work_blocks_no_caller_and_runs_in_order() {
         run(async {
             let chores = Chores::begin().unwrap();
             let said = Arc::new(Mutex::new(Vec::new()));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_the_rights_back_before_the_thread_goes_on() {
+    fn a_panic_gives_the_rights_back_before_the_thread_continues() {
         let groups = getgroups().unwrap();
         let panicked = std::panic::catch_unwind(|| as_user(&Rights::of_sandbox(), || panic!("on purpose")));
         assert!(panicked.is_err());

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn background_processes_outlive_their_command_and_do_not_hold_up_its_end() {
+    fn background_processes_outlive_their_command_and_do_not_delay_its_end() {
         run(async {
             let machine = TestMachine::new();
             let host = machine.connect().await;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_machine_that_was_loaded_the_command_goes_on_without_its_host() {
+    fn in_a_loaded_machine_the_command_continues_without_its_host() {
         run(async {
             let machine = TestMachine::new();
             let (host, other) = (machine.connect().await, machine.connect().await);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_its_host_listens_to_is_none_that_goes_on_by_itself() {
+    fn a_command_with_a_listening_host_is_not_counted_as_unheard() {
         run(async {
             let machine = TestMachine::new();
             let (host, other) = (machine.connect().await, machine.connect().await);

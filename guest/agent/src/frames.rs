@@ -32,17 +32,17 @@ pub struct ExecEnd {
 
 pub fn encode(kind: FrameType, payload: &[u8]) -> Bytes {
     debug_assert!(payload.len() <= PAYLOAD_BYTES);
-    let mut frame = with_room(kind, payload.len());
+    let mut frame = with_space(kind, payload.len());
     frame.extend_from_slice(payload);
     finish(frame)
 }
 
 /// A frame buffer for a payload of full length, which is written behind the header.
 pub fn begin(kind: FrameType) -> Vec<u8> {
-    with_room(kind, PAYLOAD_BYTES)
+    with_space(kind, PAYLOAD_BYTES)
 }
 
-fn with_room(kind: FrameType, payload_bytes: usize) -> Vec<u8> {
+fn with_space(kind: FrameType, payload_bytes: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + payload_bytes);
     frame.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
     frame
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_log_says_of_each_stream_whether_it_is_whole() {
+    fn the_end_of_a_log_reports_of_each_stream_whether_it_is_complete() {
         let frame = eof(false, true);
         assert_eq!(frame[0], 0x05);
         let end: serde_json::Value = serde_json::from_slice(&frame[HEADER_BYTES..]).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_a_list_are_lines_that_go_on_from_frame_to_frame() {
+    fn the_items_of_a_list_are_lines_that_continue_from_frame_to_frame() {
         let items: Vec<String> = (0..200).map(|n| "\u{1}ä".repeat(n * 7)).collect();
         let mut bytes = list(&items, &json!({ "truncated": true })).unwrap();
         let (mut lines, mut kinds) = (Vec::new(), Vec::new());

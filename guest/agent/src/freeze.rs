@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thaw_holds_against_a_freeze_that_came_before_it() {
+    fn a_thaw_overrides_an_earlier_freeze() {
         run(async {
             let test = TestMachine::new();
             let freezing = under_way(&test.machine, false).await;

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_told_its_names_in_files() {
+    fn a_copy_gets_its_names_in_files() {
         let root = guest();
         names().write(root.path());
         let read = |path| fs::read_to_string(root.path().join(path)).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_keeps_nothing_else_from_being_written() {
+    fn one_unwritable_file_keeps_no_other_from_being_written() {
         let root = guest();
         let at = |path| root.path().join(path);
         fs::create_dir(at(HOSTNAME)).unwrap();

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_out_in_order_and_then_the_end() {
+    fn written_bytes_come_out_in_order_and_then_the_end() {
         run(async {
             let (pipe, mut writer) = pipe();
             let written: Vec<u8> = (0..1_000_003_u32).map(|n| (n * 7 % 251) as u8).collect();

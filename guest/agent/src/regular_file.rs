@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_refused_at_once_and_left_as_it_was() {
+    fn other_objects_than_files_are_refused_at_once_and_unchanged() {
         let room = tempfile::tempdir().unwrap();
         let [target, link, fifo, dir] = ["target", "link", "fifo", "dir"].map(|name| room.path().join(name));
         fs::write(&target, "kept").unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_that_of_a_plain_file_alone_and_nothing_is_waited_for() {
+    fn only_plain_files_have_text_and_no_read_waits() {
         let room = tempfile::tempdir().unwrap();
         let [plain, link, fifo, to_fifo] =
             ["plain", "link", "fifo", "to-fifo"].map(|name| room.path().join(name));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_cannot_run_is_told_in_words() {
+    fn a_command_that_cannot_run_has_a_reason_in_words() {
         assert_eq!(not_executed(Errno::NOENT), (127, "command not found".into()));
         assert_eq!(not_executed(Errno::ACCESS), (126, "Permission denied".into()));
         assert_eq!(not_executed(Errno::TOOBIG), (126, "Argument list too long".into()));

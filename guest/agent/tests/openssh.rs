@@ -246,6 +246,18 @@ fn ports_and_sockets_are_forwarded_both_ways() {
 }
 
 #[test]
+fn a_forwarded_port_whose_server_has_gone_ends_the_clients_connection() {
+    let Some(room) = Room::open() else { return };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let remote = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || drop(listener.accept()));
+    let local = free_port();
+    let _client = room.forwarding(&["-L", &format!("{local}:127.0.0.1:{remote}")]);
+    let mut stream = eventually(|| TcpStream::connect(("127.0.0.1", local)).ok());
+    eventually(|| stream.write_all(b"x").err());
+}
+
+#[test]
 fn the_clients_agent_is_there_for_the_session_alone() {
     let Some(room) = Room::open() else { return };
     let socket = room.path("agent");

@@ -9,7 +9,7 @@ fn refusal(pattern: &str) -> String {
 }
 
 #[test]
-fn what_the_engine_reads_differently_means_what_re2_means() {
+fn syntax_that_the_engine_reads_differently_means_the_same_as_in_re2() {
     for (pattern, yes, no) in [
         ("^ab?$", vec!["a", "ab", "ab\r"], vec!["b", "abb", "xa"]),
         (r"\Aab\z", vec!["ab"], vec!["xab", "abx"]),
@@ -76,7 +76,7 @@ fn what_the_engine_reads_differently_means_what_re2_means() {
 }
 
 #[test]
-fn what_re2_does_not_have_is_refused_by_name() {
+fn syntax_that_re2_lacks_is_refused_by_name() {
     for (pattern, name) in [
         ("(?=a)", "lookaround (?="),
         ("(?!a)", "lookaround (?!"),
@@ -173,7 +173,7 @@ fn nasty_patterns_end() {
 /// Random patterns of everything that has a meaning: none panics, and what is translated the engine
 /// understands. It alone knows which properties there are.
 #[test]
-fn what_the_translation_accepts_the_engine_accepts() {
+fn every_accepted_translation_is_accepted_by_the_engine() {
     let pieces = [
         "a",
         "é",

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_client_that_has_said_all_may_close_before_it_is_taken() {
+    async fn input_that_arrived_before_the_close_can_still_be_taken() {
         let channel = channel(0);
         channel.receive(b"last").unwrap();
         channel.leave();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_channel_says_nothing_more() {
+    fn a_closed_channel_sends_nothing_more() {
         let channel = channel(10);
         channel.close();
         assert!(channel.send_piece(None, fill).is_err());

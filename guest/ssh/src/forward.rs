@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_says_where_its_port_is_reached() {
+    fn an_address_to_listen_on_is_a_name_or_a_number() {
         assert_eq!(bound_address(""), Some(Ipv4Addr::UNSPECIFIED.into()));
         assert_eq!(bound_address("localhost"), Some(Ipv4Addr::LOCALHOST.into()));
         assert_eq!(bound_address("::1").map(|address| address.is_loopback()), Some(true));

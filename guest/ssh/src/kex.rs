@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_a_common_cipher_is_told_which_there_are() {
+    fn a_client_without_a_common_cipher_gets_the_list_of_ciphers() {
         let refused = agree(&client_offer(HYBRID, "3des-cbc", false)).unwrap_err();
         let (reason, message) = refused.report.unwrap();
         assert_eq!(reason, Reason::KeyExchangeFailed);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_are_none_are_refused() {
+    fn invalid_shares_are_refused() {
         for share in [&[][..], &[0; 31], &[0; 32], &[9; 33]] {
             assert!(curve25519(share).is_err(), "{share:?}");
             assert!(hybrid(share).is_err(), "{share:?}");

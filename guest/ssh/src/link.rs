@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn data_waits_for_the_client_and_goes_on_with_it() {
+    async fn data_waits_until_the_client_takes_more() {
         let link = Link::new();
         while !link.is_full() {
             assert_eq!(piece(&link).unwrap(), PIECE_BYTES);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn what_was_said_before_the_end_is_still_sent() {
+    async fn messages_before_the_end_are_still_sent() {
         let link = Link::new();
         link.send_clear(b"last words");
         link.end();

@@ -46,14 +46,44 @@ fn apply_one(settings: &mut Termios, mode: u8, value: u32) {
     if let Some(index) = special_code(mode) {
         // 255 is a key that does nothing.
         settings.special_codes[index] = if value == 255 { 0 } else { value as u8 };
-    } else if let Some(flag) = input_mode(mode) {
-        settings.input_modes.set(flag, value != 0);
-    } else if let Some(flag) = local_mode(mode) {
-        settings.local_modes.set(flag, value != 0);
-    } else if let Some(flag) = output_mode(mode) {
-        settings.output_modes.set(flag, value != 0);
-    } else if let Some(flag) = control_mode(mode) {
-        settings.control_modes.set(flag, value != 0);
+        return;
+    }
+    let is_on = value != 0;
+    match mode {
+        30 => settings.input_modes.set(InputModes::IGNPAR, is_on),
+        31 => settings.input_modes.set(InputModes::PARMRK, is_on),
+        32 => settings.input_modes.set(InputModes::INPCK, is_on),
+        33 => settings.input_modes.set(InputModes::ISTRIP, is_on),
+        34 => settings.input_modes.set(InputModes::INLCR, is_on),
+        35 => settings.input_modes.set(InputModes::IGNCR, is_on),
+        36 => settings.input_modes.set(InputModes::ICRNL, is_on),
+        38 => settings.input_modes.set(InputModes::IXON, is_on),
+        39 => settings.input_modes.set(InputModes::IXANY, is_on),
+        40 => settings.input_modes.set(InputModes::IXOFF, is_on),
+        41 => settings.input_modes.set(InputModes::IMAXBEL, is_on),
+        42 => settings.input_modes.set(InputModes::IUTF8, is_on),
+        50 => settings.local_modes.set(LocalModes::ISIG, is_on),
+        51 => settings.local_modes.set(LocalModes::ICANON, is_on),
+        53 => settings.local_modes.set(LocalModes::ECHO, is_on),
+        54 => settings.local_modes.set(LocalModes::ECHOE, is_on),
+        55 => settings.local_modes.set(LocalModes::ECHOK, is_on),
+        56 => settings.local_modes.set(LocalModes::ECHONL, is_on),
+        57 => settings.local_modes.set(LocalModes::NOFLSH, is_on),
+        58 => settings.local_modes.set(LocalModes::TOSTOP, is_on),
+        59 => settings.local_modes.set(LocalModes::IEXTEN, is_on),
+        60 => settings.local_modes.set(LocalModes::ECHOCTL, is_on),
+        61 => settings.local_modes.set(LocalModes::ECHOKE, is_on),
+        62 => settings.local_modes.set(LocalModes::PENDIN, is_on),
+        70 => settings.output_modes.set(OutputModes::OPOST, is_on),
+        72 => settings.output_modes.set(OutputModes::ONLCR, is_on),
+        73 => settings.output_modes.set(OutputModes::OCRNL, is_on),
+        74 => settings.output_modes.set(OutputModes::ONOCR, is_on),
+        75 => settings.output_modes.set(OutputModes::ONLRET, is_on),
+        90 => settings.control_modes.set(ControlModes::CS7, is_on),
+        91 => settings.control_modes.set(ControlModes::CS8, is_on),
+        92 => settings.control_modes.set(ControlModes::PARENB, is_on),
+        93 => settings.control_modes.set(ControlModes::PARODD, is_on),
+        _ => {}
     }
 }
 
@@ -74,63 +104,6 @@ fn special_code(mode: u8) -> Option<SpecialCodeIndex> {
         13 => Code::VWERASE,
         14 => Code::VLNEXT,
         18 => Code::VDISCARD,
-        _ => return None,
-    })
-}
-
-fn input_mode(mode: u8) -> Option<InputModes> {
-    Some(match mode {
-        30 => InputModes::IGNPAR,
-        31 => InputModes::PARMRK,
-        32 => InputModes::INPCK,
-        33 => InputModes::ISTRIP,
-        34 => InputModes::INLCR,
-        35 => InputModes::IGNCR,
-        36 => InputModes::ICRNL,
-        38 => InputModes::IXON,
-        39 => InputModes::IXANY,
-        40 => InputModes::IXOFF,
-        41 => InputModes::IMAXBEL,
-        42 => InputModes::IUTF8,
-        _ => return None,
-    })
-}
-
-fn local_mode(mode: u8) -> Option<LocalModes> {
-    Some(match mode {
-        50 => LocalModes::ISIG,
-        51 => LocalModes::ICANON,
-        53 => LocalModes::ECHO,
-        54 => LocalModes::ECHOE,
-        55 => LocalModes::ECHOK,
-        56 => LocalModes::ECHONL,
-        57 => LocalModes::NOFLSH,
-        58 => LocalModes::TOSTOP,
-        59 => LocalModes::IEXTEN,
-        60 => LocalModes::ECHOCTL,
-        61 => LocalModes::ECHOKE,
-        62 => LocalModes::PENDIN,
-        _ => return None,
-    })
-}
-
-fn output_mode(mode: u8) -> Option<OutputModes> {
-    Some(match mode {
-        70 => OutputModes::OPOST,
-        72 => OutputModes::ONLCR,
-        73 => OutputModes::OCRNL,
-        74 => OutputModes::ONOCR,
-        75 => OutputModes::ONLRET,
-        _ => return None,
-    })
-}
-
-fn control_mode(mode: u8) -> Option<ControlModes> {
-    Some(match mode {
-        90 => ControlModes::CS7,
-        91 => ControlModes::CS8,
-        92 => ControlModes::PARENB,
-        93 => ControlModes::PARODD,
         _ => return None,
     })
 }

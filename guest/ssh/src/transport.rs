@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_speaks_something_else_is_told_so() {
+    fn a_client_of_another_protocol_gets_the_reason() {
         for line in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-1.5-old\r\n", &[b'x'; 300]] {
             let mut transport = transport();
             transport.push(line);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_client_may_not_have_said_anything_before() {
+    fn a_strict_client_must_begin_with_the_key_exchange() {
         let mut transport = transport();
         transport.push(b"SSH-2.0-test\r\n");
         transport.push(&clear_packet(&[IGNORE, 0, 0, 0, 0]));

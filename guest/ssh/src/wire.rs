@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_fields_are_read_again() {
         let message = Message::new(7).bool(true).u32(9).u64(1 << 40).string("text").into_bytes();
         let mut reader = Reader::new(&message);
         assert_eq!(reader.u8().unwrap(), 7);

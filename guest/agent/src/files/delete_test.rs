@@ -84,7 +84,7 @@ fn a_way_through_a_link_to_the_root_leads_to_the_same_root() {
 }
 
 #[test]
-fn what_is_roots_stays() {
+fn files_of_root_stay() {
     let place = Place::new();
     fs::create_dir(place.path("roots")).unwrap();
     fs::write(place.path("roots/f"), "").unwrap();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_is_told_in_the_contracts_words() {
+    fn errors_of_the_kernel_have_the_contracts_codes() {
         for (errno, code) in [
             (Errno::NOENT, Code::NoSuchFile),
             (Errno::ACCESS, Code::PermissionDenied),

@@ -86,7 +86,7 @@ fn files_and_directories_are_chosen_by_their_names() {
 }
 
 #[test]
-fn what_is_no_text_or_not_for_the_user_is_passed_over() {
+fn binary_and_unreadable_files_are_passed_over() {
     let place = Place::new();
     place.file("binary", b"foo\0");
     place.file("text", "foo");

@@ -46,7 +46,7 @@ fn a_file_that_grows_is_cut_and_one_that_shrinks_breaks_the_answer_off() {
 }
 
 #[test]
-fn what_is_no_file_or_not_for_the_user_is_refused_without_opening_it() {
+fn other_objects_and_unreadable_files_are_refused_without_opening_them() {
     let place = Place::new();
     place.directory("d");
     place.fifo("fifo");

@@ -40,7 +40,7 @@ fn a_link_moves_itself_and_is_replaced_itself() {
 }
 
 #[test]
-fn what_cannot_be_replaced_is_told_apart() {
+fn each_reason_against_a_rename_has_its_code() {
     let place = Place::new();
     place.file("f", "");
     place.file("full/x", "");

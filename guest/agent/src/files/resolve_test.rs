@@ -99,7 +99,7 @@ fn links_without_an_end_are_refused() {
 }
 
 #[test]
-fn what_is_missing_or_no_directory_is_told_apart() {
+fn a_missing_directory_and_a_file_have_different_codes() {
     let place = Place::new();
     place.file("f", "");
     place.fifo("fifo");

@@ -111,7 +111,7 @@ fn an_existing_file_keeps_its_mode_and_a_link_its_target() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_apart_and_stays_as_it_was() {
+fn each_reason_against_a_write_has_its_code_and_changes_nothing() {
     let place = Place::new();
     place.directory("d");
     place.fifo("fifo");
@@ -229,7 +229,7 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_nothing_behind() {
+fn a_full_disk_is_reported_and_leaves_nothing_behind() {
     let place = Place::new();
     with_mount(&place, "small", "size=1m,mode=777", || {
         // The pool's threads are made here, and see what this thread sees.
@@ -246,7 +246,7 @@ fn a_full_disk_is_told_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_read_only_file_system_is_told() {
+fn a_read_only_file_system_is_reported() {
     let place = Place::new();
     with_mount(&place, "fixed", "ro,size=1m,mode=777", || {
         in_loop(async {

@@ -59,7 +59,7 @@ impl Log {
 
     async fn write_some(&self, bytes: &Bytes) -> io::Result<usize> {
         let file = self.open()?;
-        let span = self.ring.borrow_mut().make_room(bytes.len());
+        let span = self.ring.borrow_mut().make_space(bytes.len());
         let bytes = bytes.slice(..span.bytes);
         let written =
             spawn_blocking(move || file.write_at(&bytes, span.at)).await.map_err(io::Error::other)??;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_was_overtaken_goes_on_with_what_survives() {
+    fn a_reader_that_was_overtaken_continues_with_the_oldest_bytes() {
         run(async {
             let room = tempfile::tempdir().unwrap();
             let log = log_in(&room);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_any_space_loses_bytes_and_goes_on_when_there_is_some() {
+    fn a_log_without_any_space_loses_bytes_and_continues_when_there_is_some() {
         run(async {
             let disk = SmallDisk::of(64 * 1024);
             let filler = disk.0.path().join("filler");

@@ -42,7 +42,7 @@ impl Ring {
     }
 
     /// The position of the first of `bytes`. The bytes that they overwrite are given up now, so that no reader gets them.
-    pub fn make_room(&mut self, bytes: usize) -> Span {
+    pub fn make_space(&mut self, bytes: usize) -> Span {
         if self.head == self.capacity {
             (self.head, self.is_round) = (0, true);
         }
@@ -85,7 +85,7 @@ mod tests {
 
     fn write(ring: &mut Ring, mut bytes: usize) {
         while bytes > 0 {
-            let span = ring.make_room(bytes);
+            let span = ring.make_space(bytes);
             ring.written(span.bytes);
             bytes -= span.bytes;
         }
@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_to_be_overwritten_is_no_longer_read() {
+    fn bytes_about_to_be_overwritten_are_no_longer_read() {
         let mut ring = Ring::new(10);
         write(&mut ring, 10);
-        assert_eq!(ring.make_room(3), Span { at: 0, bytes: 3 });
+        assert_eq!(ring.make_space(3), Span { at: 0, bytes: 3 });
         assert_eq!((ring.start(), ring.end()), (3, 10));
         ring.written(1);
         assert_eq!((ring.start(), ring.end()), (3, 11));
@@ -124,7 +124,7 @@ mod tests {
         assert!(!ring.shrink());
         write(&mut ring, 99_900);
         assert!(ring.shrink());
-        assert_eq!(ring.make_room(5), Span { at: 0, bytes: 5 });
+        assert_eq!(ring.make_space(5), Span { at: 0, bytes: 5 });
         ring.written(5);
         assert_eq!((ring.start(), ring.end()), (5, 100_005));
         assert_eq!(ring.find(5, 1_000_000), Span { at: 5, bytes: 99_995 });

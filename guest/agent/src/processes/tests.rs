@@ -87,7 +87,7 @@ fn lives(pid: &Value) -> bool {
 }
 
 #[test]
-fn a_process_is_told_from_its_start_to_its_exit_and_its_logs_outlast_it() {
+fn a_process_is_reported_from_its_start_to_its_exit_and_its_logs_outlast_it() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -228,7 +228,7 @@ fn a_delete_answers_for_all_who_ask_once_the_process_has_exited_and_changes_noth
 }
 
 #[test]
-fn what_ignores_sigterm_is_killed_with_all_it_started() {
+fn a_process_that_ignores_sigterm_is_killed_with_its_children() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -243,7 +243,7 @@ fn what_ignores_sigterm_is_killed_with_all_it_started() {
 }
 
 #[test]
-fn what_is_left_after_a_delete_is_killed_when_its_time_is_up() {
+fn processes_left_after_a_delete_are_killed_when_their_time_is_up() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -344,7 +344,7 @@ fn any_number_follow_live_and_end_with_the_process() {
 }
 
 #[test]
-fn a_slow_follower_holds_nobody_up_and_skips_what_was_overwritten() {
+fn a_slow_follower_blocks_nothing_and_skips_overwritten_bytes() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;

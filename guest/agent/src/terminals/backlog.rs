@@ -43,7 +43,7 @@ impl Backlog {
 
     /// A terminal waits for the fastest of its clients. A single client misses nothing, a slow one among several does
     /// not block the others, and without clients old output is dropped.
-    pub fn has_room(&self) -> bool {
+    pub fn has_space(&self) -> bool {
         let fastest = self.clients.values().max();
         fastest.is_none_or(|at| self.end - at < WINDOW_BYTES)
     }
@@ -108,7 +108,7 @@ mod tests {
     fn a_backlog_is_bounded_and_keeps_the_last() {
         let mut backlog = Backlog::new(true);
         for at in 0..100u8 {
-            assert!(backlog.has_room());
+            assert!(backlog.has_space());
             backlog.push(&[at; 10_000]);
         }
         let client = backlog.join();
@@ -123,9 +123,9 @@ mod tests {
         let mut backlog = Backlog::new(true);
         let (fast, slow) = (backlog.join(), backlog.join());
         backlog.push(&[b'x'; WINDOW_BYTES as usize]);
-        assert!(!backlog.has_room());
+        assert!(!backlog.has_space());
         read_all(&mut backlog, fast);
-        assert!(backlog.has_room());
+        assert!(backlog.has_space());
         for _ in 0..100 {
             backlog.push(&[b'y'; 10_000]);
             read_all(&mut backlog, fast);
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(read_all(&mut backlog, slow), vec![b'y'; BACKLOG_BYTES]);
         backlog.leave(fast);
         backlog.push(&[b'z'; WINDOW_BYTES as usize]);
-        assert!(!backlog.has_room());
+        assert!(!backlog.has_space());
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_nobody_attaches_to_again_keeps_nothing() {
+    fn a_terminal_without_a_later_client_keeps_nothing() {
         let mut backlog = Backlog::new(false);
         let client = backlog.join();
         backlog.push(b"abc");

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_ignored() {
+    fn unknown_frames_are_ignored() {
         let wire = [
             frame(2, &[0, 0, 0, 80]),
             frame(2, &[0, 24, 0, 0]),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_means_the_same_however_it_is_cut() {
+    fn frames_decode_alike_however_they_are_cut() {
         for mut random in crate::fuzz::inputs(16_000) {
             let said = (0..random.below(6)).map(|_| {
                 let payload = random.bytes(12);

@@ -184,7 +184,7 @@ async fn take_output(terminal: &Terminal, ended: oneshot::Receiver<i32>) -> End 
 async fn read(terminal: &Terminal, pty: &Pty) {
     let mut buffer = [0; READ_BYTES];
     loop {
-        terminal.wait_for_room().await;
+        terminal.wait_for_space().await;
         match pty.read(&mut buffer).await {
             Ok(count) if count > 0 => terminal.push(&buffer[..count]),
             _ => return,
@@ -199,7 +199,7 @@ async fn read_rest(terminal: &Terminal, pty: &Pty) {
     let mut buffer = [0; READ_BYTES];
     let mut rest = REST_BYTES;
     while rest > 0 {
-        terminal.wait_for_room().await;
+        terminal.wait_for_space().await;
         match pty.read_now(&mut buffer) {
             Ok(count) if count > 0 => terminal.push(&buffer[..count]),
             _ => return,

@@ -69,8 +69,8 @@ impl Terminal {
         }
     }
 
-    pub async fn wait_for_room(&self) {
-        while !self.backlog.borrow().has_room() {
+    pub async fn wait_for_space(&self) {
+        while !self.backlog.borrow().has_space() {
             self.was_read.notified().await;
         }
     }

@@ -96,7 +96,7 @@ fn without_a_program_the_users_login_shell_runs() {
 }
 
 #[test]
-fn an_interrupt_typed_ends_the_foreground_and_the_shell_goes_on() {
+fn a_typed_interrupt_ends_the_foreground_and_the_shell_continues() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -162,7 +162,7 @@ fn all_output_comes_before_the_exit_however_much_it_is() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_refused_before_the_answer() {
+fn files_that_cannot_be_opened_are_refused_before_the_answer() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -188,7 +188,7 @@ fn what_cannot_be_opened_is_refused_before_the_answer() {
 }
 
 #[test]
-fn a_program_that_cannot_run_says_so_on_the_terminal_and_exits_127() {
+fn a_program_that_cannot_run_prints_the_reason_and_exits_127() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -243,7 +243,7 @@ fn an_unnamed_terminal_is_hung_up_when_its_client_leaves() {
 }
 
 #[test]
-fn what_ignores_the_hang_up_is_killed_with_all_it_started() {
+fn a_program_that_ignores_the_hang_up_is_killed_with_its_children() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -260,7 +260,7 @@ fn what_ignores_the_hang_up_is_killed_with_all_it_started() {
 }
 
 #[test]
-fn a_named_terminal_stays_and_replays_what_it_said_meanwhile() {
+fn a_named_terminal_stays_and_replays_its_output() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;
@@ -327,7 +327,7 @@ fn of_two_that_open_one_name_at_once_one_starts_it_and_the_other_attaches() {
 }
 
 #[test]
-fn a_slow_client_of_a_shared_terminal_does_not_hold_up_the_others() {
+fn a_slow_client_of_a_shared_terminal_does_not_block_the_others() {
     run(async {
         let machine = TestMachine::new();
         let (host, other) = (machine.connect().await, machine.connect().await);
@@ -409,7 +409,7 @@ async fn send_some(client: &mut Exchange, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn a_signal_passes_input_that_nobody_reads() {
+fn a_signal_passes_unread_input() {
     run(async {
         let machine = TestMachine::new();
         let host = machine.connect().await;

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_breaks_the_protocol_is_told_and_left() {
+    fn a_client_that_breaks_the_protocol_is_disconnected_with_the_reason() {
         run(async {
             let (client, mut answer) = open(OPENING).await;
             client.send(Bytes::from_static(b"GET / HTTP/1.1\r\n")).await.unwrap();

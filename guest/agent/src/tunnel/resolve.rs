@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn addresses_and_the_own_name_need_nobody() {
+    async fn addresses_and_localhost_need_no_server() {
         assert_eq!(resolve("10.0.0.7").await.unwrap(), [ADDRESS]);
         assert!(resolve("[::1]").await.unwrap()[0].is_ipv6());
         assert_eq!(resolve("localhost").await.unwrap()[0], Ipv4Addr::LOCALHOST);
@@ -174,7 +174,7 @@ mod tests {
 
     /// A FIFO without a writer is a file that does not answer.
     #[test]
-    fn files_that_do_not_answer_hold_up_nobody_else() {
+    fn files_that_do_not_answer_block_nothing_else() {
         let room = tempfile::tempdir().unwrap();
         let fifo: &Path = Box::leak(room.path().join("fifo").into_boxed_path());
         mknodat(CWD, fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_cut_off_are_none() {
+    fn answers_that_are_cut_off_are_ignored() {
         let question = question([1, 2], "box.example").unwrap();
         let answer = answer_to(&question);
         assert_eq!(addresses_in(&answer, &question), Some(vec![ADDRESS]));
