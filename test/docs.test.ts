@@ -8,7 +8,7 @@ import { beforeAll, expect, test } from "vitest";
 import { missingPages, NAMING_NO_PAGE, NAMING_ONLY_PAGES } from "./support/named-pages.ts";
 
 const ROOT = join(import.meta.dirname, "..");
-/** A file or folder of the repository, or the tail of one: `guest/src`, `sessions/sweep.ts`, `sweep.ts`. */
+/** A file or folder of the repository, or the tail of one: `guest/agent`, `sessions/sweep.ts`, `sweep.ts`. */
 const NAMES = /^(packages|guest|images|test|scripts|docs)\/[\w./-]+$|^[\w./-]+\.(ts|rs)$/;
 let pages: { path: string; text: string }[] = [];
 let files: string[] = [];
@@ -19,7 +19,9 @@ beforeAll(async () => {
     paths.map(async (path) => ({ path, text: await readFile(join(ROOT, path), "utf8") })),
   );
   files = await Array.fromAsync(
-    glob(["packages/*/{src,test-support}/**", "guest/src/**", "test/**", "scripts/**"], { cwd: ROOT }),
+    glob(["packages/*/{src,test-support}/**", "guest/{agent,ssh,search}/**", "test/**", "scripts/**"], {
+      cwd: ROOT,
+    }),
   );
 });
 

@@ -1,6 +1,6 @@
 /**
  * Files of a session through the whole service: bytes, modes, sizes, cut-offs, and paths that must not be reached. Each
- * rule is tested beside `guest/src/files` and `packages/control/src/files`.
+ * rule is tested beside `guest/agent/src/files` and `packages/control/src/files`.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";

@@ -1,0 +1,106 @@
+//! `GET /v1/files/read`: a file's content at the time it was opened, as fast as the host takes it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{Either, Full};
+use hyper::Response;
+use hyper::header::CONTENT_LENGTH;
+use rustix::io::{ReadWriteFlags, preadv2};
+use tokio::sync::mpsc;
+
+use super::faults::{Code, Fault};
+use super::open;
+use super::paths::{Path, Workspace};
+use super::work::run_as_user;
+use crate::body::{self, Body, SizedStream};
+
+/// One frame of HTTP/2, as large as the host takes them. With its header it is whole writes to the port.
+const PIECE_BYTES: u64 = 256 * 1024 - 9;
+/// One piece is sent, one waits, and one is filled.
+const BUFFERS: usize = 3;
+
+pub async fn read(workspace: Workspace, path: Path, max_bytes: Option<u64>) -> Result<Response<Body>, Fault> {
+    let (file, bytes) = run_as_user(move || open_file(&workspace, &path, max_bytes)).await?;
+    let mut response =
+        Response::new(if bytes == 0 { body::whole(Full::default()) } else { stream(file, bytes) });
+    response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    Ok(response)
+}
+
+fn open_file(workspace: &Workspace, path: &Path, max_bytes: Option<u64>) -> Result<(File, u64), Fault> {
+    let file = open::regular_file(&open::existing(workspace, path)?)?;
+    let bytes = file.metadata()?.len();
+    match max_bytes {
+        Some(most) if bytes > most => {
+            Err(Fault::new(Code::TooLarge, format!("expected at most {most} bytes, got a file of {bytes}")))
+        }
+        _ => Ok((file, bytes)),
+    }
+}
+
+fn stream(file: File, bytes: u64) -> Body {
+    let (pieces, stream) = mpsc::channel(1);
+    tokio::task::spawn_local(pump(Arc::new(file), bytes, pieces));
+    Either::Left(Either::Right(SizedStream { pieces: stream, bytes_left: bytes }))
+}
+
+/// One piece waits while the next is being read. A piece that failed ends the stream.
+async fn pump(file: Arc<File>, bytes: u64, pieces: mpsc::Sender<io::Result<Bytes>>) {
+    let (mut at, mut buffers) = (0, Buffers::default());
+    while at < bytes {
+        let count = (bytes - at).min(PIECE_BYTES);
+        let piece = piece_of(&file, at, buffers.take(count as usize)).await;
+        let is_last = piece.is_err();
+        if let Ok(piece) = &piece {
+            buffers.keep(piece);
+        }
+        if pieces.send(piece).await.is_err() || is_last {
+            return;
+        }
+        at += count;
+    }
+}
+
+/// Cached bytes are read at once; a thread waits for the disk.
+async fn piece_of(file: &Arc<File>, at: u64, mut buffer: BytesMut) -> io::Result<Bytes> {
+    let in_memory = preadv2(file, &mut [IoSliceMut::new(&mut buffer)], at, ReadWriteFlags::NOWAIT);
+    if in_memory == Ok(buffer.len()) {
+        return Ok(buffer.freeze());
+    }
+    let file = file.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        // A file that is shorter than its reported size is an error.
+        file.read_exact_at(&mut buffer, at).map(|()| buffer.freeze())
+    });
+    read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Pieces that were sent are filled anew: memory fresh from the kernel costs a fault for each page.
+#[derive(Default)]
+struct Buffers(VecDeque<Bytes>);
+
+impl Buffers {
+    fn take(&mut self, bytes: usize) -> BytesMut {
+        let oldest = if self.0.len() == BUFFERS { self.0.pop_front() } else { None };
+        match oldest.map(Bytes::try_into_mut) {
+            Some(Ok(mut sent)) if sent.len() >= bytes => {
+                sent.truncate(bytes);
+                sent
+            }
+            _ => BytesMut::zeroed(bytes),
+        }
+    }
+
+    fn keep(&mut self, piece: &Bytes) {
+        self.0.push_back(piece.clone());
+    }
+}
+
+#[cfg(test)]
+#[path = "read_test.rs"]
+mod tests;

@@ -1,0 +1,16 @@
+//! `GET /v1/health`, which other answers carry too.
+
+use serde_json::json;
+
+use crate::clock;
+
+/// Version counter of the wire.
+const GENERATION: u32 = 2;
+
+pub fn health() -> serde_json::Value {
+    json!({
+        "generation": GENERATION,
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_ms": clock::uptime_ms(),
+    })
+}

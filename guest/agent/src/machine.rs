@@ -1,0 +1,75 @@
+//! The state that requests share.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use ssh::HostKey;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::cgroup::Cgroups;
+use crate::chores::Chores;
+use crate::commands::Commands;
+use crate::memory::Burst;
+use crate::reaper::Reaper;
+use crate::sys::RandomDevice;
+
+pub struct Machine {
+    pub cgroups: Cgroups,
+    pub reaper: Rc<Reaper>,
+    pub burst: Rc<Burst>,
+    /// For work that may block a pool thread for long. Fewer permits than threads, so that other work continues.
+    pub long_work: Semaphore,
+    pub chores: Chores,
+    pub random: RandomDevice,
+    pub host_key: HostKey,
+    /// The user's processes are frozen, from the freeze before a capture to the thaw after it or after a load.
+    pub is_frozen: Cell<bool>,
+    thaws: Notify,
+    /// Number of the last freeze or thaw.
+    pub freeze_number: Cell<u64>,
+    /// How often this memory was resumed, through all its copies.
+    pub generation: Cell<u64>,
+    pub commands: Commands,
+}
+
+const LONG_WORK: usize = 2;
+
+impl Machine {
+    pub fn new(cgroups: Cgroups) -> io::Result<Self> {
+        Ok(Machine {
+            cgroups,
+            reaper: Rc::default(),
+            burst: Rc::default(),
+            long_work: Semaphore::new(LONG_WORK),
+            chores: Chores::begin()?,
+            random: RandomDevice::open()?,
+            host_key: HostKey::default(),
+            is_frozen: Cell::new(false),
+            thaws: Notify::new(),
+            freeze_number: Cell::new(0),
+            generation: Cell::new(0),
+            commands: Commands::default(),
+        })
+    }
+
+    pub fn next_freeze_number(&self) -> u64 {
+        self.freeze_number.set(self.freeze_number.get() + 1);
+        self.freeze_number.get()
+    }
+
+    pub fn mark_thawed(&self) {
+        self.is_frozen.set(false);
+        self.thaws.notify_waiters();
+    }
+
+    /// Returns once the user's processes run. False when the machine was loaded meanwhile: the earlier callers stayed
+    /// behind in another life.
+    pub async fn wait_for_thaw(&self) -> bool {
+        let life = self.generation.get();
+        while self.is_frozen.get() {
+            self.thaws.notified().await;
+        }
+        self.generation.get() == life
+    }
+}

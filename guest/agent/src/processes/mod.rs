@@ -1,0 +1,16 @@
+//! Named processes (`packages/contract/src/guest/processes.ts`): a table in memory, which is frozen, saved and copied with
+//! the machine, and logs on the guest's disk. Nothing here depends on the host's connection.
+
+mod log;
+mod logs;
+mod process;
+mod requests;
+mod ring;
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use logs::logs;
+pub use requests::{list, one, remove, start};
+pub use table::Processes;

@@ -1,0 +1,63 @@
+//! The program of a terminal: the one requested, or the user's login shell.
+
+use std::ffi::CString;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::launch::{self, Program};
+use crate::refusal::Refusal;
+use crate::{sys, users};
+
+const SIZE: (u16, u16) = (24, 80);
+
+#[derive(Deserialize)]
+pub struct TerminalSpec {
+    pub argv: Option<Vec<String>>,
+    cwd: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    pub rows: u16,
+    pub cols: u16,
+    pub name: Option<String>,
+}
+
+impl TerminalSpec {
+    pub fn size(&self) -> (u16, u16) {
+        if self.rows > 0 && self.cols > 0 { (self.rows, self.cols) } else { SIZE }
+    }
+}
+
+pub async fn prepare(spec: &TerminalSpec) -> Result<sys::Launch, Refusal> {
+    let shell;
+    let argv = match &spec.argv {
+        Some(argv) => argv.as_slice(),
+        None => {
+            shell = [launch::run_on_thread(users::login_shell).await?];
+            &shell
+        }
+    };
+    let mut launch = launch::prepare(&Program { argv, cwd: spec.cwd.as_deref(), env: &spec.env }).await?;
+    if spec.argv.is_none() {
+        launch.argv = vec![login_name(&launch.argv[0])];
+    }
+    Ok(launch)
+}
+
+/// A shell whose name begins with a dash reads the profile.
+fn login_name(shell: &CString) -> CString {
+    let name = shell.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    CString::new([b"-", name].concat()).expect("a part of a text without NUL has none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_shell_is_named_with_a_dash() {
+        assert_eq!(login_name(&c"/bin/bash".into()).as_c_str(), c"-bash");
+        assert_eq!(login_name(&c"sh".into()).as_c_str(), c"-sh");
+    }
+}

@@ -1,0 +1,133 @@
+//! The user commands run as, in the image's own account files.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use crate::{log, regular_file};
+
+pub const NAME: &str = "sandbox";
+pub const HOME: &str = "/home/sandbox";
+pub const UID: u32 = 999;
+pub const GID: u32 = 999;
+
+pub const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+const SUDOERS: [&str; 2] = ["/etc/sudoers.d/sandbox", "/etc/sudoers.d/90-sandbox"];
+/// Groups whose members may become root in the images people use.
+const ROOT_GROUPS: [&str; 3] = ["sudo", "wheel", "admin"];
+
+/// An imported image may lack the user.
+pub fn ensure_sandbox() {
+    let entry = format!("{NAME}:x:{UID}:{GID}::{HOME}:/bin/bash\n");
+    log::warn("add the user", append_missing(PASSWD, &entry));
+    log::warn("add the group", append_missing(GROUP, &format!("{NAME}:x:{GID}:\n")));
+    if !Path::new(HOME).exists() {
+        let made = fs::create_dir_all(HOME).and_then(|()| chown(HOME, Some(UID), Some(GID)));
+        log::warn("make the home directory", made);
+    }
+}
+
+fn append_missing(path: &str, entry: &str) -> io::Result<()> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    match text.lines().any(|line| names(line, NAME)) {
+        true => Ok(()),
+        false => fs::write(path, text + entry),
+    }
+}
+
+fn names(line: &str, name: &str) -> bool {
+    line.split(':').next() == Some(name)
+}
+
+/// The shell in the account file, if it can be run.
+pub fn login_shell() -> String {
+    let shell = shell_in(&regular_file::text(PASSWD), NAME);
+    shell.filter(|shell| Path::new(shell).is_file()).unwrap_or_else(|| "/bin/sh".to_owned())
+}
+
+pub fn shell_in(accounts: &str, name: &str) -> Option<String> {
+    let line = accounts.lines().find(|line| names(line, name))?;
+    line.split(':').nth(6).filter(|shell| shell.starts_with('/')).map(str::to_owned)
+}
+
+pub fn supplementary_groups() -> Vec<u32> {
+    groups_in(&regular_file::text(GROUP))
+}
+
+fn groups_in(text: &str) -> Vec<u32> {
+    text.lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let is_member = fields.get(3)?.split(',').any(|member| member == NAME);
+            is_member.then(|| fields[2].parse().ok()).flatten()
+        })
+        .collect()
+}
+
+/// Takes away every path to root that an image gives the user.
+pub fn drop_sudo() -> io::Result<()> {
+    for path in SUDOERS {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    for path in [GROUP, "/etc/gshadow"] {
+        let opened = regular_file::open(Path::new(path), fs::File::options().read(true).write(true));
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            continue;
+        }
+        let mut file = opened?;
+        let text = regular_file::read(&mut file)?;
+        let kept = without_root_groups(&text);
+        if kept != text {
+            regular_file::fill(&mut file, &kept)?;
+        }
+    }
+    Ok(())
+}
+
+fn without_root_groups(text: &str) -> String {
+    text.lines()
+        .map(|line| match ROOT_GROUPS.iter().any(|group| names(line, group)) {
+            true => without_member(line) + "\n",
+            false => format!("{line}\n"),
+        })
+        .collect()
+}
+
+fn without_member(line: &str) -> String {
+    let (head, members) = line.rsplit_once(':').unwrap_or((line, ""));
+    let kept: Vec<&str> = members.split(',').filter(|member| *member != NAME).collect();
+    format!("{head}:{}", kept.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "root:x:0:\nsudo:x:27:ann,sandbox\nvideo:x:44:sandbox\nsandbox:x:999:\n";
+
+    #[test]
+    fn supplementary_groups_are_those_that_list_the_user() {
+        assert_eq!(groups_in(TEXT), [27, 44]);
+        assert_eq!(groups_in("broken\n:::\n"), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn the_login_shell_is_the_last_field_of_the_account() {
+        let text = "root:x:0:0::/root:/bin/dash\nsandbox:x:999:999::/home/sandbox:/bin/zsh\n";
+        assert_eq!(shell_in(text, NAME).as_deref(), Some("/bin/zsh"));
+        assert_eq!(shell_in("sandbox:x:999:999::/home/sandbox:\n", NAME), None);
+        assert_eq!(shell_in("sandbox:x\nother:x:1:1::/:/bin/sh\n", NAME), None);
+    }
+
+    #[test]
+    fn dropping_sudo_leaves_other_memberships_alone() {
+        let expected = "root:x:0:\nsudo:x:27:ann\nvideo:x:44:sandbox\nsandbox:x:999:\n";
+        assert_eq!(without_root_groups(TEXT), expected);
+        assert_eq!(without_root_groups("sudo:x:27:sandbox\n"), "sudo:x:27:\n");
+    }
+}

@@ -1,0 +1,215 @@
+//! The lines of one file that match, with those around them, in memory that does not grow with the file or its lines.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+
+use memchr::{memchr, memchr_iter, memrchr};
+
+use crate::pattern::Search;
+
+/// Limit of a line in an answer.
+const SHOWN_BYTES: usize = 4096;
+const LOOKED_AT_FOR_NUL: usize = 8 * 1024;
+
+#[derive(Debug, PartialEq)]
+pub struct Match {
+    pub line_number: u64,
+    pub line: String,
+    pub before: Vec<String>,
+    pub after: Vec<String>,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Ended {
+    /// A NUL near the beginning: no text.
+    Binary,
+    /// The whole file was searched; some line may have been longer than the window.
+    Whole { has_cut_line: bool },
+    /// The receiver wants no more matches.
+    Stopped,
+}
+
+pub struct Lines<'a, 'b> {
+    search: &'a mut Search<'b>,
+    context: usize,
+    number: u64,
+    before: VecDeque<String>,
+    /// Matches that wait for lines after them, oldest first.
+    waiting: VecDeque<Match>,
+    take: &'a mut dyn FnMut(Match) -> bool,
+    is_stopped: bool,
+    has_cut_line: bool,
+}
+
+impl<'a, 'b> Lines<'a, 'b> {
+    /// Matches come in the order of their lines; `take` returns whether it wants more.
+    pub fn new(search: &'a mut Search<'b>, context: usize, take: &'a mut dyn FnMut(Match) -> bool) -> Self {
+        Lines {
+            search,
+            context,
+            number: 0,
+            before: VecDeque::new(),
+            waiting: VecDeque::new(),
+            take,
+            is_stopped: false,
+            has_cut_line: false,
+        }
+    }
+
+    /// The window is also how much of one line is looked at. A reader that fails ends the file before the line it was at.
+    pub fn run(mut self, file: impl Read, window: &mut [u8]) -> Ended {
+        let mut source = Source { file, is_broken: false };
+        let mut filled = source.fill(window, 0);
+        if memchr(0, &window[..filled.min(LOOKED_AT_FOR_NUL)]).is_some() {
+            return Ended::Binary;
+        }
+        while filled > 0 && !self.is_stopped {
+            let kept = match memrchr(b'\n', &window[..filled]) {
+                Some(last) => {
+                    self.lines(&window[..=last]);
+                    window.copy_within(last + 1..filled, 0);
+                    filled - last - 1
+                }
+                None if source.is_broken => break,
+                None => {
+                    self.line(&window[..filled], false);
+                    self.has_cut_line |= filled == window.len();
+                    if filled < window.len() { 0 } else { source.skip_line(window) }
+                }
+            };
+            filled = source.fill(window, kept);
+        }
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.deliver(waiting);
+        }
+        match self.is_stopped {
+            true => Ended::Stopped,
+            false => Ended::Whole { has_cut_line: self.has_cut_line },
+        }
+    }
+
+    /// Whole lines, each with its ending. The engine jumps to the next that may match.
+    fn lines(&mut self, lines: &[u8]) {
+        let mut at = 0;
+        while at < lines.len() && !self.is_stopped {
+            let found = self.search.first(lines, at).filter(|found| *found < lines.len());
+            let Some(found) = found else {
+                return self.pass(&lines[at..]);
+            };
+            let start = memrchr(b'\n', &lines[at..found]).map_or(at, |newline| at + newline + 1);
+            let end = memchr(b'\n', &lines[found..]).map_or(lines.len(), |newline| found + newline);
+            self.pass(&lines[at..start]);
+            self.line(&lines[start..end], true);
+            at = end + 1;
+        }
+    }
+
+    /// Lines that do not match.
+    fn pass(&mut self, lines: &[u8]) {
+        if self.context == 0 {
+            self.number += memchr_iter(b'\n', lines).count() as u64;
+            return;
+        }
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            self.number += 1;
+            self.show(line.strip_suffix(b"\n").unwrap_or(line));
+        }
+    }
+
+    /// One line without its newline. A line that was found among others still has to match without its carriage return.
+    fn line(&mut self, line: &[u8], is_found: bool) {
+        self.number += 1;
+        let text = line.strip_suffix(b"\r").unwrap_or(line);
+        let is_match = is_found && text.len() == line.len() || self.search.matches(text);
+        let before = self.before.iter().cloned().collect();
+        let shown = self.show(line);
+        if is_match {
+            let (line_number, line) = (self.number, shown.unwrap_or_else(|| text_of(text)));
+            self.waiting.push_back(Match { line_number, line, before, after: vec![] });
+            if self.context == 0 {
+                self.deliver_complete();
+            }
+        }
+    }
+
+    /// To the matches before it, and to those that may come.
+    fn show(&mut self, line: &[u8]) -> Option<String> {
+        if self.context == 0 {
+            return None;
+        }
+        let text = text_of(line.strip_suffix(b"\r").unwrap_or(line));
+        for waiting in &mut self.waiting {
+            waiting.after.push(text.clone());
+        }
+        self.deliver_complete();
+        self.before.push_back(text.clone());
+        if self.before.len() > self.context {
+            self.before.pop_front();
+        }
+        Some(text)
+    }
+
+    fn deliver_complete(&mut self) {
+        while self.waiting.front().is_some_and(|oldest| oldest.after.len() == self.context) {
+            if let Some(oldest) = self.waiting.pop_front() {
+                self.deliver(oldest);
+            }
+        }
+    }
+
+    fn deliver(&mut self, found: Match) {
+        if !self.is_stopped {
+            self.is_stopped = !(self.take)(found);
+        }
+    }
+}
+
+struct Source<R> {
+    file: R,
+    is_broken: bool,
+}
+
+impl<R: Read> Source<R> {
+    /// Until the window is full or the file ends.
+    fn fill(&mut self, window: &mut [u8], mut filled: usize) -> usize {
+        while filled < window.len() && !self.is_broken {
+            match self.file.read(&mut window[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.is_broken = true,
+            }
+        }
+        filled
+    }
+
+    /// Skips to behind the next newline; the bytes read past it are then at the window's front.
+    fn skip_line(&mut self, window: &mut [u8]) -> usize {
+        loop {
+            let filled = self.fill(window, 0);
+            match memchr(b'\n', &window[..filled]) {
+                Some(newline) => {
+                    window.copy_within(newline + 1..filled, 0);
+                    return filled - newline - 1;
+                }
+                None if filled < window.len() => return 0,
+                None => {}
+            }
+        }
+    }
+}
+
+/// The part of a line that an answer shows.
+fn text_of(line: &[u8]) -> String {
+    // A character that begins within the limit is read completely, so a cut never makes half of one.
+    let head = &line[..line.len().min(SHOWN_BYTES + 3)];
+    let mut text = String::from_utf8_lossy(head).into_owned();
+    while text.len() > SHOWN_BYTES {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "lines_test.rs"]
+mod tests;

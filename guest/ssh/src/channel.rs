@@ -1,0 +1,397 @@
+//! One channel: two streams with windows. The client's bytes wait here until the program takes them, and only then
+//! the client may send more. A program that does not read costs one window and blocks nothing else.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use bytes::{Buf, BytesMut};
+use tokio::sync::Notify;
+
+use crate::broken::Broken;
+use crate::link::{Link, PIECE_BYTES};
+use crate::messages::*;
+use crate::wire::Message;
+
+pub const WINDOW_BYTES: u32 = 256 * 1024;
+pub const PACKET_BYTES: u32 = PIECE_BYTES as u32;
+/// The only kind of data beside the usual.
+pub const STDERR: u32 = 1;
+/// An emptied buffer larger than this is given back.
+const KEPT_BYTES: usize = 4096;
+
+/// The client's answer to a channel that the guest asked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Opening {
+    Asked,
+    Open,
+    Refused,
+}
+
+pub struct Channel {
+    link: Rc<Link>,
+    id: u32,
+    peer: Cell<u32>,
+    opening: Cell<Opening>,
+    /// The bytes that the client takes.
+    peer_window: Cell<u32>,
+    peer_packet: Cell<u32>,
+    /// The bytes that the client may still send, and those of which it has no WINDOW_ADJUST yet.
+    window: Cell<u32>,
+    taken: Cell<u32>,
+    input: RefCell<BytesMut>,
+    has_input_ended: Cell<bool>,
+    /// The client's own reader of the usual output has gone.
+    is_unread: Cell<bool>,
+    /// The client has closed it or gone.
+    is_gone: Cell<bool>,
+    has_sent_eof: Cell<bool>,
+    has_sent_close: Cell<bool>,
+    changed: Notify,
+}
+
+/// The client's side of a channel.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    pub id: u32,
+    pub window: u32,
+    pub packet: u32,
+}
+
+impl Channel {
+    /// A channel that the client asked for.
+    pub fn accepted(link: Rc<Link>, id: u32, peer: Peer) -> Self {
+        let channel = Channel::asked(link, id);
+        channel.confirm(peer);
+        channel
+    }
+
+    /// A channel that this side asks the client for.
+    pub fn asked(link: Rc<Link>, id: u32) -> Self {
+        Channel {
+            link,
+            id,
+            peer: Cell::new(0),
+            opening: Cell::new(Opening::Asked),
+            peer_window: Cell::new(0),
+            peer_packet: Cell::new(0),
+            window: Cell::new(WINDOW_BYTES),
+            taken: Cell::new(0),
+            input: RefCell::default(),
+            has_input_ended: Cell::new(false),
+            is_unread: Cell::new(false),
+            is_gone: Cell::new(false),
+            has_sent_eof: Cell::new(false),
+            has_sent_close: Cell::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub fn confirm(&self, peer: Peer) {
+        self.peer.set(peer.id);
+        self.peer_window.set(peer.window);
+        // A client that takes packets of no length would be tried for ever.
+        self.peer_packet.set(peer.packet.max(1));
+        self.finish_opening(Opening::Open);
+    }
+
+    pub fn refuse(&self) {
+        self.finish_opening(Opening::Refused);
+    }
+
+    fn finish_opening(&self, opening: Opening) {
+        self.opening.set(opening);
+        self.changed.notify_waiters();
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.opening.get() == Opening::Asked
+    }
+
+    /// Whether the client took the channel it was asked for.
+    pub async fn opened(&self) -> bool {
+        self.until(|| (!self.is_asked() || self.is_gone.get()).then_some(())).await;
+        self.opening.get() == Opening::Open && !self.is_gone.get()
+    }
+
+    async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(seen) = look() {
+                return seen;
+            }
+            changed.await;
+        }
+    }
+
+    // Messages of the client.
+
+    pub fn receive(&self, data: &[u8]) -> Result<(), Broken> {
+        let window = u32::try_from(data.len()).ok().and_then(|count| self.window.get().checked_sub(count));
+        self.window.set(window.ok_or_else(|| Broken::protocol("more data than the window allows"))?);
+        match self.has_sent_close.get() {
+            true => self.credit(data.len() as u32),
+            false => self.input.borrow_mut().extend_from_slice(data),
+        }
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    pub fn receive_eof(&self) {
+        self.has_input_ended.set(true);
+        self.changed.notify_waiters();
+    }
+
+    pub fn receive_unread(&self) {
+        self.is_unread.set(true);
+        self.changed.notify_waiters();
+    }
+
+    pub fn widen(&self, by: u32) {
+        self.peer_window.set(self.peer_window.get().saturating_add(by));
+        self.changed.notify_waiters();
+    }
+
+    /// The client closes the channel, or goes.
+    pub fn leave(&self) {
+        self.is_gone.set(true);
+        self.receive_eof();
+    }
+
+    // Calls of the program.
+
+    pub async fn gone(&self) {
+        self.until(|| self.is_gone.get().then_some(())).await
+    }
+
+    pub async fn unread(&self) {
+        self.until(|| self.is_unread.get().then_some(())).await
+    }
+
+    /// False at the end of the input. Bytes that have arrived are still there when the client has gone.
+    pub async fn has_input(&self) -> bool {
+        let look = || match (self.input.borrow().is_empty(), self.has_input_ended.get()) {
+            (false, _) => Some(true),
+            (true, true) => Some(false),
+            (true, false) => None,
+        };
+        self.until(look).await
+    }
+
+    /// Offers the bytes that have arrived; `put` returns how many of them it took.
+    pub fn take(&self, put: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        let mut input = self.input.borrow_mut();
+        let count = put(&input)?;
+        input.advance(count);
+        if input.is_empty() && input.capacity() > KEPT_BYTES {
+            *input = BytesMut::new();
+        }
+        drop(input);
+        self.credit(count as u32);
+        Ok(())
+    }
+
+    /// Reopens the window, in large steps.
+    fn credit(&self, count: u32) {
+        let taken = self.taken.get() + count;
+        if taken < WINDOW_BYTES / 2 || self.has_input_ended.get() {
+            return self.taken.set(taken);
+        }
+        self.taken.set(0);
+        self.window.set(self.window.get() + taken);
+        self.send(Message::new(CHANNEL_WINDOW_ADJUST).u32(self.peer.get()).u32(taken));
+    }
+
+    /// Returns when something may be sent: false when nothing more may.
+    pub async fn has_space(&self) -> bool {
+        loop {
+            let look = || (self.is_gone.get() || self.peer_window.get() > 0).then_some(());
+            self.until(look).await;
+            // A link that is over never empties: waiting for it would loop and block the whole agent.
+            if self.is_gone.get() || self.has_sent_eof.get() || self.link.is_over() {
+                return false;
+            }
+            if !self.link.is_full() {
+                return true;
+            }
+            tokio::select! {
+                () = self.link.wait_for_space() => {}
+                () = self.gone() => {}
+            }
+        }
+    }
+
+    /// Sends a piece that `fill` provides, no larger than the client takes. `fill` is not called without space.
+    pub fn send_piece(
+        &self,
+        kind: Option<u32>,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let limit = self.peer_window.get().min(self.peer_packet.get());
+        if limit == 0 || self.link.is_full() || self.has_sent_eof.get() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let head = match kind {
+            None => Message::new(CHANNEL_DATA).u32(self.peer.get()),
+            Some(kind) => Message::new(CHANNEL_EXTENDED_DATA).u32(self.peer.get()).u32(kind),
+        };
+        let count = self.link.send_piece(head.as_ref(), limit as usize, fill)?;
+        self.peer_window.set(self.peer_window.get() - count as u32);
+        Ok(count)
+    }
+
+    pub async fn send_all(&self, kind: Option<u32>, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.has_space().await {
+            let sent = self.send_piece(kind, |into| {
+                let count = bytes.len().min(into.len());
+                into[..count].copy_from_slice(&bytes[..count]);
+                Ok(count)
+            });
+            bytes = &bytes[sent.unwrap_or(0)..];
+        }
+    }
+
+    pub fn request(&self, name: &str, details: Message) {
+        let message = Message::new(CHANNEL_REQUEST).u32(self.peer.get()).string(name).bool(false);
+        self.send(message.bytes(details.as_ref()));
+    }
+
+    /// The answer to a request.
+    pub fn answer(&self, is_done: bool) {
+        let kind = if is_done { CHANNEL_SUCCESS } else { CHANNEL_FAILURE };
+        self.send(Message::new(kind).u32(self.peer.get()));
+    }
+
+    pub fn ask(&self, kind: &str, details: Message) -> Message {
+        let message = Message::new(CHANNEL_OPEN).string(kind).u32(self.id);
+        message.u32(WINDOW_BYTES).u32(PACKET_BYTES).bytes(details.as_ref())
+    }
+
+    pub fn confirm_to_client(&self) {
+        let confirmation = Message::new(CHANNEL_OPEN_CONFIRMATION).u32(self.peer.get()).u32(self.id);
+        self.send(confirmation.u32(WINDOW_BYTES).u32(PACKET_BYTES));
+    }
+
+    pub fn send_eof(&self) {
+        if !self.has_sent_eof.replace(true) {
+            self.send(Message::new(CHANNEL_EOF).u32(self.peer.get()));
+        }
+    }
+
+    /// The channel ends once both sides have sent this.
+    pub fn close(&self) {
+        if self.has_sent_close.get() || self.opening.get() != Opening::Open {
+            return;
+        }
+        self.send(Message::new(CHANNEL_CLOSE).u32(self.peer.get()));
+        self.has_sent_close.set(true);
+        self.has_sent_eof.set(true);
+    }
+
+    fn send(&self, message: Message) {
+        if !self.has_sent_close.get() {
+            self.link.send(message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(window: u32) -> Channel {
+        Channel::accepted(Rc::new(Link::new()), 0, Peer { id: 5, window, packet: PACKET_BYTES })
+    }
+
+    fn fill(into: &mut [u8]) -> io::Result<usize> {
+        Ok(into.len())
+    }
+
+    #[test]
+    fn a_client_may_send_more_only_once_what_it_sent_is_taken() {
+        let channel = channel(0);
+        channel.receive(&vec![0; WINDOW_BYTES as usize]).unwrap();
+        assert!(channel.receive(&[0]).is_err());
+        channel.take(|bytes| Ok(bytes.len() / 2)).unwrap();
+        assert!(channel.receive(&vec![0; WINDOW_BYTES as usize / 2]).is_ok());
+        assert!(channel.receive(&[0]).is_err());
+    }
+
+    #[test]
+    fn no_more_is_sent_than_the_client_takes() {
+        let channel = channel(10);
+        assert_eq!(channel.send_piece(None, fill).unwrap(), 10);
+        assert_eq!(channel.send_piece(None, fill).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        channel.widen(3);
+        assert_eq!(channel.send_piece(Some(STDERR), fill).unwrap(), 3);
+        channel.widen(u32::MAX);
+        channel.widen(u32::MAX);
+        assert_eq!(channel.send_piece(None, fill).unwrap(), PIECE_BYTES);
+    }
+
+    #[test]
+    fn a_client_that_takes_empty_packets_gets_the_smallest_there_are() {
+        let peer = Peer { id: 5, window: 10, packet: 0 };
+        let channel = Channel::accepted(Rc::new(Link::new()), 0, peer);
+        assert_eq!(channel.send_piece(None, fill).unwrap(), 1);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn input_ends_after_its_last_byte() {
+        let channel = channel(0);
+        channel.receive(b"last").unwrap();
+        channel.receive_eof();
+        assert!(channel.has_input().await);
+        channel.take(|bytes| Ok(bytes.len())).unwrap();
+        assert!(!channel.has_input().await);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn input_that_arrived_before_the_close_can_still_be_taken() {
+        let channel = channel(0);
+        channel.receive(b"last").unwrap();
+        channel.leave();
+        channel.close();
+        assert!(channel.has_input().await);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_that_goes_wakes_who_waits_for_it() {
+        let channel = channel(0);
+        let (_, has_space, has_input) = tokio::join!(
+            async {
+                tokio::task::yield_now().await;
+                channel.leave();
+            },
+            channel.has_space(),
+            channel.has_input()
+        );
+        assert!(!has_space && !has_input);
+        assert!(!channel.opened().await);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_link_that_is_over_has_no_room_however_full_it_was() {
+        let channel = channel(u32::MAX);
+        while channel.send_piece(None, fill).is_ok() {}
+        let (has_space, ()) = tokio::join!(channel.has_space(), async {
+            tokio::task::yield_now().await;
+            channel.link.end();
+        });
+        assert!(!has_space);
+        assert!(!channel.has_space().await);
+    }
+
+    #[test]
+    fn a_closed_channel_sends_nothing_more() {
+        let channel = channel(10);
+        channel.close();
+        assert!(channel.send_piece(None, fill).is_err());
+        channel.receive(b"late").unwrap();
+        assert!(channel.input.borrow().is_empty());
+    }
+}

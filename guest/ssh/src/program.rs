@@ -1,0 +1,230 @@
+//! A program on a channel, from its start to its exit status.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitStatus, kill_process, kill_process_group};
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::channel::{Channel, STDERR};
+use crate::copy;
+use crate::host::{Failure, Host, Started, Streams, Task};
+use crate::signals;
+use crate::wire::Message;
+
+/// Between the hang-up and the end of a program whose client has gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+enum Ends {
+    Pipes { stdin: Sender, stdout: Receiver, stderr: Receiver },
+    Terminal(Rc<AsyncFd<Rc<OwnedFd>>>),
+}
+
+pub struct Program {
+    ends: Ends,
+    started: Started,
+}
+
+/// With a terminal, its two ends; else with pipes.
+pub fn start(
+    host: &dyn Host,
+    task: &Task,
+    variables: &BTreeMap<String, String>,
+    terminal: Option<(Rc<AsyncFd<Rc<OwnedFd>>>, OwnedFd)>,
+) -> io::Result<Program> {
+    if let Some((end, command_end)) = terminal {
+        let fd = command_end.as_fd();
+        let streams = Streams { stdin: fd, stdout: fd, stderr: fd, owns_terminal: true };
+        let started = host.spawn(task, variables, &streams)?;
+        return Ok(Program { ends: Ends::Terminal(end), started });
+    }
+    let (stdin_end, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdin, stdout) = (Sender::from_owned_fd(stdin)?, Receiver::from_owned_fd(stdout)?);
+    let ends = Ends::Pipes { stdin, stdout, stderr: Receiver::from_owned_fd(stderr)? };
+    let streams = Streams {
+        stdin: stdin_end.as_fd(),
+        stdout: stdout_end.as_fd(),
+        stderr: stderr_end.as_fd(),
+        owns_terminal: false,
+    };
+    Ok(Program { ends, started: host.spawn(task, variables, &streams)? })
+}
+
+impl Program {
+    pub fn pid(&self) -> Pid {
+        self.started.pid
+    }
+
+    /// Follows the program to its end and reports that to the client. `pid` is cleared as soon as the kernel may give the
+    /// number to another process.
+    pub async fn follow(self, channel: &Channel, pid: &Cell<Option<Pid>>) {
+        let Started { pid: own, ended, failure, resources } = self.started;
+        let status = match failure.await {
+            Some(Failure { exit_code, words }) => {
+                channel.send_all(Some(STDERR), words.as_bytes()).await;
+                let _ = ended.await;
+                pid.set(None);
+                Some(Status::Code(exit_code))
+            }
+            None => self.ends.run(channel, own, ended, pid).await.map(Status::of),
+        };
+        channel.send_eof();
+        status.into_iter().for_each(|status| status.report(channel));
+        channel.close();
+        drop(resources);
+    }
+}
+
+impl Ends {
+    async fn run(
+        self,
+        channel: &Channel,
+        own: Pid,
+        ended: oneshot::Receiver<WaitStatus>,
+        pid: &Cell<Option<Pid>>,
+    ) -> Option<WaitStatus> {
+        let has_terminal = matches!(self, Ends::Terminal(_));
+        let end = async {
+            let status = wait(channel, own, ended, has_terminal).await;
+            pid.set(None);
+            status
+        };
+        match self {
+            Ends::Pipes { stdin, stdout, stderr } => {
+                // The client's end of input closes the program's input. The output ends when the last process that
+                // could write has closed it, as with any SSH server.
+                let input = async {
+                    let _ = copy::from_client(channel, &stdin).await;
+                    drop(stdin);
+                    copy::drain(channel).await;
+                };
+                let outputs = async {
+                    tokio::join!(
+                        send_stdout(channel, stdout),
+                        copy::to_client(channel, Some(STDERR), &stderr)
+                    )
+                };
+                run_until_second_ends(input, async { tokio::join!(end, outputs).0 }).await
+            }
+            Ends::Terminal(terminal) => {
+                let input = async {
+                    let _ = copy::from_client(channel, &*terminal).await;
+                    copy::drain(channel).await;
+                };
+                let output = async { drop(copy::to_client(channel, None, &*terminal).await) };
+                let rest = copy::rest_to_client(channel, &*terminal);
+                run_until_second_ends(input, end_and_rest(end, output, rest)).await
+            }
+        }
+    }
+}
+
+/// Keeps the pipe open for other writers, unless the client reports that its reader has gone: then the writer gets a
+/// broken pipe, as with `| head` at home.
+async fn send_stdout(channel: &Channel, stdout: Receiver) -> Option<Receiver> {
+    tokio::select! {
+        () = channel.unread() => None,
+        _ = copy::to_client(channel, None, &stdout) => Some(stdout),
+    }
+}
+
+/// Runs both, and ends with the second.
+async fn run_until_second_ends<T>(first: impl Future<Output = ()>, second: impl Future<Output = T>) -> T {
+    let first = async {
+        first.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        result = second => result,
+        () = first => unreachable!("it never ends"),
+    }
+}
+
+/// A terminal's program has ended when its process has, even if other processes keep the terminal open. Its last
+/// output is still sent.
+async fn end_and_rest<T>(
+    end: impl Future<Output = T>,
+    output: impl Future<Output = ()>,
+    rest: impl Future<Output = ()>,
+) -> T {
+    let mut output = std::pin::pin!(output);
+    let mut end = std::pin::pin!(end);
+    tokio::select! {
+        status = &mut end => {
+            rest.await;
+            status
+        }
+        () = &mut output => end.await,
+    }
+}
+
+async fn wait(
+    channel: &Channel,
+    pid: Pid,
+    mut ended: oneshot::Receiver<WaitStatus>,
+    has_terminal: bool,
+) -> Option<WaitStatus> {
+    tokio::select! {
+        biased;
+        status = &mut ended => status.ok(),
+        () = channel.gone() => hang_up(pid, ended, has_terminal).await,
+    }
+}
+
+/// The client has gone. Its shell or command and the foreground job get a hang-up, and no other process does: users
+/// expect a program started with `nohup`, and an editor's server, to be there when they come back. So the cgroup
+/// stays. In the command's process group only those processes are killed that a terminal's hang-up would end too.
+async fn hang_up(
+    pid: Pid,
+    mut ended: oneshot::Receiver<WaitStatus>,
+    has_terminal: bool,
+) -> Option<WaitStatus> {
+    let _ = kill_process_group(pid, Signal::HUP);
+    tokio::select! {
+        status = &mut ended => status.ok(),
+        () = sleep(GRACE) => {
+            let _ = match has_terminal {
+                true => kill_process_group(pid, Signal::KILL),
+                false => kill_process(pid, Signal::KILL),
+            };
+            ended.await.ok()
+        }
+    }
+}
+
+enum Status {
+    Code(u32),
+    Signal(i32, bool),
+}
+
+impl Status {
+    fn of(status: WaitStatus) -> Status {
+        match (status.exit_status(), status.terminating_signal()) {
+            (None, Some(signal)) => Status::Signal(signal, status.as_raw() & 0x80 != 0),
+            (code, _) => Status::Code(code.unwrap_or(255) as u32),
+        }
+    }
+
+    fn report(self, channel: &Channel) {
+        match self {
+            Status::Code(code) => channel.request("exit-status", Message::part().u32(code)),
+            Status::Signal(signal, has_dumped) => match signals::name(signal) {
+                Some(name) => {
+                    let details = Message::part().string(name).bool(has_dumped).string("").string("");
+                    channel.request("exit-signal", details);
+                }
+                None => channel.request("exit-status", Message::part().u32(128 + signal as u32)),
+            },
+        }
+    }
+}
