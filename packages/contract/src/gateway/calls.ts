@@ -46,7 +46,7 @@ export type WakeOutcome = z.infer<typeof WakeOutcome>;
 
 export const EGRESS_VERDICTS = ["allowed", "denied"] as const;
 
-/** Why something was refused, or which rule let it through. Machine-readable; listed in docs/network.md. */
+/** Why something was refused, or which rule let it through. Machine-readable; listed in docs/guide/network.md. */
 export const EGRESS_REASONS = [
   "name_allowed",
   "address_allowed",
