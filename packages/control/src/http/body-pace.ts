@@ -5,9 +5,9 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { Readable } from "node:stream";
+import { CLOSE_LIMITS } from "@vivarium/http1/close-gently";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
-import { FAREWELL } from "./farewell.ts";
 
 /** 1 KiB a second, looked at every 30 s. */
 export const BODY_FLOOR = { windowMs: 30_000, bytes: 30 * 1024 };
@@ -22,7 +22,7 @@ declare module "fastify" {
   }
 }
 
-export function giveUpSlowBodies(server: FastifyInstance, floor = BODY_FLOOR, farewell = FAREWELL): void {
+export function giveUpSlowBodies(server: FastifyInstance, floor = BODY_FLOOR, farewell = CLOSE_LIMITS): void {
   server.addHook("onRequest", (request, reply, done) => {
     const { raw, routeOptions } = request;
     if (hasBody(raw)) {
@@ -42,7 +42,7 @@ function refuseRest(server: FastifyInstance, socket: Socket): void {
  * A client that was answered before its body was read may read the answer only once it has sent all: it may go on for a
  * while, as long as it is not silent.
  */
-function dropRest(raw: IncomingMessage, farewell: typeof FAREWELL): void {
+function dropRest(raw: IncomingMessage, farewell: typeof CLOSE_LIMITS): void {
   if (raw.complete) return;
   const cutOff = () => raw.socket.destroy();
   watch(raw, { windowMs: farewell.ms, bytes: 1 }, cutOff);

@@ -4,8 +4,8 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
+import { endGently } from "@vivarium/http1/close-gently";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { endGently } from "./farewell.ts";
 
 /** More than clients send ahead. Who sends more loses the connection: each costs memory until its turn. */
 const AHEAD = 64;

@@ -10,11 +10,11 @@ import {
 } from "node:http";
 import type { Duplex } from "node:stream";
 import { LIMITS } from "@vivarium/contract/api";
+import { endGently } from "@vivarium/http1/close-gently";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "./api-error.ts";
 import { TOO_SLOW } from "./body-pace.ts";
-import { endGently } from "./farewell.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
 import { timesSent } from "./times-sent.ts";

@@ -6,11 +6,11 @@ import { type IncomingMessage, type Server as NodeServer, ServerResponse } from 
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { LIMITS, WS_CLOSE } from "@vivarium/contract/api";
+import { CLOSE_LIMITS, endGently } from "@vivarium/http1/close-gently";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "./api-error.ts";
-import { endGently, FAREWELL } from "./farewell.ts";
 import { isAnswering } from "./turns.ts";
 
 /**
@@ -28,7 +28,7 @@ const WEB_SOCKETS: ServerOptions & { closeTimeout: number } = {
   clientTracking: false,
   perMessageDeflate: false,
   maxPayload: LIMITS.webSocketMessageBytes,
-  closeTimeout: FAREWELL.ms,
+  closeTimeout: CLOSE_LIMITS.ms,
 };
 
 export class Upgrades {
@@ -98,7 +98,7 @@ export class Upgrades {
     for (const webSocket of all) webSocket.close(WS_CLOSE.goingAway, "the server is shutting down");
     const late = setTimeout(() => {
       for (const webSocket of all) webSocket.terminate();
-    }, FAREWELL.ms);
+    }, CLOSE_LIMITS.ms);
     await Promise.all(all.map(closed));
     clearTimeout(late);
   }

@@ -1,6 +1,7 @@
 /** One connection of a guest to the gateway, from its accept to its line in the egress log. */
 import type { Socket } from "node:net";
 import type { EgressEntry, EgressReason } from "@vivarium/contract/gateway";
+import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { EgressLog } from "../flows/egress-log.ts";
 import type { CurrentTables, Place } from "../tables/current-tables.ts";
 import { judge } from "./rules.ts";
@@ -24,7 +25,6 @@ export class Flow {
   readonly #kind: "http" | "tls";
   readonly #at = new Date().toISOString();
   readonly #upstreams = new Set<Socket>();
-  #unanswered = 0;
   #host: string | undefined;
   #address: string | undefined;
   /** From here on what the guest sends may have left. */
@@ -59,21 +59,9 @@ export class Flow {
     return !this.guest.destroyed && this.#refused === undefined;
   }
 
-  /** Whether a response to the guest is under way, which nothing else may be written into. */
-  get isAnswering(): boolean {
-    return this.#unanswered > 0;
-  }
-
-  /** Requests of the guest whose responses are not at their end. */
+  /** Requests of the guest whose responses have not ended. Nothing else may be written between these. */
   get unanswered(): number {
-    return this.#unanswered;
-  }
-
-  answering(response: { once(event: "close", listener: () => void): unknown }): void {
-    this.#unanswered += 1;
-    response.once("close", () => {
-      this.#unanswered -= 1;
-    });
+    return pipelineOf(this.guest).unanswered;
   }
 
   /** Asks the tables of now. True: the flow is for this host from here on, and dies when that is no longer allowed. */

@@ -7,12 +7,14 @@ import { Agent, createServer, type IncomingMessage, type Server, type ServerResp
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type EgressReason, GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { guarded } from "@vivarium/http1/guard";
+import type { Header } from "@vivarium/http1/headers";
+import { pipelineOf } from "@vivarium/http1/pipelining";
+import { responseOver } from "@vivarium/http1/upgrade";
 import type { Log } from "@vivarium/kit/log";
-import { contained } from "../contain.ts";
 import { dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
 import { forwardRequest } from "./forward-request.ts";
-import { forwardUpgrade } from "./forward-upgrade.ts";
 import { readHead } from "./http-request.ts";
 import { closeWith, respondWith } from "./refuse-request.ts";
 import type { Listener } from "./slots.ts";
@@ -44,7 +46,7 @@ export interface AdmittedRequest {
   connection: HttpConnection;
   request: IncomingMessage;
   path: string;
-  headers: string[];
+  headers: Header[];
 }
 
 export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<Listener> {
@@ -72,22 +74,22 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   };
   server.on(
     "connection",
-    contained(log, onConnection, (guest) => guest.destroy()),
+    guarded(log, onConnection, (guest) => guest.destroy()),
   );
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
     // Its connection's end tells; without a listener it would be the process's.
     response.on("error", () => request.socket.destroy());
     const connection = connections.get(request.socket);
     if (!connection || connection.flow.guest.destroyed) return;
-    if (!deps.flows.mayAsk(connection.flow)) return connection.flow.cut("too_many");
-    connection.flow.answering(response);
+    const maySend = deps.flows.maySendAhead(connection.flow) && pipelineOf(request.socket).add(response);
+    if (!maySend) return connection.flow.cut("too_many");
     // What follows a request that was refused is not looked at: the connection is about to close.
     if (!connection.flow.isOpen) return;
     const admitted = admit(connection, request);
     if ("refused" in admitted) respondWith(response, connection.flow, admitted);
     else forwardRequest(admitted, response);
   };
-  const serve = contained(log, onRequest, (request) => request.socket.destroy());
+  const serve = guarded(log, onRequest, (request) => request.socket.destroy());
   server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
   const onConnect = (request: IncomingMessage, socket: Duplex) => {
     const flow = connections.get(socket)?.flow;
@@ -96,20 +98,20 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   };
   server.on(
     "connect",
-    contained(log, onConnect, (_, socket) => socket.destroy()),
+    guarded(log, onConnect, (_, socket) => socket.destroy()),
   );
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const connection = connections.get(socket);
     if (!connection?.flow.isOpen) return void socket.destroy();
-    // An upgrade comes alone: its answer would be written into the one that is under way.
-    if (connection.flow.isAnswering) return connection.flow.cut("malformed");
+    const response = responseOver(socket, request);
+    if (!response) return connection.flow.cut("malformed");
     const admitted = admit(connection, request);
-    if ("refused" in admitted) closeWith(connection.flow, admitted);
-    else forwardUpgrade(admitted, head);
+    if ("refused" in admitted) respondWith(response, connection.flow, admitted);
+    else forwardRequest(admitted, response, { early: head });
   };
   server.on(
     "upgrade",
-    contained(log, onUpgrade, (_, socket) => socket.destroy()),
+    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
   );
   const onUnreadable = (error: NodeJS.ErrnoException, socket: Duplex) => {
     const flow = connections.get(socket)?.flow;
@@ -118,7 +120,7 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   };
   server.on(
     "clientError",
-    contained(log, onUnreadable, (_, socket) => socket.destroy()),
+    guarded(log, onUnreadable, (_, socket) => socket.destroy()),
   );
 }
 

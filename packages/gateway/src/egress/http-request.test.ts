@@ -96,5 +96,6 @@ test("what is between neighbours stays there; what says where a request ends and
     ...["X-Mine", "1", "X-Other", "2", "Content-Length", "3", "Keep-Alive", "5", "Proxy-Authorization", "x"],
   ];
   const read = readHead(head({ rawHeaders }));
-  expect(read).toMatchObject({ headers: ["Host", "example.com", "X-Other", "2", "Content-Length", "3"] });
+  const headers = "headers" in read ? read.headers.flat() : [];
+  expect(headers).toEqual(["Host", "example.com", "X-Other", "2", "Content-Length", "3"]);
 });

@@ -6,9 +6,7 @@ import { PORT_OF } from "./web-ports.ts";
 
 /** Connections one machine may have open through the gateway. */
 const MAX_FLOWS = 512;
-/** Requests that one connection may have sent without an answer: apt sends ten. */
-const MAX_UNANSWERED = 16;
-/** Of all a machine's connections together, those beyond the first of each. */
+/** Requests sent ahead of their answers, on all connections of a machine together. */
 const MAX_SENT_AHEAD = 512;
 
 /** All connections of guests, so that a change of tables reaches those that are open. */
@@ -39,10 +37,9 @@ export class OpenFlows {
     return flow;
   }
 
-  /** Whether the flow may send one more request now. Each that waits for its turn is held in memory. */
-  mayAsk(flow: Flow): boolean {
+  /** Whether the machine may have one more request in memory that waits for an earlier one's answer. */
+  maySendAhead(flow: Flow): boolean {
     if (flow.unanswered === 0) return true;
-    if (flow.unanswered >= MAX_UNANSWERED) return false;
     let sentAhead = 0;
     for (const { unanswered } of this.#byMachine.get(flow.machineId) ?? []) {
       sentAhead += Math.max(0, unanswered - 1);

@@ -2,7 +2,6 @@
  * The requests and WebSockets that are under way, each with the version of the route that let it in. When that version
  * goes, or the machine it talks to, so does the flow.
  */
-import type { ClientRequest } from "node:http";
 import type { Socket } from "node:net";
 import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 import { backendOf, routeKey, routeOf } from "./lookup.ts";
@@ -25,11 +24,11 @@ export class Flow {
   readonly port: number;
   readonly version: number;
   readonly visitor: Socket;
-  /** Whether bytes of the request are still to come. */
+  /** Whether bytes of the request are missing. */
   readonly owesBody: () => boolean;
   machineId?: string;
   phase: Phase = "waiting";
-  guest?: ClientRequest;
+  guest?: { destroy(): void };
   guestSocket?: Socket;
   /** Called instead of cutting off when the guest was too slow to begin an answer. */
   onSlowGuest: () => void = () => undefined;

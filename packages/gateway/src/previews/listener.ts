@@ -4,19 +4,21 @@ import {
   type IncomingMessage,
   type Server,
   type ServerOptions,
-  ServerResponse,
+  type ServerResponse,
 } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { ConnectionLimit } from "@vivarium/http1/connection-limit";
+import { guarded } from "@vivarium/http1/guard";
+import { HeadLimit } from "@vivarium/http1/head-limit";
+import { PeerLimit } from "@vivarium/http1/peer-limit";
+import { wantsWebSocket } from "@vivarium/http1/strict-request";
+import { responseOver } from "@vivarium/http1/upgrade";
 import type { Log } from "@vivarium/kit/log";
-import { contained } from "../contain.ts";
 import type { Pair } from "./certificate.ts";
-import { Connections } from "./connections.ts";
-import { MAX_HEADER_BYTES, wantsWebSocket } from "./hygiene.ts";
-import { Peers } from "./peers.ts";
-import { WaitingHeads } from "./waiting-heads.ts";
 
+const MAX_HEADER_BYTES = 16 * 1024;
 /** How long the head of a request may take, and how long a connection may wait for its next request. */
 const HEAD_LIMIT_MS = 20_000;
 const IDLE_MS = 65_000;
@@ -77,9 +79,9 @@ export function createListener(
   // Counted by us: past a number of headers Node would drop the rest in silence.
   server.maxHeadersCount = 0;
   server.maxConnections = most.connections;
-  const peers = new Peers(most.ofOneAddress, isShared);
-  const connections = new Connections(most.connections);
-  const waiting = new WaitingHeads(most.heads);
+  const peers = new PeerLimit(most.ofOneAddress, isShared);
+  const connections = new ConnectionLimit(most.connections);
+  const waiting = new HeadLimit(most.heads);
   const onConnection = (socket: Socket) => {
     if (!peers.admits(socket)) return void socket.destroy();
     connections.add(socket);
@@ -87,7 +89,7 @@ export function createListener(
   };
   server.on(
     "connection",
-    contained(log, onConnection, (socket) => socket.destroy()),
+    guarded(log, onConnection, (socket) => socket.destroy()),
   );
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
     // Its connection's end tells; without a listener it would be the process's.
@@ -99,7 +101,7 @@ export function createListener(
       request.socket.destroy();
     });
   };
-  const serve = contained(
+  const serve = guarded(
     log,
     (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
     (request) => request.socket.destroy(),
@@ -108,17 +110,17 @@ export function createListener(
   // and Node would answer it without asking us.
   server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
   const onUpgrade = (request: IncomingMessage, socket: Socket, head: Buffer) => {
-    // An upgrade comes alone: its answer has no place beside another one, and Node would throw.
-    if (connections.isAnswering(socket)) return void socket.destroy();
-    onRequest(request, responseOver(socket, request), { head });
+    const response = responseOver(socket, request);
+    if (response) onRequest(request, response, { head });
+    else socket.destroy();
   };
   server.on(
     "upgrade",
-    contained(log, onUpgrade, (_, socket) => socket.destroy()),
+    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
   );
   server.on(
     "clientError",
-    contained(log, refuseUnreadable, (_, socket) => socket.destroy()),
+    guarded(log, refuseUnreadable, (_, socket) => socket.destroy()),
   );
   return server;
 }
@@ -146,19 +148,4 @@ function refuseUnreadable(
   if (!socket.writable || isAnswering || error.code === "ECONNRESET") return void socket.destroy();
   const line = error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "408 Request Timeout" : "400 Bad Request";
   socket.end(`HTTP/1.1 ${line}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
-}
-
-/** Upgrades are refused with ordinary answers, over the connection that Node let go of. */
-function responseOver(socket: Socket, request: IncomingMessage): ServerResponse {
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  response.assignSocket(socket);
-  socket.on("error", () => socket.destroy());
-  // Node tells responses so where it has not let go of the connection.
-  socket.on("drain", () => response.emit("drain"));
-  response.once("finish", () => {
-    response.detachSocket(socket);
-    socket.destroySoon();
-  });
-  return response;
 }

@@ -1,10 +1,10 @@
 import type { Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
+import { networkOf } from "@vivarium/http1/peer-limit";
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, expect, test } from "vitest";
 import { closedOf, expose, get, startGateway, startGuest, stopGuest } from "../../test-support/previews.ts";
 import { createListener, listen } from "./listener.ts";
-import { networkOf } from "./peers.ts";
 
 const log = createLog("previews", "silent");
 const BOUNDS = { ofOneAddress: 3 };

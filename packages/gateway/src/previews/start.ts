@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import type { Server } from "node:http";
 import { Server as TlsServer } from "node:tls";
 import type { GatewayTables, WakeOutcome } from "@vivarium/contract/gateway";
+import { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
 import { keepCertificate } from "./acme/keep.ts";
 import type { AcmeConfig } from "./acme/order.ts";
@@ -13,7 +14,6 @@ import { answer, type Ingress } from "./answer.ts";
 import { type CertificateFiles, type Pair, readPair, watchPair } from "./certificate.ts";
 import { Flows } from "./flows.ts";
 import { type Bounds, createListener, listen } from "./listener.ts";
-import { Places } from "./places.ts";
 import { compileProxies } from "./trusted-proxies.ts";
 import { Wakes } from "./wakes.ts";
 
@@ -83,7 +83,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     tables,
     wakes: new Wakes(deps.wake),
     flows,
-    places: new Places(),
+    requestLimit: new RequestLimit(),
     isTrustedProxy: compileProxies(config.trustedProxies ?? []),
     log,
     onActive: deps.onActive,

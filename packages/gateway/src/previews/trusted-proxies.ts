@@ -1,5 +1,6 @@
 /** Who visits, where a proxy of the operator stands between: such a proxy is believed, and nobody else. */
 import { BlockList, isIP } from "node:net";
+import { plainAddress } from "@vivarium/http1/peer-limit";
 import { type Visit, valuesOf } from "./visit.ts";
 
 export type IsTrustedProxy = (address: string) => boolean;
@@ -52,11 +53,6 @@ export function visitorScheme(
   const [told, ...others] = valuesOf(visit, "x-forwarded-proto");
   const scheme = told?.trim().toLowerCase();
   return others.length === 0 && (scheme === "http" || scheme === "https") ? scheme : undefined;
-}
-
-/** A socket for both families writes IPv4 as IPv6. */
-export function plainAddress(text: string): string {
-  return text.replace(/^::ffff:(?=[0-9.]+$)/i, "");
 }
 
 /** A zone means something on another host only. */

@@ -1,6 +1,6 @@
 /** What a visitor asks: the request as far as the gate and the pages look at it. */
 import type { IncomingMessage } from "node:http";
-import { headerPairs } from "../header-pairs.ts";
+import { headerPairs } from "@vivarium/http1/headers";
 import { type PreviewHost, parseHost, type Site } from "./host.ts";
 
 export interface Visit {
