@@ -16,7 +16,7 @@ export function pipelineOf(socket: Duplex): Pipeline {
   return pipeline;
 }
 
-/** The requests of one connection whose answers have not ended. */
+/** The requests of one connection whose answers have not ended, in the order in which they came. */
 export class Pipeline {
   readonly #unanswered = new Set<ServerResponse>();
   #onAllAnswered: (() => void)[] = [];
@@ -25,11 +25,26 @@ export class Pipeline {
     socket.once("close", () => {
       // After an upgrade Node forgets the responses behind it: they would never close, and never give back what they took.
       for (const response of this.#unanswered) response.destroy();
+      this.#unanswered.clear();
     });
   }
 
   get unanswered(): number {
     return this.#unanswered.size;
+  }
+
+  /** The response whose turn it is. */
+  get first(): ServerResponse | undefined {
+    return this.#unanswered.values().next().value;
+  }
+
+  has(response: ServerResponse): boolean {
+    return this.#unanswered.has(response);
+  }
+
+  /** No longer waits for responses to requests that have not arrived whole. */
+  forgetIncomplete(): void {
+    for (const response of this.#unanswered) if (!response.req.complete) this.#unanswered.delete(response);
   }
 
   /** False: the connection has sent as many requests ahead as it may. */

@@ -5,7 +5,7 @@ import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { execBuffered } from "./exec.ts";
 import type { CommandInput, StartExecDeps } from "./open-exec.ts";
-import type { OutputRoom } from "./output-rooms.ts";
+import type { OutputQuota } from "./output-quota.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
@@ -18,7 +18,7 @@ export async function execBatch(
     input,
     by,
     room,
-  }: { sessionIds: string[]; input: CommandInput; by: Caller; room: OutputRoom },
+  }: { sessionIds: string[]; input: CommandInput; by: Caller; room: OutputQuota },
 ): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {
   const ids = [...new Set(sessionIds)];
   const limitBytes = Math.min(

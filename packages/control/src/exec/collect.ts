@@ -1,7 +1,7 @@
 import type { BatchExecResult } from "@vivarium/contract/api";
 import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import { type EncodedOutput, OutputBuffer } from "./output.ts";
-import { FREE_BYTES, type OutputRoom } from "./output-rooms.ts";
+import { FREE_BYTES, type OutputQuota } from "./output-quota.ts";
 
 /** A command that ran to its end, with what it wrote. */
 export interface CollectedExec {
@@ -16,7 +16,7 @@ export interface CollectedExec {
  */
 export async function collect(
   frames: AsyncIterable<Frame>,
-  { limitBytes, room }: { limitBytes: number; room: OutputRoom },
+  { limitBytes, room }: { limitBytes: number; room: OutputQuota },
 ): Promise<CollectedExec> {
   const stdout = new OutputBuffer(limitBytes);
   const stderr = new OutputBuffer(limitBytes);

@@ -13,7 +13,7 @@ import {
   type StartExecDeps,
   startExec,
 } from "./open-exec.ts";
-import type { OutputRoom } from "./output-rooms.ts";
+import type { OutputQuota } from "./output-quota.ts";
 
 /** How long after a completed destroy_on_completion the sweep steps in for a process that died before destroying. */
 const COMPLETION_GRACE_MS = 10_000;
@@ -33,7 +33,7 @@ export async function execBuffered(
     sessionId: string;
     input: CommandInput;
     by: Caller;
-    room: OutputRoom;
+    room: OutputQuota;
     limitBytes?: number;
   },
 ): Promise<{ session: SessionRow; result: ExecResult }> {

@@ -15,7 +15,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import { execBatch } from "./batch.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
 import { type CommandInput, execCall, type StartExecDeps, startExec } from "./open-exec.ts";
-import { leaveOnceAnswered, type OutputRooms } from "./output-rooms.ts";
+import { type OutputQuotas, returnOnceAnswered } from "./output-quota.ts";
 import { streamFrames } from "./stream.ts";
 
 const ExecQuery = z.object({
@@ -24,7 +24,7 @@ const ExecQuery = z.object({
 });
 const tags = ["Exec"];
 
-type ExecRouteDeps = StartExecDeps & DestroyDeps & { outputRooms: OutputRooms };
+type ExecRouteDeps = StartExecDeps & DestroyDeps & { outputQuotas: OutputQuotas };
 
 export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
   server.post(
@@ -50,9 +50,9 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
       if (request.query.stream) {
         return await execStreamed(deps, scope, call, reply);
       }
-      const room = deps.outputRooms.room(scope.orgId, 2 * LIMITS.execOutputBytes);
+      const room = deps.outputQuotas.room(scope.orgId, 2 * LIMITS.execOutputBytes);
       const { session, result } = await execBuffered(deps, scope, { ...call, room }).finally(() =>
-        leaveOnceAnswered(room, reply.raw),
+        returnOnceAnswered(room, reply.raw),
       );
       destroyOnceAnswered(deps, [session], reply);
       const wasWoken = result.restore_ms !== undefined;
@@ -75,13 +75,13 @@ export function addExecRoutes(server: Server, deps: ExecRouteDeps): void {
     async (request, reply) => {
       const { session_ids: sessionIds, ...input } = request.body;
       const principal = principalOf(request);
-      const room = deps.outputRooms.room(principal.orgId, LIMITS.batchOutputTotalBytes);
+      const room = deps.outputQuotas.room(principal.orgId, LIMITS.batchOutputTotalBytes);
       const { result, sessions } = await execBatch(deps, scopeOf(principal), {
         sessionIds,
         input,
         by: callerOf(principal, request),
         room,
-      }).finally(() => leaveOnceAnswered(room, reply.raw));
+      }).finally(() => returnOnceAnswered(room, reply.raw));
       destroyOnceAnswered(deps, sessions, reply);
       return result;
     },

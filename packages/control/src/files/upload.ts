@@ -1,10 +1,10 @@
 import type { FileUploaded } from "@vivarium/contract/api";
+import type { PacedBody } from "@vivarium/http1/body-rate";
 import type { Scope } from "../access/principal.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { brokenOff, endedMeanwhile } from "../guest/broken-off.ts";
 import { type GuestDeps, isMove, useMachine } from "../guest/use-machine.ts";
 import { ApiError } from "../http/api-error.ts";
-import type { PacedBody } from "../http/body-pace.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { CHANGE_WORDS } from "./paths.ts";
@@ -37,7 +37,7 @@ export async function uploadFile(
     release();
     return { path, bytes: result.bytes, sha256: result.sha256, duration_ms: result.durationMs };
   } catch (error) {
-    body.letGo();
+    body.discardRest();
     throw error;
   }
 }

@@ -1,4 +1,5 @@
 import { type ErrorBody, type ErrorCode, errorRow, LIMITS } from "@vivarium/contract/api";
+import { TOO_SLOW } from "@vivarium/http1/body-rate";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "./api-error.ts";
@@ -61,6 +62,7 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (isStoreUnavailable(error)) return new ApiError("unavailable", STORE_MESSAGE, { cause: error });
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  if (code === TOO_SLOW) return new ApiError("validation", (error as Error).message);
   const known = FRAMEWORK_ERRORS[code];
   if (known) return new ApiError(known.code, known.message, { cause: error });
   return new ApiError("internal", INTERNAL_MESSAGE, { cause: error });

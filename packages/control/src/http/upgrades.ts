@@ -2,22 +2,27 @@
  * WebSocket upgrades. A request for one takes the way of all requests, so that every refusal is an ordinary answer; only
  * a route that accepts it takes the connection over.
  */
-import { type IncomingMessage, type Server as NodeServer, ServerResponse } from "node:http";
+import type { IncomingMessage, Server as NodeServer } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { LIMITS, WS_CLOSE } from "@vivarium/contract/api";
 import { CLOSE_LIMITS, endGently } from "@vivarium/http1/close-gently";
+import { pipelineOf } from "@vivarium/http1/pipelining";
+import { wantsWebSocket } from "@vivarium/http1/strict-request";
+import { responseOver } from "@vivarium/http1/upgrade";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "./api-error.ts";
-import { isAnswering } from "./turns.ts";
 
 /**
  * For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones; so do those behind
  * requests that are not answered yet, whose answers need what Node takes off a connection that is upgraded.
  */
-export const UPGRADE_OPTIONS = { shouldUpgradeCallback: wantsWebSocket };
+export const UPGRADE_OPTIONS = {
+  shouldUpgradeCallback: (request: IncomingMessage) =>
+    wantsWebSocket(request) && pipelineOf(request.socket).unanswered === 0,
+};
 
 const VERSION = "13";
 const KEY = /^[A-Za-z0-9+/]{22}==$/;
@@ -122,20 +127,11 @@ export class Upgrades {
   }
 }
 
-/** Hands a request whose connection Node has let go of to the server's `request` event. */
+/** Hands a request whose connection Node has released to the server's `request` event. */
 export function handOver(nodeServer: NodeServer, request: IncomingMessage, socket: Duplex): void {
-  socket.on("error", () => socket.destroy());
-  if (isAnswering(socket)) socket.destroy();
-  else nodeServer.emit("request", request, responseOver(socket, request));
-}
-
-/** An ordinary response over it; the connection ends with it. */
-function responseOver(socket: Duplex, request: IncomingMessage): ServerResponse {
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  response.assignSocket(socket as Socket);
-  response.once("finish", () => endGently(socket));
-  return response;
+  const response = responseOver(socket, request, endGently);
+  if (response) nodeServer.emit("request", request, response);
+  else socket.destroy();
 }
 
 /** What the request log has of other requests: once it is open, and once it is over. */
@@ -147,10 +143,6 @@ function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
   webSocket.once("close", (code) =>
     request.log.info({ route, code, elapsed_ms: Math.round(performance.now() - openedAt), ...who }, "closed"),
   );
-}
-
-function wantsWebSocket({ method, headers, socket }: IncomingMessage): boolean {
-  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && !isAnswering(socket);
 }
 
 function clientLeft(): Error {

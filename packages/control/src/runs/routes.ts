@@ -1,7 +1,7 @@
 import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { callerOf } from "../audit/caller.ts";
-import { leaveOnceAnswered, type OutputRooms } from "../exec/output-rooms.ts";
+import { type OutputQuotas, returnOnceAnswered } from "../exec/output-quota.ts";
 import { ApiError } from "../http/api-error.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -14,7 +14,7 @@ const REFUSED = ["egress", "connections", "env", "secrets"] as const;
 /** Null is as good as left out (wire.md 1.2), but not where security hangs on it. */
 const STRICT: ReadonlySet<string> = new Set(["egress", "connections"]);
 
-export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: OutputRooms }): void {
+export function addRunRoutes(server: Server, deps: RunDeps & { outputQuotas: OutputQuotas }): void {
   server.post(
     "/v1/sessions/exec",
     {
@@ -38,7 +38,7 @@ export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: Outp
       const principal = principalOf(request);
       const by = callerOf(principal, request);
       // An installer's output and the code's own.
-      const room = deps.outputRooms.room(principal.orgId, 4 * LIMITS.execOutputBytes);
+      const room = deps.outputQuotas.room(principal.orgId, 4 * LIMITS.execOutputBytes);
       const input = { body: request.body as ParsedRun, signal: gone, by, room };
       return await runCode(deps, principal, input)
         .catch((error: unknown) => {
@@ -47,7 +47,7 @@ export function addRunRoutes(server: Server, deps: RunDeps & { outputRooms: Outp
           request.log.info("the client left before its run ended");
           throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
         })
-        .finally(() => leaveOnceAnswered(room, reply.raw));
+        .finally(() => returnOnceAnswered(room, reply.raw));
     },
   );
 }

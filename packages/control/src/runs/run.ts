@@ -20,7 +20,7 @@ import type { EgressCaps } from "../egress/org-cap.ts";
 import { tellingRefusal, wantedBy } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { brokenOff, type ExecDeps, execCall, openExec } from "../exec/open-exec.ts";
-import type { OutputRoom } from "../exec/output-rooms.ts";
+import type { OutputQuota } from "../exec/output-quota.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { NodeState } from "../fleet/node-state.ts";
@@ -122,7 +122,7 @@ async function waitForRun(
 interface CalledBy {
   signal: AbortSignal;
   by: Caller;
-  room: OutputRoom;
+  room: OutputQuota;
 }
 
 /** Installs, then runs, under one cap for both. */

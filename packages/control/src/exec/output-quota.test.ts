@@ -2,7 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import { FRAME, type Frame } from "@vivarium/contract/guest";
 import { expect, test } from "vitest";
 import { collect } from "./collect.ts";
-import { FREE_BYTES, OutputRooms } from "./output-rooms.ts";
+import { FREE_BYTES, OutputQuotas } from "./output-quota.ts";
 
 const ORG = "org";
 const LIMIT = 4 * FREE_BYTES;
@@ -33,8 +33,8 @@ async function isDone(work: Promise<unknown>): Promise<boolean> {
   return done;
 }
 
-const rooms = () => new OutputRooms({ orgBytes: 2 * LIMIT });
-function run(from: OutputRooms, bytes: number, orgId = ORG) {
+const rooms = () => new OutputQuotas({ orgBytes: 2 * LIMIT });
+function run(from: OutputQuotas, bytes: number, orgId = ORG) {
   const { told, frames } = command(bytes);
   const room = from.room(orgId, LIMIT);
   return { told, room, work: collect(frames, { limitBytes: LIMIT, room }) };
