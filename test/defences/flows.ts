@@ -85,7 +85,7 @@ export const flows: Defence[] = [
         instead: "if (false)",
       },
     ],
-    file: `${EGRESS}/http-request.test.ts`,
+    file: `${HTTP1}/strict-request.test.ts`,
     test: "length and coding",
   },
   {
@@ -112,8 +112,8 @@ export const flows: Defence[] = [
         instead: "",
       },
     ],
-    file: `${EGRESS}/hostile-server.test.ts`,
-    test: "a request for a WebSocket behind one that is not answered ends its connection and no other",
+    file: `${HTTP1}/upgrade.test.ts`,
+    test: "an upgrade behind a request that is not answered gets no response",
   },
   {
     row: "N-09",

@@ -262,7 +262,7 @@ export const previews: Defence[] = [
       },
     ],
     file: "test/fuzz/http-answers.test.ts",
-    test: "guestAnswers end no connection but their own, and break no handler",
+    test: "answers end no connection but their own, and break no handler",
   },
   {
     row: "P-09",
