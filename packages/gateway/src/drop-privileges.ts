@@ -7,7 +7,7 @@ const runFile = promisify(execFile);
 /** Two for each flow of each of many machines, and as many again for visitors of previews. */
 export const DESCRIPTORS = 262_144;
 
-/** Missing in the type declarations of the runtime. */
+/** Missing in the type declarations of Node. */
 type WithInitgroups = NodeJS.Process & { initgroups(user: string, extraGroup: number): void };
 
 /**
@@ -23,7 +23,7 @@ export async function becomeUser(user: string): Promise<void> {
   process.setuid?.(uid);
 }
 
-/** As far as this host lets it; tells how many there may be. Asks root, so it comes before becoming another user. */
+/** Raises the limit as far as this host allows, and returns it. Needs root, so it comes before the change of user. */
 export async function raiseDescriptors(): Promise<number> {
   const limit = `--nofile=${DESCRIPTORS}:${DESCRIPTORS}`;
   await runFile("prlimit", ["--pid", String(process.pid), limit]).catch(() => undefined);

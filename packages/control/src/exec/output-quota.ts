@@ -1,5 +1,5 @@
 /**
- * Closes: buffered outputs of one organisation cannot fill the memory that all share (X-01).
+ * Closes: buffered outputs of one organisation cannot fill the memory that all share.
  *
  * A quota of memory by organisation. A short output is free. A longer one reserves the bytes of the longest possible one;
  * until they are free its frames are not read, and back-pressure stops its command.

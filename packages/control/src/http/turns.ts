@@ -1,9 +1,8 @@
 /**
- * Closes: what a client sends ahead on one connection costs no more than one answer at a time (R-05), and the next request
- * after a refused one is answered (A-01).
+ * Closes: a client that sends many requests ahead on one connection must not fill memory with their answers.
  *
- * Pipelined requests are handled one after the other. The answer before may be the last one that the connection carries,
- * and then the requests behind it must not be carried out: nobody would learn that they were.
+ * Pipelined requests are handled one after the other. An earlier answer may be the last one of the connection; then the
+ * requests behind it must not be carried out, because their client would never get an answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
@@ -14,7 +13,7 @@ import type { FastifyInstance, FastifyReply } from "fastify";
 /** Each request costs memory until its turn. A client that sends more than this ahead loses its connection. */
 const MAX_AHEAD = 64;
 
-/** What one connection waits for. */
+/** The pipelined requests of one connection. */
 interface Line {
   waiting: Map<ServerResponse, () => void>;
   /** The last response that ended before all of its request had arrived. */
@@ -34,7 +33,7 @@ export function takeTurns(server: FastifyInstance): void {
       cutOff(socket, line);
       endGently(socket);
     };
-    // Before the listener that calls those that wait: by then nothing has its turn any more.
+    // Its listener must run before the next one: the waiting requests then find that it is no one's turn.
     pipelineOf(socket);
     socket.once("close", () => {
       for (const go of line.waiting.values()) go();
@@ -83,7 +82,7 @@ function join(line: Line, socket: Duplex, response: ServerResponse): void {
 
 function cutOff(socket: Duplex, line: Line): void {
   line.isCut = true;
-  // Among them is the parser.
+  // The parser is one of these listeners.
   socket.removeAllListeners("data");
   socket.on("data", () => {}).resume();
   // A body that no one read may have stopped the reading. Only the parser would start it again, and it is gone. The stream

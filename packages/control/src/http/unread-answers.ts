@@ -1,5 +1,5 @@
 /**
- * Closes: clients that ask for large answers and do not read them cannot fill the memory that all share (R-05).
+ * Closes: clients that ask for large answers and do not read them cannot fill the memory that all share.
  *
  * A few large answers may wait for as long as they like. Once those of one organisation take too much together, its
  * connections that have been slow for a while are cut.

@@ -1,5 +1,5 @@
 /**
- * Closes: malformed and unroutable requests get the error envelope, and their connections end (A-10, A-11).
+ * Closes: malformed and unroutable requests get the error envelope, and their connections end.
  *
  * Node answers some requests by itself, with a bare status or with silence. Requests with a method and a path are routed
  * like all others. Bytes that are not HTTP get the same envelope, written by hand.

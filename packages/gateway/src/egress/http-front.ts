@@ -1,6 +1,6 @@
 /**
- * HTTP/1 for one slot: every request is read whole by a strict parser, judged by its Host and written anew, so that
- * gateway and server cannot end it at two places. A connection is for one host.
+ * HTTP/1 for one slot: every request is read by a strict parser, judged by its Host and written anew, so that
+ * gateway and server agree where it ends. A connection is for one host.
  */
 import { once } from "node:events";
 import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -23,25 +23,25 @@ import type { FrontDeps } from "./tls-front.ts";
 const OPTIONS = {
   insecureHTTPParser: false,
   maxHeaderSize: 16 * 1024,
-  /** Ours to check: node would answer before anything is logged. */
+  /** Checked by `readHead`: Node would answer before anything is logged. */
   requireHostHeader: false,
   keepAliveTimeout: 75_000,
   headersTimeout: 15_000,
-  /** An upload may take its time. */
+  /** An upload may take any time. */
   requestTimeout: 0,
   connectionsCheckingInterval: 5_000,
   noDelay: true,
 };
 const IDLE_MS = 60 * 60 * 1000;
 
-/** A guest's connection, and its connections to the one host that it is for. */
+/** A guest's connection, with its connections to its one host. */
 export interface HttpConnection {
   flow: Flow;
   agent: Agent;
   log: Log;
 }
 
-/** A request that may go on. */
+/** A request that may be forwarded. */
 export interface AdmittedRequest {
   connection: HttpConnection;
   request: IncomingMessage;
@@ -52,7 +52,7 @@ export interface AdmittedRequest {
 export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<Listener> {
   const server = createServer(OPTIONS);
   server.timeout = IDLE_MS;
-  // Bounded by their bytes; a parser that leaves some out would judge another request than it is.
+  // Bounded by their bytes: past a number of headers Node would drop the rest, and another request would be judged.
   server.maxHeadersCount = 0;
   serveConnections(deps, server, hostAddress);
   server.listen({ host: hostAddress, port: GATEWAY_PORTS.http, exclusive: true });
@@ -77,13 +77,13 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
     guarded(log, onConnection, (guest) => guest.destroy()),
   );
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
-    // Its connection's end tells; without a listener it would be the process's.
+    // Without a listener the error would end the process.
     response.on("error", () => request.socket.destroy());
     const connection = connections.get(request.socket);
     if (!connection || connection.flow.guest.destroyed) return;
     const maySend = deps.flows.maySendAhead(connection.flow) && pipelineOf(request.socket).add(response);
     if (!maySend) return connection.flow.cut("too_many");
-    // What follows a request that was refused is not looked at: the connection is about to close.
+    // Requests behind a refused one are ignored: the connection is about to close.
     if (!connection.flow.isOpen) return;
     const admitted = admit(connection, request);
     if ("refused" in admitted) respondWith(response, connection.flow, admitted);
@@ -124,7 +124,7 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
   );
 }
 
-/** By the tables of now, for each request anew. */
+/** Judges each request anew, by the current tables. */
 function admit(
   connection: HttpConnection,
   request: IncomingMessage,
@@ -143,7 +143,7 @@ function admit(
   return { connection, request, path: head.path, headers: head.headers };
 }
 
-/** Dials what the flow may reach; its connections serve no other flow. */
+/** Dials the flow's host. The connections serve no other flow. */
 class FlowAgent extends Agent {
   readonly #deps: FrontDeps;
   readonly #flow: Flow;

@@ -1,4 +1,4 @@
-/** Reads a request's head strictly: for which host it is, and what of it goes on. Pure. */
+/** Reads a request's head strictly: its host, and the headers to forward. Pure. */
 import { isIPv4 } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
 import { type Header, headerPairs, valuesOf, withoutHopByHop } from "@vivarium/http1/headers";
@@ -14,7 +14,7 @@ export interface RequestHead {
 }
 
 export type ReadHead =
-  /** `headers` without those that are between guest and gateway alone. */
+  /** `headers` without the hop-by-hop ones. */
   { host: string; path: string; headers: Header[] } | { refused: EgressReason; why: string };
 
 const PORT = 80;
@@ -47,7 +47,7 @@ function findUnserved({ method }: RequestHead, headers: readonly Header[]): stri
   return undefined;
 }
 
-/** Host in canonical form, where the authority is a name or an address and names no other port. */
+/** The host in canonical form; null unless the authority is a name or an address at port 80. */
 function readAuthority(authority: string): string | null {
   const match = /^([^:]+)(?::(\d{1,5}))?$/.exec(authority);
   const host = match?.[1];

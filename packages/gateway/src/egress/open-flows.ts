@@ -9,7 +9,7 @@ const MAX_FLOWS = 512;
 /** Requests sent ahead of their answers, on all connections of a machine together. */
 const MAX_SENT_AHEAD = 512;
 
-/** All connections of guests, so that a change of tables reaches those that are open. */
+/** All open connections of guests: a change of tables judges them again. */
 export class OpenFlows {
   readonly #deps: { tables: CurrentTables; egressLog: EgressLog };
   readonly #byMachine = new Map<string, Set<Flow>>();
@@ -19,21 +19,21 @@ export class OpenFlows {
     deps.tables.subscribe(() => this.#judgeAgain());
   }
 
-  /** Undefined: the connection is nobody's, or one too many, and closed. */
+  /** Undefined, with the connection closed: no machine has the address, or it has too many connections. */
   accept(guest: Socket, hostAddress: string, kind: "http" | "tls"): Flow | undefined {
-    const place = this.#deps.tables.placeAt(hostAddress);
-    if (!place) {
+    const slot = this.#deps.tables.slotAt(hostAddress);
+    if (!slot) {
       guest.resetAndDestroy();
       return undefined;
     }
-    const flow = new Flow(this.#deps, { guest, place, kind, port: PORT_OF[kind] });
-    const flows = this.#byMachine.get(place.machineId) ?? new Set();
+    const flow = new Flow(this.#deps, { guest, slot, kind, port: PORT_OF[kind] });
+    const flows = this.#byMachine.get(slot.machineId) ?? new Set();
     if (flows.size >= MAX_FLOWS) {
       flow.cut("too_many");
       return undefined;
     }
-    this.#byMachine.set(place.machineId, flows.add(flow));
-    guest.once("close", () => this.#remove(place.machineId, flow));
+    this.#byMachine.set(slot.machineId, flows.add(flow));
+    guest.once("close", () => this.#remove(slot.machineId, flow));
     return flow;
   }
 

@@ -1,4 +1,4 @@
-/** TLS for one slot: the server name decides, the bytes pass as they are. */
+/** TLS for one slot: judged by the server name, forwarded unchanged. */
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
@@ -50,7 +50,7 @@ async function serve(deps: FrontDeps, flow: Flow): Promise<void> {
 
 type Named = { name: string; received: Buffer };
 
-/** Leaves the socket paused. Never rejects: a guest that says nothing in time has no name. */
+/** Leaves the socket paused. Never rejects: a guest that sends nothing in time has no name. */
 function readName({ log }: FrontDeps, guest: Socket): Promise<Named | { reason: "no_name" | "malformed" }> {
   let received = Buffer.alloc(0);
   const { promise, resolve } = Promise.withResolvers<Named | { reason: "no_name" | "malformed" }>();

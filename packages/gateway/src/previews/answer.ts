@@ -1,4 +1,4 @@
-/** One visitor's request, from the parser to its end: gate, wake, place, guest. */
+/** One visitor's request, from the parser to its end: gate, wake, request limit, guest. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
@@ -27,7 +27,7 @@ export interface Ingress {
   onActive: (sessionId: string) => void;
 }
 
-/** A session that is paused again and again under its visitors is not followed for ever. */
+/** The most machines that one request tries, for sessions that are paused again and again. */
 const MAX_MACHINES = 3;
 
 type Admitted = Extract<Verdict, { is: "admitted" }>;

@@ -41,12 +41,12 @@ export type Answer = (
 
 const OPTIONS: ServerOptions = {
   insecureHTTPParser: false,
-  // One without a Host gets the plain 404 page like all who name none of ours.
+  // A request without a Host gets the plain 404 page, like one for an unknown host.
   requireHostHeader: false,
   maxHeaderSize: MAX_HEADER_BYTES,
   headersTimeout: HEAD_LIMIT_MS,
   keepAliveTimeout: IDLE_MS,
-  // Bodies take as long as they move (flows.ts).
+  // Bodies may take any time while they make progress (flows.ts).
   requestTimeout: 0,
   highWaterMark: 16 * 1024,
   noDelay: true,
@@ -57,7 +57,7 @@ const OPTIONS: ServerOptions = {
 
 export interface ListenerDeps {
   bounds?: Partial<Bounds>;
-  /** Whether many visitors come from this address. */
+  /** Whether many visitors share this address. */
   isShared: (address: string) => boolean;
   log: Log;
 }
@@ -76,7 +76,7 @@ export function createListener(
         ALPNProtocols: ["http/1.1"],
       }) as Server)
     : createServer(OPTIONS);
-  // Counted by us: past a number of headers Node would drop the rest in silence.
+  // Counted in strict-request.ts: past a number of headers Node would drop the rest in silence.
   server.maxHeadersCount = 0;
   server.maxConnections = most.connections;
   const peers = new PeerLimit(most.ofOneAddress, isShared);
@@ -92,7 +92,7 @@ export function createListener(
     guarded(log, onConnection, (socket) => socket.destroy()),
   );
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
-    // Its connection's end tells; without a listener it would be the process's.
+    // Without a listener the error would end the process.
     response.on("error", () => request.socket.destroy());
     waiting.done(request.socket);
     if (!connections.admits(request.socket, response)) return void request.socket.destroy();
@@ -106,8 +106,8 @@ export function createListener(
     (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
     (request) => request.socket.destroy(),
   );
-  // Who wants to be told that a body is welcome is told so only once it is. Any other wish is none that has to be met,
-  // and Node would answer it without asking us.
+  // `100 Continue` is sent only once the request is admitted. Other expectations are ignored; Node would refuse them before
+  // the gate.
   server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
   const onUpgrade = (request: IncomingMessage, socket: Socket, head: Buffer) => {
     const response = responseOver(socket, request);
@@ -134,12 +134,12 @@ export async function listen(
     server.once("error", reject);
     server.listen(at.port, at.host, () => resolve());
   });
-  // From here on it is of one connection that could not be accepted, as where no descriptor is left.
+  // From here on an error means one connection that could not be accepted, as when no descriptor is left.
   server.on("error", (error) => log.warn({ err: error }, "a visitor could not be let in"));
   return server.address() as AddressInfo;
 }
 
-/** What the parser could not read gets one line, unless an answer is on its way to the same visitor. */
+/** Unreadable requests get a bare status, unless an answer to the same visitor has begun. */
 function refuseUnreadable(
   error: NodeJS.ErrnoException,
   socket: Duplex & { _httpMessage?: ServerResponse },

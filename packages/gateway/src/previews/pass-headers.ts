@@ -1,7 +1,6 @@
 /**
- * What of the headers crosses between visitor and guest. Of a request: neither the credentials of the gate nor what only
- * concerns a hop, and nothing that claims to come from a proxy but what this one says and has from one it trusts. Of an answer: nothing that
- * reaches beyond its own host.
+ * The headers that pass between visitor and guest. A request loses the gate's credentials, hop-by-hop headers, and all
+ * forwarding headers but the gateway's own. An answer loses everything that has effects beyond its own host.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { type Header, headerPairs, isHopByHop, withoutHopByHop } from "@vivarium/http1/headers";
@@ -15,7 +14,7 @@ const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "transfer-en
 /**
  * Alt-Svc would lead browsers around the gate, pins would outlast the preview, Service-Worker-Allowed would let a script
  * rule paths above its own. No-Vary-Search would let a browser show a page that it has kept for a link with another token,
- * without asking here, and NEL would report such links to whom the guest names.
+ * without asking the gate, and NEL would report such links to a server of the guest's choice.
  */
 const NOT_FOR_VISITORS = [
   "transfer-encoding",
@@ -32,7 +31,7 @@ const BODYLESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 interface Origin {
   route: PreviewRoute;
   secure: boolean;
-  /** Who is connected. */
+  /** The address that is connected. */
   peer: string;
   isTrustedProxy: IsTrustedProxy;
 }
@@ -53,7 +52,7 @@ export function headersForGuest(visit: Visit, origin: Origin): Header[] {
   return [...kept, ...forwarded(visit, origin), ...framing(visit)];
 }
 
-/** Many servers hand `_` and `-` to their programs as one, so a name that differs from ours by these alone is ours too. */
+/** Many servers treat `_` and `-` in names alike, so names that differ only in these are dropped as well. */
 function isOurs(name: string): boolean {
   const read = name.replaceAll("_", "-");
   if (isHopByHop(read) || NOT_FOR_GUESTS.has(read) || read.startsWith("x-forwarded-")) return true;
@@ -94,7 +93,7 @@ function framing(visit: Visit): Header[] {
   return isSilent ? [close, ["content-length", "0"]] : [close];
 }
 
-/** Set for this host alone, under a name, and not one of the gate's. */
+/** A cookie with a name, for this host alone, and not one of the gate's. */
 function isOwnCookie(value: string): boolean {
   const [pair = "", ...attributes] = value.split(";");
   const end = pair.indexOf("=");
@@ -103,7 +102,7 @@ function isOwnCookie(value: string): boolean {
   return name !== "" && !isGateCookieName(name) && !hasDomain;
 }
 
-/** Clearing cookies clears those of every preview beside this one; the rest stays within the origin. */
+/** Without `"cookies"`, which would clear the cookies of all previews. The other kinds concern one origin. */
 function clearable(value: string): string {
   const kinds = value.split(",").map((kind) => kind.trim().toLowerCase());
   const own = kinds.flatMap((kind) => (kind === '"*"' ? ['"cache"', '"storage"'] : [kind]));

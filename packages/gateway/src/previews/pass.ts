@@ -1,5 +1,5 @@
 /**
- * Hands one admitted request to the guest and its answer to the visitor, each side only as fast as the other reads.
+ * Forwards one admitted request to the guest and its answer to the visitor, with back-pressure both ways.
  *
  * On `node:http` itself: the proxy libraries looked at (httpxy, http-proxy, reply-from) pool connections to the backend,
  * extend forwarding headers instead of replacing them, pass an upgrade's answer unread, and would still need every rule
@@ -69,7 +69,7 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
   forwardToGuest(passage, (failure) => fail(pageFor(failure, passage)));
   if ((await Promise.race([over(passage), gone.promise])) === "machine_gone") return "machine_gone";
   const isGranted = visit.isUpgrade && flow.phase === "passing" && !response.headersSent;
-  // What either side of a WebSocket still sends arrives.
+  // The last bytes of either side of a WebSocket still arrive.
   if (isGranted) await closed(flow.guestSocket);
   else flow.guest?.destroy();
   return "over";
@@ -132,7 +132,7 @@ function over({ flow, response, visit }: Passage): Promise<"over"> {
     const isOver = () => resolve("over");
     response.once("finish", isOver);
     response.once("close", isOver);
-    // A granted upgrade has no answer any more; other connections go on to their next request.
+    // A granted upgrade has no answer that could finish.
     if (visit.isUpgrade) flow.visitor.once("close", isOver);
     if (response.writableFinished || flow.visitor.closed) isOver();
   });
