@@ -28,8 +28,8 @@ export interface Exchange {
   headers: readonly Header[];
   /** How the server is reached. */
   connection: RequestOptions;
-  /** The request asks for a WebSocket; `early` is what the client sent behind it. */
-  upgrade?: { early: Buffer };
+  /** The request asks for a WebSocket; `head` holds the bytes that the client sent behind it. */
+  upgrade?: { head: Buffer };
   /** The server's answer is proper. Returns its headers for the client. */
   onAnswer: (answer: IncomingMessage) => readonly Header[];
   /** The server consents to the WebSocket. From here on both sockets belong to the callee. */
@@ -151,7 +151,7 @@ class Forwarding {
     response.detachSocket(client);
     sendConsent(client, headers);
     client.write(first);
-    server.write(upgrade.early);
+    server.write(upgrade.head);
     onConsent(server);
   }
 

@@ -1,13 +1,12 @@
 /** The smallest door that can be made of this package: all requests are forwarded to one server. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import { createLog, type Log } from "@vivarium/kit/log";
 import { forward } from "../src/forward.ts";
-import { guarded } from "../src/guard.ts";
+import { listenGuarded } from "../src/guarded-server.ts";
 import { type Header, headerPairs, withoutHopByHop } from "../src/headers.ts";
 import { pipelineOf } from "../src/pipelining.ts";
 import { findBadFraming, wantsWebSocket } from "../src/strict-request.ts";
-import { responseOver } from "../src/upgrade.ts";
 
 export interface StrictProxy {
   port: number;
@@ -25,24 +24,12 @@ export async function startProxy(
   log: Log = createLog("proxy", "silent"),
 ): Promise<StrictProxy> {
   const proxy = createServer({ maxHeaderSize: 16 * 1024, shouldUpgradeCallback: wantsWebSocket });
-  const serve = guarded(
-    log,
-    (request: IncomingMessage, response: ServerResponse) => answer({ serverPort, log }, request, response),
-    ({ socket }) => socket.destroy(),
-  );
-  const onUpgrade = (request: IncomingMessage, socket: Socket, early: Buffer) => {
-    const response = responseOver(socket, request);
-    if (response) answer({ serverPort, log }, request, response, { early });
-    else socket.destroy();
-  };
-  proxy.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
-  proxy.on(
-    "upgrade",
-    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
-  );
-  proxy.on("clientError", (_, socket) => {
-    if (!socket.writable || pipelineOf(socket).unanswered > 0) socket.destroy();
-    else socket.end(BAD_REQUEST, () => socket.destroy());
+  listenGuarded(proxy, log, {
+    request: (request, response, upgrade) => answer({ serverPort, log }, request, response, upgrade),
+    unreadable: (_, socket) => {
+      if (!socket.writable || pipelineOf(socket).unanswered > 0) socket.destroy();
+      else socket.end(BAD_REQUEST, () => socket.destroy());
+    },
   });
   await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
   return {
@@ -59,10 +46,9 @@ function answer(
   { serverPort, log }: { serverPort: number; log: Log },
   request: IncomingMessage,
   response: ServerResponse,
-  upgrade?: { early: Buffer },
+  upgrade?: { head: Buffer },
 ): void {
   const { socket, httpVersion, url = "" } = request;
-  response.on("error", () => socket.destroy());
   const headers = headerPairs(request.rawHeaders);
   if (!pipelineOf(socket).add(response)) socket.destroy();
   else if (findBadFraming(httpVersion, headers) !== undefined) refuse(response, 400);

@@ -12,7 +12,7 @@ const CONSENT_MS = 60_000;
 export function forwardRequest(
   { connection, request, path, headers }: AdmittedRequest,
   response: ServerResponse,
-  upgrade?: { early: Buffer },
+  upgrade?: { head: Buffer },
 ): void {
   const { flow, agent, log } = connection;
   const refuse = (refusal: Refusal) => respondWith(response, flow, refusal);

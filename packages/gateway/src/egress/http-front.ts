@@ -3,14 +3,12 @@
  * gateway and server agree where it ends. A connection is for one host.
  */
 import { once } from "node:events";
-import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import { Agent, createServer, type IncomingMessage, type Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { type EgressReason, GATEWAY_PORTS } from "@vivarium/contract/gateway";
-import { guarded } from "@vivarium/http1/guard";
+import { listenGuarded } from "@vivarium/http1/guarded-server";
 import type { Header } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
-import { responseOver } from "@vivarium/http1/upgrade";
 import type { Log } from "@vivarium/kit/log";
 import { dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
@@ -64,64 +62,45 @@ export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<
 function serveConnections(deps: FrontDeps, server: Server, hostAddress: string): void {
   const connections = new WeakMap<Duplex, HttpConnection>();
   const { log } = deps;
-  const onConnection = (guest: Socket) => {
-    guest.on("error", () => {});
-    const flow = deps.flows.accept(guest, hostAddress, "http");
-    if (!flow) return;
-    const agent = new FlowAgent(deps, flow);
-    connections.set(guest, { flow, agent, log });
-    guest.once("close", () => agent.destroy());
-  };
-  server.on(
-    "connection",
-    guarded(log, onConnection, (guest) => guest.destroy()),
-  );
-  const onRequest = (request: IncomingMessage, response: ServerResponse) => {
-    // Without a listener the error would end the process.
-    response.on("error", () => request.socket.destroy());
-    const connection = connections.get(request.socket);
-    if (!connection || connection.flow.guest.destroyed) return;
-    const maySend = deps.flows.maySendAhead(connection.flow) && pipelineOf(request.socket).add(response);
-    if (!maySend) return connection.flow.cut("too_many");
-    // Requests behind a refused one are ignored: the connection is about to close.
-    if (!connection.flow.isOpen) return;
-    const admitted = admit(connection, request);
-    if ("refused" in admitted) respondWith(response, connection.flow, admitted);
-    else forwardRequest(admitted, response);
-  };
-  const serve = guarded(log, onRequest, (request) => request.socket.destroy());
-  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
-  const onConnect = (request: IncomingMessage, socket: Duplex) => {
-    const flow = connections.get(socket)?.flow;
-    if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });
-    else request.destroy();
-  };
-  server.on(
-    "connect",
-    guarded(log, onConnect, (_, socket) => socket.destroy()),
-  );
-  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    const connection = connections.get(socket);
-    if (!connection?.flow.isOpen) return void socket.destroy();
-    const response = responseOver(socket, request);
-    if (!response) return connection.flow.cut("malformed");
-    const admitted = admit(connection, request);
-    if ("refused" in admitted) respondWith(response, connection.flow, admitted);
-    else forwardRequest(admitted, response, { early: head });
-  };
-  server.on(
-    "upgrade",
-    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
-  );
-  const onUnreadable = (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const flow = connections.get(socket)?.flow;
-    if (!flow || error.code === "ECONNRESET") return void socket.destroy();
-    closeWith(flow, { refused: "malformed", why: "the request cannot be read" });
-  };
-  server.on(
-    "clientError",
-    guarded(log, onUnreadable, (_, socket) => socket.destroy()),
-  );
+  listenGuarded(server, log, {
+    connection: (guest) => {
+      guest.on("error", () => {});
+      const flow = deps.flows.accept(guest, hostAddress, "http");
+      if (!flow) return;
+      const agent = new FlowAgent(deps, flow);
+      connections.set(guest, { flow, agent, log });
+      guest.once("close", () => agent.destroy());
+    },
+    request: (request, response, upgrade) => {
+      const { socket } = request;
+      const connection = connections.get(socket);
+      if (!connection?.flow.isOpen && upgrade) return void socket.destroy();
+      if (!connection || connection.flow.guest.destroyed) return;
+      const { flow } = connection;
+      const maySend = deps.flows.maySendAhead(flow) && pipelineOf(socket).add(response);
+      if (!maySend) return flow.cut("too_many");
+      // Requests behind a refused one are ignored: the connection is about to close.
+      if (!flow.isOpen) return;
+      const admitted = admit(connection, request);
+      if ("refused" in admitted) respondWith(response, flow, admitted);
+      else forwardRequest(admitted, response, upgrade);
+    },
+    upgradeBehind: (guest) => {
+      const flow = connections.get(guest)?.flow;
+      if (flow?.isOpen) flow.cut("malformed");
+      else guest.destroy();
+    },
+    connect: (guest) => {
+      const flow = connections.get(guest)?.flow;
+      if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });
+      else guest.destroy();
+    },
+    unreadable: (error, guest) => {
+      const flow = connections.get(guest)?.flow;
+      if (!flow || error.code === "ECONNRESET") return void guest.destroy();
+      closeWith(flow, { refused: "malformed", why: "the request cannot be read" });
+    },
+  });
 }
 
 /** Judges each request anew, by the current tables. */

@@ -8,13 +8,11 @@ import {
 } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { ConnectionLimit } from "@vivarium/http1/connection-limit";
-import { guarded } from "@vivarium/http1/guard";
+import { listenGuarded } from "@vivarium/http1/guarded-server";
 import { HeadLimit } from "@vivarium/http1/head-limit";
 import { PeerLimit } from "@vivarium/http1/peer-limit";
 import { wantsWebSocket } from "@vivarium/http1/strict-request";
-import { responseOver } from "@vivarium/http1/upgrade";
 import type { Log } from "@vivarium/kit/log";
 import type { Pair } from "./certificate.ts";
 
@@ -82,46 +80,24 @@ export function createListener(
   const peers = new PeerLimit(most.ofOneAddress, isShared);
   const connections = new ConnectionLimit(most.connections);
   const waiting = new HeadLimit(most.heads);
-  const onConnection = (socket: Socket) => {
-    if (!peers.admits(socket)) return void socket.destroy();
-    connections.add(socket);
-    waiting.add(socket);
-  };
-  server.on(
-    "connection",
-    guarded(log, onConnection, (socket) => socket.destroy()),
-  );
-  const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
-    // Without a listener the error would end the process.
-    response.on("error", () => request.socket.destroy());
-    waiting.done(request.socket);
-    if (!connections.admits(request.socket, response)) return void request.socket.destroy();
-    answer(request, response, upgrade).catch((error: unknown) => {
-      log.error({ err: error }, "a visitor's connection is ended, because its request broke");
-      request.socket.destroy();
-    });
-  };
-  const serve = guarded(
-    log,
-    (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
-    (request) => request.socket.destroy(),
-  );
-  // `100 Continue` is sent only once the request is admitted. Other expectations are ignored; Node would refuse them before
-  // the gate.
-  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
-  const onUpgrade = (request: IncomingMessage, socket: Socket, head: Buffer) => {
-    const response = responseOver(socket, request);
-    if (response) onRequest(request, response, { head });
-    else socket.destroy();
-  };
-  server.on(
-    "upgrade",
-    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
-  );
-  server.on(
-    "clientError",
-    guarded(log, refuseUnreadable, (_, socket) => socket.destroy()),
-  );
+  listenGuarded(server, log, {
+    connection: (socket) => {
+      if (!peers.admits(socket)) return void socket.destroy();
+      connections.add(socket);
+      waiting.add(socket);
+    },
+    // `100 Continue` is sent only once the request is admitted. Other expectations are ignored.
+    request: (request, response, upgrade) => {
+      const { socket } = request;
+      waiting.done(socket);
+      if (!connections.admits(socket, response)) return void socket.destroy();
+      answer(request, response, upgrade).catch((error: unknown) => {
+        log.error({ err: error }, "a visitor's connection is ended, because its request broke");
+        socket.destroy();
+      });
+    },
+    unreadable: refuseUnreadable,
+  });
   return server;
 }
 
@@ -142,7 +118,7 @@ export async function listen(
 /** Unreadable requests get a bare status, unless an answer to the same visitor has begun. */
 function refuseUnreadable(
   error: NodeJS.ErrnoException,
-  socket: Duplex & { _httpMessage?: ServerResponse },
+  socket: Socket & { _httpMessage?: ServerResponse },
 ): void {
   const isAnswering = socket._httpMessage?.headersSent === true;
   if (!socket.writable || isAnswering || error.code === "ECONNRESET") return void socket.destroy();

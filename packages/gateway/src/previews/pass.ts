@@ -85,7 +85,7 @@ function forwardToGuest(passage: Passage, fail: (failure: Failure) => void): voi
     connection: {
       createConnection: () => connect({ host: address, port: route.port, ...GUEST_CONNECTION }),
     },
-    upgrade: visit.isUpgrade ? { early: Buffer.alloc(0) } : undefined,
+    upgrade: visit.isUpgrade ? { head: Buffer.alloc(0) } : undefined,
     onAnswer: (answer) => {
       flow.enter("passing");
       const headers = headersForVisitor(answer.rawHeaders);
