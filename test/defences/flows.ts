@@ -2,6 +2,7 @@
 import type { Defence } from "./defence.ts";
 
 const EGRESS = "packages/gateway/src/egress";
+const HTTP1 = "packages/http1/src";
 const NETWORK = "packages/node/src/network";
 const CAPS = "packages/control/src/egress";
 
@@ -79,32 +80,25 @@ export const flows: Defence[] = [
     off: "that a length is given in one way",
     edits: [
       {
-        file: `${EGRESS}/http-request.ts`,
+        file: `${HTTP1}/strict-request.ts`,
         text: "if (lengths.length > 0 && codings.length > 0)",
         instead: "if (false)",
       },
     ],
-    file: `${EGRESS}/http-request.test.ts`,
+    file: `${HTTP1}/strict-request.test.ts`,
     test: "length and coding",
   },
   {
     row: "N-08",
     off: "the look at a server's answer before it is written anew",
-    edits: [{ file: `${EGRESS}/forward-request.ts`, text: "if (isAnswer(answer))", instead: "if (true)" }],
-    file: `${EGRESS}/hostile-server.test.ts`,
-    test: "a version that is not ours is told to the guest, and the next request is answered",
-  },
-  {
-    row: "N-08",
-    off: "the same where a WebSocket was asked for",
-    edits: [{ file: `${EGRESS}/forward-upgrade.ts`, text: "|| !isAnswer(answer)", instead: "" }],
+    edits: [{ file: `${HTTP1}/forward.ts`, text: "if (!isAnswer(answer)) {", instead: "if (false) {" }],
     file: `${EGRESS}/hostile-server.test.ts`,
     test: "a version that is not ours is told to the guest, and the next request is answered",
   },
   {
     row: "N-08",
     off: "that a consent is one to a WebSocket",
-    edits: [{ file: `${EGRESS}/forward-upgrade.ts`, text: "|| !grantsWebSocket(answer)", instead: "" }],
+    edits: [{ file: `${HTTP1}/forward.ts`, text: "|| !grantsWebSocket(answer)", instead: "" }],
     file: `${EGRESS}/hostile-server.test.ts`,
     test: "a consent to another protocol is told to the guest, and the next request is answered",
   },
@@ -113,13 +107,13 @@ export const flows: Defence[] = [
     off: "that an upgrade comes alone",
     edits: [
       {
-        file: `${EGRESS}/http-front.ts`,
-        text: 'if (connection.flow.isAnswering) return connection.flow.cut("malformed");',
+        file: `${HTTP1}/upgrade.ts`,
+        text: "if (pipelineOf(socket).unanswered > 0) return undefined;",
         instead: "",
       },
     ],
-    file: `${EGRESS}/hostile-server.test.ts`,
-    test: "a request for a WebSocket behind one that is not answered ends its connection and no other",
+    file: `${HTTP1}/upgrade.test.ts`,
+    test: "an upgrade behind a request that is not answered gets no response",
   },
   {
     row: "N-09",
@@ -283,8 +277,8 @@ export const flows: Defence[] = [
     off: "the most requests ahead of their turn on a connection",
     edits: [
       {
-        file: `${EGRESS}/open-flows.ts`,
-        text: "if (flow.unanswered >= MAX_UNANSWERED) return false;",
+        file: `${HTTP1}/pipelining.ts`,
+        text: "if (this.#unanswered.size >= most) return false;",
         instead: "",
       },
     ],

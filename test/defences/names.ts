@@ -80,7 +80,7 @@ export const names: Defence[] = [
       {
         file: `${DNS}/answer-question.ts`,
         text: 'if (question.type !== TYPE.A) return noData(question, "name_allowed");',
-        instead: "if (question.type !== TYPE.A) return passOn(deps, place, question);",
+        instead: "if (question.type !== TYPE.A) return passOn(deps, slot, question);",
       },
     ],
     file: `${DNS}/listen.test.ts`,
@@ -88,16 +88,20 @@ export const names: Defence[] = [
   },
   {
     row: "DN-05",
-    off: "the brake on questions over TCP",
+    off: "the rate limit on questions over TCP",
     edits: [{ file: `${DNS}/listen.ts`, text: "if (waitMs > 0) await sleep(waitMs);", instead: "" }],
     file: `${DNS}/listen.test.ts`,
     test: "questions over TCP come to 50 a second after 200",
   },
   {
     row: "DN-05",
-    off: "the brake on different names",
+    off: "the rate limit on different names",
     edits: [
-      { file: `${DNS}/name-brake.ts`, text: "if (this.#names.size >= MAX_NAMES) return false;", instead: "" },
+      {
+        file: `${DNS}/name-rate-limit.ts`,
+        text: "if (this.#names.size >= MAX_NAMES) return false;",
+        instead: "",
+      },
     ],
     file: `${DNS}/listen.test.ts`,
     test: "5,000 different names are asked for in an hour, and names asked before after that too",

@@ -1,6 +1,7 @@
 /** Defences of previews. */
 import type { Defence } from "./defence.ts";
 
+const HTTP1 = "packages/http1/src";
 const PREVIEWS = "packages/gateway/src/previews";
 
 const anybodyIsLetIn = {
@@ -166,11 +167,10 @@ export const previews: Defence[] = [
     row: "P-07",
     off: "that a request has one length, and the form of a length",
     edits: [
-      { file: `${PREVIEWS}/hygiene.ts`, text: "lengths.length + codings.length > 1 ||", instead: "" },
       {
-        file: `${PREVIEWS}/hygiene.ts`,
-        text: 'codings.some((coding) => isOld || coding.trim().toLowerCase() !== "chunked") ||',
-        instead: "",
+        file: `${HTTP1}/strict-request.ts`,
+        text: 'if (codings.some((value) => value.toLowerCase() !== "chunked"))',
+        instead: "if (false)",
       },
     ],
     file: `${PREVIEWS}/smuggling.test.ts`,
@@ -179,7 +179,7 @@ export const previews: Defence[] = [
   {
     row: "P-07",
     off: "that nothing follows an upgrade",
-    edits: [{ file: `${PREVIEWS}/hygiene.ts`, text: "upgrade.head.length > 0 || ", instead: "" }],
+    edits: [{ file: `${PREVIEWS}/strict-request.ts`, text: "upgrade.head.length > 0 || ", instead: "" }],
     file: `${PREVIEWS}/smuggling.test.ts`,
     test: "with another request right behind it is 400",
   },
@@ -188,8 +188,8 @@ export const previews: Defence[] = [
     off: "that there is one Origin",
     edits: [
       {
-        file: `${PREVIEWS}/hygiene.ts`,
-        text: "NEVER_TWICE.some((name) => all(name).length > 1) ||",
+        file: `${PREVIEWS}/strict-request.ts`,
+        text: "NEVER_TWICE.some((name) => valuesOf(headers, name).length > 1) ||",
         instead: "",
       },
     ],
@@ -227,7 +227,7 @@ export const previews: Defence[] = [
     off: "the longest head of a guest's answer",
     edits: [
       {
-        file: `${PREVIEWS}/pass.ts`,
+        file: `${HTTP1}/forward.ts`,
         text: "maxHeaderSize: MAX_ANSWER_HEADER_BYTES,",
         instead: "maxHeaderSize: 2 ** 30,",
       },
@@ -239,7 +239,7 @@ export const previews: Defence[] = [
     row: "P-09",
     off: "the most interim answers",
     edits: [
-      { file: `${PREVIEWS}/pass.ts`, text: "if (interim > MAX_INTERIM_ANSWERS) onTooMany();", instead: "" },
+      { file: `${HTTP1}/forward.ts`, text: "if (interim > MAX_INTERIM_ANSWERS)", instead: "if (false)" },
     ],
     file: `${PREVIEWS}/hostile-guest.test.ts`,
     test: "interim answers without an end is 502, and little of it was taken",
@@ -247,7 +247,7 @@ export const previews: Defence[] = [
   {
     row: "P-09",
     off: "the look at an answer before it is written anew",
-    edits: [{ file: `${PREVIEWS}/pass.ts`, text: "if (!isAnswer(answer))", instead: "if (false)" }],
+    edits: [{ file: `${HTTP1}/forward.ts`, text: "if (!isAnswer(answer)) {", instead: "if (false) {" }],
     file: `${PREVIEWS}/hostile-guest.test.ts`,
     test: "a coding that is not taken off is 502",
   },
@@ -256,21 +256,21 @@ export const previews: Defence[] = [
     off: "the deafness to what comes behind the end of a request",
     edits: [
       {
-        file: `${PREVIEWS}/pass.ts`,
-        text: "const isHeard = () => flow.guest === guest && !response.headersSent;",
-        instead: "const isHeard = () => true;",
+        file: `${HTTP1}/forward.ts`,
+        text: "return !this.#isOver && !this.upstream.destroyed && !this.#exchange.response.headersSent;",
+        instead: "return true;",
       },
     ],
     file: "test/fuzz/http-answers.test.ts",
-    test: "guestAnswers end no connection but their own, and break no handler",
+    test: "answers end no connection but their own, and break no handler",
   },
   {
     row: "P-09",
     off: "that the phrase of a status is ours",
     edits: [
       {
-        file: `${PREVIEWS}/pass.ts`,
-        text: "sendHead(response, answer.statusCode ?? 502, headers.flat());",
+        file: `${HTTP1}/forward.ts`,
+        text: "sendHead(response, answer.statusCode ?? 502, headers);",
         instead: "response.writeHead(answer.statusCode ?? 502, answer.statusMessage, headers.flat());",
       },
     ],

@@ -1,19 +1,14 @@
-/** Answers of hostile guests to visitors, and of hostile servers to guests: each ends its own connection at most. */
+/** Answers of hostile servers through a door made of the HTTP/1.1 edge: each ends its own connection at most. */
 import assert from "node:assert/strict";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { createLog } from "@vivarium/kit/log";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { expose, startGateway } from "../../packages/gateway/test-support/previews.ts";
-import { a, deny, startWorld } from "../../packages/gateway/test-support/world.ts";
+import { exchange, type StrictProxy, startProxy } from "../../packages/http1/test-support/proxy.ts";
 import { type Random, randomFrom } from "../chaos/random.ts";
 import { someAnswer, someRequest } from "./http-answers.ts";
 import { forEachInput, TIME_LIMIT_MS } from "./inputs.ts";
 import { cut } from "./mutations.ts";
 
-const PREFIX = "127.31.12";
-/** Well beyond every limit that a broken answer could run into. */
-const PATIENCE_MS = 15_000;
 const GOOD = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood");
 const GOODBYE = { pieces: [], leave: (socket: Socket): unknown => socket.end() };
 /** A head of ours or of the other side; with a WebSocket bytes follow. */
@@ -53,50 +48,25 @@ async function say(socket: Socket, { pieces, leave }: Turn): Promise<void> {
   leave?.(socket);
 }
 
-let ways: Record<"guestAnswers" | "serverAnswers", { at: { host: string; port: number }; name: string }>;
-let close: () => Promise<unknown>;
+let proxy: StrictProxy;
 
 beforeAll(async () => {
   process.on("uncaughtExceptionMonitor", onThrown);
-  await new Promise<void>((resolve) => other.listen(0, `${PREFIX}.80`, resolve));
-  const { address, port } = other.address() as AddressInfo;
-  const gateway = await startGateway({}, log);
-  const { host: name } = expose(gateway, { address, port }, { visibility: "public" });
-  const world = await startWorld(PREFIX, { http: port, tls: 1 }, log);
-  world.names.script = (asked) => [a(asked, address)];
-  await world.apply({ first: deny("good.example") });
-  ways = {
-    guestAnswers: { at: { host: "127.0.0.1", port: gateway.port }, name },
-    serverAnswers: { at: { host: world.hosts[0], port: GATEWAY_PORTS.http }, name: "good.example" },
-  };
-  close = () => Promise.all([gateway.previews.close(), world.close()]);
+  await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+  proxy = await startProxy((other.address() as AddressInfo).port, log);
 });
 
 afterAll(async () => {
   process.off("uncaughtExceptionMonitor", onThrown);
   for (const socket of sockets) socket.destroy();
   other.close();
-  await close();
+  await proxy.close();
 });
 
-/** All that came until the connection ended. */
-async function ask(at: { host: string; port: number }, bytes: string): Promise<string> {
-  const socket = connect(at);
-  const heard: Buffer[] = [];
-  const late = setTimeout(() => socket.destroy(new Error("late")), PATIENCE_MS);
-  const error = await new Promise<Error | undefined>((resolve) => {
-    socket.on("data", (chunk) => heard.push(chunk)).once("error", resolve);
-    socket.once("close", () => resolve(undefined)).write(bytes, "latin1");
-  });
-  clearTimeout(late);
-  assert.notEqual(error?.message, "late", "the connection does not come to its end");
-  return Buffer.concat(heard).toString("latin1");
-}
-
-async function isServed({ at, name }: (typeof ways)["guestAnswers"]): Promise<boolean> {
+async function isServed(): Promise<boolean> {
   round++;
   turns = [{ ...GOODBYE, pieces: [GOOD] }];
-  const heard = await ask(at, `GET /${round} HTTP/1.1\r\nHost: ${name}\r\nConnection: close\r\n\r\n`);
+  const heard = await exchange(proxy.port, `GET /${round} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
   return /^HTTP\/1\.1 200 OK\r\n[\s\S]*good$/.test(heard);
 }
 
@@ -109,29 +79,26 @@ function prepare(random: Random): void {
   if (random.below(4) === 0) turns.unshift({ pieces: [GOOD] });
 }
 
-test.each(["guestAnswers", "serverAnswers"] as const)(
-  "%s end no connection but their own, and break no handler",
-  { timeout: TIME_LIMIT_MS },
-  async (target) => {
-    const way = ways[target];
-    const outcomes = { passed: 0, refused: 0, cut: 0 };
-    let inputs = 0;
-    await forEachInput(target, async (random) => {
-      prepare(random);
-      const request = someRequest(random, { host: way.name, path: `/${round}` });
-      const heard = (await ask(way.at, request)).replace(WELCOME, "");
-      assert(heard === "" || HEAD.test(heard), `what was heard is no answer: ${heard.slice(0, 200)}`);
-      if (/^HTTP\/1\.1 101 /.test(heard)) assert.match(request, /Upgrade: websocket/);
-      outcomes[heard === "" ? "cut" : /^HTTP\/1\.1 502 /.test(heard) ? "refused" : "passed"]++;
-      assert.deepEqual(thrown, []);
-      if (inputs++ % 50 === 0) assert(await isServed(way), "the next request is not answered");
-    });
-    expect(await isServed(way)).toBe(true);
-    // Answers that are all refused, or all let through, would try little.
-    expect(outcomes.passed).toBeGreaterThan(inputs / 10);
-    expect(outcomes.refused).toBeGreaterThan(inputs / 10);
-  },
-);
+test("answers end no connection but their own, and break no handler", {
+  timeout: TIME_LIMIT_MS,
+}, async () => {
+  const outcomes = { passed: 0, refused: 0, cut: 0 };
+  let inputs = 0;
+  await forEachInput("httpAnswers", async (random) => {
+    prepare(random);
+    const request = someRequest(random, { host: "x", path: `/${round}` });
+    const heard = (await exchange(proxy.port, request)).replace(WELCOME, "");
+    assert(heard === "" || HEAD.test(heard), `what was heard is no answer: ${heard.slice(0, 200)}`);
+    if (/^HTTP\/1\.1 101 /.test(heard)) assert.match(request, /Upgrade: websocket/);
+    outcomes[heard === "" ? "cut" : /^HTTP\/1\.1 502 /.test(heard) ? "refused" : "passed"]++;
+    assert.deepEqual(thrown, []);
+    if (inputs++ % 50 === 0) assert(await isServed(), "the next request is not answered");
+  });
+  expect(await isServed()).toBe(true);
+  // Answers that are all refused, or all let through, would try little.
+  expect(outcomes.passed).toBeGreaterThan(inputs / 10);
+  expect(outcomes.refused).toBeGreaterThan(inputs / 10);
+});
 
 test("an exception that nobody catches is noticed", async () => {
   const before = process.listeners("uncaughtException");

@@ -21,8 +21,7 @@ export const INPUTS = {
   refusals: 20_000,
   resyncs: 600,
   connections: 3_000,
-  guestAnswers: 1_500,
-  serverAnswers: 1_500,
+  httpAnswers: 3_000,
 } as const;
 
 /** Number of inputs of this run, from the number of the full size. */

@@ -23,7 +23,7 @@ import { NetworkReports } from "./egress/reports.ts";
 import { addEgressRoutes } from "./egress/routes.ts";
 import { EventFeed } from "./events/feed.ts";
 import { addEventRoutes } from "./events/routes.ts";
-import { OutputRooms } from "./exec/output-rooms.ts";
+import { OutputQuotas } from "./exec/output-quota.ts";
 import { addExecRoutes } from "./exec/routes.ts";
 import { addFileRoutes } from "./files/routes.ts";
 import { NodeClient } from "./fleet/node-client.ts";
@@ -276,7 +276,7 @@ function assemble(given: Base) {
     previewPush: new PreviewPush(moves),
     exposeQueue: new SerialQueue(),
     commandLog: new CommandLog(base),
-    outputRooms: new OutputRooms(),
+    outputQuotas: new OutputQuotas(),
     attachments: new Attachments(moves),
     upgrades: new Upgrades(base),
     reconciler: new Reconciler(moves),

@@ -2,8 +2,8 @@
 import type { Log } from "@vivarium/kit/log";
 import type { GatewayConfig } from "./config.ts";
 import { listenTcp, listenUdp } from "./dns/listen.ts";
-import { NameBrake } from "./dns/name-brake.ts";
-import { QuestionBrake } from "./dns/question-brake.ts";
+import { NameRateLimit } from "./dns/name-rate-limit.ts";
+import { QuestionRateLimit } from "./dns/question-rate-limit.ts";
 import { Resolver } from "./dns/resolver.ts";
 import { listenHttp } from "./egress/http-front.ts";
 import { OpenFlows } from "./egress/open-flows.ts";
@@ -59,19 +59,28 @@ export interface EgressParts {
   tables: CurrentTables;
   egressLog: EgressLog;
   log: Log;
-  /** Where what a guest sent to a port goes; the port itself but in tests. */
+  /** The port to dial for a port that a guest dialled. The same one, except in tests. */
   dialledPort?: (port: number) => number;
-  /** How long name servers, and questions over TCP, are waited for; what is usual but in tests. */
+  /** Time limits for name servers and for questions over TCP. Set by tests only. */
   dnsLimits?: { attemptMs: number; tcpIdleMs: number };
 }
 
 export function startEgress(parts: EgressParts) {
   const { node, tables, egressLog, log, dialledPort = (port) => port, dnsLimits } = parts;
   const resolver = new Resolver({ tables, log, attemptMs: dnsLimits?.attemptMs });
-  const brakes = new PerMachine(tables, () => new NameBrake());
-  const tcpBrakes = new PerMachine(tables, () => new QuestionBrake());
+  const nameRateLimits = new PerMachine(tables, () => new NameRateLimit());
+  const tcpRateLimits = new PerMachine(tables, () => new QuestionRateLimit());
   const flows = new OpenFlows({ tables, egressLog });
-  const dns = { tables, resolver, node, brakes, tcpBrakes, egressLog, log, tcpIdleMs: dnsLimits?.tcpIdleMs };
+  const dns = {
+    tables,
+    resolver,
+    node,
+    nameRateLimits,
+    tcpRateLimits,
+    egressLog,
+    log,
+    tcpIdleMs: dnsLimits?.tcpIdleMs,
+  };
   const front = { tables, resolver, dialledPort, flows, log };
   const openers = [
     (address: string) => listenUdp(dns, address),

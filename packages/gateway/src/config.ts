@@ -2,7 +2,7 @@ import path from "node:path";
 import type { PreviewsConfig } from "./previews/start.ts";
 import { compileProxies } from "./previews/trusted-proxies.ts";
 
-/** What the gateway is told from outside; read once, at start. */
+/** The configuration, read once, at start. */
 export interface GatewayConfig {
   /** The node's unix socket for its gateway. */
   nodeSocket: string;
@@ -39,7 +39,7 @@ function readPreviewsConfig(env: NodeJS.ProcessEnv): PreviewsConfig {
   };
 }
 
-/** One that is misspelt would be a proxy that is not believed, and nobody would notice. */
+/** Refuses misspelt entries: a proxy that is silently not trusted would go unnoticed. */
 function readProxies(text: string): string[] {
   const entries = text
     .split(",")
@@ -66,7 +66,7 @@ function readTls(env: NodeJS.ProcessEnv): PreviewsConfig["tls"] {
   return { certFile: path.resolve(certFile), keyFile: path.resolve(keyFile), ...(acme && { acme }) };
 }
 
-/** An authority that makes the pair; it asks for a record in DNS, as the name has a wildcard. */
+/** The authority that issues the pair. The name is a wildcard, so the authority asks for a record in DNS. */
 function readAcme(env: NodeJS.ProcessEnv) {
   const directoryUrl = env.VIV_INGRESS_ACME_DIRECTORY;
   if (!directoryUrl) return undefined;

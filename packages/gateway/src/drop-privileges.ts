@@ -19,7 +19,7 @@ export async function becomeUser(user: string): Promise<void> {
   becomeAccount(account);
 }
 
-/** As far as this host lets it; tells how many there may be. Asks root, so it comes before becoming another user. */
+/** Raises the limit as far as this host allows, and returns it. Needs root, so it comes before the change of user. */
 export async function raiseDescriptors(): Promise<number> {
   const limit = `--nofile=${DESCRIPTORS}:${DESCRIPTORS}`;
   await runFile("prlimit", ["--pid", String(process.pid), limit]).catch(() => undefined);

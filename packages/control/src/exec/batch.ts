@@ -6,7 +6,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import type { ExecDeps } from "./deps.ts";
 import { execBuffered } from "./exec.ts";
 import type { CommandInput } from "./open-exec.ts";
-import type { OutputRoom } from "./output-rooms.ts";
+import type { OutputQuota } from "./output-quota.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
@@ -20,8 +20,8 @@ export async function execBatch(
     sessionIds,
     input,
     by,
-    room,
-  }: { sessionIds: string[]; input: CommandInput; by: Caller; room: OutputRoom },
+    reservation,
+  }: { sessionIds: string[]; input: CommandInput; by: Caller; reservation: OutputQuota },
 ): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {
   const ids = [...new Set(sessionIds)];
   const limitBytes = Math.min(
@@ -36,7 +36,7 @@ export async function execBatch(
           sessionId,
           input,
           by,
-          room,
+          reservation,
           limitBytes,
         });
         sessions.push(session);

@@ -1,7 +1,7 @@
 import type { BatchExecResult } from "@vivarium/contract/api";
 import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import { type EncodedOutput, OutputBuffer } from "./output.ts";
-import { FREE_BYTES, type OutputRoom } from "./output-rooms.ts";
+import { FREE_BYTES, type OutputQuota } from "./output-quota.ts";
 
 /** A command that ran to its end, with its output. */
 export interface CollectedExec {
@@ -16,7 +16,7 @@ export interface CollectedExec {
  */
 export async function collect(
   frames: AsyncIterable<Frame>,
-  { limitBytes, room }: { limitBytes: number; room: OutputRoom },
+  { limitBytes, reservation }: { limitBytes: number; reservation: OutputQuota },
 ): Promise<CollectedExec> {
   const stdout = new OutputBuffer(limitBytes);
   const stderr = new OutputBuffer(limitBytes);
@@ -24,7 +24,7 @@ export async function collect(
     if (type === FRAME.stdout) stdout.push(payload);
     else if (type === FRAME.stderr) stderr.push(payload);
     else return finish(stdout, stderr, endOf(type, payload));
-    if (stdout.sizeBytes + stderr.sizeBytes > FREE_BYTES) await room.take();
+    if (stdout.sizeBytes + stderr.sizeBytes > FREE_BYTES) await reservation.take();
   }
   throw new Error("the output ended without an exit");
 }

@@ -1,8 +1,8 @@
 import type { CommandLog } from "../audit/command-log.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import type { OutputRooms } from "./output-rooms.ts";
+import type { OutputQuotas } from "./output-quota.ts";
 
 export interface ExecDeps extends MoveDeps {
   commandLog: CommandLog;
-  outputRooms: OutputRooms;
+  outputQuotas: OutputQuotas;
 }

@@ -7,7 +7,7 @@ import type { SessionRow } from "../sessions/store.ts";
 import { collect, outputFields } from "./collect.ts";
 import type { ExecDeps } from "./deps.ts";
 import { type CommandInput, execCall, explainCommandBreak, startExec } from "./open-exec.ts";
-import type { OutputRoom } from "./output-rooms.ts";
+import type { OutputQuota } from "./output-quota.ts";
 
 /** Time to destroy a completed session. After that the sweep does it, in case this process has died. */
 const COMPLETION_GRACE_MS = 10_000;
@@ -21,13 +21,13 @@ export async function execBuffered(
     sessionId,
     input,
     by,
-    room,
+    reservation,
     limitBytes = LIMITS.execOutputBytes,
   }: {
     sessionId: string;
     input: CommandInput;
     by: Caller;
-    room: OutputRoom;
+    reservation: OutputQuota;
     limitBytes?: number;
   },
 ): Promise<{ session: SessionRow; result: ExecResult }> {
@@ -38,7 +38,7 @@ export async function execBuffered(
     signal: neverAborted,
     by,
   });
-  const collected = await collect(frames, { limitBytes, room }).catch(async (cause: unknown) => {
+  const collected = await collect(frames, { limitBytes, reservation }).catch(async (cause: unknown) => {
     const error = await explainCommandBreak(deps, session, cause);
     // A command that was paused with its session may still run; its lease ends the session.
     if (!mayStillRun(error)) await markCompleted(deps, session);

@@ -16,7 +16,7 @@ import { execBatch } from "./batch.ts";
 import type { ExecDeps } from "./deps.ts";
 import { execBuffered, markCompleted } from "./exec.ts";
 import { type CommandInput, execCall, startExec } from "./open-exec.ts";
-import { leaveOnceAnswered } from "./output-rooms.ts";
+import { returnOnceAnswered } from "./output-quota.ts";
 import { streamFrames } from "./stream.ts";
 
 const ExecQuery = z.object({
@@ -49,9 +49,9 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
       if (request.query.stream) {
         return await execStreamed(deps, scope, call, reply);
       }
-      const room = deps.outputRooms.room(scope.orgId, 2 * LIMITS.execOutputBytes);
-      const { session, result } = await execBuffered(deps, scope, { ...call, room }).finally(() =>
-        leaveOnceAnswered(room, reply.raw),
+      const reservation = deps.outputQuotas.reserve(scope.orgId, 2 * LIMITS.execOutputBytes);
+      const { session, result } = await execBuffered(deps, scope, { ...call, reservation }).finally(() =>
+        returnOnceAnswered(reservation, reply.raw),
       );
       destroyOnceAnswered(deps, [session], reply);
       const wasWoken = result.restore_ms !== undefined;
@@ -74,13 +74,13 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
     async (request, reply) => {
       const { session_ids: sessionIds, ...input } = request.body;
       const principal = principalOf(request);
-      const room = deps.outputRooms.room(principal.orgId, LIMITS.batchOutputTotalBytes);
+      const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
       const { result, sessions } = await execBatch(deps, scopeOf(principal), {
         sessionIds,
         input,
         by: callerOf(principal, request),
-        room,
-      }).finally(() => leaveOnceAnswered(room, reply.raw));
+        reservation,
+      }).finally(() => returnOnceAnswered(reservation, reply.raw));
       destroyOnceAnswered(deps, sessions, reply);
       return result;
     },

@@ -1,11 +1,11 @@
 import { pipeline } from "node:stream";
 import { FileUploaded } from "@vivarium/contract/api";
+import { PacedBody } from "@vivarium/http1/body-rate";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { takeRawBodies } from "../http/body.ts";
-import { PacedBody } from "../http/body-pace.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";

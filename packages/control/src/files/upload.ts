@@ -1,10 +1,10 @@
 import type { FileUploaded } from "@vivarium/contract/api";
+import type { PacedBody } from "@vivarium/http1/body-rate";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { explainBreak, findEndError } from "../guest/explain-break.ts";
 import { isMachineMoved, useMachine } from "../guest/use-machine.ts";
-import type { PacedBody } from "../http/body-pace.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -38,7 +38,7 @@ export async function uploadFile(
     release();
     return { path, bytes: result.bytes, sha256: result.sha256, duration_ms: result.durationMs };
   } catch (error) {
-    body.letGo();
+    body.discardRest();
     throw error;
   }
 }

@@ -11,12 +11,12 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** The route answers without a credential. */
     isPublic?: boolean;
-    /** Although it is a GET. */
+    /** Suspended organisations may not call the route, although it is a GET. */
     changesThings?: boolean;
   }
 }
 
-/** Every path wants a credential, unknown ones too; only routes that say so do not. */
+/** Every path needs a credential, unknown ones too, except routes that are marked public. */
 export function requireCredential(server: FastifyInstance, deps: { authenticator: Authenticator }): void {
   server.decorateRequest("principal", null);
   server.addHook("onRequest", async (request) => {
@@ -25,7 +25,7 @@ export function requireCredential(server: FastifyInstance, deps: { authenticator
   });
 }
 
-/** Two credentials are none: who stands in front of this server may have read the other one. */
+/** Two credentials are refused: a proxy in front of this server may have read the other one. */
 export async function authenticate(
   { authenticator }: { authenticator: Authenticator },
   { raw }: FastifyRequest,
@@ -37,7 +37,7 @@ export async function authenticate(
 
 const READS = new Set(["GET", "HEAD"]);
 
-/** A suspended organisation reads what it has and changes nothing (part 2, 1.1). After credential, path and method. */
+/** A suspended organisation may read and must not change anything. Checked after credential, path and method. */
 export function refuseWritesOfSuspended(server: FastifyInstance): void {
   server.addHook("onRequest", async (request) => {
     const isRead = READS.has(request.method) && !request.routeOptions.config?.changesThings;

@@ -21,7 +21,7 @@ export function acceptJsonBodies(server: FastifyInstance): void {
       }
     },
   );
-  // The header is not looked at, so that a malformed one cannot refuse a request either.
+  // The header is ignored: a malformed one must not refuse a request either.
   server.addHook("onRequest", (request, _reply, done) => {
     delete request.raw.headers["content-type"];
     done();

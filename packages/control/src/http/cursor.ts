@@ -1,4 +1,4 @@
-/** The place in a list, newest first, after which the next page starts. Opaque to callers; it grants nothing. */
+/** The position in a list, newest first, after which the next page starts. Opaque to callers; it grants nothing. */
 import { invalidField } from "./validation.ts";
 
 export interface Cursor {

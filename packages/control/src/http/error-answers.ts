@@ -25,7 +25,7 @@ const EVERYWHERE = [
   "unavailable",
 ] as const satisfies ErrorCode[];
 
-/** Every code of the status with its meaning: which of them an endpoint gives is the code's own business. */
+/** Every code of the status with its meaning, whichever of them the endpoint gives. */
 function describe(status: number): string {
   return Object.entries(ERRORS)
     .filter(([, row]) => row.status === status)

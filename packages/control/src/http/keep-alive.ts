@@ -2,8 +2,8 @@ import { LIMITS } from "@vivarium/contract/api";
 import type { WebSocket } from "ws";
 
 /**
- * Pings the peer, and drops it once it has been silent for too long (wire.md 8.1): a connection whose other end is gone
- * looks like one whose other end has nothing to say.
+ * Pings the peer, and cuts the connection once the peer has been silent for too long: a peer that is gone looks like one
+ * that has nothing to send.
  */
 export function keepAlive(
   webSocket: WebSocket,
@@ -21,7 +21,7 @@ export function keepAlive(
     if (webSocket.readyState === webSocket.OPEN) webSocket.ping();
   }, pingMs);
   const looks = setInterval(() => {
-    // While we do not read, we do not hear either.
+    // While nothing is read, silence means nothing.
     if (webSocket.isPaused) hear();
     if (performance.now() - heardAt >= silenceMs) webSocket.terminate();
   }, silenceMs / 15);

@@ -5,7 +5,7 @@ export function meterRequests(server: FastifyInstance, meter: Meter): void {
   const count = ({ method, routeOptions }: FastifyRequest, reply: FastifyReply, status: string) =>
     meter.answered({ method, route: routeOptions.url ?? "(no route)", status, ms: reply.elapsedTime });
   server.addHook("onRequest", (request, reply, done) => {
-    // Nobody is told of an answer that has no end because its client left.
+    // `onResponse` is not called for an answer that does not end because its client left.
     reply.raw.once("close", () => {
       if (!reply.raw.writableFinished) count(request, reply, "left");
     });

@@ -1,10 +1,10 @@
-/** Query strings, read strictly: a value that is no UTF-8 is refused by its name, and never replaced by another text. */
+/** Query strings, read strictly: a value that is not UTF-8 is refused by its name, never replaced by other text. */
 import { text } from "@vivarium/contract/api/wire-types";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { invalidField } from "./validation.ts";
 
-/** A boolean parameter (wire.md 1.2). */
+/** A boolean parameter. */
 export const queryFlag = z
   .enum(["true", "false", "1", "0"])
   .transform((word) => word === "true" || word === "1");
@@ -30,7 +30,7 @@ export const PageQuery = z.object({
 const UNREADABLE = Symbol("unreadable");
 type Query = Record<string, string | string[]> & { [UNREADABLE]?: string };
 
-/** For the router, which calls it before any check: so it throws nothing. A parameter given twice is an array. */
+/** The router calls this before any check, so it never throws. A parameter given twice is an array. */
 export function parseQuery(whole: string): Query {
   const query: Query = Object.create(null);
   for (const pair of whole.split("&")) {
@@ -44,7 +44,7 @@ export function parseQuery(whole: string): Query {
   return query;
 }
 
-/** After credential and route, with the other checks of the syntax. */
+/** Checked after credential and route, with the rest of the syntax. */
 export function refuseUnreadableQuery(server: FastifyInstance): void {
   server.addHook("preValidation", async (request) => {
     const name = (request.query as Query | undefined)?.[UNREADABLE];

@@ -1,4 +1,5 @@
 import { type ErrorBody, type ErrorCode, errorRow, LIMITS } from "@vivarium/contract/api";
+import { TOO_SLOW } from "@vivarium/http1/body-rate";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "../errors/api-error.ts";
@@ -25,7 +26,7 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
   void reply.send(JSON.stringify(rendered.body));
 }
 
-/** How much a body may hold is the route's to say. */
+/** The limit is the route's own. */
 function bodyTooLarge(error: unknown, { routeOptions }: FastifyRequest): ApiError | undefined {
   if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_BODY_TOO_LARGE"))
     return undefined;
@@ -35,17 +36,17 @@ function bodyTooLarge(error: unknown, { routeOptions }: FastifyRequest): ApiErro
   });
 }
 
-/** The client left while it sent the body. Nobody reads the answer, and there is nothing to look into. */
+/** The client left while it sent the body. No one reads the answer, and nothing failed here. */
 function isCutShort(error: unknown, { raw }: FastifyRequest): boolean {
   return error instanceof Error && "code" in error && error.code === "ECONNRESET" && raw.complete === false;
 }
 
-/** What was broken off because nobody waits for it any more is no failure of the service. */
+/** An operation that was aborted because its client left is not a failure of the service. */
 function wasGivenUp(cause: unknown, { raw }: FastifyRequest): boolean {
   return raw.socket.destroyed && cause instanceof Error && "failure" in cause && cause.failure === "aborted";
 }
 
-/** The parts of an error answer, for the places where no reply exists yet. */
+/** The parts of an error answer, for use without a reply. */
 export function renderedError(error: ApiError): { status: number; retryAfterS?: number; body: ErrorBody } {
   const row = errorRow(error.code);
   const retryAfterS = error.retryAfterS === undefined ? row.retryAfterS : (error.retryAfterS ?? undefined);
@@ -61,6 +62,7 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (isStoreUnavailable(error)) return new ApiError("unavailable", STORE_MESSAGE, { cause: error });
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  if (code === TOO_SLOW) return new ApiError("validation", (error as Error).message);
   const known = FRAMEWORK_ERRORS[code];
   if (known) return new ApiError(known.code, known.message, { cause: error });
   return new ApiError("internal", INTERNAL_MESSAGE, { cause: error });

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from "fastify";
 
-/** One line per answered request: who, what, how it ended, how long it took. Never a header, a body or a query. */
+/** One line per answered request: caller, route, status, duration. Never a header, a body or a query. */
 export function logRequests(server: FastifyInstance): void {
   server.addHook("onResponse", (request, reply, done) => {
     request.log.info(

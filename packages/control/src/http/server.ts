@@ -1,4 +1,4 @@
-/** The HTTP server of the public interface, without its routes: what holds for every endpoint. */
+/** The HTTP server of the public interface, without its routes: the rules for every endpoint. */
 import { LIMITS } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
 import {
@@ -13,8 +13,8 @@ import type { Authenticator } from "../access/authenticate.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { authenticate, refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
-import { giveUpSlowBodies } from "./body-pace.ts";
 import { meterRequests } from "./meter-requests.ts";
+import { giveUpSlowBodies } from "./minimum-body-rate.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
@@ -52,7 +52,7 @@ export async function createServer(deps: ServerDeps) {
     return503OnClosing: false,
     forceCloseConnections: "idle",
     bodyLimit: LIMITS.jsonBodyBytes,
-    // How long headers may take is Node's to say; how slowly bodies may come is `giveUpSlowBodies`'.
+    // `headersTimeout` limits headers, `giveUpSlowBodies` limits bodies.
     requestTimeout: 0,
     http: { ...NODE_SERVER_OPTIONS, ...UPGRADE_OPTIONS },
     clientErrorHandler: (error, socket) => answerBrokenRequest(deps, error, socket),
@@ -62,7 +62,7 @@ export async function createServer(deps: ServerDeps) {
 
   routeEverything(server.server);
   deps.upgrades.listenTo(server.server);
-  // A server waits for its connections to end; nobody but us ends these.
+  // Closing the server waits for these connections, and only this ends them.
   server.addHook("preClose", () => deps.upgrades.close());
   server.setValidatorCompiler(compileValidator);
   // Records are built to their schema by typed code: checking them again would double the cost of a read.
@@ -91,7 +91,7 @@ function addCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   void reply.header("x-request-id", request.id).header("cache-control", "no-store");
 }
 
-/** A URL that cannot be decoded reaches no hook and no route; the order of checks holds for it too. */
+/** A URL that cannot be decoded reaches no hook and no route. The order of checks is the same for it. */
 async function answerUnroutable(
   deps: { authenticator: Authenticator },
   error: Error,

@@ -11,8 +11,8 @@ export function clientGone(reply: FastifyReply): AbortSignal {
 }
 
 /**
- * Server-sent events in the exact framing of wire.md 5.2. `send` resolves when the client has room for more, so that
- * a slow reader slows its source down instead of filling memory.
+ * Server-sent events. `send` resolves when the client can take more: back-pressure slows the source down instead of
+ * filling memory.
  */
 export class EventStream {
   readonly #reply: FastifyReply;
@@ -38,7 +38,7 @@ export class EventStream {
     return this.#reply.raw.destroyed;
   }
 
-  /** With an id, a client that reconnects tells how far it came. */
+  /** With an id, a client that reconnects can resume behind this event. */
   async send(event: string, data: string, id?: string): Promise<void> {
     const { raw } = this.#reply;
     if (raw.destroyed || raw.writableEnded) throw new Error("the client is gone");
@@ -66,7 +66,7 @@ export class EventStream {
     }
   }
 
-  /** Tells how far the client is before it got any event. Without data it is none by itself. */
+  /** Sets the client's position before the first event. Without data the client sees no event. */
   resumeFrom(id: string): void {
     this.#reply.raw.write(`id: ${id}\n\n`);
   }
@@ -76,7 +76,7 @@ export class EventStream {
     this.#reply.raw.end();
   }
 
-  /** Ends it, without waiting for a client that does not take what was sent. */
+  /** Ends the stream, without waiting for a client that does not read. */
   close(): void {
     if (this.#reply.raw.writableNeedDrain) this.breakOff();
     else this.end();
@@ -92,7 +92,7 @@ export class EventStream {
     this.#heartbeat = setInterval(() => {
       const { raw } = this.#reply;
       if (raw.destroyed || raw.writableEnded) return clearInterval(this.#heartbeat);
-      // A client that does not even take what was sent needs no sign of life.
+      // A client that does not read needs no heartbeat.
       if (!raw.writableNeedDrain) raw.write(": hb\n\n");
     }, this.#heartbeatMs);
   }

@@ -1,24 +1,24 @@
 /**
- * Requests that a client sends ahead on one connection. They are handled one after the other, so that what is done is also
- * answered: the answer before may be the last that the connection carries.
+ * Closes: a client that sends many requests ahead on one connection must not fill memory with their answers.
+ *
+ * Pipelined requests are handled one after the other. An earlier answer may be the last one of the connection; then the
+ * requests behind it must not be carried out, because their client would never get an answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
+import { endGently } from "@vivarium/http1/close-gently";
+import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { endGently } from "./farewell.ts";
 
-/** More than clients send ahead. Who sends more loses the connection: each costs memory until its turn. */
-const AHEAD = 64;
+/** Each request costs memory until its turn. A client that sends more than this ahead loses its connection. */
+const MAX_AHEAD = 64;
 
-/** What one connection waits for. */
+/** The pipelined requests of one connection. */
 interface Line {
-  /** In the order of their requests; the first is the one being handled. */
-  unanswered: ServerResponse[];
   waiting: Map<ServerResponse, () => void>;
-  afterAll?: () => void;
-  /** The last that was answered before all of its request had arrived. */
+  /** The last response that ended before all of its request had arrived. */
   early?: ServerResponse;
-  /** No further request is read from it. */
+  /** No further request is read from the connection. */
   isCut: boolean;
 }
 
@@ -26,15 +26,16 @@ const lines = new WeakMap<Duplex, Line>();
 
 export function takeTurns(server: FastifyInstance): void {
   server.server.prependListener("connection", (socket) => {
-    const line: Line = { unanswered: [], waiting: new Map(), isCut: false };
+    const line: Line = { waiting: new Map(), isCut: false };
     lines.set(socket, line);
-    // Node's way to end a connection after its last answer, which closes it on a client that still sends.
+    // Node ends a connection after its last answer with this, and resets it while the client still sends.
     socket.destroySoon = () => {
       cutOff(socket, line);
       endGently(socket);
     };
+    // Its listener must run before the next one: the waiting requests then find that it is no one's turn.
+    pipelineOf(socket);
     socket.once("close", () => {
-      line.unanswered = [];
       for (const go of line.waiting.values()) go();
     });
   });
@@ -45,11 +46,12 @@ export function takeTurns(server: FastifyInstance): void {
   server.addHook("onRequest", (_request, reply, done) => inTurn(reply, done));
 }
 
-/** Calls back when all that was asked before is answered; never, when nobody would be told of what is done. */
+/** Calls back when all earlier requests are answered; never, when no one could get the answer any more. */
 export function inTurn(reply: FastifyReply, then: () => void): void {
   const { socket } = reply.request.raw;
   const line = lines.get(socket);
-  const isItsTurn = () => line?.unanswered[0] === reply.raw;
+  const pipeline = pipelineOf(socket);
+  const isItsTurn = () => pipeline.first === reply.raw;
   if (!line || isItsTurn()) {
     then();
     return;
@@ -58,49 +60,33 @@ export function inTurn(reply: FastifyReply, then: () => void): void {
     if (isItsTurn() && socket.writable) then();
     else reply.hijack();
   };
-  if (line.unanswered.includes(reply.raw)) line.waiting.set(reply.raw, go);
+  if (pipeline.has(reply.raw)) line.waiting.set(reply.raw, go);
   else go();
 }
 
 function join(line: Line, socket: Duplex, response: ServerResponse): void {
-  if (line.unanswered.length >= AHEAD) {
+  const pipeline = pipelineOf(socket);
+  if (!pipeline.add(response, MAX_AHEAD)) {
     cutOff(socket, line);
     socket.destroy();
     return;
   }
-  line.unanswered.push(response);
   response.once("close", () => {
-    line.unanswered = line.unanswered.filter((other) => other !== response);
     if (!response.req.complete) line.early = response;
-    callNext(line);
+    const { first } = pipeline;
+    const next = first && line.waiting.get(first);
+    if (first) line.waiting.delete(first);
+    next?.();
   });
-}
-
-function callNext(line: Line): void {
-  const [next] = line.unanswered;
-  const go = next ? line.waiting.get(next) : line.afterAll;
-  if (next) line.waiting.delete(next);
-  go?.();
-}
-
-/** Calls back once everything that was asked before on this connection is answered. */
-export function afterTurns(socket: Duplex, then: () => void): void {
-  const line = lines.get(socket);
-  if (!line || line.unanswered.length === 0) then();
-  else line.afterAll = then;
-}
-
-export function isAnswering(socket: Duplex): boolean {
-  return (lines.get(socket)?.unanswered.length ?? 0) > 0;
 }
 
 function cutOff(socket: Duplex, line: Line): void {
   line.isCut = true;
-  // Among them is the parser.
+  // The parser is one of these listeners.
   socket.removeAllListeners("data");
   socket.on("data", () => {}).resume();
-  // While the parser had it, a body that nobody took may have stopped the reading. What starts it again left with the parser,
-  // and the stream takes a read to be under way, which an empty chunk ends: the stream asks for the next one itself.
+  // A body that no one read may have stopped the reading. Only the parser would start it again, and it is gone. The stream
+  // believes that a read is under way: an empty chunk ends that read, and the stream asks for the next one.
   socket.push("");
 }
 
@@ -108,13 +94,14 @@ export function isCutOff(socket: Duplex): boolean {
   return lines.get(socket)?.isCut ?? false;
 }
 
-/** A message that cannot be read is the last of its connection. Says whether it is yet to be answered. */
+/** A message that cannot be read is the last of its connection. Returns whether it still needs an answer. */
 export function breakOff(socket: Duplex): boolean {
   const line = lines.get(socket);
   if (!line) return true;
   cutOff(socket, line);
-  const isAnswered = line.unanswered.length === 0 && line.early?.req.complete === false;
-  // What it was itself, if that much was read, is answered by what cannot be read of it.
-  line.unanswered = line.unanswered.filter(({ req }) => req.complete);
+  const pipeline = pipelineOf(socket);
+  const isAnswered = pipeline.unanswered === 0 && line.early?.req.complete === false;
+  // The refusal is the answer to the request whose rest cannot be read.
+  pipeline.forgetIncomplete();
   return !isAnswered;
 }

@@ -8,9 +8,9 @@ interface KnownPath {
   methods: string[];
 }
 
-/** Registered before any route, so that it sees them all. */
+/** Must be registered before any route, to see them all. */
 export function answerUnknownRoutes(server: FastifyInstance): void {
-  // Of a method with a body the framework wants a Content-Type before it asks for the path; no path has this one.
+  // No path has this method. Declared without a body, because the framework checks the Content-Type before the path.
   server.addHttpMethod("QUERY", { hasBody: false, overrideExisting: true });
   const paths = new Map<string, KnownPath>();
   server.addHook("onRoute", ({ url, method }) => {
@@ -36,7 +36,7 @@ export function answerUnknownRoutes(server: FastifyInstance): void {
       `no such path: ${request.method} ${path}; paths start with /v1 and have no trailing slash`,
     );
   };
-  // After the credential, and before a body that no path wants is read (wire.md 1.5).
+  // After the credential, and before the body is read.
   server.addHook("preParsing", async (request, reply) => {
     if (request.is404) refuseUnknown(request, reply);
   });

@@ -1,13 +1,15 @@
 /**
- * Answers that are in this process's memory because their clients do not read them. A few large ones may wait for as long
- * as they like; where those of one organisation take much together, who is slow as well is let go.
+ * Closes: clients that ask for large answers and do not read them cannot fill the memory that all share.
+ *
+ * A few large answers may wait for as long as they like. Once those of one organisation take too much together, its
+ * connections that have been slow for a while are cut.
  */
 import type { ServerResponse } from "node:http";
 import type { FastifyInstance } from "fastify";
 
-/** What all unread answers of an organisation may take: five of the largest lists. */
+/** Unread answers of one organisation together: five of the largest lists. */
 const ORG_BYTES = 128 * 1024 * 1024;
-/** What a socket holds anyway. */
+/** A socket buffers as much anyway. */
 const SMALL_BYTES = 64 * 1024;
 /** Enough for a client that reads, also over a slow line: the kernel takes the first part at once. */
 const PATIENCE_MS = 10_000;
@@ -29,7 +31,7 @@ export function boundUnreadAnswers(
       add(orgId, bytes);
       const look = setInterval(() => {
         if ((byOrg.get(orgId) ?? 0) <= orgBytes) return;
-        // Counted out at once: those that are looked at next may stay.
+        // Subtracted at once, so that the next answers to be checked may stay.
         forget();
         reply.raw.destroy();
       }, patienceMs).unref();
@@ -44,12 +46,12 @@ export function boundUnreadAnswers(
   });
 }
 
-/** One that has closed tells so no more. */
+/** A closed response emits no further event. */
 function isOpen(response: ServerResponse): boolean {
   return !response.closed && !response.destroyed;
 }
 
-/** Of an answer that is whole; streams wait for their readers by themselves. */
+/** Of a complete answer; streams have back-pressure. */
 function sizeOf(payload: unknown): number {
   return typeof payload === "string" || Buffer.isBuffer(payload) ? Buffer.byteLength(payload) : 0;
 }

@@ -1,6 +1,8 @@
 /**
- * Requests that Node would answer by itself with a bare status, or with silence. Those that name a method and a path go
- * the way of all others; those that are no HTTP get the same envelope, written by hand.
+ * Closes: malformed and unroutable requests get the error envelope, and their connections end.
+ *
+ * Node answers some requests by itself, with a bare status or with silence. Requests with a method and a path are routed
+ * like all others. Bytes that are not HTTP get the same envelope, written by hand.
  */
 import {
   type IncomingMessage,
@@ -10,15 +12,16 @@ import {
 } from "node:http";
 import type { Duplex } from "node:stream";
 import { LIMITS } from "@vivarium/contract/api";
+import { TOO_SLOW } from "@vivarium/http1/body-rate";
+import { endGently } from "@vivarium/http1/close-gently";
+import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
-import { TOO_SLOW } from "./body-pace.ts";
-import { endGently } from "./farewell.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
 import { timesSent } from "./times-sent.ts";
-import { afterTurns, breakOff, isCutOff } from "./turns.ts";
+import { breakOff, isCutOff } from "./turns.ts";
 import { handOver } from "./upgrades.ts";
 
 type Connection = Duplex & { _httpMessage?: ServerResponse };
@@ -33,7 +36,7 @@ export const NODE_SERVER_OPTIONS = {
   headersTimeout: HEADERS_ARRIVE_WITHIN_MS,
 };
 
-/** Hands what Node keeps from its `request` event to that event. */
+/** Emits `request` for the requests that Node does not emit it for. */
 export function routeEverything(nodeServer: NodeServer): void {
   nodeServer.on("checkExpectation", (request, response) => nodeServer.emit("request", request, response));
   nodeServer.on("connect", (request: IncomingMessage, socket: Connection) => {
@@ -41,13 +44,13 @@ export function routeEverything(nodeServer: NodeServer): void {
   });
 }
 
-/** What HTTP lets a server refuse for its headers alone. A path that does not exist stays a 404. */
+/** Refuses requests for their headers alone. A path that does not exist stays a 404. */
 export function refuseUnusableHeaders(server: FastifyInstance): void {
   server.addHook("onRequest", async (request, reply) => {
     const { host, expect } = request.headers;
     if (request.is404) return;
     if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
-      // Whether the body follows is the client's choice, so what comes next on this connection cannot be told.
+      // The client may send the body or not, so the next bytes of this connection have no certain meaning.
       void reply.header("connection", "close");
       throw new ApiError("validation", "Expect: must be 100-continue, or left out");
     }
@@ -63,8 +66,8 @@ export function refuseUnusableHeaders(server: FastifyInstance): void {
 }
 
 /**
- * For `fastify({clientErrorHandler})`: what arrived is no request, not a whole one, or too large a one. Whole requests
- * that came before it are answered before it.
+ * For `fastify({clientErrorHandler})`: the bytes are not a request, an incomplete one, or one with too long a head.
+ * Earlier complete requests are answered first.
  */
 export function answerBrokenRequest(
   { log }: { log: Log },
@@ -73,9 +76,9 @@ export function answerBrokenRequest(
 ): void {
   if (error.code === "ECONNRESET" || socket.destroyed || isCutOff(socket)) return;
   const isUnanswered = breakOff(socket);
-  // Something follows what was to be the last of its connection. That one's answer ends it.
+  // Bytes behind the last request of the connection. The answer to that request ends the connection.
   if (error.code === "HPE_CLOSED_CONNECTION") return;
-  afterTurns(socket, () => {
+  pipelineOf(socket).whenAllAnswered(() => {
     if (!socket.writable || socket._httpMessage?.headersSent) return void socket.destroy();
     if (isUnanswered) socket.write(brokenAnswer(log, error));
     endGently(socket);

@@ -1,34 +1,39 @@
 /**
- * WebSocket upgrades. A request for one takes the way of all requests, so that every refusal is an ordinary answer; only
- * a route that accepts it takes the connection over.
+ * WebSocket upgrades. A request for one is routed like all others, so every refusal is an ordinary answer. Only a route
+ * that accepts the upgrade takes the connection over.
  */
-import { type IncomingMessage, type Server as NodeServer, ServerResponse } from "node:http";
+import type { IncomingMessage, Server as NodeServer } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { LIMITS, WS_CLOSE } from "@vivarium/contract/api";
+import { CLOSE_LIMITS, endGently } from "@vivarium/http1/close-gently";
+import { pipelineOf } from "@vivarium/http1/pipelining";
+import { wantsWebSocket } from "@vivarium/http1/strict-request";
+import { responseOver } from "@vivarium/http1/upgrade";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type ServerOptions, type WebSocket, WebSocketServer } from "ws";
 import { ApiError } from "../errors/api-error.ts";
-import { endGently, FAREWELL } from "./farewell.ts";
-import { isAnswering } from "./turns.ts";
 
 /**
- * For `fastify({http})`: requests that name another protocol, or another method, stay ordinary ones; so do those behind
- * requests that are not answered yet, whose answers need what Node takes off a connection that is upgraded.
+ * For `fastify({http})`: requests for other protocols or with other methods stay ordinary ones. So do upgrades behind
+ * unanswered requests: Node removes the listeners that the earlier answers need.
  */
-export const UPGRADE_OPTIONS = { shouldUpgradeCallback: wantsWebSocket };
+export const UPGRADE_OPTIONS = {
+  shouldUpgradeCallback: (request: IncomingMessage) =>
+    wantsWebSocket(request) && pipelineOf(request.socket).unanswered === 0,
+};
 
 const VERSION = "13";
 const KEY = /^[A-Za-z0-9+/]{22}==$/;
 
-/** The type declarations do not have the time limit of the closing handshake yet. */
+/** The type declarations lack `closeTimeout`, the time limit of the closing handshake. */
 const WEB_SOCKETS: ServerOptions & { closeTimeout: number } = {
   noServer: true,
   clientTracking: false,
   perMessageDeflate: false,
   maxPayload: LIMITS.webSocketMessageBytes,
-  closeTimeout: FAREWELL.ms,
+  closeTimeout: CLOSE_LIMITS.ms,
 };
 
 export class Upgrades {
@@ -46,7 +51,7 @@ export class Upgrades {
     });
   }
 
-  /** Hands upgrades to the server's `request` event, with a response over the connection that Node let go of. */
+  /** Hands upgrades to the server's `request` event, with a response over the connection that Node released. */
   listenTo(nodeServer: NodeServer): void {
     nodeServer.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       this.#waiting.set(request, { socket, head });
@@ -54,7 +59,7 @@ export class Upgrades {
     });
   }
 
-  /** The syntax of an upgrade: checked with the query, before anything is looked up (wire.md 1.5). */
+  /** The syntax of an upgrade: checked with the query, before anything is looked up. */
   check(request: FastifyRequest, reply: FastifyReply): void {
     const { headers } = request.raw;
     if (!this.#waiting.has(request.raw)) {
@@ -81,7 +86,7 @@ export class Upgrades {
     const waiting = this.#waiting.get(request.raw);
     if (!waiting || waiting.socket.destroyed || this.#isClosing) throw clientLeft();
     waiting.requestId = request.id;
-    // None is negotiated: what the client offers is as good as not sent.
+    // No subprotocol is negotiated: the offer is ignored.
     delete request.raw.headers["sec-websocket-protocol"];
     reply.hijack();
     reply.raw.detachSocket(waiting.socket as Socket);
@@ -91,14 +96,14 @@ export class Upgrades {
     return webSocket;
   }
 
-  /** For shutdown: says goodbye to everybody, and cuts off who does not answer. */
+  /** For shutdown: closes all WebSockets, and cuts those whose client does not answer. */
   async close(): Promise<void> {
     this.#isClosing = true;
     const all = [...this.#open];
     for (const webSocket of all) webSocket.close(WS_CLOSE.goingAway, "the server is shutting down");
     const late = setTimeout(() => {
       for (const webSocket of all) webSocket.terminate();
-    }, FAREWELL.ms);
+    }, CLOSE_LIMITS.ms);
     await Promise.all(all.map(closed));
     clearTimeout(late);
   }
@@ -116,29 +121,20 @@ export class Upgrades {
 
   #keep(webSocket: WebSocket): void {
     this.#open.add(webSocket);
-    // What the peer breaks closes its own connection, with the code that says why.
+    // A protocol error of the peer closes its own connection, with the code of the error.
     webSocket.on("error", (err) => this.#log.debug({ err }, "a WebSocket failed"));
     webSocket.once("close", () => this.#open.delete(webSocket));
   }
 }
 
-/** Hands a request whose connection Node has let go of to the server's `request` event. */
+/** Hands a request whose connection Node has released to the server's `request` event. */
 export function handOver(nodeServer: NodeServer, request: IncomingMessage, socket: Duplex): void {
-  socket.on("error", () => socket.destroy());
-  if (isAnswering(socket)) socket.destroy();
-  else nodeServer.emit("request", request, responseOver(socket, request));
+  const response = responseOver(socket, request, endGently);
+  if (response) nodeServer.emit("request", request, response);
+  else socket.destroy();
 }
 
-/** An ordinary response over it; the connection ends with it. */
-function responseOver(socket: Duplex, request: IncomingMessage): ServerResponse {
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  response.assignSocket(socket as Socket);
-  response.once("finish", () => endGently(socket));
-  return response;
-}
-
-/** What the request log has of other requests: once it is open, and once it is over. */
+/** Logs the opening and the end, like the request log does for other requests. */
 function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
   const openedAt = performance.now();
   const { url: route } = request.routeOptions;
@@ -147,10 +143,6 @@ function logConnection(request: FastifyRequest, webSocket: WebSocket): void {
   webSocket.once("close", (code) =>
     request.log.info({ route, code, elapsed_ms: Math.round(performance.now() - openedAt), ...who }, "closed"),
   );
-}
-
-function wantsWebSocket({ method, headers, socket }: IncomingMessage): boolean {
-  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && !isAnswering(socket);
 }
 
 function clientLeft(): Error {

@@ -32,7 +32,7 @@ export function invalidField(field: string, expectation: string, value?: unknown
 }
 
 function fieldName(issue: Issue, isQuery: boolean): string {
-  // A key that is none is told as what was given, not as the place of a field.
+  // An invalid key is shown as the given value, not as the path of a field.
   const path = issue.code === "invalid_key" ? issue.path.slice(0, -1) : [...issue.path];
   if (issue.code === "unrecognized_keys" && issue.keys[0] !== undefined) path.push(issue.keys[0]);
   if (path.length === 0) return isQuery ? "query" : "body";
@@ -89,7 +89,7 @@ function shownValue(issue: Issue, input: unknown): string {
       typeof at === "object" && at !== null ? (at as Record<PropertyKey, unknown>)[part] : undefined,
     input,
   );
-  // That nothing was given is no secret.
+  // A missing value reveals nothing.
   if (value !== undefined && issue.path.some((part) => SECRET_FIELDS.has(String(part)))) return "";
   return `, got ${show(value)}`;
 }

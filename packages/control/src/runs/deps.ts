@@ -1,7 +1,7 @@
 import type { ExecDeps } from "../exec/deps.ts";
 import type { StartDeps } from "../starts/deps.ts";
 
-export interface RunDeps extends StartDeps, Pick<ExecDeps, "commandLog" | "outputRooms"> {
+export interface RunDeps extends StartDeps, Pick<ExecDeps, "commandLog" | "outputQuotas"> {
   /** Sessions whose lease this process renews. */
   leasesKept: Set<string>;
 }

@@ -2,7 +2,7 @@ import { LIMITS, RunRequest, RunResult } from "@vivarium/contract/api";
 import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { callerOf } from "../audit/caller.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { leaveOnceAnswered } from "../exec/output-rooms.ts";
+import { returnOnceAnswered } from "../exec/output-quota.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
@@ -39,8 +39,8 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
       const principal = principalOf(request);
       const by = callerOf(principal, request);
       // Output of the installer and of the code.
-      const room = deps.outputRooms.room(principal.orgId, 4 * LIMITS.execOutputBytes);
-      const input = { body: request.body as ParsedRun, signal: gone, by, room };
+      const reservation = deps.outputQuotas.reserve(principal.orgId, 4 * LIMITS.execOutputBytes);
+      const input = { body: request.body as ParsedRun, signal: gone, by, reservation };
       return await runCode(deps, principal, input)
         .catch((error: unknown) => {
           if (!gone.aborted) throw error;
@@ -48,7 +48,7 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
           request.log.info("the client left before its run ended");
           throw new ApiError("session_ended", "the run was ended, because its client left", { cause: error });
         })
-        .finally(() => leaveOnceAnswered(room, reply.raw));
+        .finally(() => returnOnceAnswered(reservation, reply.raw));
     },
   );
 }

@@ -19,7 +19,7 @@ import { ApiError } from "../errors/api-error.ts";
 import { createAttempt, emitIfRefused } from "../events/refusals.ts";
 import { type CollectedExec, collect, outputFields } from "../exec/collect.ts";
 import { execCall, explainCommandBreak, openExec } from "../exec/open-exec.ts";
-import type { OutputRoom } from "../exec/output-rooms.ts";
+import type { OutputQuota } from "../exec/output-quota.ts";
 import { apiErrorOfPreparation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
@@ -110,7 +110,7 @@ async function waitForRun(
 interface CalledBy {
   signal: AbortSignal;
   by: Caller;
-  room: OutputRoom;
+  reservation: OutputQuota;
 }
 
 /** Installs, then runs, under one timeout for both. */
@@ -144,12 +144,12 @@ async function runStep(
   deps: RunDeps,
   session: SessionRow,
   call: ExecCall,
-  { room, ...by }: CalledBy,
+  { reservation, ...by }: CalledBy,
 ): Promise<CollectedExec> {
   const limitBytes = LIMITS.execOutputBytes;
   const frames = await openExec(deps, session, { ...call, output_limit_bytes: limitBytes }, by);
   try {
-    return await collect(frames, { limitBytes, room });
+    return await collect(frames, { limitBytes, reservation });
   } catch (cause) {
     throw await explainCommandBreak(deps, session, cause);
   }

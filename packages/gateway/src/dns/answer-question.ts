@@ -3,10 +3,10 @@ import type { EgressReason } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
 import { normaliseName } from "../egress/names.ts";
 import { portsFor, WEB_PORTS } from "../egress/rules.ts";
-import type { CurrentTables, Place } from "../tables/current-tables.ts";
+import type { CurrentTables, MachineSlot } from "../tables/current-tables.ts";
 import type { NodeClient } from "../tables/node-client.ts";
 import type { PerMachine } from "../tables/per-machine.ts";
-import type { NameBrake } from "./name-brake.ts";
+import type { NameRateLimit } from "./name-rate-limit.ts";
 import { pinAddresses } from "./pin-addresses.ts";
 import { type Question, TYPE } from "./question.ts";
 import { readAll } from "./read-addresses.ts";
@@ -17,7 +17,7 @@ export interface AnswerDeps {
   tables: CurrentTables;
   resolver: Resolver;
   node: NodeClient;
-  brakes: PerMachine<NameBrake>;
+  nameRateLimits: PerMachine<NameRateLimit>;
   log: Log;
 }
 
@@ -28,7 +28,7 @@ export interface Answer {
   address?: string;
 }
 
-/** Names of metadata services; their address is never reachable, and these tell so at once. */
+/** Names of metadata services. Their address is never reachable, so they are refused without asking a name server. */
 const METADATA_NAMES = new Set([
   "metadata",
   "metadata.google.internal",
@@ -39,58 +39,64 @@ const METADATA_NAMES = new Set([
   "instance-data.ec2.internal",
 ]);
 
-export async function answerQuestion(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+export async function answerQuestion(
+  deps: AnswerDeps,
+  slot: MachineSlot,
+  question: Question,
+): Promise<Answer> {
   if (METADATA_NAMES.has(question.name)) return refuse(question, RCODE.noSuchName, "never_address");
-  return place.rules.mode === "deny"
-    ? answerDenying(deps, place, question)
-    : answerAllowing(deps, place, question);
+  return slot.rules.mode === "deny"
+    ? answerDenying(deps, slot, question)
+    : answerAllowing(deps, slot, question);
 }
 
 /** Nothing about a name outside the policy leaves the host. */
-async function answerDenying(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+async function answerDenying(deps: AnswerDeps, slot: MachineSlot, question: Question): Promise<Answer> {
   const name = normaliseName(question.name);
-  const ports = name === null ? new Set<number>() : portsFor(place.rules, name);
+  const ports = name === null ? new Set<number>() : portsFor(slot.rules, name);
   if (name === null || ports.size === 0) return refuse(question, RCODE.refused, "name_not_allowed");
   if (question.type !== TYPE.A) return noData(question, "name_allowed");
-  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many_names");
+  if (!deps.nameRateLimits.of(slot.machineId).admits(name))
+    return refuse(question, RCODE.refused, "too_many_names");
   const pinned = [...ports].filter((port) => !WEB_PORTS.includes(port));
-  return answerAddresses(deps, place, question, { name, pinned, reason: "name_allowed" });
+  return answerAddresses(deps, slot, question, { name, pinned, reason: "name_allowed" });
 }
 
-async function answerAllowing(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+async function answerAllowing(deps: AnswerDeps, slot: MachineSlot, question: Question): Promise<Answer> {
   const { name, type } = question;
   if (type === TYPE.AXFR || type === TYPE.IXFR) return refuse(question, RCODE.refused, "name_not_allowed");
   const hasNothing = type === TYPE.AAAA || type === TYPE.HTTPS || type === TYPE.SVCB || type === TYPE.ANY;
   if (hasNothing) return noData(question, "mode_allow");
-  if (!deps.brakes.of(place.machineId).admits(name)) return refuse(question, RCODE.refused, "too_many_names");
-  if (type !== TYPE.A) return passOn(deps, place, question);
-  return answerAddresses(deps, place, question, { name, pinned: [], reason: "mode_allow" });
+  if (!deps.nameRateLimits.of(slot.machineId).admits(name))
+    return refuse(question, RCODE.refused, "too_many_names");
+  if (type !== TYPE.A) return passOn(deps, slot, question);
+  return answerAddresses(deps, slot, question, { name, pinned: [], reason: "mode_allow" });
 }
 
 async function answerAddresses(
   deps: AnswerDeps,
-  place: Place,
+  slot: MachineSlot,
   question: Question,
   wish: { name: string; pinned: number[]; reason: EgressReason },
 ): Promise<Answer> {
-  const resolution = await deps.resolver.resolve(place.machineId, wish.name);
+  const resolution = await deps.resolver.resolve(slot.machineId, wish.name);
   if (resolution.result === "failed") return refuse(question, RCODE.serverFailure, "not_resolved");
   if (resolution.result === "none") return refuse(question, resolution.rcode, "not_resolved");
   if (resolution.result === "never") {
     return { ...refuse(question, RCODE.noSuchName, "never_address"), address: resolution.addresses[0] };
   }
   const { addresses, ttlS } = resolution;
-  if (!(await pinAddresses(deps, place, { host: wish.name, ports: wish.pinned, addresses, ttlS }))) {
+  if (!(await pinAddresses(deps, slot, { host: wish.name, ports: wish.pinned, addresses, ttlS }))) {
     return refuse(question, RCODE.serverFailure, "policy_changed");
   }
   const reply = writeAddresses(question, addresses, ttlS);
   return { reply, isAllowed: true, reason: wish.reason, address: addresses[0] };
 }
 
-/** Types that say nothing of where to connect to are the name server's business, as long as no address in them lies. */
-async function passOn(deps: AnswerDeps, place: Place, question: Question): Promise<Answer> {
+/** Types that carry no addresses pass unchanged, unless an address in them may never be reached. */
+async function passOn(deps: AnswerDeps, slot: MachineSlot, question: Question): Promise<Answer> {
   try {
-    const answer = await deps.resolver.ask(place.machineId, question.raw);
+    const answer = await deps.resolver.ask(slot.machineId, question.raw);
     const { addresses, hasServiceBindings } = readAll(answer);
     if (hasServiceBindings) return noData(question, "mode_allow");
     const hidden = addresses.find((address) => deps.tables.isNever(address));

@@ -1,6 +1,6 @@
 /**
- * Asks a name server one question. Id and source port are random for each question, and only an answer from the asked
- * address, with that id and that very question, is one.
+ * Asks a name server one question. Id and source port are random for each question. Only an answer from the asked
+ * address, with that id and that question, counts.
  */
 import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
@@ -14,12 +14,12 @@ const DNS_PORT = 53;
 /** EDNS: answers up to 1232 bytes over UDP. */
 const EDNS = Buffer.from([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
 
-/** For an answer, however many questions lead to it. */
+/** For one answer, with all questions that lead to it. */
 export function answerLimitMs(attemptMs = ATTEMPT_MS): number {
   return ATTEMPTS * attemptMs;
 }
 
-/** The first answer that is neither late nor a server's failure; rejects then, by `performance.now()`, or when all failed. */
+/** The first good answer. Rejects when all servers failed, or at the deadline (of `performance.now()`). */
 export async function askUpstream(
   resolvers: readonly string[],
   question: Buffer,
@@ -76,8 +76,8 @@ function askOverUdp({ address, port }: Server, message: Buffer, signal: AbortSig
   socket.on("message", (answer) => {
     if (isAnswerTo(message, answer)) resolve(answer);
   });
-  // Connected, so that the kernel takes answers from this server alone and tells when nobody listens there. A callback
-  // would be called without a connection too, where the host has no way to this server.
+  // Connected: the kernel then accepts answers from this server alone, and reports a port that nothing listens on. A callback
+  // would also be called without a connection, where the host has no route to the server.
   socket.once("connect", () => {
     socket.send(message, (error) => {
       if (error) reject(error);

@@ -1,4 +1,4 @@
-/** DNS for one slot: whoever reaches this address is that slot's machine, and nobody else. */
+/** DNS for one slot: only the slot's machine can reach this address. */
 import { createSocket, type RemoteInfo } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
@@ -6,16 +6,16 @@ import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
 import type { Listener } from "../egress/slots.ts";
 import type { EgressLog } from "../flows/egress-log.ts";
-import type { Place } from "../tables/current-tables.ts";
+import type { MachineSlot } from "../tables/current-tables.ts";
 import type { PerMachine } from "../tables/per-machine.ts";
 import { type Answer, type AnswerDeps, answerQuestion } from "./answer-question.ts";
 import { type Question, readQuestion } from "./question.ts";
-import type { QuestionBrake } from "./question-brake.ts";
+import type { QuestionRateLimit } from "./question-rate-limit.ts";
 import { fitUdp, RCODE, writeReply } from "./reply.ts";
 
 export type DnsDeps = AnswerDeps & {
   egressLog: EgressLog;
-  tcpBrakes: PerMachine<QuestionBrake>;
+  tcpRateLimits: PerMachine<QuestionRateLimit>;
   /** For a whole question over TCP, and between questions. */
   tcpIdleMs?: number;
 };
@@ -30,7 +30,7 @@ export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Lis
   const answer = async (message: Buffer, peer: RemoteInfo) => {
     const read = message.length <= MAX_UDP_BYTES ? readQuestion(message) : null;
     const reply = await answerAt(deps, hostAddress, message, read);
-    // A socket that is closed by now belongs to a slot that is gone.
+    // The socket is closed when the slot is gone.
     if (read && reply && isOpen) socket.send(fitUdp(read, reply), peer.port, peer.address, () => {});
   };
   let isOpen = true;
@@ -55,7 +55,7 @@ export async function listenUdp(deps: DnsDeps, hostAddress: string): Promise<Lis
 
 export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Listener> {
   const connections = new Set<Socket>();
-  // An asker may end its side once it has asked.
+  // A client may end its side once it has asked.
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on("error", () => {});
     if (connections.size >= MAX_CONNECTIONS) {
@@ -77,7 +77,7 @@ export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Lis
   };
 }
 
-/** One question after the other, each once the brake lets it, until one is none. */
+/** Answers one question after the other, within the rate limit, until one cannot be read. */
 async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socket): Promise<void> {
   socket.setTimeout(deps.tcpIdleMs ?? TCP_IDLE_MS, () => socket.destroy());
   try {
@@ -92,22 +92,22 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
       if (socket.destroyed) return;
     }
   } catch {
-    // The guest's end broke; there is nobody to tell.
+    // The guest's end broke: no one would read an answer.
   }
   socket.destroySoon();
 }
 
-/** Who does not read the answers is not asked for more questions meanwhile. */
+/** Back-pressure: while the client does not read its answers, its questions are not read. */
 async function roomIn(socket: Socket): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   socket.once("drain", resolve).once("close", resolve);
   await promise;
 }
 
-/** Nothing of a connection is read while its question waits, so that the wait is its sender's. */
-async function waitForToken({ tables, tcpBrakes }: DnsDeps, hostAddress: string): Promise<void> {
-  const place = tables.placeAt(hostAddress);
-  const waitMs = place ? tcpBrakes.of(place.machineId).take() : 0;
+/** Nothing is read while a question waits: back-pressure makes the client wait. */
+async function waitForToken({ tables, tcpRateLimits }: DnsDeps, hostAddress: string): Promise<void> {
+  const slot = tables.slotAt(hostAddress);
+  const waitMs = slot ? tcpRateLimits.of(slot.machineId).take() : 0;
   if (waitMs > 0) await sleep(waitMs);
 }
 
@@ -125,35 +125,35 @@ async function* readMessages(socket: Socket): AsyncGenerator<Buffer> {
   }
 }
 
-/** Undefined: there is nothing to say to such a message. */
+/** Undefined: such a message gets no reply. */
 async function answerAt(
   deps: DnsDeps,
   hostAddress: string,
   message: Buffer,
   question: Question | null,
 ): Promise<Buffer | undefined> {
-  const place = deps.tables.placeAt(hostAddress);
-  if (!place) return question ? writeReply(question, RCODE.refused) : undefined;
+  const slot = deps.tables.slotAt(hostAddress);
+  if (!slot) return question ? writeReply(question, RCODE.refused) : undefined;
   const at = new Date().toISOString();
-  const answer = question ? await answerQuestion(deps, place, question) : null;
-  logQuestion(deps, place, { at, message, question, answer });
-  // What was decided under another policy or for another machine is not said any more.
-  if (question && !isUnchanged(place, deps.tables.placeAt(hostAddress))) {
+  const answer = question ? await answerQuestion(deps, slot, question) : null;
+  logQuestion(deps, slot, { at, message, question, answer });
+  // Dropped: the answer was decided under another policy or for another machine.
+  if (question && !isUnchanged(slot, deps.tables.slotAt(hostAddress))) {
     return writeReply(question, RCODE.serverFailure);
   }
   return answer?.reply;
 }
 
-function isUnchanged(before: Place, now: Place | undefined): boolean {
+function isUnchanged(before: MachineSlot, now: MachineSlot | undefined): boolean {
   return before.machineId === now?.machineId && before.generation === now.generation;
 }
 
 function logQuestion(
   { egressLog }: DnsDeps,
-  { machineId }: Place,
-  told: { at: string; message: Buffer; question: Question | null; answer: Answer | null },
+  { machineId }: MachineSlot,
+  asked: { at: string; message: Buffer; question: Question | null; answer: Answer | null },
 ): void {
-  const { at, message, question, answer } = told;
+  const { at, message, question, answer } = asked;
   egressLog.add({
     machine_id: machineId,
     at,

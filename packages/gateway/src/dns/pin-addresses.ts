@@ -1,26 +1,26 @@
 import type { Pin } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
-import type { Place } from "../tables/current-tables.ts";
+import type { MachineSlot } from "../tables/current-tables.ts";
 import type { NodeClient } from "../tables/node-client.ts";
 
 /** How much longer than the answer the kernel lets the machine reach the addresses it was given. */
 const GRACE_S = 60;
-/** What of that is left at least when an answer is given again: the node is asked once for each finding of a name. */
+/** At least this much of the time is left when an answer is given again: the node is asked once per resolution. */
 const LEAST_GRACE_S = 30;
 
 type PinDeps = { node: NodeClient; log: Log };
 
 /**
- * Lets the machine reach these addresses on ports of `host:port` entries. False where that is not so, because its
- * policy is another by now or the node is away: then the guest must not be told the addresses.
+ * Lets the machine reach these addresses on ports of `host:port` entries. False when its
+ * policy has changed or the node is away: then the guest must not get the addresses.
  */
 export async function pinAddresses(
   deps: PinDeps,
-  place: Place,
+  slot: MachineSlot,
   { host, ports, addresses, ttlS }: { host: string; ports: number[]; addresses: string[]; ttlS: number },
 ): Promise<boolean> {
   if (ports.length === 0) return true;
-  const { machineId, generation, pins } = place;
+  const { machineId, generation, pins } = slot;
   const now = performance.now();
   const known = addresses.map((address) => pins.find(host, address, now + (ttlS + LEAST_GRACE_S) * 1000));
   const lacking = addresses.filter((_, index) => known[index] === undefined);

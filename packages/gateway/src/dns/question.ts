@@ -13,14 +13,14 @@ export interface Question {
   /** Labels in lower case, joined by dots; "" for the root. */
   name: string;
   type: number;
-  /** As it stood in the message, letters as they were written. */
+  /** As in the message, with its upper and lower case letters. */
   raw: Buffer;
-  /** Bytes of an answer over UDP that the asker takes. */
+  /** Bytes of an answer over UDP that the client accepts. */
   udpLimit: number;
 }
 
 const PLAIN_UDP_BYTES = 512;
-/** More may be cut into fragments on the way. */
+/** Longer messages may be fragmented on the way. */
 const MAX_UDP_BYTES = 1232;
 
 export function readQuestion(message: Buffer): Question | null {

@@ -1,4 +1,4 @@
-/** What a name server's answer says about a name's addresses, aliases followed. */
+/** Reads the addresses of a name out of a name server's answer, following aliases. */
 import { type Answer, decode, type StringAnswer } from "dns-packet";
 
 const MAX_ALIASES = 16;
@@ -6,9 +6,9 @@ const MAX_ALIASES = 16;
 export interface Addresses {
   /** All addresses at the end of the aliases. */
   addresses: string[];
-  /** Where the aliases end: asked for next, where there are no addresses. */
+  /** The last alias: asked for next when there are no addresses. */
   end: string;
-  /** The least of all records on the way. */
+  /** The shortest of all records on the way. */
   ttlS: number;
 }
 
@@ -28,7 +28,7 @@ export function readAddresses(answer: Buffer, name: string): Addresses {
   return { addresses: found.map(({ data }) => data), end, ttlS };
 }
 
-/** Every IPv4 address in any section, and whether something tells how to hide a TLS server name. */
+/** Every IPv4 address in any section, and whether any record carries keys that hide a TLS server name (ECH). */
 export function readAll(answer: Buffer): { addresses: string[]; hasServiceBindings: boolean } {
   const { answers = [], authorities = [], additionals = [] } = decode(answer);
   const records = [...answers, ...authorities, ...additionals];

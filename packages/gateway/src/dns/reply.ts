@@ -6,7 +6,7 @@ export const RCODE = { noError: 0, serverFailure: 2, noSuchName: 3, refused: 5 }
 const ANSWERS = 0x8080;
 const RECURSION_DESIRED = 0x0100;
 const TRUNCATED = 0x0200;
-/** The answer's owner: the question's name, which stands right behind the header. */
+/** A pointer to the question's name, which follows the header. */
 const QUESTION_NAME = [0xc0, 0x0c];
 const HEADER_BYTES = 12;
 
@@ -14,7 +14,7 @@ export function writeReply(question: Question, rcode: number): Buffer {
   return Buffer.concat([writeHeader(question, rcode, 0), question.raw]);
 }
 
-/** Addresses for the queried name itself, whatever names lay between. */
+/** Addresses for the queried name itself, without the aliases between. */
 export function writeAddresses(question: Question, addresses: readonly string[], ttlS: number): Buffer {
   const records = addresses.map((address) => {
     const record = Buffer.from([
@@ -37,7 +37,7 @@ export function writeAddresses(question: Question, addresses: readonly string[],
   return Buffer.concat([writeHeader(question, RCODE.noError, addresses.length), question.raw, ...records]);
 }
 
-/** What fits into one datagram for this asker; else the message that sends it to TCP. */
+/** The answer when it fits into one datagram for this client; else a truncated one, which makes the client use TCP. */
 export function fitUdp(question: Question, reply: Buffer): Buffer {
   if (reply.length <= question.udpLimit) return reply;
   const cut = writeReply(question, RCODE.noError);

@@ -1,6 +1,6 @@
 /**
- * A name's public addresses, for answers to guests and for what the gateway dials itself. What was found is kept for
- * its time, for each machine apart: no machine learns from the time of an answer what another one asked for.
+ * A name's public addresses, for answers to guests and for what the gateway dials itself. Results are cached
+ * per machine: with a shared cache the time of an answer would show a machine what others asked for.
  */
 import type { Log } from "@vivarium/kit/log";
 import type { CurrentTables } from "../tables/current-tables.ts";
@@ -18,7 +18,7 @@ const MAX_UNDER_WAY = 64;
 
 export type Resolution =
   | { result: "found"; addresses: string[]; ttlS: number }
-  /** One of its addresses may never be reached: the name as a whole is nobody's. */
+  /** One of its addresses may never be reached: the whole name is refused. */
   | { result: "never"; addresses: string[] }
   /** No such name, or no address for it: the name server's code says which. */
   | { result: "none"; rcode: number }
@@ -29,14 +29,14 @@ type Found = Exclude<Resolution, { result: "never" }>;
 interface Known {
   kept: Map<string, { found: Found; until: number }>;
   underWay: Map<string, Promise<Found>>;
-  /** Questions that are asked without being kept. */
+  /** Questions in flight whose answers are not cached. */
   passing: number;
 }
 
 export interface ResolverDeps {
   tables: CurrentTables;
   log: Log;
-  /** How long a name server is waited for, each of the times that it is asked. */
+  /** The time limit for each question to a name server. */
   attemptMs?: number;
 }
 
@@ -51,7 +51,7 @@ export class Resolver {
     deps.tables.subscribe(() => this.#forgetWithResolvers());
   }
 
-  /** Judged by the tables of now, also what was found earlier. */
+  /** Cached addresses are judged by the current tables as well. */
   async resolve(machineId: string, name: string): Promise<Resolution> {
     const found = await this.#find(this.#known.of(machineId), name);
     if (found.result !== "found") return found;
@@ -61,7 +61,7 @@ export class Resolver {
     return { ...found, addresses: found.addresses.slice(0, MAX_ADDRESSES) };
   }
 
-  /** The answer of a name server as it is; rejects when there is none, or when too many are waited for. */
+  /** A name server's unchanged answer. Rejects when none comes, or when too many questions are in flight. */
   async ask(machineId: string, question: Buffer): Promise<Buffer> {
     const known = this.#known.of(machineId);
     if (known.passing + known.underWay.size >= MAX_UNDER_WAY)
@@ -87,7 +87,7 @@ export class Resolver {
     return found;
   }
 
-  /** Follows aliases also where the name server does not. */
+  /** Follows aliases when the name server does not. */
   async #search(name: string): Promise<Found> {
     let asked = name;
     let ttlS = MAX_TTL_S;

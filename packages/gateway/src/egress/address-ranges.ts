@@ -5,7 +5,7 @@ const NOWHERE = ["0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
 
 export type IsNever = (address: string) => boolean;
 
-/** Answers whether an address lies in one of the ranges; whatever is no IPv4 address counts as inside. */
+/** Whether an address lies in one of the ranges. Anything that is not an IPv4 address counts as inside. */
 export function compileRanges(ranges: readonly string[]): IsNever {
   const list = new BlockList();
   for (const range of [...NOWHERE, ...ranges]) addRange(list, range);

@@ -1,6 +1,6 @@
 /**
  * Reads the server name out of the first bytes of a TLS connection (RFC 8446 4.1.2, RFC 6066 3), strictly: what could
- * be understood in two ways is refused. The bytes themselves go on to the server unchanged.
+ * be read in two ways is refused. The bytes are sent to the server unchanged.
  */
 import { isIPv4 } from "node:net";
 import { normaliseName } from "./names.ts";
@@ -59,7 +59,7 @@ function joinRecords(received: Buffer): Buffer | undefined {
   throw new Malformed();
 }
 
-/** How long the message says that it is; without an end as long as that has not arrived. */
+/** The length that the message gives; infinite until it has arrived. */
 function wholeLength(fragments: Buffer[]): number {
   const head = Buffer.concat(fragments.map((fragment) => fragment.subarray(0, MESSAGE_HEADER_BYTES)));
   expect((head[0] ?? CLIENT_HELLO) === CLIENT_HELLO);
@@ -99,7 +99,7 @@ function readHostName(extension: Buffer): string | undefined {
   expect(list.number(1) === 0);
   const text = list.vector(2).toString("latin1");
   expect(list.isAtEnd());
-  // A server name is never an address (RFC 6066): whoever sends one has no name.
+  // A server name is never an address (RFC 6066).
   if (isIPv4(text) || text.includes(":")) return undefined;
   const name = normaliseName(text);
   expect(name !== null);
@@ -128,7 +128,7 @@ class Reader {
     return this.take(size).readUIntBE(0, size);
   }
 
-  /** Bytes behind their own length. */
+  /** Bytes with their length in front. */
   vector(size: 1 | 2): Buffer {
     return this.take(this.number(size));
   }

@@ -1,4 +1,4 @@
-/** Connections to the outside for a guest: only to what the gateway itself resolved and found reachable. */
+/** Connections to the outside for a guest: only to addresses that the gateway itself resolved and judged. */
 import { once } from "node:events";
 import { connect, isIPv4, type Socket } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
@@ -12,7 +12,7 @@ const DEAD_PEER_MS = 60_000;
 export interface DialDeps {
   tables: CurrentTables;
   resolver: Resolver;
-  /** The port to dial for what a guest sent to this port. */
+  /** The port to dial for a port that the guest dialled. */
   dialledPort: (port: number) => number;
 }
 
@@ -48,7 +48,7 @@ async function findAddresses({ tables, resolver }: DialDeps, flow: Flow, host: s
   return resolution.addresses;
 }
 
-/** The very string that is judged is the one that is dialled, with nothing awaited in between. */
+/** The string that is judged is the string that is dialled, with nothing awaited between. */
 async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<Socket | undefined> {
   if (!flow.isOpen) throw new DialRefused("policy_changed");
   if (deps.tables.isNever(address)) throw new DialRefused("never_address");
@@ -66,9 +66,9 @@ async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<
     return undefined;
   }
   socket.setKeepAlive(true, DEAD_PEER_MS);
-  // Node writes some heads in the encoding of the socket: bytes of headers are to stay the bytes that they are.
+  // Node writes some heads in the encoding of the socket. Latin-1 keeps their bytes unchanged.
   socket.setDefaultEncoding("latin1");
-  // The flow's end tells; whoever uses the socket listens for more.
+  // Without a listener an error would end the process. Users of the socket add their own.
   socket.on("error", () => {});
   if (flow.isOpen) {
     flow.connected();

@@ -1,15 +1,16 @@
 /** One connection of a guest to the gateway, from its accept to its line in the egress log. */
 import type { Socket } from "node:net";
 import type { EgressEntry, EgressReason } from "@vivarium/contract/gateway";
+import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { EgressLog } from "../flows/egress-log.ts";
-import type { CurrentTables, Place } from "../tables/current-tables.ts";
+import type { CurrentTables, MachineSlot } from "../tables/current-tables.ts";
 import { judge } from "./rules.ts";
 
 export interface FlowInput {
   guest: Socket;
-  place: Place;
+  slot: MachineSlot;
   kind: "http" | "tls";
-  /** What the guest wanted to reach: 80 or 443. */
+  /** The port that the guest dialled: 80 or 443. */
   port: number;
 }
 
@@ -20,37 +21,33 @@ export class Flow {
   readonly port: number;
   readonly #tables: CurrentTables;
   readonly #egressLog: EgressLog;
-  readonly #place: Place;
+  readonly #slot: MachineSlot;
   readonly #kind: "http" | "tls";
   readonly #at = new Date().toISOString();
   readonly #upstreams = new Set<Socket>();
-  #unanswered = 0;
   #host: string | undefined;
   #address: string | undefined;
-  /** From here on what the guest sends may have left. */
+  /** From here on bytes of the guest may have left. */
   #isConnected = false;
-  /** Set when the host was let through; until then nothing may be dialled. */
+  /** Set when the host was admitted. Until then nothing may be dialled. */
   #admitted: EgressReason | undefined;
   #refused: EgressReason | undefined;
 
-  constructor(
-    deps: { tables: CurrentTables; egressLog: EgressLog },
-    { guest, place, kind, port }: FlowInput,
-  ) {
+  constructor(deps: { tables: CurrentTables; egressLog: EgressLog }, { guest, slot, kind, port }: FlowInput) {
     this.#tables = deps.tables;
     this.#egressLog = deps.egressLog;
     this.guest = guest;
     this.port = port;
-    this.#place = place;
+    this.#slot = slot;
     this.#kind = kind;
     guest.once("close", () => this.#end());
   }
 
   get machineId(): string {
-    return this.#place.machineId;
+    return this.#slot.machineId;
   }
 
-  /** The host that this connection is for, once one was let through. */
+  /** The host that this connection is for, once one was admitted. */
   get admittedHost(): string | undefined {
     return this.#admitted === undefined ? undefined : this.#host;
   }
@@ -59,47 +56,35 @@ export class Flow {
     return !this.guest.destroyed && this.#refused === undefined;
   }
 
-  /** Whether a response to the guest is under way, which nothing else may be written into. */
-  get isAnswering(): boolean {
-    return this.#unanswered > 0;
-  }
-
-  /** Requests of the guest whose responses are not at their end. */
+  /** Requests of the guest whose responses have not ended. Nothing else may be written between these. */
   get unanswered(): number {
-    return this.#unanswered;
+    return pipelineOf(this.guest).unanswered;
   }
 
-  answering(response: { once(event: "close", listener: () => void): unknown }): void {
-    this.#unanswered += 1;
-    response.once("close", () => {
-      this.#unanswered -= 1;
-    });
-  }
-
-  /** Asks the tables of now. True: the flow is for this host from here on, and dies when that is no longer allowed. */
+  /** Judges by the current tables. True: the flow is for this host from here on, and is cut when the host is no longer allowed. */
   admits(host: string): boolean {
-    const place = this.#tables.placeAt(this.#place.hostAddress);
-    if (place?.machineId !== this.machineId) return this.#deny("policy_changed", host);
-    const { isAllowed, reason } = judge(place.rules, host, this.port);
+    const slot = this.#tables.slotAt(this.#slot.hostAddress);
+    if (slot?.machineId !== this.machineId) return this.#deny("policy_changed", host);
+    const { isAllowed, reason } = judge(slot.rules, host, this.port);
     if (!isAllowed) return this.#deny(reason, host);
     this.#host = host;
     this.#admitted = reason;
     return true;
   }
 
-  /** From here on the flow's end is this socket's end. */
+  /** The socket is destroyed when the flow ends. */
   addUpstream(socket: Socket, address: string): void {
     this.#address = address;
     this.#upstreams.add(socket);
     socket.once("close", () => this.#upstreams.delete(socket));
   }
 
-  /** The socket that was added last has reached its address. */
+  /** The last added socket is connected. */
   connected(): void {
     this.#isConnected = true;
   }
 
-  /** Notes why the flow is at its end, without cutting it: the guest is still to be told. The first reason stays. */
+  /** Records why the flow ends, without cutting it: the guest still gets an answer. The first reason stays. */
   deny(reason: EgressReason, host?: string): void {
     this.#deny(reason, host);
   }
@@ -111,14 +96,14 @@ export class Flow {
     this.guest.resetAndDestroy();
   }
 
-  /** Cuts the flow when the tables of now do not allow it. */
+  /** Cuts the flow when the current tables do not allow it. */
   judgeAgain(): void {
-    const place = this.#tables.placeAt(this.#place.hostAddress);
-    const isSame = place?.machineId === this.machineId;
+    const slot = this.#tables.slotAt(this.#slot.hostAddress);
+    const isSame = slot?.machineId === this.machineId;
     const isStillAllowed =
       this.#admitted === undefined ||
       this.#host === undefined ||
-      (place !== undefined && judge(place.rules, this.#host, this.port).isAllowed);
+      (slot !== undefined && judge(slot.rules, this.#host, this.port).isAllowed);
     const isReachable = this.#address === undefined || !this.#tables.isNever(this.#address);
     if (!isSame || !isStillAllowed || !isReachable) this.cut("policy_changed");
   }
@@ -133,14 +118,14 @@ export class Flow {
     for (const upstream of this.#upstreams) upstream.destroy();
     const refused = this.#admitted === undefined ? (this.#refused ?? "no_name") : this.#refused;
     const carried = { bytes_out: this.guest.bytesRead, bytes_in: this.guest.bytesWritten };
-    // What went to its host went there, whatever was refused, or not answered, behind it.
+    // Bytes that reached an allowed host count as allowed, whatever was refused or unanswered later.
     const isRefused = refused !== undefined && !(this.#isConnected && refused === "not_reachable");
     if (this.#admitted !== undefined && (this.#isConnected || !isRefused))
-      this.#tell("allowed", this.#admitted, carried);
-    if (isRefused) this.#tell("denied", refused, this.#isConnected ? NO_BYTES : carried);
+      this.#logEntry("allowed", this.#admitted, carried);
+    if (isRefused) this.#logEntry("denied", refused, this.#isConnected ? NO_BYTES : carried);
   }
 
-  #tell(verdict: EgressEntry["verdict"], reason: EgressReason, bytes: typeof NO_BYTES): void {
+  #logEntry(verdict: EgressEntry["verdict"], reason: EgressReason, bytes: typeof NO_BYTES): void {
     this.#egressLog.add({
       machine_id: this.machineId,
       at: this.#at,

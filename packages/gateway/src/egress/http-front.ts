@@ -1,18 +1,18 @@
 /**
- * HTTP/1 for one slot: every request is read whole by a strict parser, judged by its Host and written anew, so that
- * gateway and server cannot end it at two places. A connection is for one host.
+ * HTTP/1 for one slot: every request is read by a strict parser, judged by its Host and written anew, so that
+ * gateway and server agree where it ends. A connection is for one host.
  */
 import { once } from "node:events";
-import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import { Agent, createServer, type IncomingMessage, type Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { type EgressReason, GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { listenGuarded } from "@vivarium/http1/guarded-server";
+import type { Header } from "@vivarium/http1/headers";
+import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
-import { contained } from "../contain.ts";
 import { dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
 import { forwardRequest } from "./forward-request.ts";
-import { forwardUpgrade } from "./forward-upgrade.ts";
 import { readHead } from "./http-request.ts";
 import { closeWith, respondWith } from "./refuse-request.ts";
 import type { Listener } from "./slots.ts";
@@ -21,36 +21,36 @@ import type { FrontDeps } from "./tls-front.ts";
 const OPTIONS = {
   insecureHTTPParser: false,
   maxHeaderSize: 16 * 1024,
-  /** Ours to check: node would answer before anything is logged. */
+  /** Checked by `readHead`: Node would answer before anything is logged. */
   requireHostHeader: false,
   keepAliveTimeout: 75_000,
   headersTimeout: 15_000,
-  /** An upload may take its time. */
+  /** An upload may take any time. */
   requestTimeout: 0,
   connectionsCheckingInterval: 5_000,
   noDelay: true,
 };
 const IDLE_MS = 60 * 60 * 1000;
 
-/** A guest's connection, and its connections to the one host that it is for. */
+/** A guest's connection, with its connections to its one host. */
 export interface HttpConnection {
   flow: Flow;
   agent: Agent;
   log: Log;
 }
 
-/** A request that may go on. */
+/** A request that may be forwarded. */
 export interface AdmittedRequest {
   connection: HttpConnection;
   request: IncomingMessage;
   path: string;
-  headers: string[];
+  headers: Header[];
 }
 
 export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<Listener> {
   const server = createServer(OPTIONS);
   server.timeout = IDLE_MS;
-  // Bounded by their bytes; a parser that leaves some out would judge another request than it is.
+  // Bounded by their bytes: past a number of headers Node would drop the rest, and another request would be judged.
   server.maxHeadersCount = 0;
   serveConnections(deps, server, hostAddress);
   server.listen({ host: hostAddress, port: GATEWAY_PORTS.http, exclusive: true });
@@ -62,67 +62,48 @@ export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<
 function serveConnections(deps: FrontDeps, server: Server, hostAddress: string): void {
   const connections = new WeakMap<Duplex, HttpConnection>();
   const { log } = deps;
-  const onConnection = (guest: Socket) => {
-    guest.on("error", () => {});
-    const flow = deps.flows.accept(guest, hostAddress, "http");
-    if (!flow) return;
-    const agent = new FlowAgent(deps, flow);
-    connections.set(guest, { flow, agent, log });
-    guest.once("close", () => agent.destroy());
-  };
-  server.on(
-    "connection",
-    contained(log, onConnection, (guest) => guest.destroy()),
-  );
-  const onRequest = (request: IncomingMessage, response: ServerResponse) => {
-    // Its connection's end tells; without a listener it would be the process's.
-    response.on("error", () => request.socket.destroy());
-    const connection = connections.get(request.socket);
-    if (!connection || connection.flow.guest.destroyed) return;
-    if (!deps.flows.mayAsk(connection.flow)) return connection.flow.cut("too_many");
-    connection.flow.answering(response);
-    // What follows a request that was refused is not looked at: the connection is about to close.
-    if (!connection.flow.isOpen) return;
-    const admitted = admit(connection, request);
-    if ("refused" in admitted) respondWith(response, connection.flow, admitted);
-    else forwardRequest(admitted, response);
-  };
-  const serve = contained(log, onRequest, (request) => request.socket.destroy());
-  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
-  const onConnect = (request: IncomingMessage, socket: Duplex) => {
-    const flow = connections.get(socket)?.flow;
-    if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });
-    else request.destroy();
-  };
-  server.on(
-    "connect",
-    contained(log, onConnect, (_, socket) => socket.destroy()),
-  );
-  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    const connection = connections.get(socket);
-    if (!connection?.flow.isOpen) return void socket.destroy();
-    // An upgrade comes alone: its answer would be written into the one that is under way.
-    if (connection.flow.isAnswering) return connection.flow.cut("malformed");
-    const admitted = admit(connection, request);
-    if ("refused" in admitted) closeWith(connection.flow, admitted);
-    else forwardUpgrade(admitted, head);
-  };
-  server.on(
-    "upgrade",
-    contained(log, onUpgrade, (_, socket) => socket.destroy()),
-  );
-  const onUnreadable = (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const flow = connections.get(socket)?.flow;
-    if (!flow || error.code === "ECONNRESET") return void socket.destroy();
-    closeWith(flow, { refused: "malformed", why: "the request cannot be read" });
-  };
-  server.on(
-    "clientError",
-    contained(log, onUnreadable, (_, socket) => socket.destroy()),
-  );
+  listenGuarded(server, log, {
+    connection: (guest) => {
+      guest.on("error", () => {});
+      const flow = deps.flows.accept(guest, hostAddress, "http");
+      if (!flow) return;
+      const agent = new FlowAgent(deps, flow);
+      connections.set(guest, { flow, agent, log });
+      guest.once("close", () => agent.destroy());
+    },
+    request: (request, response, upgrade) => {
+      const { socket } = request;
+      const connection = connections.get(socket);
+      if (!connection?.flow.isOpen && upgrade) return void socket.destroy();
+      if (!connection || connection.flow.guest.destroyed) return;
+      const { flow } = connection;
+      const maySend = deps.flows.maySendAhead(flow) && pipelineOf(socket).add(response);
+      if (!maySend) return flow.cut("too_many");
+      // Requests behind a refused one are ignored: the connection is about to close.
+      if (!flow.isOpen) return;
+      const admitted = admit(connection, request);
+      if ("refused" in admitted) respondWith(response, flow, admitted);
+      else forwardRequest(admitted, response, upgrade);
+    },
+    upgradeBehind: (guest) => {
+      const flow = connections.get(guest)?.flow;
+      if (flow?.isOpen) flow.cut("malformed");
+      else guest.destroy();
+    },
+    connect: (guest) => {
+      const flow = connections.get(guest)?.flow;
+      if (flow) closeWith(flow, { refused: "malformed", why: "CONNECT is not served" });
+      else guest.destroy();
+    },
+    unreadable: (error, guest) => {
+      const flow = connections.get(guest)?.flow;
+      if (!flow || error.code === "ECONNRESET") return void guest.destroy();
+      closeWith(flow, { refused: "malformed", why: "the request cannot be read" });
+    },
+  });
 }
 
-/** By the tables of now, for each request anew. */
+/** Judges each request anew, by the current tables. */
 function admit(
   connection: HttpConnection,
   request: IncomingMessage,
@@ -141,7 +122,7 @@ function admit(
   return { connection, request, path: head.path, headers: head.headers };
 }
 
-/** Dials what the flow may reach; its connections serve no other flow. */
+/** Dials the flow's host. The connections serve no other flow. */
 class FlowAgent extends Agent {
   readonly #deps: FrontDeps;
   readonly #flow: Flow;

@@ -6,12 +6,10 @@ import { PORT_OF } from "./web-ports.ts";
 
 /** Connections one machine may have open through the gateway. */
 const MAX_FLOWS = 512;
-/** Requests that one connection may have sent without an answer: apt sends ten. */
-const MAX_UNANSWERED = 16;
-/** Of all a machine's connections together, those beyond the first of each. */
+/** Requests sent ahead of their answers, on all connections of a machine together. */
 const MAX_SENT_AHEAD = 512;
 
-/** All connections of guests, so that a change of tables reaches those that are open. */
+/** All open connections of guests: a change of tables judges them again. */
 export class OpenFlows {
   readonly #deps: { tables: CurrentTables; egressLog: EgressLog };
   readonly #byMachine = new Map<string, Set<Flow>>();
@@ -21,28 +19,27 @@ export class OpenFlows {
     deps.tables.subscribe(() => this.#judgeAgain());
   }
 
-  /** Undefined: the connection is nobody's, or one too many, and closed. */
+  /** Undefined, with the connection closed: no machine has the address, or it has too many connections. */
   accept(guest: Socket, hostAddress: string, kind: "http" | "tls"): Flow | undefined {
-    const place = this.#deps.tables.placeAt(hostAddress);
-    if (!place) {
+    const slot = this.#deps.tables.slotAt(hostAddress);
+    if (!slot) {
       guest.resetAndDestroy();
       return undefined;
     }
-    const flow = new Flow(this.#deps, { guest, place, kind, port: PORT_OF[kind] });
-    const flows = this.#byMachine.get(place.machineId) ?? new Set();
+    const flow = new Flow(this.#deps, { guest, slot, kind, port: PORT_OF[kind] });
+    const flows = this.#byMachine.get(slot.machineId) ?? new Set();
     if (flows.size >= MAX_FLOWS) {
       flow.cut("too_many");
       return undefined;
     }
-    this.#byMachine.set(place.machineId, flows.add(flow));
-    guest.once("close", () => this.#remove(place.machineId, flow));
+    this.#byMachine.set(slot.machineId, flows.add(flow));
+    guest.once("close", () => this.#remove(slot.machineId, flow));
     return flow;
   }
 
-  /** Whether the flow may send one more request now. Each that waits for its turn is held in memory. */
-  mayAsk(flow: Flow): boolean {
+  /** Whether the machine may have one more request in memory that waits for an earlier one's answer. */
+  maySendAhead(flow: Flow): boolean {
     if (flow.unanswered === 0) return true;
-    if (flow.unanswered >= MAX_UNANSWERED) return false;
     let sentAhead = 0;
     for (const { unanswered } of this.#byMachine.get(flow.machineId) ?? []) {
       sentAhead += Math.max(0, unanswered - 1);

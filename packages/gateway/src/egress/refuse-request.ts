@@ -1,5 +1,6 @@
 import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { EgressReason } from "@vivarium/contract/gateway";
+import type { Failure } from "@vivarium/http1/forward";
 import { DialRefused } from "./dial.ts";
 import type { Flow } from "./flow.ts";
 
@@ -10,14 +11,7 @@ export interface Refusal {
   status?: number;
 }
 
-/** A server whose answer cannot be written anew. */
-export const NO_ANSWER: Refusal = {
-  refused: "not_reachable",
-  status: 502,
-  why: "what the server sent is not an HTTP answer",
-};
-
-/** Tells the guest in words, and closes its connection. */
+/** Answers the guest with the reason in words, and closes its connection. */
 export function respondWith(response: ServerResponse, flow: Flow, refusal: Refusal): void {
   flow.deny(refusal.refused);
   if (response.headersSent) {
@@ -29,10 +23,10 @@ export function respondWith(response: ServerResponse, flow: Flow, refusal: Refus
   response.end(body);
 }
 
-/** The same where no response can be had: written as bytes, unless another response is under way. */
+/** The same as bytes, where Node gives no response. Cuts the connection while another response is under way. */
 export function closeWith(flow: Flow, refusal: Refusal): void {
   flow.deny(refusal.refused);
-  if (flow.isAnswering || !flow.guest.writable) {
+  if (flow.unanswered > 0 || !flow.guest.writable) {
     flow.cut(refusal.refused);
     return;
   }
@@ -43,9 +37,14 @@ export function closeWith(flow: Flow, refusal: Refusal): void {
   flow.guest.destroySoon();
 }
 
-/** What became of a request that could not be brought to its server. */
-export function refusalOf(error: Error): Refusal {
-  const reason = error instanceof DialRefused ? error.reason : "not_reachable";
+export function refusalOf(failure: Failure): Refusal {
+  if (failure.why === "unwritable") {
+    return { refused: "malformed", why: "the request cannot be written anew" };
+  }
+  if (failure.why === "bad answer") {
+    return { refused: "not_reachable", status: 502, why: "what the server sent is not an HTTP answer" };
+  }
+  const reason = failure.error instanceof DialRefused ? failure.error.reason : "not_reachable";
   if (reason === "never_address") {
     return { refused: reason, status: 403, why: "this name leads to an address that no session may reach" };
   }

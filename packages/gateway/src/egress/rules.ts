@@ -1,4 +1,4 @@
-/** A policy, made ready to be asked: which names and ports a machine may reach. Pure. */
+/** A compiled policy: which names and ports a machine may reach. Pure. */
 import { isIPv4 } from "node:net";
 import type { EgressReason, EgressRules } from "@vivarium/contract/gateway";
 import { normaliseName, parentsOf } from "./names.ts";
@@ -11,7 +11,7 @@ type Ports = Set<number>;
 export interface Rules {
   mode: EgressRules["mode"];
   exact: Map<string, Ports>;
-  /** By the name after `*.`: it opens what is below, never the name itself. */
+  /** By the name after `*.`: opens the names below, never the name itself. */
   wildcards: Map<string, Ports>;
   /** `1.2.3.4` opens every port: no set. */
   addresses: Map<string, Ports | "all">;
@@ -22,7 +22,7 @@ export interface Judgement {
   reason: EgressReason;
 }
 
-/** Entries are normalised by whoever sends them; one that is not in the grammar opens nothing. */
+/** Entries arrive normalised. An entry outside the grammar opens nothing. */
 export function compileRules(egress: EgressRules): Rules {
   const rules: Rules = { mode: egress.mode, exact: new Map(), wildcards: new Map(), addresses: new Map() };
   for (const entry of egress.allow) addEntry(rules, entry);
@@ -60,7 +60,7 @@ export function portsFor(rules: Rules, name: string): Ports {
   return new Set(found.flatMap((ports) => [...(ports ?? [])]));
 }
 
-/** May a connection to this host (a normalised name, or an IPv4 address) and port be made? */
+/** Whether a connection to this host (a normalised name, or an IPv4 address) and port is allowed. */
 export function judge(rules: Rules, host: string, port: number): Judgement {
   if (rules.mode === "allow") return { isAllowed: true, reason: "mode_allow" };
   if (isIPv4(host)) {

@@ -1,5 +1,5 @@
 /**
- * What listens for slots: bound for each host address in the tables, ahead of its first machine; gone with the slot.
+ * The listeners of slots: bound for each host address in the tables before its first machine, closed with the slot.
  */
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
@@ -11,7 +11,7 @@ export interface Listener {
   close(): void;
 }
 
-/** Opens one listener of a slot; rejects while its address or port cannot be had. */
+/** Opens one listener of a slot. Rejects while its address or port is not available. */
 export type OpenListener = (hostAddress: string) => Promise<Listener>;
 
 export interface SlotsDeps {
@@ -29,7 +29,7 @@ export class Slots {
     deps.tables.subscribe(() => this.#follow());
   }
 
-  /** Resolves once each slot known up to now was tried: listens, or is tried again in the background. */
+  /** Resolves once each slot of the current tables was tried. Those that failed are retried in the background. */
   async settled(): Promise<void> {
     await Promise.all([...this.#slots.values()].map((slot) => slot.tried));
   }

@@ -1,13 +1,13 @@
 import type { Socket } from "node:net";
 
 const IDLE_MS = 60 * 60 * 1000;
-/** One side has ended: the other is given this long between bytes. */
+/** The longest silence once one side has ended. */
 const HALF_OPEN_IDLE_MS = 5 * 60 * 1000;
 const DEAD_PEER_MS = 60_000;
 
 /**
- * Bytes both ways, no faster than they are taken, until both sides ended. An end is passed on, a reset too; silence
- * that is too long ends it.
+ * Copies bytes both ways, with back-pressure, until both sides ended. Ends and resets are passed on. Too long a silence
+ * cuts both.
  */
 export function splice(guest: Socket, upstream: Socket): void {
   guest.setKeepAlive(true, DEAD_PEER_MS);

@@ -1,9 +1,9 @@
-/** TLS for one slot: the server name decides, the bytes pass as they are. */
+/** TLS for one slot: judged by the server name, forwarded unchanged. */
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
-import { contained } from "../contain.ts";
 import { readHello } from "./client-hello.ts";
 import { type DialDeps, DialRefused, dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
@@ -25,8 +25,8 @@ export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<L
       flow.cut(error instanceof DialRefused ? error.reason : "not_reachable");
     });
   };
-  const serveContained = contained(deps.log, onConnection, (guest) => guest.destroy());
-  const server = createServer({ allowHalfOpen: true }, serveContained);
+  const serveGuarded = guarded(deps.log, onConnection, (guest) => guest.destroy());
+  const server = createServer({ allowHalfOpen: true }, serveGuarded);
   server.listen({ host: hostAddress, port: GATEWAY_PORTS.tls, exclusive: true });
   await once(server, "listening");
   server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "TLS server"));
@@ -50,7 +50,7 @@ async function serve(deps: FrontDeps, flow: Flow): Promise<void> {
 
 type Named = { name: string; received: Buffer };
 
-/** Leaves the socket paused. Never rejects: a guest that says nothing in time has no name. */
+/** Leaves the socket paused. Never rejects: a guest that sends nothing in time has no name. */
 function readName({ log }: FrontDeps, guest: Socket): Promise<Named | { reason: "no_name" | "malformed" }> {
   let received = Buffer.alloc(0);
   const { promise, resolve } = Promise.withResolvers<Named | { reason: "no_name" | "malformed" }>();
@@ -63,7 +63,7 @@ function readName({ log }: FrontDeps, guest: Socket): Promise<Named | { reason: 
     guest.pause();
     resolve({ name: hello.name, received });
   };
-  const onData = contained(log, take, () => resolve({ reason: "malformed" }));
+  const onData = guarded(log, take, () => resolve({ reason: "malformed" }));
   const late = setTimeout(onGone, HELLO_MS);
   guest.on("data", onData).once("end", onGone).once("close", onGone);
   return promise.finally(() => {

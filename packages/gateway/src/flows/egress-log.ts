@@ -1,12 +1,12 @@
 /**
- * What was let through and refused, on its way to the node: gathered for a second, alike lines as one, bounded for each
- * machine, so that one that is flooded costs nobody else a line; questions and connections apart, and what was refused
- * and let through, so that no guest hides where it went behind what it asked or tried.
+ * Lines for the node about allowed and refused traffic: gathered for a second, equal lines merged. The number of lines is
+ * bounded per machine: a flood of one machine costs others no line. Questions and connections, and allowed and refused
+ * ones, have bounds of their own: a guest cannot hide where it went behind what it asked or tried.
  */
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
 const MAX_LINES = 1000;
-/** Of questions that were refused; as many of those that were answered, and of connections. */
+/** Of refused questions; the same for answered ones, and for connections. */
 const MAX_LINES_PER_MACHINE = 200;
 /** Lines kept while the node is away. */
 const MAX_HELD = 40_000;
@@ -19,7 +19,7 @@ export class EgressLog {
   #lost = 0;
   #sessions = new Set<string>();
 
-  /** Refusals and DNS questions that are alike become one line; a flow that was let through has its own. */
+  /** Equal refusals and equal DNS questions become one line. An allowed flow has a line of its own. */
   add(entry: EgressEntry): void {
     const key = this.#keyOf(entry);
     const alike = this.#lines.get(key);
@@ -44,7 +44,7 @@ export class EgressLog {
     if (this.#sessions.size < MAX_SESSIONS) this.#sessions.add(sessionId);
   }
 
-  /** The oldest lines, at most as many as one call takes; undefined where there is nothing to tell. */
+  /** The oldest lines, at most as many as one call takes; undefined when there are none. */
   take(): Flows | undefined {
     const taken = [...this.#lines].slice(0, MAX_LINES);
     if (taken.length === 0 && this.#lost === 0 && this.#sessions.size === 0) return undefined;
@@ -65,7 +65,7 @@ export class EgressLog {
     return flows;
   }
 
-  /** Takes back what could not be told. */
+  /** Takes back lines that could not be sent. */
   giveBack(flows: Flows): void {
     this.#lost += flows.lost;
     for (const entry of flows.entries) this.add(entry);

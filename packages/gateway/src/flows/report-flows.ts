@@ -12,7 +12,7 @@ export interface ReportDeps {
   log: Log;
 }
 
-/** Tells the node each second what happened, until the signal aborts; then once more. */
+/** Reports to the node each second, until the signal aborts; then once more. */
 export async function reportFlows(deps: ReportDeps, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await sleep(EVERY_MS, signal);
@@ -32,7 +32,7 @@ async function isTold({ node, log }: ReportDeps, flows: Flows): Promise<boolean>
   try {
     const { status } = await node.post("/v1/flows", flows);
     if (status === 204) return true;
-    // A report that the node refuses once it would refuse for ever.
+    // Dropped: the node would refuse the same report for ever.
     log.error({ status, lines: flows.entries.length }, "the node refused lines of the egress log");
     return status < 500;
   } catch (error) {

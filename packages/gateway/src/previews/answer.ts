@@ -1,16 +1,16 @@
-/** One visitor's request, from the parser to its end: gate, wake, place, guest. */
+/** One visitor's request, from the parser to its end: gate, wake, request limit, guest. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
 import type { Flow, Flows } from "./flows.ts";
 import { judge, type Verdict } from "./gate.ts";
 import type { Site } from "./host.ts";
-import { isMalformed } from "./hygiene.ts";
 import { routeKey } from "./lookup.ts";
 import { BUSY, FOREIGN_ORIGIN, NOT_FOUND, type Page, sendPage, UNAUTHORIZED, UNAVAILABLE } from "./pages.ts";
 import { pass } from "./pass.ts";
-import type { Places } from "./places.ts";
 import { reachMachine } from "./reach-machine.ts";
 import type { TablesInForce } from "./start.ts";
+import { isMalformed } from "./strict-request.ts";
 import type { IsTrustedProxy } from "./trusted-proxies.ts";
 import { readVisit, type Visit } from "./visit.ts";
 import type { Wakes } from "./wakes.ts";
@@ -21,13 +21,13 @@ export interface Ingress {
   tables: TablesInForce;
   wakes: Wakes;
   flows: Flows;
-  places: Places;
+  requestLimit: RequestLimit;
   isTrustedProxy: IsTrustedProxy;
   log: Log;
   onActive: (sessionId: string) => void;
 }
 
-/** A session that is paused again and again under its visitors is not followed for ever. */
+/** The most machines that one request tries, for sessions that are paused again and again. */
 const MAX_MACHINES = 3;
 
 type Admitted = Extract<Verdict, { is: "admitted" }>;
@@ -89,8 +89,8 @@ async function serve(
     for (let machines = 0; machines < MAX_MACHINES; machines++) {
       const machine = await reachMachine(ingress, route, flow);
       if ("status" in machine) return sendUnlessGone(response, visit, flow, machine);
-      const place = await ingress.places.take(routeKey(route.session_id, route.port));
-      if (!place) return sendUnlessGone(response, visit, flow, BUSY);
+      const giveBack = await ingress.requestLimit.take(routeKey(route.session_id, route.port));
+      if (!giveBack) return sendUnlessGone(response, visit, flow, BUSY);
       try {
         if (flow.visitor.destroyed) return;
         ingress.onActive(route.session_id);
@@ -99,7 +99,7 @@ async function serve(
         const passage = { visit, route, request, response, flow, address, log };
         if ((await pass({ ...passage, secure, isTrustedProxy, setCookie })) === "over") return;
       } finally {
-        place();
+        giveBack();
       }
     }
     sendUnlessGone(response, visit, flow, UNAVAILABLE);

@@ -1,9 +1,9 @@
-/** The operator's certificate: two files that are replaced under us whenever their owner renews them. */
+/** The operator's certificate: two files that their owner may replace at any time. */
 import { type FSWatcher, readFileSync, watch } from "node:fs";
 import { dirname } from "node:path";
 import { createSecureContext } from "node:tls";
 
-/** Renewing writes two files, and often moves links: only the last of many signs counts. */
+/** A renewal writes two files and often moves links. Debounced: only the last event counts. */
 const REST_MS = 500;
 
 export interface CertificateFiles {
@@ -16,14 +16,14 @@ export interface Pair {
   key: Buffer;
 }
 
-/** Throws where the files are missing or do not belong together. */
+/** Throws when the files are missing or do not belong together. */
 export function readPair({ certFile, keyFile }: CertificateFiles): Pair {
   const pair = { cert: readFileSync(certFile), key: readFileSync(keyFile) };
   createSecureContext(pair);
   return pair;
 }
 
-/** Folders, because a file that is replaced is not the file that was watched. Returns the end of the watch. */
+/** Watches folders, because a replaced file is not the watched one. Returns the function that ends the watch. */
 export function watchPair({ certFile, keyFile }: CertificateFiles, onChange: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;
   const later = () => {

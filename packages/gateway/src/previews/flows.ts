@@ -1,20 +1,19 @@
 /**
- * The requests and WebSockets that are under way, each with the version of the route that let it in. When that version
- * goes, or the machine it talks to, so does the flow.
+ * The requests and WebSockets in flight, each with the version of the route that admitted it. A flow is cut when that
+ * version or its machine goes.
  */
-import type { ClientRequest } from "node:http";
 import type { Socket } from "node:net";
 import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 import { backendOf, routeKey, routeOf } from "./lookup.ts";
 
-/** With the guest, and waiting for a wake or a place. */
+/** Requests with the guest, and those that wait for a wake or for the request limit. */
 const MAX_FLOWS_OF_A_ROUTE = 256 + 2_000;
 const LOOK_EVERY_MS = 1_000;
-/** A guest under emulation can be slow to take a connection. */
+/** A guest under emulation can be slow to accept a connection. */
 const CONNECT_LIMIT_MS = 10_000;
-/** Programs that let a client wait for news do so for minutes. */
+/** Long polling lets clients wait for minutes. */
 const ANSWER_LIMIT_MS = 10 * 60_000;
-/** How long a side that owes us something, a body or the reading of one, may do nothing. Silence alone is no debt. */
+/** The longest pause of a side that has to send or to read a body. Silence alone is allowed. */
 const UPLOAD_LIMIT_MS = 60_000;
 const READING_LIMIT_MS = 5 * 60_000;
 
@@ -25,11 +24,11 @@ export class Flow {
   readonly port: number;
   readonly version: number;
   readonly visitor: Socket;
-  /** Whether bytes of the request are still to come. */
+  /** Whether bytes of the request are missing. */
   readonly owesBody: () => boolean;
   machineId?: string;
   phase: Phase = "waiting";
-  guest?: ClientRequest;
+  guest?: { destroy(): void };
   guestSocket?: Socket;
   /** Called instead of cutting off when the guest was too slow to begin an answer. */
   onSlowGuest: () => void = () => undefined;
@@ -59,7 +58,7 @@ export class Flow {
     this.guestSocket?.destroy();
   }
 
-  /** Its session was paused, or has another machine by now. What was answered already cannot be gone on with. */
+  /** The session was paused, or has another machine by now. False: an answer has begun and cannot be continued. */
   leaveMachine(): boolean {
     if (this.phase === "passing") return false;
     this.enter("waiting");
@@ -72,7 +71,7 @@ export class Flow {
     return true;
   }
 
-  /** Whether bytes moved since it was asked last. */
+  /** Whether bytes moved since the last call. */
   hasMoved(): boolean {
     const progress = moved(this.visitor) + moved(this.guestSocket);
     const isMoving = progress !== this.#progress;
@@ -81,7 +80,7 @@ export class Flow {
     return isMoving;
   }
 
-  /** Ends what does not go on; silence between two that owe each other nothing is left alone. */
+  /** Ends a flow that makes no progress. Silence is allowed while neither side has to send or to read. */
   enforceLimits(now = Date.now()): void {
     const still = now - this.#since;
     if (this.phase === "waiting") return;
@@ -127,7 +126,7 @@ export class Flows {
     else this.#perRoute.set(key, open);
   }
 
-  /** Cuts off whatever these tables would not let in as it is. */
+  /** Cuts the flows that these tables do not allow. */
   enforce(tables: GatewayTables): void {
     for (const flow of this.#flows) {
       const standing = standingOf(tables, flow);
@@ -154,7 +153,7 @@ export class Flows {
   }
 }
 
-/** `moved`: the visitor is let in as before, but what answers is gone or another. */
+/** `moved`: the visitor is still admitted, but the machine is gone or another one. */
 function standingOf(tables: GatewayTables, flow: Flow): "good" | "moved" | "over" {
   const route = routeOf(tables, flow);
   if (route?.version !== flow.version) return "over";
@@ -163,7 +162,7 @@ function standingOf(tables: GatewayTables, flow: Flow): "good" | "moved" | "over
   return isThere ? "good" : "moved";
 }
 
-/** Bytes that came in and that really left: what only lies in a buffer is no progress. */
+/** Bytes received and bytes that left the buffer: buffered bytes are not progress. */
 function moved(socket: Socket | undefined): number {
   return socket === undefined ? 0 : socket.bytesRead + socket.bytesWritten - socket.writableLength;
 }

@@ -1,12 +1,12 @@
 /**
- * The cookie that stands for a token after its first use: good for one host, one version of the route and at most a day.
- * Nothing is remembered about it here; a new version of the route ends it.
+ * The cookie that replaces a token after its first use: valid for one host, one version of the route and at most a day.
+ * The gateway keeps no state about it. A new version of the route ends it.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { equalBytes, macOf } from "./secrets.ts";
 
 const LIFE_S = 24 * 3600;
-/** Pages of other previews can plant cookies of this name beside ours on plain HTTP: one good one among a few is enough. */
+/** On plain HTTP, pages of other previews can set cookies of this name as well: one valid cookie among a few is enough. */
 const MAX_TRIED = 8;
 const OURS = /^(viv_pv$|__(host|secure)-viv_)/i;
 

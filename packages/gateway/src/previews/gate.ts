@@ -1,4 +1,4 @@
-/** Who is let in to a preview: the whole gate of wire.md 4.3, decided by the tables alone. */
+/** The gate: decides by the tables alone which visitors are admitted to a preview. */
 import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 import { hasGateCookie, mintGateCookie } from "./gate-cookie.ts";
 import { hostOfUrl, type Site } from "./host.ts";
@@ -8,18 +8,18 @@ import { tokensIn, withoutTokens } from "./url-token.ts";
 import { isNavigation, type Visit, valuesOf } from "./visit.ts";
 
 export type Verdict =
-  /** No word about what is there: the plain 404 page. */
+  /** The plain 404 page, which does not show whether there is a preview. */
   | { is: "hidden" }
   | { is: "unauthorized" }
   | { is: "login"; location: string }
-  /** The token was good: the browser comes again without it, with the cookie. */
+  /** The token is valid: the browser is redirected to the URL without it, with the cookie. */
   | { is: "entering"; location: string; setCookie: string }
   | { is: "foreign_origin" }
   | { is: "admitted"; route: PreviewRoute; setCookie?: string };
 
 type Admission = "none" | "public" | "url" | "header" | "cookie";
 
-/** Stands in for a route that does not exist, so that the same work is done for it. */
+/** Stands in for a missing route: the same work takes the same time. */
 const NO_ROUTE: Pick<PreviewRoute, "version" | "cookie_key" | "visibility" | "token_sha256"> = {
   version: 1,
   cookie_key: "00".repeat(32),
@@ -69,8 +69,8 @@ function admissionOf(site: Site, route: typeof NO_ROUTE, visit: Visit, nowMs: nu
 }
 
 /**
- * What a page registers as a service worker. It would be shown the link with the token before we are; one of a public
- * route would still be there once the route asks for a token.
+ * The script of a service worker. A worker sees links with tokens before the gate does, and a worker of a public route
+ * survives a change of the route to tokens.
  */
 function isWorkerScript(visit: Visit): boolean {
   return valuesOf(visit, "service-worker").includes("script");
@@ -83,9 +83,9 @@ function presentsBearer(sha256: string, visit: Visit): boolean {
 }
 
 /**
- * A browser sends the cookie whoever's page asks, and all previews of a node are one site to it. So the cookie is not
- * enough where a page of another session, or of nobody here, makes the request; a WebSocket must come from this very
- * preview. Opening a link to the preview stays possible from everywhere.
+ * A browser sends the cookie with requests of any page, and all previews of a node are one site to it. So the cookie is
+ * not enough for requests of other sessions' pages or foreign pages, and a WebSocket must come from this preview. Links to
+ * the preview can be opened from everywhere.
  */
 function comesFromOwnPages(site: Site, visit: Visit): boolean {
   const [origin] = valuesOf(visit, "origin");

@@ -1,4 +1,4 @@
-/** The name a visitor asks for says which session and which port; nothing else does. */
+/** The host name alone says which session and which port a visitor asks for. */
 export interface PreviewHost {
   sessionId: string;
   port: number;

@@ -1,6 +1,6 @@
 /**
- * Previews that come when they can: a port that is taken, or a certificate that does not fit its key, keeps visitors out
- * and stops nothing else. What leaves machines is judged all the same.
+ * Starts previews, and retries until they start. A taken port, or a certificate that does not fit its key, keeps visitors
+ * out and stops nothing else: egress is judged all the same.
  */
 import { sleep } from "@vivarium/kit/clock";
 import { type Previews, type PreviewsDependencies, startPreviews } from "./start.ts";
@@ -20,9 +20,9 @@ export async function keepPreviews(deps: PreviewsDependencies): Promise<KeptPrev
     }
   })();
   return {
-    // Without a listener there is no visitor to be cut off.
+    // Without a listener there are no visitors to cut off.
     settled: async () => previews?.settled(),
-    // A pair that was put right is read at the next try.
+    // Without a listener the pair is read at the next try.
     reloadCertificate: () => previews?.reloadCertificate(),
     async close() {
       closing.abort();

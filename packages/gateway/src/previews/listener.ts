@@ -4,19 +4,19 @@ import {
   type IncomingMessage,
   type Server,
   type ServerOptions,
-  ServerResponse,
+  type ServerResponse,
 } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import { ConnectionLimit } from "@vivarium/http1/connection-limit";
+import { listenGuarded } from "@vivarium/http1/guarded-server";
+import { HeadLimit } from "@vivarium/http1/head-limit";
+import { PeerLimit } from "@vivarium/http1/peer-limit";
+import { wantsWebSocket } from "@vivarium/http1/strict-request";
 import type { Log } from "@vivarium/kit/log";
-import { contained } from "../contain.ts";
 import type { Pair } from "./certificate.ts";
-import { Connections } from "./connections.ts";
-import { MAX_HEADER_BYTES, wantsWebSocket } from "./hygiene.ts";
-import { Peers } from "./peers.ts";
-import { WaitingHeads } from "./waiting-heads.ts";
 
+const MAX_HEADER_BYTES = 16 * 1024;
 /** How long the head of a request may take, and how long a connection may wait for its next request. */
 const HEAD_LIMIT_MS = 20_000;
 const IDLE_MS = 65_000;
@@ -39,12 +39,12 @@ export type Answer = (
 
 const OPTIONS: ServerOptions = {
   insecureHTTPParser: false,
-  // One without a Host gets the plain 404 page like all who name none of ours.
+  // A request without a Host gets the plain 404 page, like one for an unknown host.
   requireHostHeader: false,
   maxHeaderSize: MAX_HEADER_BYTES,
   headersTimeout: HEAD_LIMIT_MS,
   keepAliveTimeout: IDLE_MS,
-  // Bodies take as long as they move (flows.ts).
+  // Bodies may take any time while they make progress (flows.ts).
   requestTimeout: 0,
   highWaterMark: 16 * 1024,
   noDelay: true,
@@ -55,7 +55,7 @@ const OPTIONS: ServerOptions = {
 
 export interface ListenerDeps {
   bounds?: Partial<Bounds>;
-  /** Whether many visitors come from this address. */
+  /** Whether many visitors share this address. */
   isShared: (address: string) => boolean;
   log: Log;
 }
@@ -74,52 +74,30 @@ export function createListener(
         ALPNProtocols: ["http/1.1"],
       }) as Server)
     : createServer(OPTIONS);
-  // Counted by us: past a number of headers Node would drop the rest in silence.
+  // Counted in strict-request.ts: past a number of headers Node would drop the rest in silence.
   server.maxHeadersCount = 0;
   server.maxConnections = most.connections;
-  const peers = new Peers(most.ofOneAddress, isShared);
-  const connections = new Connections(most.connections);
-  const waiting = new WaitingHeads(most.heads);
-  const onConnection = (socket: Socket) => {
-    if (!peers.admits(socket)) return void socket.destroy();
-    connections.add(socket);
-    waiting.add(socket);
-  };
-  server.on(
-    "connection",
-    contained(log, onConnection, (socket) => socket.destroy()),
-  );
-  const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
-    // Its connection's end tells; without a listener it would be the process's.
-    response.on("error", () => request.socket.destroy());
-    waiting.done(request.socket);
-    if (!connections.admits(request.socket, response)) return void request.socket.destroy();
-    answer(request, response, upgrade).catch((error: unknown) => {
-      log.error({ err: error }, "a visitor's connection is ended, because its request broke");
-      request.socket.destroy();
-    });
-  };
-  const serve = contained(
-    log,
-    (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
-    (request) => request.socket.destroy(),
-  );
-  // Who wants to be told that a body is welcome is told so only once it is. Any other wish is none that has to be met,
-  // and Node would answer it without asking us.
-  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
-  const onUpgrade = (request: IncomingMessage, socket: Socket, head: Buffer) => {
-    // An upgrade comes alone: its answer has no place beside another one, and Node would throw.
-    if (connections.isAnswering(socket)) return void socket.destroy();
-    onRequest(request, responseOver(socket, request), { head });
-  };
-  server.on(
-    "upgrade",
-    contained(log, onUpgrade, (_, socket) => socket.destroy()),
-  );
-  server.on(
-    "clientError",
-    contained(log, refuseUnreadable, (_, socket) => socket.destroy()),
-  );
+  const peers = new PeerLimit(most.ofOneAddress, isShared);
+  const connections = new ConnectionLimit(most.connections);
+  const waiting = new HeadLimit(most.heads);
+  listenGuarded(server, log, {
+    connection: (socket) => {
+      if (!peers.admits(socket)) return void socket.destroy();
+      connections.add(socket);
+      waiting.add(socket);
+    },
+    // `100 Continue` is sent only once the request is admitted. Other expectations are ignored.
+    request: (request, response, upgrade) => {
+      const { socket } = request;
+      waiting.done(socket);
+      if (!connections.admits(socket, response)) return void socket.destroy();
+      answer(request, response, upgrade).catch((error: unknown) => {
+        log.error({ err: error }, "a visitor's connection is ended, because its request broke");
+        socket.destroy();
+      });
+    },
+    unreadable: refuseUnreadable,
+  });
   return server;
 }
 
@@ -132,33 +110,18 @@ export async function listen(
     server.once("error", reject);
     server.listen(at.port, at.host, () => resolve());
   });
-  // From here on it is of one connection that could not be accepted, as where no descriptor is left.
+  // From here on an error means one connection that could not be accepted, as when no descriptor is left.
   server.on("error", (error) => log.warn({ err: error }, "a visitor could not be let in"));
   return server.address() as AddressInfo;
 }
 
-/** What the parser could not read gets one line, unless an answer is on its way to the same visitor. */
+/** Unreadable requests get a bare status, unless an answer to the same visitor has begun. */
 function refuseUnreadable(
   error: NodeJS.ErrnoException,
-  socket: Duplex & { _httpMessage?: ServerResponse },
+  socket: Socket & { _httpMessage?: ServerResponse },
 ): void {
   const isAnswering = socket._httpMessage?.headersSent === true;
   if (!socket.writable || isAnswering || error.code === "ECONNRESET") return void socket.destroy();
   const line = error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "408 Request Timeout" : "400 Bad Request";
   socket.end(`HTTP/1.1 ${line}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
-}
-
-/** Upgrades are refused with ordinary answers, over the connection that Node let go of. */
-function responseOver(socket: Socket, request: IncomingMessage): ServerResponse {
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  response.assignSocket(socket);
-  socket.on("error", () => socket.destroy());
-  // Node tells responses so where it has not let go of the connection.
-  socket.on("drain", () => response.emit("drain"));
-  response.once("finish", () => {
-    response.detachSocket(socket);
-    socket.destroySoon();
-  });
-  return response;
 }

@@ -1,4 +1,4 @@
-/** Finding a route and its machine in tables that can have thousands of them. */
+/** Finds a route and its machine, by index: tables can have thousands. */
 import type { GatewaySlot, GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
 
 export interface Backend {
@@ -22,7 +22,7 @@ export function routeOf(
   return indexOf(tables).routes.get(routeKey(at.sessionId, at.port));
 }
 
-/** The machine that has the session now; undefined when none has it on this node. */
+/** The session's current machine; undefined when there is none on this node. */
 export function backendOf(tables: GatewayTables, sessionId: string): Backend | undefined {
   const slot = indexOf(tables).slots.get(sessionId);
   if (slot?.machine === undefined) return undefined;

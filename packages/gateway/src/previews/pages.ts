@@ -1,4 +1,4 @@
-/** What a visitor reads when the guest does not answer. Small, complete in themselves, quiet in light and dark. */
+/** The pages for visitors when the guest does not answer: small, without other files, for light and dark. */
 import type { ServerResponse } from "node:http";
 import { isNavigation, type Visit, valuesOf } from "./visit.ts";
 
@@ -11,10 +11,10 @@ export interface Page {
   refresh_s?: number;
 }
 
-/** Who has no way in keeps no connection: the next one may be somebody's who has. */
+/** Closes after a refusal: the connection becomes free for an admitted visitor. */
 const STRANGER = { Connection: "close" };
 
-/** One page for everything that is nobody's business: no such session or route, ended, no token, a wrong one. */
+/** One page for all that must look the same: no such session or route, ended, no token, a wrong token. */
 export const NOT_FOUND: Page = {
   status: 404,
   title: "There is no preview here",
@@ -112,7 +112,7 @@ export function sendPage(response: ServerResponse, visit: Visit | undefined, pag
   response.end(body);
 }
 
-/** A body that nobody is going to read must not hold the connection. */
+/** A connection with an unread body is closed. */
 export function closing({ req }: ServerResponse): { Connection?: "close" } {
   const hasBody = req.headers["transfer-encoding"] !== undefined || Number(req.headers["content-length"]) > 0;
   return hasBody ? { Connection: "close" } : {};

@@ -1,34 +1,23 @@
 /**
- * What of the headers crosses between visitor and guest. Of a request: neither the credentials of the gate nor what only
- * concerns a hop, and nothing that claims to come from a proxy but what this one says and has from one it trusts. Of an answer: nothing that
- * reaches beyond its own host.
+ * The headers that pass between visitor and guest. A request loses the gate's credentials, hop-by-hop headers, and all
+ * forwarding headers but the gateway's own. An answer loses everything that has effects beyond its own host.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
-import { headerPairs } from "../header-pairs.ts";
+import { type Header, headerPairs, isHopByHop, withoutHopByHop } from "@vivarium/http1/headers";
 import { TOKEN_HEADER } from "./gate.ts";
 import { isGateCookieName, withoutGateCookies } from "./gate-cookie.ts";
 import { type IsTrustedProxy, visitorAddress, visitorScheme } from "./trusted-proxies.ts";
 import { withoutTokens } from "./url-token.ts";
 import { type Visit, valuesOf } from "./visit.ts";
 
-const OF_ONE_HOP = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
-const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "http2-settings", TOKEN_HEADER]);
+const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "transfer-encoding", TOKEN_HEADER]);
 /**
  * Alt-Svc would lead browsers around the gate, pins would outlast the preview, Service-Worker-Allowed would let a script
  * rule paths above its own. No-Vary-Search would let a browser show a page that it has kept for a link with another token,
- * without asking here, and NEL would report such links to whom the guest names.
+ * without asking the gate, and NEL would report such links to a server of the guest's choice.
  */
-const NOT_FOR_VISITORS = new Set([
+const NOT_FOR_VISITORS = [
+  "transfer-encoding",
   "alt-svc",
   "nel",
   "no-vary-search",
@@ -36,13 +25,13 @@ const NOT_FOR_VISITORS = new Set([
   "public-key-pins-report-only",
   "service-worker-allowed",
   "set-cookie2",
-]);
+];
 const BODYLESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 interface Origin {
   route: PreviewRoute;
   secure: boolean;
-  /** Who is connected. */
+  /** The address that is connected. */
   peer: string;
   isTrustedProxy: IsTrustedProxy;
 }
@@ -51,33 +40,28 @@ export function pathForGuest(visit: Visit, route: PreviewRoute): string {
   return route.visibility === "token" ? withoutTokens(visit.url) : visit.url;
 }
 
-/** In the flat form that keeps repeated headers. */
-export function headersForGuest(visit: Visit, origin: Origin): string[] {
-  const named = namedByConnection(visit.headers);
-  const kept = visit.headers.flatMap(([name, value]): [string, string][] => {
-    if (isOurs(name) || named.has(name)) return [];
+export function headersForGuest(visit: Visit, origin: Origin): Header[] {
+  const kept = withoutHopByHop(visit.headers).flatMap(([name, value]): Header[] => {
+    if (isOurs(name)) return [];
     if (name === "authorization" && origin.route.bearer_sha256 !== undefined) return [];
     if (name === "referer") return [[name, withoutTokens(value)]];
     if (name !== "cookie") return [[name, value]];
     const others = withoutGateCookies(value);
     return others === undefined ? [] : [[name, others]];
   });
-  return [...kept, ...forwarded(visit, origin), ...framing(visit)].flat();
+  return [...kept, ...forwarded(visit, origin), ...framing(visit)];
 }
 
-/** Many servers hand `_` and `-` to their programs as one, so a name that differs from ours by these alone is ours too. */
+/** Many servers treat `_` and `-` in names alike, so names that differ only in these are dropped as well. */
 function isOurs(name: string): boolean {
   const read = name.replaceAll("_", "-");
-  if (OF_ONE_HOP.has(read) || NOT_FOR_GUESTS.has(read) || read.startsWith("x-forwarded-")) return true;
+  if (isHopByHop(read) || NOT_FOR_GUESTS.has(read) || read.startsWith("x-forwarded-")) return true;
   return read === "content-length" && read !== name;
 }
 
-export function headersForVisitor(rawHeaders: readonly string[]): [name: string, value: string][] {
-  const pairs = headerPairs(rawHeaders);
-  const named = namedByConnection(pairs);
-  return pairs.flatMap(([name, value]): [string, string][] => {
+export function headersForVisitor(rawHeaders: readonly string[]): Header[] {
+  return withoutHopByHop(headerPairs(rawHeaders), NOT_FOR_VISITORS).flatMap(([name, value]): Header[] => {
     const key = name.toLowerCase();
-    if (OF_ONE_HOP.has(key) || NOT_FOR_VISITORS.has(key) || named.has(key)) return [];
     if (key === "set-cookie") return isOwnCookie(value) ? [[name, value]] : [];
     if (key !== "clear-site-data") return [[name, value]];
     const rest = clearable(value);
@@ -85,7 +69,7 @@ export function headersForVisitor(rawHeaders: readonly string[]): [name: string,
   });
 }
 
-function forwarded(visit: Visit, { secure, peer, isTrustedProxy }: Origin): [string, string][] {
+function forwarded(visit: Visit, { secure, peer, isTrustedProxy }: Origin): Header[] {
   const [host = ""] = valuesOf(visit, "host");
   const scheme = visitorScheme(visit, peer, isTrustedProxy) ?? (secure ? "https" : "http");
   return [
@@ -96,29 +80,20 @@ function forwarded(visit: Visit, { secure, peer, isTrustedProxy }: Origin): [str
   ];
 }
 
-function framing(visit: Visit): [string, string][] {
+function framing(visit: Visit): Header[] {
   if (visit.isUpgrade) {
     return [
       ["connection", "Upgrade"],
       ["upgrade", "websocket"],
     ];
   }
-  const close: [string, string] = ["connection", "close"];
+  const close: Header = ["connection", "close"];
   if (valuesOf(visit, "transfer-encoding").length > 0) return [close, ["transfer-encoding", "chunked"]];
   const isSilent = valuesOf(visit, "content-length").length === 0 && !BODYLESS.has(visit.method);
   return isSilent ? [close, ["content-length", "0"]] : [close];
 }
 
-/** A message's length is never up to its Connection header; everything else it names ends here. */
-function namedByConnection(headers: readonly [string, string][]): Set<string> {
-  const names = headers
-    .filter(([name]) => name.toLowerCase() === "connection")
-    .flatMap(([, value]) => value.toLowerCase().split(","))
-    .map((name) => name.trim());
-  return new Set(names.filter((name) => name !== "content-length" && name !== "host"));
-}
-
-/** Set for this host alone, under a name, and not one of the gate's. */
+/** A cookie with a name, for this host alone, and not one of the gate's. */
 function isOwnCookie(value: string): boolean {
   const [pair = "", ...attributes] = value.split(";");
   const end = pair.indexOf("=");
@@ -127,7 +102,7 @@ function isOwnCookie(value: string): boolean {
   return name !== "" && !isGateCookieName(name) && !hasDomain;
 }
 
-/** Clearing cookies clears those of every preview beside this one; the rest stays within the origin. */
+/** Without `"cookies"`, which would clear the cookies of all previews. The other kinds concern one origin. */
 function clearable(value: string): string {
   const kinds = value.split(",").map((kind) => kind.trim().toLowerCase());
   const own = kinds.flatMap((kind) => (kind === '"*"' ? ['"cache"', '"storage"'] : [kind]));

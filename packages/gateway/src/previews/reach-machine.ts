@@ -1,4 +1,4 @@
-/** Finds the machine behind a route, waking the session where that is wanted; or the page that says why there is none. */
+/** Finds the machine behind a route and wakes its session if need be; else the page that says why there is none. */
 import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
 import type { Flow } from "./flows.ts";
@@ -7,7 +7,7 @@ import { GONE, NOT_FOUND, notWoken, type Page, UNAVAILABLE, WAKING } from "./pag
 import type { TablesInForce } from "./start.ts";
 import type { Wakes } from "./wakes.ts";
 
-/** Tables and outcomes of wakes come on two connections; how long the tables may be behind. */
+/** Tables and outcomes of wakes come on two connections: how far the tables may lag behind. */
 const TABLES_LAG_MS = 3_000;
 const RETRY_AFTER_S = 5;
 
@@ -23,7 +23,7 @@ export async function reachMachine(
   flow: Flow,
 ): Promise<Backend | Page> {
   const deadline = Date.now() + holdMs;
-  /** Until then the tables may still be on their way. */
+  /** Until then the tables may lag behind. */
   let patientUntil = 0;
   while (Date.now() < deadline && !flow.visitor.destroyed) {
     const found = look(tables.current(), admitted);
@@ -43,7 +43,7 @@ export async function reachMachine(
   return WAKING;
 }
 
-/** The gate is not asked again: it decided about this version of the route and no other. */
+/** The gate decided about this version of the route: a route of another version counts as missing. */
 function look(
   tables: GatewayTables | undefined,
   { session_id, port, version }: PreviewRoute,
@@ -67,7 +67,7 @@ async function orLate<Outcome>(outcome: Promise<Outcome>, deadline: number): Pro
   return await Promise.race([outcome, late]).finally(() => over.abort());
 }
 
-/** The next tables, or the end of the time that they may take. */
+/** Waits for the next tables, until the deadline. */
 async function nextTables(tables: TablesInForce, deadline: number): Promise<void> {
   const over = new AbortController();
   const end = tables.subscribe(() => over.abort());

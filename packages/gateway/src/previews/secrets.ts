@@ -1,7 +1,7 @@
-/** Comparisons that take the same time whatever is wrong: hashes are compared, never what was sent. */
+/** Comparisons in constant time: hashes are compared, never the secrets themselves. */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 
-/** What nothing hashes to in practice: compared with where there is nothing to compare with. */
+/** A hash without a known preimage, for comparisons when there is no secret. */
 const NOTHING = "00".repeat(32);
 
 export function matchesHash(presented: string, sha256Hex: string | undefined): boolean {

@@ -1,11 +1,12 @@
 /**
- * Previews: visitors come in, and only where a port was exposed (wire.md 4). The gate decides by the tables alone;
- * nothing is asked of anybody else but a wake, and that only once a request is admitted.
+ * Previews: visitors reach exposed ports and nothing else. The gate decides by the tables alone. Only a request that it
+ * admitted can wake a session.
  */
 import { existsSync } from "node:fs";
 import type { Server } from "node:http";
 import { Server as TlsServer } from "node:tls";
 import type { GatewayTables, WakeOutcome } from "@vivarium/contract/gateway";
+import { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
 import { keepCertificate } from "./acme/keep.ts";
 import type { AcmeConfig } from "./acme/order.ts";
@@ -13,24 +14,23 @@ import { answer, type Ingress } from "./answer.ts";
 import { type CertificateFiles, type Pair, readPair, watchPair } from "./certificate.ts";
 import { Flows } from "./flows.ts";
 import { type Bounds, createListener, listen } from "./listener.ts";
-import { Places } from "./places.ts";
 import { compileProxies } from "./trusted-proxies.ts";
 import { Wakes } from "./wakes.ts";
 
 export interface PreviewsConfig {
-  /** Where visitors are listened for. Port 0: any free one. */
+  /** The address to listen on. Port 0: any free one. */
   listen: { host: string; port: number };
   /** Hosts are `{port}-{session_id}.<nodeDomain>`, in lower case: `localhost`, `previews.example.net`. */
   nodeDomain: string;
-  /** Visitors come by https: with `tls` always, without it through a proxy of the operator that ends TLS. */
+  /** Visitors use https: with `tls` always, without it through a proxy of the operator that ends TLS. */
   secure: boolean;
-  /** The port in preview URLs, where it is not the one listened on. */
+  /** The port in preview URLs, when it differs from the one that is listened on. */
   publicPort?: number;
-  /** Addresses and ranges of the operator's proxies, which tell who visits. None: whoever connects is the visitor. */
+  /** Addresses and ranges of the operator's proxies, whose forwarding headers are trusted. None: the peer is the visitor. */
   trustedProxies?: string[];
   /**
-   * PEM files, read again when they change. With `acme` they are made and renewed there; until the first is made no
-   * visitor gets through.
+   * PEM files, read again when they change. With `acme` they are issued and renewed by an authority; until the first is
+   * issued no visitor gets through.
    */
   tls?: CertificateFiles & { acme?: AcmeConfig };
   /** How long a request waits for its session to wake. Default 30 s. */
@@ -41,11 +41,11 @@ export interface PreviewsConfig {
 
 /** What previews need of the table link. */
 export interface TablesInForce {
-  /** Undefined until the node has sent some: then nobody is let in. */
+  /** Undefined until the node has sent some: until then no visitor is admitted. */
   current(): GatewayTables | undefined;
   /**
-   * The listener is called after `current()` changed. When it returns, what ran under an older version of a route has
-   * been cut off; tables count as applied only after that. Returns the end of the subscription.
+   * The listener is called after `current()` changed. When it returns, the flows of older versions of routes are cut;
+   * tables count as applied only after that. Returns the function that ends the subscription.
    */
   subscribe(listener: () => void): () => void;
 }
@@ -55,7 +55,7 @@ export interface PreviewsDependencies {
   tables: TablesInForce;
   wake: (sessionId: string) => Promise<WakeOutcome>;
   log: Log;
-  /** Bytes of the session's previews moved; called at most once a second per connection. */
+  /** Called when bytes of the session's previews moved, at most once a second per connection. */
   onActive: (sessionId: string) => void;
 }
 
@@ -70,20 +70,20 @@ export interface Previews {
 }
 
 const HOLD_MS = 30_000;
-/** A proxy on this host need not be listed for its visitors to be many. */
+/** A proxy on this host has many visitors, also when it is not a trusted one. */
 const isLoopback = compileProxies(["127.0.0.0/8", "::1"]);
 
 export async function startPreviews(deps: PreviewsDependencies): Promise<Previews> {
   const { config, tables, log } = deps;
   const flows = new Flows(deps.onActive);
   const ingress: Ingress = {
-    // Until the port is known no Host can be right, and nobody is listened to either.
+    // Port 0 until the real one is known: nothing is served before that.
     site: { nodeDomain: config.nodeDomain, secure: config.secure, publicPort: config.publicPort ?? 0 },
     holdMs: config.holdMs ?? HOLD_MS,
     tables,
     wakes: new Wakes(deps.wake),
     flows,
-    places: new Places(),
+    requestLimit: new RequestLimit(),
     isTrustedProxy: compileProxies(config.trustedProxies ?? []),
     log,
     onActive: deps.onActive,
@@ -123,7 +123,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
   };
 }
 
-/** What the operator gave must be right from the start; what is made here may still be missing. */
+/** The operator's pair must be usable from the start. A pair that is issued here may still be missing. */
 function credentialsFor(tls: PreviewsConfig["tls"]): Pair | "none yet" | undefined {
   if (tls === undefined) return undefined;
   return tls.acme && !canRead(tls) ? "none yet" : readPair(tls);
@@ -143,7 +143,7 @@ function keepPair({ log }: { log: Log }, { tls, nodeDomain }: PreviewsConfig): (
 
 function reloadPair(server: Server, files: PreviewsConfig["tls"], log: Log): void {
   if (files === undefined || !(server instanceof TlsServer)) return;
-  // What is still being made is no mistake of anybody's.
+  // Still being issued: not an error.
   if (files.acme && !existsSync(files.certFile)) return;
   try {
     server.setSecureContext({ ...readPair(files), minVersion: "TLSv1.2" });

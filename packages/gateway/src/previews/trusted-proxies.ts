@@ -1,5 +1,6 @@
-/** Who visits, where a proxy of the operator stands between: such a proxy is believed, and nobody else. */
+/** The visitor's address and scheme. Only the operator's proxies are trusted to forward them. */
 import { BlockList, isIP } from "node:net";
+import { plainAddress } from "@vivarium/http1/peer-limit";
 import { type Visit, valuesOf } from "./visit.ts";
 
 export type IsTrustedProxy = (address: string) => boolean;
@@ -29,37 +30,32 @@ function addEntry(list: BlockList, entry: string): void {
 }
 
 /**
- * The address that connected, unless it is a trusted proxy: then the rightmost of X-Forwarded-For that is none. What
- * stands to the left of it anybody may have written. Where that cannot be read, or names proxies alone, it is the peer.
+ * The peer's address, unless the peer is a trusted proxy: then the rightmost address of X-Forwarded-For that is not a
+ * trusted proxy. Everything left of it may be forged. If it cannot be read, or all are proxies, the peer's address.
  */
 export function visitorAddress(visit: Visit, peer: string, isTrusted: IsTrustedProxy): string {
   const connected = plainAddress(peer);
   if (!isTrusted(connected)) return connected;
-  const told = valuesOf(visit, "x-forwarded-for")
+  const claimed = valuesOf(visit, "x-forwarded-for")
     .flatMap((value) => value.split(","))
     .map((text) => plainAddress(text.trim()));
-  const visitor = told.findLast((address) => !isTrusted(address));
+  const visitor = claimed.findLast((address) => !isTrusted(address));
   return visitor !== undefined && isAddress(visitor) ? visitor : connected;
 }
 
-/** The scheme that a trusted proxy tells; undefined: none does, or not in one word. */
+/** The scheme that a trusted proxy forwards; undefined without exactly one. */
 export function visitorScheme(
   visit: Visit,
   peer: string,
   isTrusted: IsTrustedProxy,
 ): "http" | "https" | undefined {
   if (!isTrusted(plainAddress(peer))) return undefined;
-  const [told, ...others] = valuesOf(visit, "x-forwarded-proto");
-  const scheme = told?.trim().toLowerCase();
+  const [claimed, ...others] = valuesOf(visit, "x-forwarded-proto");
+  const scheme = claimed?.trim().toLowerCase();
   return others.length === 0 && (scheme === "http" || scheme === "https") ? scheme : undefined;
 }
 
-/** A socket for both families writes IPv4 as IPv6. */
-export function plainAddress(text: string): string {
-  return text.replace(/^::ffff:(?=[0-9.]+$)/i, "");
-}
-
-/** A zone means something on another host only. */
+/** Not one with a zone, which has a meaning on its own host only. */
 function isAddress(text: string): boolean {
   return isIP(text) !== 0 && !text.includes("%");
 }

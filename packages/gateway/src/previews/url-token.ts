@@ -1,11 +1,11 @@
 /**
- * The ingress token in a URL: `?t=…`. Only values of a token's form are taken for one: development servers use `?t=` with
- * a time of day to get past caches, and must still see it.
+ * The ingress token in a URL: `?t=…`. Only values in the form of a token count. Development servers use `?t=` with a time
+ * of day against caches, and must still get it.
  */
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
 const MAX_TRIED = 8;
 
-/** The tokens in a request's URL or a whole one. */
+/** The tokens in a request's target or a whole URL. */
 export function tokensIn(url: string): string[] {
   return queryOf(url)
     .split("&")
@@ -14,7 +14,7 @@ export function tokensIn(url: string): string[] {
     .slice(0, MAX_TRIED);
 }
 
-/** The URL without its tokens, the rest byte for byte as it was. */
+/** The URL without its tokens, the rest unchanged byte for byte. */
 export function withoutTokens(url: string): string {
   const start = url.indexOf("?");
   if (start === -1) return url;

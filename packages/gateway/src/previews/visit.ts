@@ -1,6 +1,6 @@
-/** What a visitor asks: the request as far as the gate and the pages look at it. */
+/** A visitor's request, as far as the gate and the pages use it. */
 import type { IncomingMessage } from "node:http";
-import { headerPairs } from "../header-pairs.ts";
+import { headerPairs } from "@vivarium/http1/headers";
 import { type PreviewHost, parseHost, type Site } from "./host.ts";
 
 export interface Visit {
@@ -27,7 +27,7 @@ export function valuesOf(visit: Pick<Visit, "headers">, name: string): string[] 
   return visit.headers.filter((header) => header[0] === name).map((header) => header[1]);
 }
 
-/** A person at a browser who is going to look at the answer (wire.md 4.3). */
+/** Whether a browser loads the answer as a page for a person. */
 export function isNavigation(visit: Pick<Visit, "headers" | "method" | "isUpgrade">): boolean {
   if (visit.isUpgrade) return false;
   if (visit.headers.some(([name]) => name.startsWith("sec-fetch-"))) {

@@ -1,8 +1,8 @@
-/** One wake per session however many visitors wait, and a rest after a refusal, so that refusals cause no storm. */
+/** Shares one wake per session among all its visitors, and backs off after a refusal. */
 import type { WakeOutcome } from "@vivarium/contract/gateway";
 
 const REST_MS = 2_000;
-/** The tables that show a machine come about with the news of its wake. */
+/** How long an outcome is reused: the tables with the machine arrive at about the same time. */
 const LIVE_REST_MS = 200;
 const NOT_REACHED: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
 
@@ -14,7 +14,7 @@ export class Wakes {
     this.#wake = wake;
   }
 
-  /** Never rejects. A refusal is everybody's who asks until two seconds after it came. */
+  /** Never rejects. A refusal is cached for two seconds and shared by all callers. */
   request(sessionId: string): Promise<WakeOutcome> {
     const known = this.#known.get(sessionId);
     if (known) return known;

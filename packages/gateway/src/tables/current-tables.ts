@@ -3,21 +3,21 @@ import { compileRanges, type IsNever } from "../egress/address-ranges.ts";
 import { compileRules, type Rules } from "../egress/rules.ts";
 import { KnownPins } from "./known-pins.ts";
 
-/** A slot that has a machine: whom a connection to its host address belongs to, and what that machine may do. */
-export interface Place {
+/** A slot with a machine: the machine that connections to the host address come from, and its policy. */
+export interface MachineSlot {
   hostAddress: string;
   machineId: string;
   sessionId: string;
   generation: number;
   rules: Rules;
-  /** Kept as long as machine and generation stay. */
+  /** Kept while machine and generation stay the same. */
   pins: KnownPins;
 }
 
-/** The tables in force, made ready to be asked; replaced whole. Before the first: nobody is known, nothing is open. */
+/** The tables in force, compiled, and replaced as a whole. Before the first ones everything is refused. */
 export class CurrentTables {
   #tables: GatewayTables | undefined;
-  #places = new Map<string, Place>();
+  #slots = new Map<string, MachineSlot>();
   #isNever: IsNever = () => true;
   readonly #listeners = new Set<() => void>();
 
@@ -25,9 +25,9 @@ export class CurrentTables {
     return this.#tables;
   }
 
-  /** Who listens on this host address; undefined: whatever comes is refused. */
-  placeAt(hostAddress: string): Place | undefined {
-    return this.#places.get(hostAddress);
+  /** The slot of this host address; undefined: connections are refused. */
+  slotAt(hostAddress: string): MachineSlot | undefined {
+    return this.#slots.get(hostAddress);
   }
 
   isNever(address: string): boolean {
@@ -39,7 +39,7 @@ export class CurrentTables {
   }
 
   machineIds(): Set<string> {
-    return new Set([...this.#places.values()].map(({ machineId }) => machineId));
+    return new Set([...this.#slots.values()].map(({ machineId }) => machineId));
   }
 
   /** Listeners are called in the order in which they subscribed, after the tables changed. */
@@ -48,28 +48,28 @@ export class CurrentTables {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Throws, with the former tables still in force, where these cannot be understood. */
+  /** Throws when the tables cannot be read; the former ones stay in force. */
   replace(tables: GatewayTables): void {
     const isNever = compileRanges(tables.never);
-    this.#places = placesOf(tables, this.#places);
+    this.#slots = slotsOf(tables, this.#slots);
     this.#isNever = isNever;
     this.#tables = tables;
     for (const listener of [...this.#listeners]) listener();
   }
 
-  /** The node may have started anew, and the kernel's rules with it. */
+  /** The node may have restarted, and made the kernel's rules anew. */
   forgetPins(): void {
-    for (const { pins } of this.#places.values()) pins.clear();
+    for (const { pins } of this.#slots.values()) pins.clear();
   }
 }
 
-function placesOf(tables: GatewayTables, former: Map<string, Place>): Map<string, Place> {
-  const places = new Map<string, Place>();
+function slotsOf(tables: GatewayTables, former: Map<string, MachineSlot>): Map<string, MachineSlot> {
+  const slots = new Map<string, MachineSlot>();
   for (const { host_address, machine } of tables.slots) {
     if (!machine) continue;
     const before = former.get(host_address);
     const isSame = before?.machineId === machine.machine_id && before.generation === machine.generation;
-    places.set(host_address, {
+    slots.set(host_address, {
       hostAddress: host_address,
       machineId: machine.machine_id,
       sessionId: machine.session_id,
@@ -78,5 +78,5 @@ function placesOf(tables: GatewayTables, former: Map<string, Place>): Map<string
       pins: isSame ? before.pins : new KnownPins(),
     });
   }
-  return places;
+  return slots;
 }

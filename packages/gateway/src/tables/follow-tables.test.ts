@@ -219,7 +219,7 @@ test("a confirmation that is lost is made up for: the node is asked to send its 
   await until(() => streams.length === 2);
   clearInterval(signsOfLife);
   expect(applied).toEqual([]);
-  expect(tables.placeAt(`${PREFIX}.10`)?.machineId).toBe("mch_1");
+  expect(tables.slotAt(`${PREFIX}.10`)?.machineId).toBe("mch_1");
   await send(tablesOf(1, deny("a.example")));
   await until(() => applied.length > 0);
   expect(applied).toEqual([1]);
@@ -229,13 +229,13 @@ test("while the node is away its last tables stay in force; what it sends when i
   await send(tablesOf(7, deny("good.example")));
   await until(() => applied.includes(7));
   await stopNode();
-  expect(tables.placeAt(`${PREFIX}.10`)?.machineId).toBe("mch_1");
+  expect(tables.slotAt(`${PREFIX}.10`)?.machineId).toBe("mch_1");
   expect(await isListening(`${PREFIX}.10`)).toBe(true);
   await startNode();
   await send(tablesOf(1));
   await until(() => applied.includes(1));
   expect(tables.current()?.version).toBe(1);
-  expect(tables.placeAt(`${PREFIX}.10`)).toBeUndefined();
+  expect(tables.slotAt(`${PREFIX}.10`)).toBeUndefined();
 });
 
 test("pins of before are not believed of a node that came back", async () => {
@@ -243,8 +243,8 @@ test("pins of before are not believed of a node that came back", async () => {
   await send(sent);
   await until(() => applied.includes(7));
   const pin = { until: 1, isOpen: Promise.resolve(true) };
-  tables.placeAt(`${PREFIX}.10`)?.pins.add("good.example", ["198.51.100.1"], pin);
-  const known = () => tables.placeAt(`${PREFIX}.10`)?.pins.find("good.example", "198.51.100.1", 1);
+  tables.slotAt(`${PREFIX}.10`)?.pins.add("good.example", ["198.51.100.1"], pin);
+  const known = () => tables.slotAt(`${PREFIX}.10`)?.pins.find("good.example", "198.51.100.1", 1);
   await send({ ...sent, version: 8 });
   await until(() => applied.includes(8));
   expect(known()).toBeDefined();

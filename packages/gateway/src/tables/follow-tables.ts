@@ -1,6 +1,6 @@
 /**
- * The link to the node: an endless stream of tables, the newest of which is put in force and then confirmed. While the
- * node is away, the last tables stay in force.
+ * The link to the node: an endless stream of tables. The newest ones are put in force and then confirmed. While the node
+ * is away, the last tables stay in force.
  */
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
@@ -11,7 +11,7 @@ import type { CurrentTables } from "./current-tables.ts";
 import type { NodeClient } from "./node-client.ts";
 import { readLines } from "./read-lines.ts";
 
-/** The node sends a sign of life every 5 s. */
+/** The node sends a heartbeat every 5 s. */
 const SILENCE_MS = 15_000;
 const RECONNECT_MS = 200;
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
@@ -19,7 +19,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 export interface FollowDeps {
   node: NodeClient;
   tables: CurrentTables;
-  /** Resolves once nothing runs any more that the tables in force do not allow. */
+  /** Resolves once all that the tables in force do not allow has ended. */
   settled: () => Promise<unknown>;
   log: Log;
 }
@@ -68,14 +68,14 @@ async function openStream(socketPath: string, signal: AbortSignal): Promise<Inco
   throw new Error(`the node answered ${response.statusCode} instead of tables`);
 }
 
-/** Applies one table after the other; those that were overtaken while it worked are left out. */
+/** Applies tables in turn. Tables that newer ones have overtaken are skipped. */
 class Applier {
   readonly #deps: FollowDeps;
   readonly #onUnconfirmed: (error: Error) => void;
   #next: string | undefined;
   #work: Promise<void> | undefined;
 
-  /** A node that has missed a confirmation waits for it: it is to send its tables anew. */
+  /** After a confirmation that did not arrive: the node waits for it, and must send its tables anew. */
   constructor(deps: FollowDeps, onUnconfirmed: (error: Error) => void) {
     this.#deps = deps;
     this.#onUnconfirmed = onUnconfirmed;
@@ -102,7 +102,7 @@ class Applier {
   }
 }
 
-/** The version; undefined where the former tables are still in force. */
+/** The version; undefined when the former tables stay in force. */
 async function putInForce({ tables, settled, log }: FollowDeps, line: string): Promise<number | undefined> {
   try {
     const sent = GatewayTables.parse(JSON.parse(line));

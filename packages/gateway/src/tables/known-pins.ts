@@ -1,6 +1,6 @@
-/** What the kernel lets one machine reach for `host:port` entries of one generation of its policy, or is about to. */
+/** The addresses that the kernel lets one machine reach, or is about to, for `host:port` entries of one policy generation. */
 
-/** As many as the node opens for one machine; one that is forgotten is only asked for once more. */
+/** As many as the node opens for one machine. A forgotten one is only requested once more. */
 const MOST_KEPT = 4096;
 
 interface KnownPin {
@@ -13,7 +13,7 @@ interface KnownPin {
 export class KnownPins {
   readonly #byName = new Map<string, KnownPin>();
 
-  /** Undefined where there is none that lasts until then. */
+  /** Undefined when none lasts until then. */
   find(host: string, address: string, until: number): Promise<boolean> | undefined {
     const pin = this.#byName.get(keyOf(host, address));
     return pin !== undefined && pin.until >= until ? pin.isOpen : undefined;

@@ -3,12 +3,12 @@ import { Agent, request } from "node:http";
 import { text } from "node:stream/consumers";
 
 const CALL_MS = 5_000;
-/** Connections for each kind of call, so that none of another kind waits behind them. */
+/** Connections for each kind of call: no kind waits behind another. */
 const MOST_SOCKETS = 256;
 
 export interface NodeAnswer {
   status: number;
-  /** Parsed JSON, where there is some. */
+  /** Parsed JSON, if any. */
   body: unknown;
 }
 
@@ -20,7 +20,7 @@ export class NodeClient {
     this.socketPath = socketPath;
   }
 
-  /** Rejects when the node cannot be reached or does not answer in time; every status is an answer. */
+  /** Rejects when the node cannot be reached or does not answer in time; never for a status. */
   post(path: string, body: unknown, timeoutMs = CALL_MS): Promise<NodeAnswer> {
     const payload = JSON.stringify(body);
     const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(payload) };

@@ -1,6 +1,6 @@
 import type { CurrentTables } from "./current-tables.ts";
 
-/** Something kept apart for each machine, and forgotten with it. */
+/** One value per machine, dropped with the machine. */
 export class PerMachine<T> {
   readonly #make: () => T;
   readonly #kept = new Map<string, T>();

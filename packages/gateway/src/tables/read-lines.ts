@@ -1,4 +1,4 @@
-/** Lines of a byte stream, without their ends. Throws past `maxBytes` without one. */
+/** The lines of a byte stream, without their ends. Throws when a line is longer than `maxBytes`. */
 export async function* readLines(stream: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<string> {
   let parts: Buffer[] = [];
   let held = 0;

@@ -6,7 +6,7 @@ import type { NodeClient } from "./node-client.ts";
 const WAKE_MS = 35_000;
 const RETRY_AFTER_S = 2;
 
-/** Wishes of visitors that a session wakes; those for one session share one call. */
+/** Asks the node to wake sessions. All visitors of one session share one call. */
 export class Wakes {
   readonly #deps: { node: NodeClient; log: Log };
   readonly #underWay = new Map<string, Promise<WakeOutcome>>();

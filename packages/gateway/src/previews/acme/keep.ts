@@ -1,11 +1,11 @@
-/** Has a certificate made when there is none, and a new one when a third of its life is left. */
+/** Orders a certificate when there is none, and a new one when a third of its life is left. */
 import { X509Certificate } from "node:crypto";
 import { renameSync, writeFileSync } from "node:fs";
 import type { Log } from "@vivarium/kit/log";
 import { type CertificateFiles, type Pair, readPair } from "../certificate.ts";
 import type { AcmeConfig } from "./order.ts";
 
-/** Also the pause after a failure: authorities count failed orders, and block who repeats them at once. */
+/** Also the pause after a failure: authorities count failed orders and block clients that repeat them at once. */
 const LOOK_EVERY_MS = 3600_000;
 
 interface Wanted {
@@ -14,14 +14,14 @@ interface Wanted {
   nodeDomain: string;
 }
 
-/** Begins at once and never throws: previews wait for their certificate, nothing waits for previews. */
+/** Begins at once and never throws: previews wait for their certificate, and nothing waits for previews. */
 export function keepCertificate({ log }: { log: Log }, wanted: Wanted): () => void {
   let isOrdering = false;
   const look = async () => {
     if (isOrdering || !isDue(wanted.files, Date.now())) return;
     isOrdering = true;
     try {
-      // Large, and needed on few hosts and few days.
+      // Loaded late: large, and needed on few hosts and few days.
       const { orderCertificate } = await import("./order.ts");
       writePair(wanted.files, await orderCertificate(wanted.acme, wanted.nodeDomain));
       log.info({ domain: `*.${wanted.nodeDomain}` }, "previews have a new certificate");
@@ -39,7 +39,7 @@ export function keepCertificate({ log }: { log: Log }, wanted: Wanted): () => vo
   return () => clearInterval(timer);
 }
 
-/** A pair that cannot be used is due like one that is not there. */
+/** A pair that cannot be used counts as missing. */
 export function isDue(files: CertificateFiles, nowMs: number): boolean {
   try {
     const { validFrom, validTo } = new X509Certificate(readPair(files).cert);
@@ -50,7 +50,7 @@ export function isDue(files: CertificateFiles, nowMs: number): boolean {
   }
 }
 
-/** Whoever reads between the two renames finds a pair that does not fit, and reads again at the second. */
+/** A reader between the two renames finds a pair that does not fit, and reads again at the second. */
 function writePair({ certFile, keyFile }: CertificateFiles, { cert, key }: Pair): void {
   writeFileSync(`${keyFile}.next`, key, { mode: 0o600 });
   writeFileSync(`${certFile}.next`, cert);

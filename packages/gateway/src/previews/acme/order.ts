@@ -1,6 +1,6 @@
 /**
  * One certificate for every preview of the node, `*.<node domain>`, from an ACME authority (Let's Encrypt and others).
- * A wildcard is only given to who can write the domain's DNS: that is a command of the operator's.
+ * An authority issues a wildcard only to those who can write the domain's DNS: a command of the operator does that.
  */
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ export interface AcmeConfig {
    * record must be there for the world to see.
    */
   dnsHook: string;
-  /** Made when it is missing. */
+  /** Created when missing. */
   accountKeyFile: string;
 }
 
@@ -43,7 +43,7 @@ export async function orderCertificate(config: AcmeConfig, nodeDomain: string): 
     email: config.email,
     termsOfServiceAgreed: true,
     challengePriority: ["dns-01"],
-    // The host's own resolver may not see what the world sees; the hook answers for it.
+    // Not checked here: the host's resolver may not see the public record. The hook is responsible.
     skipChallengeVerification: true,
     challengeCreateFn: async (_authorization, _challenge, value) => void (await callHook("present", value)),
     challengeRemoveFn: async (_authorization, _challenge, value) => void (await callHook("remove", value)),

@@ -1,5 +1,5 @@
-/** How many requests of one route are with the guest at the same time; whoever comes later waits in line for a while. */
-const PLACES = 256;
+/** A limit on requests in flight, by key. Requests beyond it wait in line, for a while. */
+const MAX_IN_FLIGHT = 256;
 const WAIT_MS = 10_000;
 
 interface Line {
@@ -7,20 +7,20 @@ interface Line {
   waiting: Set<() => void>;
 }
 
-export class Places {
+export class RequestLimit {
   readonly #lines = new Map<string, Line>();
 
-  /** Answers with what gives the place back; undefined when none became free in time. */
+  /** Resolves to the function that gives the slot back; to undefined when no slot became free in time. */
   async take(key: string): Promise<(() => void) | undefined> {
     const line = this.#lines.get(key) ?? { taken: 0, waiting: new Set() };
     this.#lines.set(key, line);
-    if (line.taken >= PLACES) {
+    if (line.taken >= MAX_IN_FLIGHT) {
       if (!(await isNext(line))) return undefined;
     } else line.taken++;
     return () => this.#giveBack(key, line);
   }
 
-  /** A place that is given back goes to the next in line without becoming free in between. */
+  /** A slot goes to the next in line without becoming free in between. */
   #giveBack(key: string, line: Line): void {
     const [next] = line.waiting;
     if (next) next();

@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import { describe, expect, test } from "vitest";
-import { contained } from "./contain.ts";
+import { guarded } from "./guard.ts";
 
 const told: unknown[] = [];
 const log = { error: (fields: unknown) => void told.push(fields) };
@@ -14,7 +14,7 @@ describe("a handler that throws", () => {
     const server = new EventEmitter();
     server.on(
       "connection",
-      contained(log, broken, (name: string) => ended.push(name)),
+      guarded(log, broken, (name: string) => ended.push(name)),
     );
     server.emit("connection", "first");
     server.emit("connection", "second");
@@ -25,9 +25,9 @@ describe("a handler that throws", () => {
   test("is ended in the first way that works, and in no other", () => {
     const tried: string[] = [];
     const say = (name: string) => () => void tried.push(name);
-    contained(log, broken, broken, say("second"), say("third"))();
+    guarded(log, broken, broken, say("second"), say("third"))();
     expect(tried).toEqual(["second"]);
-    expect(contained(log, broken, broken)).not.toThrow();
+    expect(guarded(log, broken, broken)).not.toThrow();
   });
 });
 
@@ -35,6 +35,6 @@ test("a handler that does not throw is only called", () => {
   const heard: unknown[] = [];
   const hear = (...words: string[]) => void heard.push(...words);
   const end = (..._: string[]) => void heard.push("ended");
-  contained(log, hear, end)("a", "b");
+  guarded(log, hear, end)("a", "b");
   expect(heard).toEqual(["a", "b"]);
 });

@@ -1,10 +1,10 @@
 /**
- * Connections that have not yet sent a whole head, in the order in which they came. Anybody can open these, so there is
- * room for only so many, and each one more takes the place of the oldest: who sends a head at once always gets in.
+ * A limit on connections that have not sent a whole head yet. Anyone can open such connections and leave them so. Each one
+ * beyond the limit closes the oldest: a client that sends its head at once always gets in.
  */
 import type { Socket } from "node:net";
 
-export class WaitingHeads {
+export class HeadLimit {
   readonly #most: number;
   readonly #oldestFirst = new Map<string, Socket>();
 
@@ -12,7 +12,7 @@ export class WaitingHeads {
     this.#most = most;
   }
 
-  /** A connection as it was accepted: what a handshake of TLS takes counts as waiting. */
+  /** A connection as it was accepted: the time of a TLS handshake counts. */
   add(socket: Socket): void {
     const key = keyOf(socket);
     this.#oldestFirst.set(key, socket);
@@ -36,7 +36,7 @@ export class WaitingHeads {
   }
 }
 
-/** The same for a connection and for TLS over it, and for no two that are open. */
+/** The same for a connection and for TLS over it, and different for any two that are open. */
 function keyOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

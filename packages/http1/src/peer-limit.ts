@@ -1,8 +1,7 @@
-/** How many connections come from one address, so that no visitor alone takes all that there may be. */
+/** A limit on connections from one address: one client alone cannot take all that there are. */
 import { isIPv6, type Socket } from "node:net";
-import { plainAddress } from "./trusted-proxies.ts";
 
-export class Peers {
+export class PeerLimit {
   readonly #most: number;
   readonly #isShared: (address: string) => boolean;
   readonly #open = new Map<string, number>();
@@ -12,7 +11,7 @@ export class Peers {
     this.#isShared = isShared;
   }
 
-  /** False: one more than its peer may have. */
+  /** False: the address has as many connections as it may. */
   admits(socket: Socket): boolean {
     const address = plainAddress(socket.remoteAddress ?? "");
     if (this.#isShared(address)) return true;
@@ -31,10 +30,15 @@ export class Peers {
   }
 }
 
-/** Who has one address of IPv6 usually has its whole /64. */
+/** A client with one IPv6 address usually has its whole /64. */
 export function networkOf(address: string): string {
   if (!isIPv6(address)) return address;
   const [before = [], after = []] = address.split("::").map((half) => half.split(":").filter(Boolean));
   const zeros = Array<string>(Math.max(0, 8 - before.length - after.length)).fill("0");
   return [...before, ...zeros, ...after].slice(0, 4).join(":");
+}
+
+/** A socket for both families writes IPv4 as IPv6. */
+export function plainAddress(text: string): string {
+  return text.replace(/^::ffff:(?=[0-9.]+$)/i, "");
 }

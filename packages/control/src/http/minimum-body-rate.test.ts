@@ -2,9 +2,10 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, request } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { type BodyRate, PacedBody, TOO_SLOW } from "@vivarium/http1/body-rate";
 import { fastify } from "fastify";
 import { afterEach, expect, test } from "vitest";
-import { type BodyFloor, giveUpSlowBodies, PacedBody, TOO_SLOW } from "./body-pace.ts";
+import { giveUpSlowBodies } from "./minimum-body-rate.ts";
 
 const FLOOR = { windowMs: 200, bytes: 1000 };
 /** For bodies that keep to it: a process that is not run for a while is no slow client. */
@@ -15,7 +16,7 @@ afterEach(() => {
 });
 
 /** A request whose body the test writes, and what the server makes of it. */
-async function paced(floor: BodyFloor): Promise<{
+async function paced(floor: BodyRate): Promise<{
   body: PacedBody;
   send: (bytes: number) => void;
   end: () => void;
@@ -96,7 +97,7 @@ test("a client that leaves breaks the body off", async () => {
 
 /** A server whose bodies are read whole, and a request that sends its body as the test says. */
 async function whole(
-  floor: BodyFloor,
+  floor: BodyRate,
   send: (write: (bytes: number) => void) => void | Promise<void>,
 ): Promise<{ refused: unknown[]; got: Promise<number> }> {
   const refused: unknown[] = [];

@@ -2,7 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import { FRAME, type Frame } from "@vivarium/contract/guest";
 import { expect, test } from "vitest";
 import { collect } from "./collect.ts";
-import { FREE_BYTES, OutputRooms } from "./output-rooms.ts";
+import { FREE_BYTES, OutputQuotas } from "./output-quota.ts";
 
 const ORG = "org";
 const LIMIT = 4 * FREE_BYTES;
@@ -33,70 +33,70 @@ async function isDone(work: Promise<unknown>): Promise<boolean> {
   return done;
 }
 
-const rooms = () => new OutputRooms({ orgBytes: 2 * LIMIT });
-function run(from: OutputRooms, bytes: number, orgId = ORG) {
+const quotas = () => new OutputQuotas({ orgBytes: 2 * LIMIT });
+function run(from: OutputQuotas, bytes: number, orgId = ORG) {
   const { told, frames } = command(bytes);
-  const room = from.room(orgId, LIMIT);
-  return { told, room, work: collect(frames, { limitBytes: LIMIT, room }) };
+  const reservation = from.reserve(orgId, LIMIT);
+  return { told, reservation, work: collect(frames, { limitBytes: LIMIT, reservation }) };
 }
 
-test("long outputs beyond an organisation's room are not read on until another's answer is out", async () => {
-  const all = rooms();
+test("long outputs beyond an organisation's reservation are not read on until another's answer is out", async () => {
+  const all = quotas();
   const first = run(all, LIMIT);
   const second = run(all, LIMIT);
   expect(await isDone(Promise.all([first.work, second.work]))).toBe(true);
   const third = run(all, LIMIT);
   expect(await isDone(third.work)).toBe(false);
   expect(third.told.frames).toBe(2);
-  second.room.leave();
-  second.room.leave();
+  second.reservation.release();
+  second.reservation.release();
   expect((await third.work).stdout.sizeBytes).toBe(LIMIT);
   const fourth = run(all, LIMIT);
   expect(await isDone(fourth.work)).toBe(false);
-  first.room.leave();
+  first.reservation.release();
   await fourth.work;
 });
 
-test("short outputs need no room, and other organisations have their own", async () => {
-  const all = rooms();
+test("short outputs need no reservation, and other organisations have their own", async () => {
+  const all = quotas();
   await Promise.all([run(all, LIMIT).work, run(all, LIMIT).work]);
   await run(all, FREE_BYTES).work;
   await run(all, LIMIT, "another").work;
 });
 
 test("who leaves while waiting takes nothing with it, and the next one comes in", async () => {
-  const all = rooms();
+  const all = quotas();
   const [inside, other, waiting, next] = [LIMIT, LIMIT, LIMIT, LIMIT].map((bytes) => run(all, bytes));
   await Promise.all([inside?.work, other?.work]);
   expect(await isDone(Promise.race([waiting?.work, next?.work]))).toBe(false);
-  waiting?.room.leave();
+  waiting?.reservation.release();
   expect(await isDone(next?.work as Promise<unknown>)).toBe(false);
-  inside?.room.leave();
+  inside?.reservation.release();
   await next?.work;
 });
 
-test("the commands of one answer share its room", async () => {
-  const all = rooms();
-  const room = all.room(ORG, 2 * LIMIT);
+test("the commands of one answer share its reservation", async () => {
+  const all = quotas();
+  const reservation = all.reserve(ORG, 2 * LIMIT);
   const both = [command(LIMIT), command(LIMIT)];
-  await Promise.all(both.map(({ frames }) => collect(frames, { limitBytes: LIMIT, room })));
+  await Promise.all(both.map(({ frames }) => collect(frames, { limitBytes: LIMIT, reservation })));
   const later = run(all, LIMIT);
   expect(await isDone(later.work)).toBe(false);
-  room.leave();
+  reservation.release();
   await later.work;
 });
 
 test("a large answer that came first is not kept waiting by small ones", async () => {
-  const all = rooms();
+  const all = quotas();
   const inside = run(all, LIMIT);
   await inside.work;
-  const batch = all.room(ORG, 2 * LIMIT);
+  const batch = all.reserve(ORG, 2 * LIMIT);
   const batchEntered = batch.take();
   const late = run(all, LIMIT);
   expect(await isDone(Promise.race([batchEntered, late.work]))).toBe(false);
-  inside.room.leave();
+  inside.reservation.release();
   expect(await isDone(batchEntered)).toBe(true);
   expect(await isDone(late.work)).toBe(false);
-  batch.leave();
+  batch.release();
   await late.work;
 });

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, expect, test, vi } from "vitest";
-import { endGently } from "./farewell.ts";
+import { endGently } from "./close-gently.ts";
 
 const NEVER = { ms: 60_000, inAllMs: 60_000, bytes: 64_000_000 };
 

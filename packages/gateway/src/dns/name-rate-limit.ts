@@ -1,13 +1,13 @@
-/** A brake on tunnels: names are the only thing that leaves by DNS, so only so many different ones do in an hour. */
+/** A rate limit on tunnels: only names leave by DNS, so the number of different names in an hour is limited. */
 
 const MAX_NAMES = 5_000;
 const WINDOW_MS = 60 * 60 * 1000;
 
-export class NameBrake {
+export class NameRateLimit {
   #names = new Set<string>();
   #since = Number.NEGATIVE_INFINITY;
 
-  /** False once too many other names were asked for; names asked before go on. */
+  /** False once too many other names were asked for. Names that were asked for before stay admitted. */
   admits(name: string, now = performance.now()): boolean {
     if (now - this.#since >= WINDOW_MS) {
       this.#names = new Set();

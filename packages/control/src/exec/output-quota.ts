@@ -1,0 +1,100 @@
+/**
+ * Closes: buffered outputs of one organisation cannot fill the memory that all share.
+ *
+ * A quota of memory by organisation. A short output is free. A longer one reserves the bytes of the longest possible one;
+ * until they are free its frames are not read, and back-pressure stops its command.
+ */
+import type { ServerResponse } from "node:http";
+
+/** Of all buffered answers of one organisation together: two batches, or sixteen single commands. */
+const ORG_BYTES = 128 * 1024 * 1024;
+export const FREE_BYTES = 64 * 1024;
+/** After this time an answer that its client does not read gives its reservation back. */
+const UNREAD_MS = 30_000;
+
+/** The reservation of one answer, shared by all its commands: so no two answers wait for each other. */
+export interface OutputQuota {
+  /** Resolves once the bytes are reserved; at once when they already are. */
+  take(): Promise<void>;
+  release(): void;
+}
+
+interface Org {
+  freeBytes: number;
+  queue: Reservation[];
+}
+
+class Reservation {
+  readonly bytes: number;
+  readonly granted = Promise.withResolvers<void>();
+  state: "none" | "waiting" | "granted" | "returned" = "none";
+
+  constructor(bytes: number) {
+    this.bytes = bytes;
+  }
+}
+
+export class OutputQuotas {
+  readonly #orgBytes: number;
+  readonly #byOrg = new Map<string, Org>();
+
+  constructor({ orgBytes = ORG_BYTES }: { orgBytes?: number } = {}) {
+    this.#orgBytes = orgBytes;
+  }
+
+  /** For an answer of at most so many bytes, which must not be more than an organisation has. */
+  reserve(orgId: string, bytes: number): OutputQuota {
+    const reservation = new Reservation(bytes);
+    return {
+      take: () => {
+        if (reservation.state === "none") this.#queue(orgId, reservation);
+        return reservation.granted.promise;
+      },
+      release: () => this.#release(orgId, reservation),
+    };
+  }
+
+  #queue(orgId: string, reservation: Reservation): void {
+    const org = this.#byOrg.get(orgId) ?? { freeBytes: this.#orgBytes, queue: [] };
+    this.#byOrg.set(orgId, org);
+    reservation.state = "waiting";
+    org.queue.push(reservation);
+    admit(org);
+  }
+
+  #release(orgId: string, reservation: Reservation): void {
+    const { state } = reservation;
+    reservation.state = "returned";
+    // A command that still waits is about to see that its answer is over.
+    reservation.granted.resolve();
+    const org = this.#byOrg.get(orgId);
+    if (!org) return;
+    if (state === "granted") org.freeBytes += reservation.bytes;
+    org.queue = org.queue.filter((other) => other !== reservation);
+    admit(org);
+    if (org.freeBytes === this.#orgBytes) this.#byOrg.delete(orgId);
+  }
+}
+
+/** In the order in which they came, so that single commands do not keep a batch out. */
+function admit(org: Org): void {
+  for (let [first] = org.queue; first && first.bytes <= org.freeBytes; [first] = org.queue) {
+    org.queue.shift();
+    org.freeBytes -= first.bytes;
+    first.state = "granted";
+    first.granted.resolve();
+  }
+}
+
+/** Gives the bytes back once the answer was sent, its client left, or no one reads it. */
+export function returnOnceAnswered(reservation: OutputQuota, response: ServerResponse): void {
+  if (response.closed || response.destroyed) {
+    reservation.release();
+    return;
+  }
+  const late = setTimeout(() => reservation.release(), UNREAD_MS).unref();
+  response.once("close", () => {
+    clearTimeout(late);
+    reservation.release();
+  });
+}

@@ -1,0 +1,118 @@
+/**
+ * A minimum rate for request bodies: a client that sends its body byte by byte keeps a connection and memory for as long as
+ * it likes. A body that keeps to the rate may take any time.
+ */
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { Readable } from "node:stream";
+
+export interface BodyRate {
+  windowMs: number;
+  bytes: number;
+}
+
+/** 1 KiB a second, checked every 30 s. */
+export const MIN_BODY_RATE: BodyRate = { windowMs: 30_000, bytes: 30 * 1024 };
+export const TOO_SLOW = "ERR_BODY_TOO_SLOW";
+
+/** Calls `giveUp` when less than `rate` arrives. For bodies that are read as they come: what does not arrive was not sent. */
+export function watchBodyRate(
+  request: IncomingMessage,
+  rate: BodyRate,
+  giveUp: (socket: Socket) => void,
+): void {
+  const { socket } = request;
+  let seen = socket.bytesRead;
+  const look = () => {
+    const arrived = socket.bytesRead - seen;
+    seen = socket.bytesRead;
+    if (request.complete || socket.destroyed) return stop();
+    if (arrived >= rate.bytes) return;
+    stop();
+    giveUp(socket);
+  };
+  // What arrived during a stall of this process is read before the look: timers run first, then reads, then immediates.
+  const looks = setInterval(() => setImmediate(look), rate.windowMs).unref();
+  const stop = () => clearInterval(looks);
+  request.once("end", stop).once("close", stop);
+}
+
+/** A body for a reader with a pace of its own: only time in which the reader waits for more counts against the client. */
+export class PacedBody extends Readable {
+  readonly #body: IncomingMessage;
+  readonly #rate: BodyRate;
+  readonly #look: NodeJS.Timeout;
+  /** Since when the reader waits; undefined while it has enough. */
+  #askedAt: number | undefined;
+  #waitedMs = 0;
+  #bytes = 0;
+  #wasRead = false;
+
+  constructor(body: IncomingMessage, rate = MIN_BODY_RATE) {
+    super();
+    this.#body = body;
+    this.#rate = rate;
+    this.#look = setInterval(() => this.#checkRate(), rate.windowMs / 10).unref();
+    body.on("data", this.#take).once("end", this.#end).once("error", this.#fail).once("close", this.#close);
+    body.pause();
+    // A body may break off before anyone reads it. The reader notices then.
+    this.on("error", () => {});
+  }
+
+  /** Whether any of the body was handed out: then it cannot be sent from its beginning again. */
+  get wasRead(): boolean {
+    return this.#wasRead;
+  }
+
+  /** Reads the rest and drops it, so that its sender comes to read the answer. */
+  discardRest(): void {
+    this.destroy();
+    this.#body.on("error", () => {}).resume();
+  }
+
+  override _read(): void {
+    this.#askedAt ??= performance.now();
+    this.#body.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    clearInterval(this.#look);
+    this.#body.off("data", this.#take).off("end", this.#end).off("close", this.#close).pause();
+    done(error);
+  }
+
+  readonly #take = (chunk: Buffer): void => {
+    this.#wasRead = true;
+    const now = performance.now();
+    this.#waitedMs += now - (this.#askedAt ?? now);
+    this.#bytes += chunk.length;
+    if (this.#bytes >= this.#rate.bytes) this.#waitedMs = this.#bytes = 0;
+    const wantsMore = this.push(chunk);
+    this.#askedAt = wantsMore ? now : undefined;
+    if (!wantsMore) this.#body.pause();
+  };
+  readonly #end = (): void => {
+    clearInterval(this.#look);
+    this.push(null);
+  };
+  readonly #fail = (error: Error): void => {
+    this.destroy(error);
+  };
+  readonly #close = (): void => {
+    if (!this.#body.readableEnded) this.destroy(cutShort());
+  };
+
+  #checkRate(): void {
+    const waitedMs = this.#waitedMs + (this.#askedAt === undefined ? 0 : performance.now() - this.#askedAt);
+    if (waitedMs >= this.#rate.windowMs) this.destroy(tooSlow(this.#rate));
+  }
+}
+
+function cutShort(): Error {
+  return Object.assign(new Error("the client left while it sent the body"), { code: "ECONNRESET" });
+}
+
+function tooSlow({ windowMs, bytes }: BodyRate): Error {
+  const expected = `at least ${bytes} bytes every ${windowMs / 1000} seconds are expected`;
+  return Object.assign(new Error(`request body: it arrives too slowly; ${expected}`), { code: TOO_SLOW });
+}

@@ -1,0 +1,50 @@
+import type { IncomingMessage } from "node:http";
+import type { Writable } from "node:stream";
+import type { Guard } from "./guard.ts";
+
+/** One turn of the event loop may bring megabytes, and each piece costs hundreds of bytes: this many are joined at once. */
+const MAX_PIECES = 4096;
+
+/**
+ * Copies a body as fast as it is taken, and writes everything that came in one turn of the event loop as one piece. Streams
+ * limit their bytes but not their number of pieces: through a plain pipe a body of one-byte chunks costs a thousand times
+ * its size. So no piece is left in a stream's buffer, and back-pressure pauses the socket.
+ */
+export function copyBody(from: IncomingMessage, to: Writable, guard: Guard): void {
+  let pieces: Buffer[] = [];
+  let isScheduled = false;
+  const write = (): boolean => {
+    if (pieces.length === 0) return true;
+    const bytes = Buffer.concat(pieces);
+    pieces = [];
+    return to.destroyed || to.write(bytes);
+  };
+  const flush = guard(() => {
+    isScheduled = false;
+    if (write()) return;
+    from.pause();
+    from.socket.pause();
+  });
+  const resume = guard(() => {
+    from.socket.resume();
+    from.resume();
+  });
+  const take = (piece: Buffer) => {
+    // Not `nextTick`: a server's parser has a tick between any two pieces.
+    if (pieces.push(piece) === 1 && !isScheduled) {
+      isScheduled = true;
+      setImmediate(flush);
+    }
+    // Joined but not written: a pause in the middle of a turn would leave the rest of its pieces to the stream.
+    if (pieces.length === MAX_PIECES) pieces = [Buffer.concat(pieces)];
+  };
+  from.on("data", guard(take));
+  to.on("drain", resume);
+  const finish = () => {
+    // By now the socket may be reading another message.
+    to.off("drain", resume);
+    write();
+    to.end();
+  };
+  from.once("end", guard(finish));
+}

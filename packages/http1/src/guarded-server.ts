@@ -1,0 +1,54 @@
+/** Listens to all events of an HTTP server that a client can cause. What breaks a handler ends its own connection alone. */
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Log } from "@vivarium/kit/log";
+import { guarded } from "./guard.ts";
+import { responseOver } from "./upgrade.ts";
+
+export interface Handlers {
+  connection?: (socket: Socket) => void;
+  /** All requests, whatever they expect. Upgrades have an ordinary response as well, which ends the connection. */
+  request: (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => void;
+  /** An upgrade behind unanswered requests; without a handler its connection is closed. */
+  upgradeBehind?: (socket: Socket) => void;
+  /** Without a handler Node closes the connection. */
+  connect?: (socket: Socket) => void;
+  /** The bytes are not a request. */
+  unreadable: (error: NodeJS.ErrnoException, socket: Socket) => void;
+}
+
+export function listenGuarded(server: Server, log: Pick<Log, "error">, handlers: Handlers): void {
+  const { connection, connect, unreadable, upgradeBehind = (socket) => socket.destroy() } = handlers;
+  const destroy = (socket: Socket) => void socket.destroy();
+  const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
+    // Without a listener the error would end the process.
+    response.on("error", () => request.socket.destroy());
+    handlers.request(request, response, upgrade);
+  };
+  const serve = guarded(
+    log,
+    (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
+    ({ socket }) => socket.destroy(),
+  );
+  server.on("request", serve).on("checkContinue", serve).on("checkExpectation", serve);
+  const onUpgrade = (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    const response = responseOver(socket, request);
+    if (response) onRequest(request, response, { head });
+    else upgradeBehind(socket);
+  };
+  server.on(
+    "upgrade",
+    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
+  );
+  server.on(
+    "clientError",
+    guarded(log, unreadable, (_, socket) => socket.destroy()),
+  );
+  if (connection) server.on("connection", guarded(log, connection, destroy));
+  if (!connect) return;
+  const onConnect = (_: IncomingMessage, socket: Socket) => connect(socket);
+  server.on(
+    "connect",
+    guarded(log, onConnect, (_, socket) => socket.destroy()),
+  );
+}

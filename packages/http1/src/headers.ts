@@ -1,0 +1,38 @@
+/** Headers as Node's parser leaves them: names and values in turn. */
+export type Header = [name: string, value: string];
+
+/** Belong to one connection and are never forwarded (RFC 9110 7.6.1). How a body is framed is written anew by each door. */
+const HOP_BY_HOP = new Set([
+  "connection",
+  "http2-settings",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "upgrade",
+]);
+/** Decide where a message ends and whom it is for: a `Connection` header cannot remove them. */
+const FRAMING = ["host", "content-length", "transfer-encoding"];
+
+export function headerPairs(raw: readonly string[]): Header[] {
+  const pairs: Header[] = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) pairs.push([raw[i] as string, raw[i + 1] as string]);
+  return pairs;
+}
+
+/** `wanted` in lower case. */
+export function valuesOf(headers: readonly Header[], wanted: string): string[] {
+  return headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
+}
+
+/** `name` in lower case. */
+export const isHopByHop = (name: string): boolean => HOP_BY_HOP.has(name);
+
+/** Without the headers of one connection, those that `Connection` names, and those of `also` (in lower case). */
+export function withoutHopByHop(headers: readonly Header[], also: readonly string[] = []): Header[] {
+  const named = valuesOf(headers, "connection").flatMap((value) => value.toLowerCase().split(/[\s,]+/));
+  const dropped = new Set([...named.filter((name) => !FRAMING.includes(name)), ...also]);
+  return headers.filter(([name]) => !isHopByHop(name.toLowerCase()) && !dropped.has(name.toLowerCase()));
+}
