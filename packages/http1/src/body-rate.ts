@@ -31,7 +31,7 @@ export function watchBodyRate(
     stop();
     giveUp(socket);
   };
-  // What arrived during a stall of this process is read before the look: timers run first, then reads, then immediates.
+  // Bytes that arrived during a stall of this process are read before the look: timers run first, then reads, then immediates.
   const looks = setInterval(() => setImmediate(look), rate.windowMs).unref();
   const stop = () => clearInterval(looks);
   request.once("end", stop).once("close", stop);

@@ -8,7 +8,7 @@ import { DISK_PER_START_BYTES, type StartDeps } from "./machines/start.ts";
 
 const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
 
-/** What this node is and can start. Control uses it to place sessions and for its health check. */
+/** Facts of this node, and the machines that it can start. Control uses it to place sessions and for its health check. */
 export async function nodeInfo(deps: StartDeps): Promise<NodeInfo> {
   const baselines = deps.baselines.all;
   const dir = machinesDir(deps.config.dataDir);

@@ -8,7 +8,7 @@ export interface ProcessIdentity {
   bootId: string;
 }
 
-/** Who runs under this pid now; undefined when nobody does, or only a corpse not yet collected. */
+/** The process that has this pid now; undefined without one, or for a zombie. */
 export function identify(pid: number): ProcessIdentity | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

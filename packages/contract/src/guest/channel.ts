@@ -20,7 +20,7 @@ export const GENERATION = 2;
 export const helloLine = (nonce: string) => `HELLO ${nonce}\n`;
 export const readyLine = (nonce: string) => `READY ${nonce}\n`;
 
-/** What the host accepts from an agent, whose bytes are hostile. */
+/** Limits on what the host accepts from an agent, whose bytes are hostile. */
 export const GUEST_LIMITS = {
   resyncBytes: 8 * 1024 * 1024,
   headerListBytes: 16 * 1024,

@@ -181,7 +181,7 @@ export const NodeInfo = z.object({
   disk: z.object({ free_bytes: z.int(), total_bytes: z.int() }),
   /** Whether the disk gate would admit another machine. Absent: unknown until a start is tried. */
   has_disk_room: z.boolean().optional(),
-  /** What can be started here, the current version of each template first. */
+  /** Baselines that can be started here, the current version of each template first. */
   baselines: z.array(
     z.object({
       template: z.string(),

@@ -6,7 +6,7 @@
  */
 import type { ServerResponse } from "node:http";
 
-/** Of all buffered answers of one organisation together: two batches, or sixteen single commands. */
+/** Bytes of all buffered answers of one organisation together: two batches, or sixteen single commands. */
 const ORG_BYTES = 128 * 1024 * 1024;
 export const FREE_BYTES = 64 * 1024;
 /** After this time an answer that its client does not read gives its reservation back. */

@@ -51,7 +51,7 @@ function isOpen(response: ServerResponse): boolean {
   return !response.closed && !response.destroyed;
 }
 
-/** Of a complete answer; streams have back-pressure. */
+/** Bytes of a complete answer; streams have back-pressure. */
 function sizeOf(payload: unknown): number {
   return typeof payload === "string" || Buffer.isBuffer(payload) ? Buffer.byteLength(payload) : 0;
 }

@@ -6,7 +6,7 @@ import { oneLine } from "./render-error.ts";
 
 type Issue = z.core.$ZodIssue;
 const VALUE_CHARS = 60;
-/** Fields whose content may be somebody's secret: their values are never repeated. */
+/** Fields that may contain secrets: their values are never repeated. */
 const SECRET_FIELDS = new Set(["secrets", "env", "code", "connections", "content"]);
 
 export const compileValidator: FastifySchemaCompiler<z.ZodType> =

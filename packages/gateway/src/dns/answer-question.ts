@@ -1,4 +1,4 @@
-/** Decides what a machine is told about a name (docs/guide/network.md has the table). */
+/** Decides which answer a machine gets about a name (docs/guide/network.md has the table). */
 import type { EgressReason } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
 import { normaliseName } from "../egress/names.ts";

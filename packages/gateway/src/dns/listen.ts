@@ -88,7 +88,7 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
       if (!reply) break;
       const length = Buffer.alloc(2);
       length.writeUInt16BE(reply.length);
-      if (!socket.write(Buffer.concat([length, reply]))) await roomIn(socket);
+      if (!socket.write(Buffer.concat([length, reply]))) await hasSpaceIn(socket);
       if (socket.destroyed) return;
     }
   } catch {
@@ -98,7 +98,7 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
 }
 
 /** Back-pressure: while the client does not read its answers, its questions are not read. */
-async function roomIn(socket: Socket): Promise<void> {
+async function hasSpaceIn(socket: Socket): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   socket.once("drain", resolve).once("close", resolve);
   await promise;

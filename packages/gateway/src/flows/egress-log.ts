@@ -6,7 +6,7 @@
 import type { EgressEntry, Flows } from "@vivarium/contract/gateway";
 
 const MAX_LINES = 1000;
-/** Of refused questions; the same for answered ones, and for connections. */
+/** Lines of refused questions; answered questions and connections have as many. */
 const MAX_LINES_PER_MACHINE = 200;
 /** Lines kept while the node is away. */
 const MAX_HELD = 40_000;

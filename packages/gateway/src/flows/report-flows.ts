@@ -22,13 +22,13 @@ export async function reportFlows(deps: ReportDeps, signal: AbortSignal): Promis
 
 async function reportOnce(deps: ReportDeps): Promise<void> {
   for (let flows = deps.egressLog.take(); flows !== undefined; flows = deps.egressLog.take()) {
-    if (await isTold(deps, flows)) continue;
+    if (await isReported(deps, flows)) continue;
     deps.egressLog.giveBack(flows);
     return;
   }
 }
 
-async function isTold({ node, log }: ReportDeps, flows: Flows): Promise<boolean> {
+async function isReported({ node, log }: ReportDeps, flows: Flows): Promise<boolean> {
   try {
     const { status } = await node.post("/v1/flows", flows);
     if (status === 204) return true;

@@ -39,7 +39,7 @@ export interface PreviewsConfig {
   bounds?: Partial<Bounds>;
 }
 
-/** What previews need of the table link. */
+/** The part of the table link that previews need. */
 export interface TablesInForce {
   /** Undefined until the node has sent some: until then no visitor is admitted. */
   current(): GatewayTables | undefined;

@@ -1,4 +1,4 @@
-/** What a visitor's request must not be: anything that gate and guest could understand differently. */
+/** Refuses requests of visitors that gate and guest could understand differently. */
 import type { IncomingMessage } from "node:http";
 import { headerPairs, valuesOf } from "@vivarium/http1/headers";
 import { findBadFraming } from "@vivarium/http1/strict-request";

@@ -1,4 +1,4 @@
-/** The parts of this node's network that other rooms use. */
+/** The parts of this node's network that other folders use. */
 import type { EgressLog } from "./egress-log.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 import type { Networks } from "./networks.ts";

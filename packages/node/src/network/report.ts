@@ -28,7 +28,7 @@ export interface ReporterDeps {
 }
 
 interface LastReading {
-  /** What the table depends on, as it was before the reading; undefined if it could not be read. */
+  /** The counters that the table depends on, as they were before the reading; undefined if it could not be read. */
   basis: string | undefined;
   /** Every packet of the basis was in the table when it was read. */
   isFinal: boolean;

@@ -40,7 +40,7 @@ export interface RulesetInput {
 export interface PolicyChange {
   policy: KernelPolicy;
   mark: number;
-  /** Of the spec. Kept in the table for a restarted daemon. */
+  /** The generation of the spec, kept in the table for a restarted daemon. */
   generation: number;
   limitBytes: number | undefined;
   /** Absent if the mark did not change: all pins stay as they are. */
