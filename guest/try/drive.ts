@@ -77,7 +77,7 @@ export async function* framesOf(stream: ClientHttp2Stream) {
 }
 
 async function execToConsole(agent: ClientHttp2Session, argv: string[]): Promise<number> {
-  const options = JSON.parse(process.env["EXEC"] ?? "{}") as Record<string, unknown>;
+  const options = JSON.parse(process.env.EXEC ?? "{}") as Record<string, unknown>;
   for await (const { type, payload } of framesOf(await startExec(agent, { argv, ...options }))) {
     if (type === FRAME.stdout) process.stdout.write(payload);
     else if (type === FRAME.stderr) process.stderr.write(payload);
