@@ -1,12 +1,12 @@
 import { timingSafeEqual } from "node:crypto";
 import path from "node:path";
 import { ID_PREFIXES, LIMITS } from "@vivarium/contract/api";
+import { writeDurably } from "@vivarium/kit/durable-file";
 import { randomId } from "@vivarium/kit/id";
 import type { Database } from "../db/pool.ts";
 import { apiKeyDigest, newApiKey } from "./api-key.ts";
 import { keyedDigest } from "./pepper.ts";
 import { findPepperCheck, insertInstallation, insertTenant, lockBootstrap } from "./store.ts";
-import { writeFileDurably } from "./write-file-durably.ts";
 
 /**
  * On the first start with a database: creates an organisation, a project and a key, and writes the key to a file.
@@ -42,7 +42,7 @@ export async function bootstrap({
       digest: apiKeyDigest(pepper, key),
       concurrentSessions: LIMITS.concurrentSessions,
     });
-    await writeFileDurably(path.join(controlDir, "bootstrap.key"), `${key}\n`);
+    await writeDurably(path.join(controlDir, "bootstrap.key"), `${key}\n`, 0o600);
     return { mintedKey: key };
   });
 }

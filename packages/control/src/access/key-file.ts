@@ -1,8 +1,8 @@
 /** 32 random bytes in a file outside the database, made once. */
 import { randomBytes } from "node:crypto";
 import { link, readFile, rm } from "node:fs/promises";
+import { writeDurably } from "@vivarium/kit/durable-file";
 import { randomId } from "@vivarium/kit/id";
-import { writeFileDurably } from "./write-file-durably.ts";
 
 const KEY_BYTES = 32;
 
@@ -22,7 +22,7 @@ async function read(file: string): Promise<Buffer | null> {
 
 async function make(file: string): Promise<Buffer> {
   const own = `${file}.${randomId()}`;
-  await writeFileDurably(own, randomBytes(KEY_BYTES));
+  await writeDurably(own, randomBytes(KEY_BYTES), 0o600);
   await link(own, file).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
   });

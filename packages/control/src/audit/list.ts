@@ -4,7 +4,7 @@ import type { z } from "zod";
 import type { Principal } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { decodeCursor, pageOf } from "../http/cursor.ts";
 import { PageQuery, queryText } from "../http/query.ts";
 import { type AuditRow, listEntries } from "./store.ts";
 
@@ -34,19 +34,10 @@ export async function listAudit(
   const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, AUDIT_ID_PATTERN);
   // An id of the wrong form matches nothing.
   if (sessionId !== undefined && !SESSION_ID_PATTERN.test(sessionId)) return { entries: [] };
-  // One more row than asked for shows whether another page follows.
-  const rows = await listEntries(db, principal.orgId, {
-    since,
-    until,
-    action,
-    sessionId,
-    after,
-    limit: limit + 1,
-  });
-  const page = rows.slice(0, limit);
-  const last = page.at(-1);
-  const entries = page.map(toEntry);
-  return rows.length > limit && last ? { entries, nextCursor: encodeCursor(last) } : { entries };
+  const filter = { since, until, action, sessionId, after, limit: limit + 1 };
+  const rows = await listEntries(db, principal.orgId, filter);
+  const { page, ...next } = pageOf(rows, limit, (row) => row);
+  return { entries: page.map(toEntry), ...next };
 }
 
 function toEntry(row: AuditRow): AuditEntry {

@@ -2,7 +2,7 @@ import { CHECKPOINT_ID_PATTERN, LIMITS, SESSION_ID_PATTERN } from "@vivarium/con
 import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { decodeCursor, pageOf } from "../http/cursor.ts";
 import { PageQuery, queryText } from "../http/query.ts";
 import { type CheckpointRow, listCheckpointRows } from "./store.ts";
 
@@ -25,16 +25,10 @@ export async function listCheckpoints(
     return { checkpoints: [] };
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
   const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, CHECKPOINT_ID_PATTERN);
-  // One row more than asked for, to know whether another page follows.
-  const rows = await listCheckpointRows(db, scope, {
-    sessionId: query.session_id,
-    after,
-    limit: limit + 1,
-  });
-  const checkpoints = rows.slice(0, limit);
-  const last = checkpoints.at(-1);
-  if (rows.length <= limit || !last) return { checkpoints };
-  return { checkpoints, nextCursor: encodeCursor({ at: last.created_at, id: last.id }) };
+  const filter = { sessionId: query.session_id, after, limit: limit + 1 };
+  const rows = await listCheckpointRows(db, scope, filter);
+  const { page, ...next } = pageOf(rows, limit, ({ created_at: at, id }) => ({ at, id }));
+  return { checkpoints: page, ...next };
 }
 
 export async function listCheckpointsOf(

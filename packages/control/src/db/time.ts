@@ -12,6 +12,11 @@ export async function readLeaseTime(db: Database): Promise<Date> {
   return row.now;
 }
 
+/** For statements: `ms` from now on that clock. */
+export function leaseEnd(ms: number) {
+  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
+}
+
 /** The deadline clock. */
 export async function readDeadlineTime(db: Queries): Promise<Date> {
   const found = await sql<{ now: Date }>`select service_now() as now`.execute(db);

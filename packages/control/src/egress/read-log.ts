@@ -4,7 +4,7 @@ import { instant } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { decodeCursor, pageOf } from "../http/cursor.ts";
 import { PageQuery, queryText } from "../http/query.ts";
 import { getAnySession } from "../sessions/get.ts";
 import { type EgressLogRow, listLines } from "./log-store.ts";
@@ -30,14 +30,9 @@ export async function readLog(
   await getAnySession(db, scope, sessionId);
   const { decision, since } = query;
   const host = query.host?.toLowerCase();
-  // One more row than asked for shows whether another page follows.
   const rows = await listLines(db, { sessionId, decision, host, since, before, limit: limit + 1 });
-  const page = rows.slice(0, limit);
-  const last = page.at(-1);
-  const entries = page.map(toEntry);
-  return rows.length > limit && last
-    ? { entries, nextCursor: encodeCursor({ at: last.at, id: String(last.seq) }) }
-    : { entries };
+  const { page, ...next } = pageOf(rows, limit, ({ at, seq }) => ({ at, id: String(seq) }));
+  return { entries: page.map(toEntry), ...next };
 }
 
 function toEntry(row: EgressLogRow): EgressLogEntry {

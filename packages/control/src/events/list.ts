@@ -1,6 +1,6 @@
 /** Pages of stored events, oldest first. */
 import { type Event, LIMITS } from "@vivarium/contract/api";
-import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { decodeCursor, pageOf } from "../http/cursor.ts";
 import type { EventDeps } from "./deps.ts";
 import type { EventQuery } from "./query.ts";
 import { toEvent } from "./record.ts";
@@ -16,13 +16,12 @@ export async function listPage(
 ): Promise<{ events: Event[]; nextCursor?: string }> {
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
   const { after, gap } = await startOf(deps, filter, query);
-  // One more row than asked for shows whether another page follows.
   const rows = await listEvents(deps.db, filter, { after, limit: limit + 1 });
-  const page = rows.slice(0, limit);
-  const last = page.at(-1);
-  const events = [...(gap ? [gap] : []), ...page.map(toEvent)];
-  if (rows.length <= limit || !last) return { events };
-  return { events, nextCursor: encodeCursor({ at: last.created_at, id: String(last.position) }) };
+  const { page, ...next } = pageOf(rows, limit, ({ created_at: at, position }) => ({
+    at,
+    id: String(position),
+  }));
+  return { events: [...(gap ? [gap] : []), ...page.map(toEvent)], ...next };
 }
 
 /** The cursor replaces `after`, which was for the first page. */

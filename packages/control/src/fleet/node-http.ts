@@ -1,7 +1,9 @@
 /** One HTTP/1.1 exchange with a node over its unix socket, with every failure as a NodeError. */
+
 import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { isNodeErrorCode } from "@vivarium/contract/node";
+import { readAtMost } from "@vivarium/kit/read-at-most";
 import { NodeError } from "./node-error.ts";
 
 const ANSWER_LIMIT_BYTES = 16 * 1024 * 1024;
@@ -116,17 +118,9 @@ export async function refusal(response: IncomingMessage, status: number): Promis
 }
 
 export async function readAll(response: IncomingMessage, limitBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  try {
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      size += chunk.length;
-      if (size > limitBytes) throw new NodeError("garbled", "the node's answer is over its limit");
-      chunks.push(chunk);
-    }
-  } catch (cause) {
-    if (cause instanceof NodeError) throw cause;
+  const all = await readAtMost(response, limitBytes).catch((cause: unknown) => {
     throw new NodeError("broken", "the node broke off its answer", { cause });
-  }
-  return Buffer.concat(chunks);
+  });
+  if (all === undefined) throw new NodeError("garbled", "the node's answer is over its limit");
+  return all;
 }

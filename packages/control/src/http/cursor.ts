@@ -19,3 +19,15 @@ export function decodeCursor(text: string, idPattern: RegExp): Cursor {
   }
   return cursor;
 }
+
+/** The page of a list of which one row more than `limit` was read, to know whether another page follows. */
+export function pageOf<Row>(
+  rows: readonly Row[],
+  limit: number,
+  cursorOf: (row: Row) => Cursor,
+): { page: Row[]; nextCursor?: string } {
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  if (rows.length <= limit || last === undefined) return { page };
+  return { page, nextCursor: encodeCursor(cursorOf(last)) };
+}

@@ -1,6 +1,7 @@
 /** SQL of leases of sessions. The sweep destroys a session whose lease has lapsed. */
 import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { leaseEnd } from "../db/time.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** The end of a lease that starts with an insert. From the present time: the transaction may have waited before. */
@@ -12,7 +13,7 @@ export function leaseFromNow(ms: number): RawBuilder<Date> {
 export async function leaseSession(db: Queries, id: string, delayMs: number): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: after(delayMs), command_left_ms: null })
+    .set({ destroy_after: leaseEnd(delayMs), command_left_ms: null })
     .where("id", "=", id)
     .where("state", "<>", "destroyed")
     .execute();
@@ -27,7 +28,7 @@ export interface Lease {
 /** Extends the lease to at least `delayMs` from now. A command that starts now has a listener: not detached. */
 export async function extendLease(db: Queries, id: string, delayMs: number): Promise<Lease | undefined> {
   // Whole milliseconds, because a JavaScript date must compare equal to the stored value.
-  const least = sql<Date>`date_trunc('milliseconds', ${after(delayMs)})`;
+  const least = sql<Date>`date_trunc('milliseconds', ${leaseEnd(delayMs)})`;
   const { rows } = await sql<{ until: Date; was_until: Date | null; was_detached: boolean }>`
     with old as (
       select id, destroy_after, command_goes_on from sessions
@@ -69,8 +70,4 @@ export async function listDueForDestroy(db: Queries, lapsedBefore: Date): Promis
     .limit(100)
     .execute();
   return rows as SessionRow[];
-}
-
-function after(ms: number) {
-  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
 }

@@ -1,6 +1,7 @@
 /** SQL of the claim that a process has on the provisioning of a session. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { leaseEnd } from "../db/time.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** How long the claim lasts without renewal. */
@@ -10,7 +11,7 @@ export const PROVISION_LEASE_MS = 5_000;
 export async function renewProvisionClaim(db: Queries, id: string, leaseMs: number): Promise<boolean> {
   const rows = await db
     .updateTable("sessions")
-    .set({ provision_claimed_until: after(leaseMs) })
+    .set({ provision_claimed_until: leaseEnd(leaseMs) })
     .where("id", "=", id)
     .where("state", "=", "creating")
     .returning("id")
@@ -28,7 +29,7 @@ export async function claimOrphanedProvisions(
 ): Promise<{ session: SessionRow; ageMs: number }[]> {
   const rows = await db
     .updateTable("sessions")
-    .set({ provision_claimed_until: after(leaseMs) })
+    .set({ provision_claimed_until: leaseEnd(leaseMs) })
     .where("id", "in", (eb) =>
       eb
         .selectFrom("sessions")
@@ -53,8 +54,4 @@ export async function claimOrphanedProvisions(
     )
     .execute();
   return rows.map(({ age_ms: ageMs, ...session }) => ({ session: session as SessionRow, ageMs }));
-}
-
-function after(ms: number) {
-  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
 }

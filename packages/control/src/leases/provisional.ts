@@ -5,6 +5,7 @@
 import { type EndReason, LIMITS } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { leaseEnd } from "../db/time.ts";
 import { FIRST_STATE } from "../sessions/state.ts";
 import { leaseFromNow } from "./lease.ts";
 
@@ -23,7 +24,7 @@ export function provisionalLeaseColumns() {
 export async function renewProvisionalLeases(db: Queries, ids: readonly string[]): Promise<void> {
   await db
     .updateTable("sessions")
-    .set({ destroy_after: after(PROVISIONAL_LEASE_MS) })
+    .set({ destroy_after: leaseEnd(PROVISIONAL_LEASE_MS) })
     .where("id", "in", ids)
     .where("state", "=", FIRST_STATE)
     .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
@@ -57,8 +58,4 @@ export async function deleteProvisionalHistory(db: Queries, ids: readonly string
     .where("end_reason", "=", NEVER_LIVE)
     .where("machine_released_at", "is not", null)
     .execute();
-}
-
-function after(ms: number) {
-  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
 }

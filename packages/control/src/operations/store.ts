@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { leaseEnd } from "../db/time.ts";
 import { dueIn } from "../deadlines/columns.ts";
 import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { Standing } from "../sessions/state.ts";
@@ -29,7 +30,7 @@ export async function claimOperation(
       op: op.kind,
       op_id: op.id,
       op_input: JSON.stringify(op.input),
-      op_claimed_until: after(op.leaseMs),
+      op_claimed_until: leaseEnd(op.leaseMs),
       // In the same statement: a second update in one transaction would lock the referenced rows again.
       ...op.network,
     })
@@ -62,7 +63,7 @@ export async function renewOperation(
 ): Promise<boolean> {
   const row = await db
     .updateTable("sessions")
-    .set({ op_claimed_until: after(leaseMs) })
+    .set({ op_claimed_until: leaseEnd(leaseMs) })
     .where("id", "=", sessionId)
     .where("op_id", "=", opId)
     .where("state", "<>", "destroyed")
@@ -122,7 +123,7 @@ export async function claimLapsedOperations(
   if (except.length > 0) lapsed = lapsed.where("id", "not in", except);
   const rows = await db
     .updateTable("sessions")
-    .set({ op_id: sql<string>`gen_random_uuid()::text`, op_claimed_until: after(leaseMs) })
+    .set({ op_id: sql<string>`gen_random_uuid()::text`, op_claimed_until: leaseEnd(leaseMs) })
     .where("id", "in", lapsed)
     .returningAll()
     .execute();
@@ -159,8 +160,4 @@ export async function listOldNames(
 
 export async function deleteNames(db: Queries, ids: string[]): Promise<void> {
   if (ids.length > 0) await db.deleteFrom("snapshot_names").where("id", "in", ids).execute();
-}
-
-function after(ms: number) {
-  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
 }

@@ -17,9 +17,9 @@ import { CheckpointQuery, listCheckpoints, listCheckpointsOf } from "../checkpoi
 import { toCheckpoint } from "../checkpoints/record.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
-import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { getReadable } from "../sessions/get.ts";
+import { SessionParams, TimingQuery } from "../sessions/params.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
 import { toRecord } from "../sessions/record.ts";
 import type { StartDeps } from "../starts/deps.ts";
@@ -28,11 +28,7 @@ import { forkSession } from "./fork.ts";
 import { restoreSession } from "./restore.ts";
 import { startCheckpoint } from "./start-checkpoint.ts";
 
-const SessionParams = z.object({ id: z.string() });
 const CheckpointParams = z.object({ cid: z.string() });
-const TimingQuery = z.object({
-  timing: queryFlag.optional().meta({ description: "tell where the time went" }),
-});
 const tags = ["Checkpoints"];
 const OF_OPERATIONS = ["not_found", "conflict", "session_ended"] as const;
 

@@ -3,8 +3,8 @@ import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
-import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
+import { SessionParams, TimingQuery } from "../sessions/params.ts";
 import { deleteTemplate } from "../templates/delete.ts";
 import { getTemplate } from "../templates/get.ts";
 import { listTemplates } from "../templates/list.ts";
@@ -67,10 +67,8 @@ export function addTemplateRoutes(server: Server, deps: SaveTemplateDeps): void 
         operationId: "saveTemplate",
         summary: "Save a session as a template of your own; under a name that exists, as its next version",
         tags,
-        params: z.object({ id: z.string() }),
-        querystring: z.object({
-          timing: queryFlag.optional().meta({ description: "tell where the time went" }),
-        }),
+        params: SessionParams,
+        querystring: TimingQuery,
         body: TemplateSave,
         response: {
           200: Template,

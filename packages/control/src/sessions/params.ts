@@ -10,3 +10,8 @@ export const RecordQuery = z.object({
     .optional()
     .meta({ description: "tell where the time of the create, the pause or the wake went, once it is over" }),
 });
+
+/** `timing=true`: the answer shows where the time of the call went. */
+export const TimingQuery = z.object({
+  timing: queryFlag.optional().meta({ description: "tell where the time went" }),
+});

@@ -49,7 +49,7 @@ export async function startFrom(
 ): Promise<Start> {
   return request.from_checkpoint == null
     ? await startFromTemplate(deps, tx, scope, request)
-    : { start: await startFromCheckpoint(deps, tx, scope, request, request.from_checkpoint) };
+    : { start: await startFromCheckpoint(tx, scope, request, request.from_checkpoint) };
 }
 
 async function startFromTemplate(
@@ -76,7 +76,6 @@ async function startFromTemplate(
 }
 
 async function startFromCheckpoint(
-  _deps: StartDeps,
   tx: Queries,
   scope: Scope,
   request: StartRequest,

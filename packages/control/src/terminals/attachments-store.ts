@@ -1,6 +1,7 @@
 /** SQL of attachments: the clients of a session's terminals and tunnels, as leases measured by now(). */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
+import { leaseEnd } from "../db/time.ts";
 import { DUE_NOW, dueWithin } from "../deadlines/columns.ts";
 
 export type AttachmentKind = "pty" | "tunnel";
@@ -33,7 +34,7 @@ export async function insertAttachment(
       delete from attachments where session_id in (select id from held) and kind = ${kind} and lease_until < now()
     )
     insert into attachments (id, session_id, incarnation, kind, lease_until)
-    select ${id}, held.id, ${incarnation}, ${kind}, ${after(leaseMs)} from held
+    select ${id}, held.id, ${incarnation}, ${kind}, ${leaseEnd(leaseMs)} from held
     returning id`.execute(db);
   return rows.length > 0;
 }
@@ -46,7 +47,7 @@ export async function renewAttachments(
 ): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`
     insert into attachments (id, session_id, incarnation, kind, lease_until)
-    select kept.id, sessions.id, kept.incarnation, kept.kind, ${after(leaseMs)}
+    select kept.id, sessions.id, kept.incarnation, kept.kind, ${leaseEnd(leaseMs)}
     from unnest(
       ${attachments.map(({ id }) => id)}::text[],
       ${attachments.map(({ sessionId }) => sessionId)}::text[],
@@ -74,8 +75,4 @@ export async function deleteOldAttachments(db: Queries): Promise<void> {
       select from sessions where sessions.id = attachments.session_id and sessions.state = 'live'
         and sessions.incarnation = attachments.incarnation and sessions.on_pty_detach <> 'keep_live'
     )`.execute(db);
-}
-
-function after(ms: number) {
-  return sql<Date>`now() + make_interval(secs => ${ms / 1000})`;
 }
