@@ -25,7 +25,7 @@ export const FLOORS: Record<string, readonly (readonly string[])[]> = {
 
 /** Rooms that write columns of a session, with the columns: as `packages/control/src/db/tables.ts` declares them. */
 export function columnOwners(tables: string): Map<string, string> {
-  const declared = /\/\*\* Written by ([a-z-]+)\/ alone\.[^*]*\*\/\ninterface \w+Columns \{([^}]*)\}/g;
+  const declared = /\/\*\* Written by ([a-z-]+)\/ alone\.[^*]*\*\/\ninterface \w+Columns \{\n([\s\S]*?)\n\}/g;
   const owners = new Map<string, string>();
   for (const [, room = "", body = ""] of tables.matchAll(declared)) {
     for (const [, column = ""] of body.matchAll(/^ {2}(\w+):/gm)) owners.set(column, room);
