@@ -26,3 +26,23 @@ test("an upgrade behind a request that is not answered gets no response; one alo
   expect(await heard).toBe(404);
   server.close();
 });
+
+test("a response over a released connection closes with it, as any response does", async () => {
+  const server = createServer();
+  const closed = new Promise<string>((resolve) => {
+    server.on("upgrade", (request, socket) => {
+      const response = responseOver(socket, request) as ServerResponse;
+      const seen: string[] = [];
+      response.once("finish", () => seen.push("finish"));
+      response.once("close", () => resolve([...seen, "close"].join()));
+      response.writeHead(404).end("no");
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  get({ host: "127.0.0.1", port, headers: { connection: "upgrade", upgrade: "websocket" } }, (answer) =>
+    answer.resume(),
+  );
+  expect(await closed).toBe("finish,close");
+  server.close();
+});

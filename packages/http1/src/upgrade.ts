@@ -1,5 +1,5 @@
 import { type IncomingMessage, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { pipelineOf } from "./pipelining.ts";
 
@@ -11,7 +11,7 @@ import { pipelineOf } from "./pipelining.ts";
 export function responseOver(
   socket: Duplex,
   request: IncomingMessage,
-  end: (socket: Socket) => void = (ended) => ended.destroySoon(),
+  end: (socket: Socket) => void = endSoon,
 ): ServerResponse | undefined {
   socket.on("error", () => socket.destroy());
   if (pipelineOf(socket).unanswered > 0) return undefined;
@@ -23,7 +23,15 @@ export function responseOver(
   socket.on("drain", () => response.emit("drain"));
   response.once("finish", () => {
     response.detachSocket(connection);
+    // Node emits this only for a response that has its socket. Listeners count its bytes until then.
+    connection.once("close", () => response.emit("close"));
     end(connection);
   });
   return response;
+}
+
+/** Later versions of Node hand over a stream that is not a socket while the request's body is incomplete. */
+function endSoon(socket: Socket): void {
+  if (socket instanceof Socket) socket.destroySoon();
+  else (socket as Duplex).destroy();
 }

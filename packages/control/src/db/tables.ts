@@ -71,7 +71,7 @@ export interface SessionTable
     LeaseColumns,
     NetworkColumns {}
 
-/** Written by starts/ alone. Set when the session is created. */
+/** Written by starts/ alone. Set when the session is created; `status_detail` counts only until it is live. */
 interface StartColumns {
   id: string;
   org_id: string;

@@ -10,8 +10,9 @@ import { listCurrent, listEnded } from "./list-store.ts";
 import type { SessionRow } from "./store.ts";
 
 /** Query of `GET /v1/sessions`. */
-export const ListQuery = PageQuery.extend({
+export const ListQuery = z.object({
   state: z.enum(LIST_STATES).optional(),
+  ...PageQuery.shape,
   external_id: plainText(0, LIMITS.externalIdChars).optional(),
 });
 export type ListQuery = z.output<typeof ListQuery>;

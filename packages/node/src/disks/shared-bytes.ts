@@ -11,6 +11,11 @@ const EXTENT = /^\s*\d+:\s*\d+\.\.\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+):(.*)$/;
 
 /** 0 when filefrag fails: the file is then counted as if it shared nothing. */
 export async function sharedBytes(file: string): Promise<number> {
+  // A host without free descriptors or memory cannot even start it.
+  return await countSharedBytes(file).catch(() => 0);
+}
+
+async function countSharedBytes(file: string): Promise<number> {
   // -s: blocks that were written but not yet allocated look shared until the file is synced.
   const args = ["-s", "-v", `-b${BLOCK_BYTES}`, file];
   const child = spawn("filefrag", args, { stdio: ["ignore", "pipe", "ignore"], timeout: LIMIT_MS });
