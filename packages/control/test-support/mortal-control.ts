@@ -75,14 +75,16 @@ export async function letClaimsLapse(control: Control, id: string): Promise<void
 
 /** Starts a process without any request. Its sweeps get to the crash point. */
 export async function killSweepingAt(control: Control, point: string): Promise<void> {
-  await withProcess(control, point, async (mortal) => expect(await mortal.died).toBe("SIGKILL"));
+  const died = async (mortal: MortalControl) => expect(await mortal.died).toBe("SIGKILL");
+  await withProcess(control, point, died, { actsOnLeases: true });
 }
 
 const MAX_PROCESSES = 3;
 
 /**
  * Runs `work` with a process that kills itself when it first gets to `crashAt`. Hazard: its sweeps may get there before
- * `work` starts, because another test left work in the database. Then another process is started.
+ * `work` does, because another test left work in the database. So the process acts on no lease of others in its first 15 s,
+ * and if it dies before it listens, another one is started.
  */
 export async function withMortal<T>(
   control: Control,
@@ -102,6 +104,7 @@ async function withProcess<T>(
   control: Control,
   crashAt: string,
   use: (mortal: MortalControl) => Promise<T>,
+  { actsOnLeases = false } = {},
 ): Promise<T> {
   const { databaseUrl, nodeSocket, controlDir } = control.settings;
   const dataDir = mkdtempSync(path.join(tmpdir(), "mortal-"));
@@ -118,8 +121,8 @@ async function withProcess<T>(
       VIV_DATA_DIR: dataDir,
       VIV_LISTEN: listen,
       VIV_CONTROL_USER: "",
-      // Not the only one, but leases stay valid: the other process reaches the database as well.
-      VIV_SOLE_CONTROL: "1",
+      // A process that is not the only one lets the others renew their leases before it takes over what has lapsed.
+      VIV_SOLE_CONTROL: actsOnLeases ? "1" : "0",
       VIV_LOG_LEVEL: "silent",
       VIV_CRASH_AT: crashAt,
     },
