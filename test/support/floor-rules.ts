@@ -85,11 +85,11 @@ function columnsWritten({ text }: Source): Set<string> {
     const body = text.indexOf("{\n", found.index + found[0].length - 1 + params.length);
     if (body >= 0) keys(balanced(text, body));
   }
-  for (const [, set = ""] of text.matchAll(/update sessions set ([\s\S]*?)(?=\bfrom\b|\bwhere\b|`)/g)) {
+  // A whole update, or assignments alone that stand in another one.
+  const assignments = /(?:update sessions set |sql`(?=\w+ = ))([\s\S]*?)(?=\bfrom\b|\bwhere\b|`)/g;
+  for (const [, set = ""] of text.matchAll(assignments)) {
     for (const [, key = ""] of set.matchAll(/(?:^|,)\s*(\w+)\s*=/g)) written.add(key);
   }
-  for (const [, set = ""] of text.matchAll(/=> sql`|sql`(\w+ = )/g))
-    if (set) written.add(set.split(" ")[0] as string);
   return written;
 }
 

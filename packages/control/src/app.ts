@@ -33,10 +33,10 @@ import { Upgrades } from "./http/upgrades.ts";
 import { Meter } from "./metrics/meter.ts";
 import { addMoveRoutes } from "./moves/routes.ts";
 import { Operations } from "./operations/operations.ts";
+import { KeyedQueue } from "./previews/keyed-queue.ts";
 import { PreviewPush } from "./previews/push.ts";
 import { addPreviewRoutes } from "./previews/routes.ts";
 import { loadPreviewKey } from "./previews/secrets.ts";
-import { SerialQueue } from "./previews/serial-queue.ts";
 import { answerWakeRequests } from "./previews/wake-requests.ts";
 import { addProcessRoutes } from "./processes/routes.ts";
 import { addRunRoutes } from "./runs/routes.ts";
@@ -274,7 +274,7 @@ function assemble(given: Base) {
     node: new NodeState(base.nodes),
     eventFeed: new EventFeed(moves),
     previewPush: new PreviewPush(moves),
-    exposeQueue: new SerialQueue(),
+    exposeQueue: new KeyedQueue(),
     commandLog: new CommandLog(base),
     outputQuotas: new OutputQuotas(),
     attachments: new Attachments(moves),

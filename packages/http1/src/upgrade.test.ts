@@ -34,7 +34,8 @@ test("a response over a released connection closes with it, as any response does
       const response = responseOver(socket, request) as ServerResponse;
       const seen: string[] = [];
       response.once("finish", () => seen.push("finish"));
-      response.once("close", () => resolve([...seen, "close"].join()));
+      response.once("close", () => seen.push("close"));
+      socket.once("close", () => setImmediate(() => resolve(seen.join())));
       response.writeHead(404).end("no");
     });
   });

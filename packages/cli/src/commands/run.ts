@@ -1,5 +1,3 @@
-import { readFile } from "node:fs/promises";
-import { text } from "node:stream/consumers";
 import type { Client, Language } from "@vivarium/sdk";
 import type { Command } from "commander";
 import {
@@ -9,6 +7,7 @@ import {
   toEgressFields,
 } from "../args/egress-options.ts";
 import { chooseLanguage, LANGUAGE_NAMES, programIn } from "../args/language.ts";
+import { readText } from "../args/read-text.ts";
 import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { collectList, collectPair, parseDuration } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
@@ -72,7 +71,7 @@ With --deps, output is shown at the end instead of as it comes.`,
 async function runProgram(context: Context, file: string, options: RunOptions): Promise<number> {
   const config = withOptions(context.config, options);
   const language = chooseLanguage(file, options.language);
-  const source = { file, language, code: await readSource(file) };
+  const source = { file, language, code: await readText(file) };
   const isBuffered = options.json || (options.deps?.length ?? 0) > 0;
   if (isBuffered) refuseSessionOptions(options);
   if (options.start) await ensureService({ config, terminal: context.terminal });
@@ -158,16 +157,4 @@ async function runBuffered(
 
 function machineFields(options: RunOptions) {
   return { size: options.size, template: options.template, no_sudo: options.sudo ? undefined : true };
-}
-
-async function readSource(file: string): Promise<string> {
-  if (file === "-") return text(process.stdin);
-  try {
-    return await readFile(file, "utf8");
-  } catch (cause) {
-    throw new CliError(`cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      exitCode: EXIT.usage,
-      cause,
-    });
-  }
 }

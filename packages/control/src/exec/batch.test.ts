@@ -42,12 +42,14 @@ test("answers in the order of the request, each session once, whether items succ
 
 test("items run side by side", async () => {
   const begun: { exit(code: number): void }[] = [];
-  control.node.onExec = (_call, output) => {
-    begun.push(output());
-    // Items that ran one after the other would never end.
-    if (begun.length === ids.length) for (const out of begun) out.exit(0);
-  };
-  const { body } = await batch({ session_ids: ids });
+  control.node.onExec = (_call, output) => void begun.push(output());
+  const answer = batch({ session_ids: ids });
+  // None has ended: items that ran one after the other would never be three.
+  await eventually(() => expect(begun).toHaveLength(ids.length)).finally(() => {
+    control.node.onExec = (_call, output) => output().exit(0);
+    for (const out of begun) out.exit(0);
+  });
+  const { body } = await answer;
   expect(body.results.map((item: { exit_code: number }) => item.exit_code)).toEqual([0, 0, 0]);
 });
 

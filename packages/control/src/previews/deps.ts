@@ -1,10 +1,10 @@
 import type { MoveDeps } from "../moves/deps.ts";
 import type { PreviewUrls } from "../sessions/preview-urls.ts";
+import type { KeyedQueue } from "./keyed-queue.ts";
 import type { PreviewPush } from "./push.ts";
-import type { SerialQueue } from "./serial-queue.ts";
 
 export interface PreviewDeps extends MoveDeps, PreviewUrls {
   previewKey: Buffer;
   previewPush: PreviewPush;
-  exposeQueue: SerialQueue;
+  exposeQueue: KeyedQueue;
 }

@@ -1,11 +1,9 @@
-import { readFile } from "node:fs/promises";
-import { text } from "node:stream/consumers";
 import type { EgressPolicy } from "@vivarium/sdk";
 import { type Command, Option } from "commander";
 import { EGRESS_MODES } from "../../args/egress-options.ts";
+import { readText } from "../../args/read-text.ts";
 import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../../args/shared-options.ts";
 import { collectList } from "../../args/values.ts";
-import { CliError } from "../../cli-error.ts";
 import { withOptions } from "../../config.ts";
 import { connect } from "../../connect.ts";
 import type { Context } from "../../context.ts";
@@ -67,16 +65,4 @@ async function readEntries(file: string): Promise<string[]> {
     .split("\n")
     .map((line) => line.replace(/#.*/, "").trim())
     .filter((line) => line !== "");
-}
-
-async function readText(file: string): Promise<string> {
-  if (file === "-") return text(process.stdin);
-  try {
-    return await readFile(file, "utf8");
-  } catch (cause) {
-    throw new CliError(`cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      exitCode: EXIT.usage,
-      cause,
-    });
-  }
 }

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { SerialQueue } from "./serial-queue.ts";
+import { KeyedQueue } from "./keyed-queue.ts";
 
 test("work of one key goes one after the other, also after a failure; other keys do not wait", async () => {
-  const turns = new SerialQueue();
+  const turns = new KeyedQueue();
   const seen: string[] = [];
   const first = Promise.withResolvers<void>();
   const failing = turns.run("a", async () => {

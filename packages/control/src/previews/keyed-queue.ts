@@ -1,5 +1,5 @@
 /** Runs work of the same key one after the other, in order of arrival. */
-export class SerialQueue {
+export class KeyedQueue {
   readonly #last = new Map<string, Promise<unknown>>();
 
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
