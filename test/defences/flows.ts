@@ -176,7 +176,7 @@ export const flows: Defence[] = [
       },
     ],
     file: `${NETWORK}/networks.test.ts`,
-    test: "ends the flow that it revokes and leaves the one that it allows, whoever speaks first",
+    test: "ends the flow that it revokes and leaves the one that it allows, no matter which side sends first",
   },
   {
     row: "N-13",
@@ -228,7 +228,7 @@ export const flows: Defence[] = [
       },
     ],
     file: `${NETWORK}/networks.test.ts`,
-    test: "lets bytes out up to the limit, to the packet, and goes on from there when it is raised",
+    test: "lets bytes out up to the limit, to the packet, and lets out more when the limit is raised",
   },
   {
     row: "N-16",

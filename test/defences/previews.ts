@@ -30,7 +30,7 @@ export const previews: Defence[] = [
     off: "the gate",
     edits: [anybodyIsLetIn],
     file: `${PREVIEWS}/gate.test.ts`,
-    test: "is the same to the byte for whatever must not be told, and wakes nothing",
+    test: "is the same to the byte for everything that must stay unknown, and wakes nothing",
   },
   {
     row: "P-02",
@@ -43,7 +43,7 @@ export const previews: Defence[] = [
       },
     ],
     file: `${PREVIEWS}/gate.test.ts`,
-    test: "is the same to the byte for whatever must not be told, and wakes nothing",
+    test: "is the same to the byte for everything that must stay unknown, and wakes nothing",
   },
   {
     row: "P-02",

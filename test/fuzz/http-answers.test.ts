@@ -13,10 +13,10 @@ const GOOD = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood");
 const GOODBYE = { pieces: [], leave: (socket: Socket): unknown => socket.end() };
 /** A head of ours or of the other side; with a WebSocket bytes follow. */
 const HEAD = /^HTTP\/1\.1 (101|[2-9]\d\d) [ -~]*\r\n/;
-/** Whoever asked whether its body is welcome may be told so before anything else. */
+/** A client that asked whether its body is welcome may get this before anything else. */
 const WELCOME = /^HTTP\/1\.1 100 Continue\r\n\r\n/;
 
-/** What no handler caught, and what one was contained for. */
+/** Exceptions that no handler caught, and those that a guard caught. */
 const thrown: unknown[] = [];
 const log = Object.assign(createLog("fuzz", "silent"), { error: (what: unknown) => thrown.push(what) });
 const onThrown = (error: unknown) => thrown.push(error);

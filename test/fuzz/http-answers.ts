@@ -80,7 +80,7 @@ interface Target {
 const LAST = "Connection: close\r\n";
 const BODY = "\r\n1\r\na\r\n0\r\n\r\n";
 
-/** One that ends its connection, or two of which the second does, or one for a WebSocket. */
+/** A request that ends its connection, two of which the second ends it, or one for a WebSocket. */
 export function someRequest(random: Random, { host, path }: Target): string {
   const asks = (method: string, more: string) => `${method} ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}`;
   return random.pick([

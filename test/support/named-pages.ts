@@ -11,7 +11,7 @@ const BY_COMMENT: Record<string, RegExp> = {
   dashes: /(?:^|\s)--.*$/gm,
 };
 
-/** What is wrong with this file, one line each. Paths count from the root, or from the file itself. */
+/** The faults of this file, one line each. Paths count from the root, or from the file itself. */
 export function missingPages({ path, text }: Source, root: string): string[] {
   return [...proseOf(path, text).matchAll(PAGE)]
     .flatMap(([name]) => withoutBraces(name))

@@ -96,9 +96,15 @@ function namesOf(text: string): string[] {
   return [...new Set(text.replaceAll(TOKEN, " ").match(/[A-Za-z_$][\w$]*/g) ?? [])];
 }
 
+/** Titles of tests are sentences for readers, as comments are. */
+function titlesOf(text: string): string[] {
+  const calls = text.matchAll(/\b(?:test|describe|it)(?:\.\w+)*(?:\([^"`]*?\))?\(\s*["`]([^"`\n]+)["`]/g);
+  return [...calls].map(([, title = ""]) => title);
+}
+
 /** Banned words of a file, each with what to say in its place. */
 export function bannedWords({ path, text }: Source): string[] {
-  const comments = commentsOf(text);
+  const comments = [...commentsOf(text), ...(path.endsWith(".test.ts") ? titlesOf(text) : [])];
   const names = namesOf(text);
   return BANNED.flatMap(({ pattern, where, say }) => {
     const texts = where === "identifier" ? names : comments;

@@ -13,7 +13,7 @@ export interface Source {
 
 export interface SourceRule {
   title: string;
-  /** What is wrong with this file, one line each. */
+  /** The faults of this file, one line each. */
   check(source: Source): string[];
   offenders: Source[];
 }

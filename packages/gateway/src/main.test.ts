@@ -46,7 +46,7 @@ function start(env: Record<string, string>): ChildProcess {
   return gateway;
 }
 
-/** What a process of root can be given here. */
+/** The highest limit that root can set for a process here. */
 async function highestLimit(): Promise<number> {
   const script = "prlimit --pid $$ --nofile=262144:262144 2>/dev/null; ulimit -Hn";
   const { stdout } = await promisify(execFile)("sh", ["-c", script]);
@@ -63,7 +63,7 @@ describe.runIf(process.getuid?.() === 0)("a gateway that is started as root", ()
     expect(status).toMatch(/^Groups:\t(65534 ?)*\s*$/m);
     expect(status).toMatch(/^CapPrm:\t0+$/m);
     expect(status).toMatch(/^CapEff:\t0+$/m);
-    // What belongs to a process that may be dumped belongs to its user.
+    // The files of a process below /proc are root's when it may not be dumped.
     expect((await stat(`/proc/${pid}/environ`)).uid).toBe(0);
     expect(await readFile(`/proc/${pid}/limits`, "utf8")).toMatch(/^Max core file size\s+0\s+0\s/m);
   });
@@ -79,14 +79,14 @@ describe.runIf(process.getuid?.() === 0)("a gateway that is started as root", ()
 
   test("says which user is missing, and ends", async () => {
     const child = start({ VIV_GATEWAY_USER: "no-such-user" });
-    let told = "";
+    let output = "";
     child.stderr?.on("data", (chunk) => {
-      told += chunk;
+      output += chunk;
     });
     // Its last words may come behind its exit.
     const [code] = await once(child, "close");
     expect(code).toBe(1);
-    expect(told).toMatch(/no system user "no-such-user".*VIV_GATEWAY_USER/);
+    expect(output).toMatch(/no system user "no-such-user".*VIV_GATEWAY_USER/);
   });
 });
 
@@ -104,14 +104,14 @@ test("a gateway whose previews' port is taken follows its tables, and serves pre
   const { port } = taken.address() as AddressInfo;
   const listen = `127.31.5.1:${port}`;
   const child = start({ VIV_GATEWAY_USER: "", VIV_INGRESS_LISTEN: listen });
-  let told = "";
+  let output = "";
   child.stdout?.on("data", (chunk) => {
-    told += chunk;
+    output += chunk;
   });
   await until(() => streams.length > 0);
-  await until(() => /EADDRINUSE.*previews cannot start/.test(told));
+  await until(() => /EADDRINUSE.*previews cannot start/.test(output));
   taken.close();
-  await until(() => told.includes("previews are served"));
+  await until(() => output.includes("previews are served"));
   const [response] = await once(get(`http://${listen}/`), "response");
   expect(response.statusCode).toBe(404);
   expect(child.exitCode).toBeNull();
@@ -120,12 +120,12 @@ test("a gateway whose previews' port is taken follows its tables, and serves pre
 test("a gateway without a usable certificate follows its tables, and says what is wrong", async () => {
   const files = { VIV_INGRESS_TLS_CERT: "/nowhere/c.pem", VIV_INGRESS_TLS_KEY: "/nowhere/k.pem" };
   const child = start({ VIV_GATEWAY_USER: "", ...files });
-  let told = "";
+  let output = "";
   child.stdout?.on("data", (chunk) => {
-    told += chunk;
+    output += chunk;
   });
   await until(() => streams.length > 0);
-  await until(() => /\/nowhere\/c\.pem.*previews cannot start/.test(told));
+  await until(() => /\/nowhere\/c\.pem.*previews cannot start/.test(output));
   expect(child.exitCode).toBeNull();
 });
 
@@ -188,7 +188,7 @@ describe("the configuration", () => {
       { VIV_INGRESS_ACME_DIRECTORY: "https://ca/dir", VIV_INGRESS_TLS_CERT: "/c", VIV_INGRESS_TLS_KEY: "/k" },
       /VIV_INGRESS_ACME_DNS_HOOK/,
     ],
-  ])("names what is wrong: %j", (env, told) => {
-    expect(() => readConfig(env)).toThrow(told);
+  ])("names what is wrong: %j", (env, output) => {
+    expect(() => readConfig(env)).toThrow(output);
   });
 });

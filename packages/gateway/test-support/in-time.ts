@@ -1,4 +1,4 @@
-/** What a test waits for: where it does not come, an assertion says so, before the test is cut off. */
+/** Waits for an event of a test. If it does not come, an assertion says so before the test's time is up. */
 import assert, { AssertionError } from "node:assert";
 
 const LOOK_MS = 50;

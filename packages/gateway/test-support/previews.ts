@@ -64,7 +64,7 @@ export interface Gateway {
   /** Sessions that a wake was asked for, in order. */
   wakes: string[];
   active: string[];
-  /** What the next wakes do. */
+  /** The outcome of the next wakes. */
   onWake: (sessionId: string) => Promise<WakeOutcome>;
 }
 

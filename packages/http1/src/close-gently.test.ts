@@ -62,7 +62,7 @@ test("a client is silent from its last byte on", async () => {
   }
 });
 
-test("what arrived while this process stood still is no silence", async () => {
+test("bytes that arrived while this process was stopped count as sent in time", async () => {
   const { ours, theirs } = await connection();
   if (theirs.connecting) await once(theirs, "connect");
   endGently(ours, { ...NEVER, ms: 50 });
@@ -71,7 +71,7 @@ test("what arrived while this process stood still is no silence", async () => {
     isReset = true;
   });
   for (let stall = 0; stall < 3; stall++) {
-    // It is in the system's hands before the process stands still.
+    // The system has received it before the process is stopped.
     theirs.write("x");
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
     await nextTurn();

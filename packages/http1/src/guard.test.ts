@@ -2,14 +2,14 @@ import { EventEmitter } from "node:events";
 import { describe, expect, test } from "vitest";
 import { guarded } from "./guard.ts";
 
-const told: unknown[] = [];
-const log = { error: (fields: unknown) => void told.push(fields) };
+const logged: unknown[] = [];
+const log = { error: (fields: unknown) => void logged.push(fields) };
 const broken = (..._: unknown[]) => {
   throw new Error("broken");
 };
 
 describe("a handler that throws", () => {
-  test("ends its own connection, is told, and leaves whoever called it alone", () => {
+  test("ends its own connection, is logged, and does not reach its caller", () => {
     const ended: string[] = [];
     const server = new EventEmitter();
     server.on(
@@ -19,7 +19,7 @@ describe("a handler that throws", () => {
     server.emit("connection", "first");
     server.emit("connection", "second");
     expect(ended).toEqual(["first", "second"]);
-    expect(told).toEqual([{ err: new Error("broken") }, { err: new Error("broken") }]);
+    expect(logged).toEqual([{ err: new Error("broken") }, { err: new Error("broken") }]);
   });
 
   test("is ended in the first way that works, and in no other", () => {

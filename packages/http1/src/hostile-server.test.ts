@@ -29,7 +29,7 @@ afterAll(async () => {
   server.close();
 });
 
-/** What the client has heard by the end of its connection. */
+/** The bytes that the client received by the end of its connection. */
 async function ask(bytes: string, more = "Connection: close\r\n"): Promise<string> {
   answer = bytes;
   return await exchange(proxy.port, `GET / HTTP/1.1\r\nHost: good.example\r\n${more}\r\n`);
@@ -90,7 +90,7 @@ describe.each([
   );
 });
 
-test("a consent to a WebSocket that nobody asked for is none", async () => {
+test("an upgrade that nobody asked for is refused", async () => {
   expect(await ask(`${UPGRADE}bytes`)).toMatch(/^HTTP\/1.1 502 /);
 });
 

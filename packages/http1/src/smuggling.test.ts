@@ -6,7 +6,7 @@ import { exchange, type StrictProxy, startProxy } from "../test-support/proxy.ts
 
 let proxy: StrictProxy;
 let server: Server;
-/** Of the requests that the server heard. */
+/** The request lines and headers that the server received. */
 const heads: string[] = [];
 
 beforeAll(async () => {
@@ -28,7 +28,7 @@ afterAll(async () => {
   server.close();
 });
 
-/** What a second request hidden in a body would ask for. */
+/** A second request, hidden in a body. */
 const HIDDEN = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
 
 const post = (headers: string[], body: string) =>

@@ -20,7 +20,7 @@ export function children(at: Setting): void {
       expect(await run(child, "cat /etc/machine-id")).not.toBe(await run(source, "cat /etc/machine-id"));
     });
 
-    test.runIf(at.traits.hasMemory)("has the commands of the instant, which go on", async () => {
+    test.runIf(at.traits.hasMemory)("has the commands of the instant, which continue", async () => {
       await expectCounting(at.node, child);
     });
 

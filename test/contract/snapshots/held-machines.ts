@@ -50,7 +50,7 @@ export function heldMachines(at: Setting): void {
   });
 
   test.runIf(at.traits.hasMemory)(
-    "a command that was under way goes on in a machine that is started from what was saved, which says so until its end",
+    "a command that was running continues in a machine that is started from the snapshot, which says so until its end",
     async () => {
       const [id, copy] = [newSnapshot(), newMachine()];
       const started = Promise.withResolvers<void>();

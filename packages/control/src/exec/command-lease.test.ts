@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterEach(async () => {
   control.node.onExec = (_call, output) => output().exit();
   control.node.onDelete = () => {};
-  control.node.onGuest = (_asked, goOn) => goOn();
+  control.node.onGuest = (_asked, proceed) => proceed();
   await control.destroyAll();
 });
 afterAll(() => control.close());
@@ -86,8 +86,8 @@ describe("a command that a pause broke off", () => {
   let currentMachine = 1;
   beforeEach(() => {
     currentMachine = 1;
-    control.node.onGuest = (asked, goOn) =>
-      asked.call === "GET commands" ? asked.json({ going_on: currentMachine }) : goOn();
+    control.node.onGuest = (asked, proceed) =>
+      asked.call === "GET commands" ? asked.json({ going_on: currentMachine }) : proceed();
   });
 
   async function pausedUnder(query: string): Promise<string> {
@@ -130,8 +130,8 @@ describe("a command that a pause broke off", () => {
   test("ends its session with its end in the guest, and not while it cannot be asked", async () => {
     const id = await pausedUnder("");
     const asked = Promise.withResolvers<void>();
-    control.node.onGuest = async (call, goOn) => {
-      if (call.call !== "GET commands") return await goOn();
+    control.node.onGuest = async (call, proceed) => {
+      if (call.call !== "GET commands") return await proceed();
       if (currentMachine === 1) asked.resolve();
       throw new Refusal("agent_unavailable");
     };

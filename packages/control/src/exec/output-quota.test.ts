@@ -9,19 +9,19 @@ const LIMIT = 4 * FREE_BYTES;
 
 /** A command that writes this much and ends; says how many of its frames were read. */
 function command(bytes: number) {
-  const told = { frames: 0 };
+  const counted = { frames: 0 };
   const end = {
     ...{ exit_code: 0, duration_us: 1, timed_out: false },
     ...{ stdout_truncated: false, stderr_truncated: false },
   };
   async function* frames(): AsyncGenerator<Frame> {
     for (let left = bytes; left > 0; left -= FREE_BYTES) {
-      told.frames++;
+      counted.frames++;
       yield { type: FRAME.stdout, payload: Buffer.alloc(Math.min(left, FREE_BYTES)) };
     }
     yield { type: FRAME.exit, payload: Buffer.from(JSON.stringify(end)) };
   }
-  return { told, frames: frames() };
+  return { counted, frames: frames() };
 }
 
 async function isDone(work: Promise<unknown>): Promise<boolean> {
@@ -35,9 +35,9 @@ async function isDone(work: Promise<unknown>): Promise<boolean> {
 
 const quotas = () => new OutputQuotas({ orgBytes: 2 * LIMIT });
 function run(from: OutputQuotas, bytes: number, orgId = ORG) {
-  const { told, frames } = command(bytes);
+  const { counted, frames } = command(bytes);
   const reservation = from.reserve(orgId, LIMIT);
-  return { told, reservation, work: collect(frames, { limitBytes: LIMIT, reservation }) };
+  return { counted, reservation, work: collect(frames, { limitBytes: LIMIT, reservation }) };
 }
 
 test("long outputs beyond an organisation's reservation are not read on until another's answer is out", async () => {
@@ -47,7 +47,7 @@ test("long outputs beyond an organisation's reservation are not read on until an
   expect(await isDone(Promise.all([first.work, second.work]))).toBe(true);
   const third = run(all, LIMIT);
   expect(await isDone(third.work)).toBe(false);
-  expect(third.told.frames).toBe(2);
+  expect(third.counted.frames).toBe(2);
   second.reservation.release();
   second.reservation.release();
   expect((await third.work).stdout.sizeBytes).toBe(LIMIT);

@@ -6,7 +6,7 @@ import { type Control, eventually, startControl } from "../../test-support/contr
 let control: Control;
 let foreign: string;
 let foreignSession: string;
-/** What the other organisation has, by the parameter of a path that names it. */
+/** The other organisation's ids, by the path parameter that names them. */
 let theirs: Record<string, string>;
 beforeAll(async () => {
   control = await startControl();
@@ -91,7 +91,7 @@ const ENDPOINTS: [call: string, body?: object][] = [
   ["POST /v1/sessions/batch/exec", { session_ids: ["a"], command: ["true"] }],
   ["GET /v1/no/such/path"],
 ];
-/** Of a request that is no upgrade they say no more than that: terminals/upgrade.test.ts asks properly. */
+/** They refuse every request that is not an upgrade; terminals/upgrade.test.ts sends real upgrades. */
 const UPGRADES: typeof ENDPOINTS = [["GET /v1/sessions/:id/pty"], ["GET /v1/sessions/:id/tunnel"]];
 /** Has no end: events/stream.test.ts reads it. */
 const STREAMS: typeof ENDPOINTS = [["GET /v1/events"]];
@@ -231,7 +231,7 @@ test("a key that is bound to a project sees and names that project only", async 
   expect((await control.ask("GET /v1/sessions", { key })).body.sessions).toHaveLength(1);
 });
 
-test("names of sessions are those of a project: a key that is bound to one is not told what others use", async () => {
+test("names of sessions are those of a project: a key that is bound to one cannot learn the names of others", async () => {
   const { rows } = await control.sql.query("select org_id from projects limit 1");
   const [{ org_id: orgId }] = rows;
   const projectId = `prj_${randomId()}`;
@@ -255,7 +255,7 @@ test("names of sessions are those of a project: a key that is bound to one is no
   for (const id of [outside, inside.body.session_id]) await control.ask(`DELETE /v1/sessions/${id}`);
 });
 
-test("a key that is bound to a project is not told how many sessions its organisation has", async () => {
+test("a key that is bound to a project cannot learn how many sessions its organisation has", async () => {
   const { rows } = await control.sql.query("select org_id from projects limit 1");
   const [{ org_id: orgId }] = rows;
   const projectId = `prj_${randomId()}`;
@@ -287,7 +287,7 @@ test("a foreign project is forbidden before anything else of the body is looked 
   }
 });
 
-test("whoami tells the key and its organisation", async () => {
+test("whoami answers with the key and its organisation", async () => {
   const { body } = await control.ask("GET /v1/whoami");
   expect(body).toEqual({
     kind: "api_key",

@@ -1,4 +1,4 @@
-/** What a client may send that Node would answer by itself: byte by byte, over TCP. */
+/** Requests that Node would answer by itself, byte by byte, over TCP. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -146,11 +146,11 @@ test("a JSON body that trickles is refused, one that keeps to the floor is not",
 });
 
 /** A connection whose request for a route that reads its body itself was answered before any of it had come. */
-async function answeredEarly(farewell: { ms: number; inAllMs: number }, bodyBytes: number): Promise<Socket> {
+async function answeredEarly(closing: { ms: number; inAllMs: number }, bodyBytes: number): Promise<Socket> {
   const server = fastify();
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("*", (_request, _body, done) => done(null));
-  giveUpSlowBodies(server, PATIENT, { ...farewell, bytes: 0 });
+  giveUpSlowBodies(server, PATIENT, { ...closing, bytes: 0 });
   server.put("/", { config: { takesRawBody: true } }, async () => "early");
   await server.listen({ host: "127.0.0.1", port: 0 });
   const client = connect((server.server.address() as AddressInfo).port, "127.0.0.1");

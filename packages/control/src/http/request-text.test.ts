@@ -14,7 +14,7 @@ const EXCEPTIONS: Record<string, { text: string; why: string } | undefined> = {
   "POST /v1/sessions/:id/files body content": { text: NUL, why: "a file may hold NUL" },
   "POST /v1/sessions/exec body code": { text: NUL, why: "it becomes a file" },
 };
-/** What is wrong with one file of a batch fails that file, in its item of the answer. */
+/** An error in one file of a batch fails that file alone, in its item of the answer. */
 const OF_BATCH_ITEMS = /^PUT \/v1\/sessions\/:id\/files\/batch body files\[\]\.(path|content)$/;
 /** An element of any kind: Connections are refused as a whole, for this version has none. */
 const OF_ANY_KIND = /body connections\[\]$/;
@@ -101,7 +101,7 @@ function textsOfRoutes(parts: readonly ("body" | "querystring" | "headers")[]) {
   );
 }
 
-/** What is said of the text itself, or of nothing: then it is taken. */
+/** The refusal of the text, or undefined when the text is accepted. */
 function refusalOf(whole: z.ZodType, leaf: Leaf, text: string): string | undefined {
   const { input, path } = leaf.holding(text);
   const { error } = whole.safeParse(input);
@@ -160,7 +160,7 @@ test("the answer names the text that was refused", async () => {
   );
 });
 
-test("an id or a name in a path that holds one is nobody's", async () => {
+test("an id or a name of the wrong form in a path matches nothing", async () => {
   const asked = routes.filter(({ url }) => url.includes(":"));
   expect(asked.length).toBeGreaterThan(30);
   for (const { method, url } of asked) {

@@ -117,7 +117,7 @@ describe("paths and methods", () => {
     },
   );
 
-  test("a query that cannot be read is told after the credential and the path", async () => {
+  test("a query that cannot be read is refused after the credential and the path", async () => {
     const status = async (call: string, key?: null) => (await control.ask(call, { key })).status;
     expect(await status("GET /v1/org?a=%ff", null)).toBe(401);
     expect(await status("GET /v1/none?a=%ff")).toBe(404);
@@ -125,7 +125,7 @@ describe("paths and methods", () => {
     expect(await status("GET /v1/org?a=%ff")).toBe(400);
   });
 
-  test("a body that cannot be read is told after the credential and the path", async () => {
+  test("a body that cannot be read is refused after the credential and the path", async () => {
     const status = async (method: "PUT" | "POST", url: string, key = control.key) => {
       const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
       return (await control.app.server.inject({ method, url, headers, payload: "{x" })).statusCode;

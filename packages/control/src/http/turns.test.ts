@@ -1,4 +1,4 @@
-/** What a client sends ahead on one connection, and how the connection ends: byte by byte, over TCP. */
+/** Requests sent ahead on one connection, and how the connection ends: byte by byte, over TCP. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { fastify } from "fastify";

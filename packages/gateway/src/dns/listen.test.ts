@@ -17,7 +17,7 @@ const REFUSED = 5;
 const PUBLIC = "127.31.3.80";
 const LOOK_MS = 50;
 let world: World;
-/** One that waits a fraction of the time for what does not come. */
+/** A world that waits a fraction of the usual time for a name server. */
 let hasty: World;
 
 beforeAll(async () => {
@@ -41,7 +41,7 @@ afterAll(() => Promise.all([world.close(), hasty.close()]));
 const query = (name: string, type: string, id = 4711) =>
   encode({ type: "query", id, flags: 0x100, questions: [{ name, type: type as RecordType }] });
 
-/** What is answered to these bytes in time, or undefined. */
+/** The answer to these bytes, or undefined when none comes in time. */
 async function sendUdp(message: Buffer, host = world.hosts[0], waitMs = 8_000): Promise<Buffer | undefined> {
   const socket = createSocket("udp4");
   socket.send(message, GATEWAY_PORTS.dns, host);
@@ -72,7 +72,7 @@ async function ask(
 const addressesIn = ({ answers = [] }: DecodedPacket) =>
   answers.map((record) => ("data" in record ? record.data : undefined));
 
-/** Of so many different names below this one. */
+/** The number of refused questions among this many different names below the domain. */
 async function countRefused(total: number, domain: string): Promise<number> {
   let refused = 0;
   for (let at = 0; at < total; at += 30) {
@@ -154,20 +154,20 @@ describe("in mode deny", () => {
 });
 
 describe("addresses", () => {
-  test("are those at the end of the aliases, told of the name itself, four at most, for 30 to 300 seconds", async () => {
+  test("are those at the end of the aliases, given for the name itself, four at most, for 30 to 300 seconds", async () => {
     const rows: [string, number, number][] = [
       ["zero.wild.example", 0, 30],
       ["middle.wild.example", 77, 77],
       ["long.wild.example", 2 ** 31, 300],
     ];
-    for (const [name, ttl, told] of rows) {
+    for (const [name, ttl, given] of rows) {
       world.names.script = () => [
         alias(name, "edge.other.tld", ttl),
         ...[1, 2, 3, 4, 5].map((at) => a("edge.other.tld", `${PREFIX}.${at}`, ttl)),
       ];
       const { answers = [] } = await ask(name);
       expect(answers).toMatchObject(
-        [1, 2, 3, 4].map((at) => ({ type: "A", name, ttl: told, data: `${PREFIX}.${at}` })),
+        [1, 2, 3, 4].map((at) => ({ type: "A", name, ttl: given, data: `${PREFIX}.${at}` })),
       );
     }
   });
@@ -204,7 +204,7 @@ describe("addresses", () => {
     expect((await ask("fine.wild.example")).code).toBe(NO_ERROR);
   });
 
-  test("of metadata services are nobody's, also in mode allow", async () => {
+  test("of metadata services do not exist, also in mode allow", async () => {
     await world.apply({ first: deny("metadata.google.internal"), second: allowAll });
     for (const host of [world.hosts[0], world.hosts[1]]) {
       expect((await ask("metadata.google.internal", "A", host)).code).toBe(NO_SUCH_NAME);
@@ -212,7 +212,7 @@ describe("addresses", () => {
     expect(world.names.asked).toEqual([]);
   });
 
-  test("that are not there are told as the name server told it", async () => {
+  test("that are not there are answered as the name server answered", async () => {
     world.names.script = (name) => (name === "good.example" ? NO_SUCH_NAME : []);
     expect((await ask("good.example")).code).toBe(NO_SUCH_NAME);
     expect(await ask("a.wild.example")).toMatchObject({ code: NO_ERROR, answers: [] });
@@ -226,7 +226,7 @@ describe("addresses", () => {
 });
 
 describe("an entry with a port", () => {
-  test("is opened in the kernel for the addresses before they are told", async () => {
+  test("is opened in the kernel for the addresses before they are answered", async () => {
     expect(addressesIn(await ask("db.example"))).toEqual([PUBLIC]);
     expect(world.node.pins).toEqual([
       {
@@ -286,7 +286,7 @@ describe("in mode allow", () => {
     expect(world.names.asked.map(({ type }) => type)).toEqual(["A"]);
   });
 
-  test("other types come as the name server tells them, unless they lead where nothing dials", async () => {
+  test("other types come as the name server sends them, unless they lead where nothing dials", async () => {
     world.names.script = (name) => [{ type: "TXT", name, ttl: 5, data: ["v=1"] }];
     expect((await ask("any.example", "TXT")).answers).toMatchObject([
       { type: "TXT", ttl: 5, data: [Buffer.from("v=1")] },
@@ -452,7 +452,7 @@ describe("a name server", () => {
   });
 });
 
-test("an answer that was found under a policy which is another by now is not told", async () => {
+test("an answer that was found under an earlier policy is not sent", async () => {
   world.names.script = () => "silent";
   const late = ask("good.example");
   await until(() => world.names.asked.length > 0);

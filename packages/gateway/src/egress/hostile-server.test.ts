@@ -1,4 +1,4 @@
-/** Servers that answer what is no answer: the guest is told so, its gateway serves on. */
+/** Servers whose answer is not HTTP: the guest gets an error, and the gateway keeps serving. */
 import { connect, type Socket } from "node:net";
 import { type EgressEntry, GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -11,7 +11,7 @@ const GOOD = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const BROKEN = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz";
 const LONG = `HTTP/1.1 200 OK\r\n\r\n${"x".repeat(150)}`;
 let answer = GOOD;
-/** Not to be told from one that breaks off, if it went on. */
+/** Without the end it would look like an answer that breaks off. */
 let isEnding = true;
 const outside = new TestServer((asked, socket) => {
   const bytes = Buffer.from(asked.includes("GET /broken ") ? BROKEN : answer, "latin1");
@@ -42,7 +42,7 @@ afterAll(async () => {
   await world.close();
 });
 
-/** What the guest has heard by the end of its connection. */
+/** The bytes that the guest received by the end of its connection. */
 async function ask(bytes: string, more = "Connection: close\r\n", host = world.hosts[0]): Promise<string> {
   answer = bytes;
   const socket = connect({ host, port: GATEWAY_PORTS.http });
@@ -67,14 +67,17 @@ describe.each([
     ["and ends", true],
     ["and waits", false],
   ])("%s", (_how, ends) => {
-    test.each(NONE)("%s is told to the guest, and the next request is answered", async (_what, bytes) => {
-      isEnding = ends;
-      expect(await ask(bytes, more)).toMatch(
-        /^HTTP\/1.1 502 [\s\S]*Refused by the sandbox's gateway: [^\n]*\n$/,
-      );
-      isEnding = true;
-      expect(await ask(GOOD)).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*ok$/);
-    });
+    test.each(NONE)(
+      "%s is an error for the guest, and the next request is answered",
+      async (_what, bytes) => {
+        isEnding = ends;
+        expect(await ask(bytes, more)).toMatch(
+          /^HTTP\/1.1 502 [\s\S]*Refused by the sandbox's gateway: [^\n]*\n$/,
+        );
+        isEnding = true;
+        expect(await ask(GOOD)).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*ok$/);
+      },
+    );
   });
 
   test.each(["\u0001"])(
@@ -91,20 +94,20 @@ describe.each([
 test.each([
   ["a request", "Connection: close\r\n"],
   ["a WebSocket", WEB_SOCKET],
-])("what was sent to an allowed host with %s is told as sent, whatever is answered", async (_, more) => {
+])("what was sent to an allowed host with %s is logged as sent, whatever is answered", async (_, more) => {
   const bytes = "HTTP/1.1 000 No\r\n\r\n";
   expect(await ask(bytes, more, world.hosts[1])).toMatch(/^HTTP\/1.1 502 /);
-  const told: EgressEntry[] = [];
+  const logged: EgressEntry[] = [];
   await until(() => {
     const { entries = [] } = world.egressLog.take() ?? {};
-    told.push(...entries.filter(({ machine_id }) => machine_id === "mch_2"));
-    return told.length > 0;
+    logged.push(...entries.filter(({ machine_id }) => machine_id === "mch_2"));
+    return logged.length > 0;
   });
-  expect(told).toMatchObject([{ host: "good.example", verdict: "allowed", reason: "name_allowed" }]);
-  expect(told[0]?.bytes_out).toBeGreaterThan("GET / HTTP/1.1\r\nHost: good.example\r\n".length);
+  expect(logged).toMatchObject([{ host: "good.example", verdict: "allowed", reason: "name_allowed" }]);
+  expect(logged[0]?.bytes_out).toBeGreaterThan("GET / HTTP/1.1\r\nHost: good.example\r\n".length);
 });
 
-test("an answer that is none is told to the guest also where its server's connection was kept", async () => {
+test("an answer that is not HTTP is an error for the guest also on a connection that was kept", async () => {
   answer = GOOD;
   isEnding = false;
   const socket = connect({ host: world.hosts[0], port: GATEWAY_PORTS.http });
@@ -123,7 +126,7 @@ test("an answer that is none is told to the guest also where its server's connec
   expect(heard).toMatch(/ok\r?\n?.*HTTP\/1.1 502 [\s\S]*Refused by the sandbox's gateway: [^\n]*\n$/s);
 });
 
-test("a consent to a WebSocket that nobody asked for is none", async () => {
+test("an upgrade that nobody asked for is refused", async () => {
   isEnding = false;
   expect(await ask(`${UPGRADE}bytes`)).toMatch(/^HTTP\/1.1 502 [\s\S]*not an HTTP answer.\n$/);
   isEnding = true;

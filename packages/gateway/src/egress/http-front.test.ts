@@ -44,7 +44,7 @@ beforeAll(async () => {
 });
 
 beforeEach(async () => {
-  // What is still open ends with its machine, so that its lines are not those of the next test.
+  // Open connections end with their machine, so that their log lines are not part of the next test.
   await world.apply({ withoutFirst: true });
   await new Promise((resolve) => setTimeout(resolve, 20));
   await world.entries(0);
@@ -65,7 +65,7 @@ afterAll(async () => {
 /** However it closes: `once` of node:events would fail with a reset. */
 const closed = (socket: Socket) => new Promise((resolve) => socket.once("close", resolve));
 
-/** What came back to these bytes by the time the gateway closed the connection. */
+/** The answer to these bytes, until the gateway closed the connection. */
 async function say(bytes: string | Buffer, host = world.hosts[0]): Promise<string> {
   const socket = connect({ host, port: GATEWAY_PORTS.http });
   let answer = "";
@@ -116,7 +116,7 @@ describe("a request to a host that the policy has", () => {
     ]);
   });
 
-  test("may name it in its target, which goes on as a path", async () => {
+  test("may name it in its target, which is forwarded as a path", async () => {
     const target = "GET http://good.example/x HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
     expect(await say(target)).toMatch(/^HTTP\/1.1 200/);
     expect(seen[0]?.url).toBe("/x");
@@ -270,7 +270,7 @@ test("a body that two servers could end at two places is ended where the gateway
   expect(await say(`${chunked}-1\r\nhello`)).not.toMatch(/HTTP\/1.1 200/);
 });
 
-test("a request whose name leads where nothing dials, nowhere, or to nobody is told so", async () => {
+test("a request whose name leads to a forbidden address, to none, or to a closed port gets an error that says so", async () => {
   await world.apply({ first: deny("private.example", "none.example", "closed.example") });
   world.names.script = (name) => {
     if (name === "none.example") return 3;

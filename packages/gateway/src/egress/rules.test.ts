@@ -62,7 +62,7 @@ test("nothing is open without entries, everything in mode allow", () => {
   });
 });
 
-describe("an entry that is none opens nothing", () => {
+describe("an entry of a wrong form opens nothing", () => {
   const odd = [
     ...[
       "0x7f.1",

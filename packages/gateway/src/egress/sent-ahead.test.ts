@@ -1,4 +1,4 @@
-/** Requests sent ahead of their answers, and answers that are none: what a guest or a server may make the gateway hold. */
+/** Requests sent ahead of their answers, and answers that are not HTTP: how much memory a guest or a server can take in the gateway. */
 import { connect, type Socket } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -11,7 +11,7 @@ const PREFIX = "127.31.9";
 const MIB = 1 << 20;
 let world: World;
 let guests: Socket[] = [];
-/** What the server does with a request's path. */
+/** The server's behaviour by the path of a request. */
 const acts: Record<string, (socket: Socket) => void> = {};
 let interimBytes = 0;
 let crumbs = 0;
@@ -44,7 +44,7 @@ beforeAll(async () => {
   acts["/deaf"] = (socket) => void socket.pause();
   acts["/crumbs"] = (socket) => {
     socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-    crumble(socket);
+    sendTinyChunks(socket);
   };
   acts["/twice"] = (socket) => socket.write(`${"HTTP/1.1 100 Continue\r\n\r\n".repeat(2)}${answer}`);
 });
@@ -70,11 +70,11 @@ const get = (path: string, more = "", host = "good.example") =>
   `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
 
 /** Sends one-byte chunks for as long as they are taken. */
-function crumble(socket: Socket): void {
+function sendTinyChunks(socket: Socket): void {
   if (socket.destroyed || crumbs > 256 * MIB) return;
   const bytes = "1\r\na\r\n".repeat(10_000);
   crumbs += bytes.length;
-  socket.write(bytes, () => crumble(socket));
+  socket.write(bytes, () => sendTinyChunks(socket));
 }
 
 interface Guest {
@@ -143,7 +143,7 @@ test("a guest that waits for its answers may ask as often as it likes, 16 at a t
   expect(guest.socket.closed).toBe(false);
 });
 
-test("one-byte chunks that come together go on together", async () => {
+test("one-byte chunks that come together are forwarded together", async () => {
   outside.received = Buffer.alloc(0);
   const guest = say(get("/silent", "Transfer-Encoding: chunked\r\n"));
   guest.socket.write(`${"1\r\nx\r\n".repeat(10_000)}0\r\n\r\n`);
@@ -170,7 +170,7 @@ describe("a body of one-byte chunks that the other side does not read is held up
     await expectNeighbourServed();
     const before = heldBytes();
     const guest = say(get("/deaf", "Transfer-Encoding: chunked\r\n"));
-    crumble(guest.socket);
+    sendTinyChunks(guest.socket);
     await expectLittleHeld(guest, before);
   });
 
@@ -183,7 +183,7 @@ describe("a body of one-byte chunks that the other side does not read is held up
   });
 });
 
-describe("a server that says to go on", () => {
+describe("a server that answers 100 Continue", () => {
   test("is passed on once, and only to a guest that waits for it", async () => {
     const silent = say(get("/twice"));
     const waiting = say(get("/twice", "Expect: 100-continue\r\n"));

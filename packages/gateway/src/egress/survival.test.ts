@@ -1,4 +1,4 @@
-/** Whatever guests and servers do to their connections, the gateway goes on serving others; an exception fails the run. */
+/** The gateway keeps serving others, whatever guests and servers do to their connections; an exception fails the run. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";

@@ -30,7 +30,7 @@ beforeAll(async () => {
 
 beforeEach(async () => {
   for (const socket of opened.splice(0)) socket.destroy();
-  // What is still open ends with its machine, so that its lines are not those of the next test.
+  // Open connections end with their machine, so that their log lines are not part of the next test.
   await world.apply({ withoutFirst: true });
   await new Promise((resolve) => setTimeout(resolve, 20));
   await world.entries(0);
@@ -270,7 +270,7 @@ describe("a change of tables", () => {
     ]);
   });
 
-  test("ends flows whose machine is gone or whose address is nobody's any more", async () => {
+  test("ends flows whose machine is gone or whose address is no machine's any more", async () => {
     const first = await sendAndHear(hello);
     const gone = closed(first);
     await world.apply({ withoutFirst: true });

@@ -42,11 +42,11 @@ describe("lines of the egress log", () => {
     expect(log.take()?.entries).toHaveLength(200);
   });
 
-  test("of each part are all told, questions and connections, refused and let through, whatever floods the others", () => {
+  test("of each kind are all logged, questions and connections, refused and let through, while another kind floods", () => {
     const question = (at: number) => entry({ kind: "dns", port: 53, host: `n${at}.example` });
     const connection = (at: number) => entry({ host: `n${at}.example`, verdict: "allowed" });
     const refused = (at: number) => entry({ host: `n${at}.example` });
-    for (const [flood, told] of [
+    for (const [flood, logged] of [
       [question, connection],
       [connection, question],
       [refused, connection],
@@ -54,10 +54,10 @@ describe("lines of the egress log", () => {
     ] as const) {
       const log = new EgressLog();
       for (let at = 0; at < 5_000; at += 1) log.add(flood(at));
-      for (let at = 0; at < 200; at += 1) log.add(told(at));
+      for (let at = 0; at < 200; at += 1) log.add(logged(at));
       for (let at = 0; at < 5_000; at += 1) log.add(flood(at));
       const flows = log.take();
-      const { kind, verdict } = told(0);
+      const { kind, verdict } = logged(0);
       const found = flows?.entries.filter((line) => line.kind === kind && line.verdict === verdict);
       expect(found).toHaveLength(200);
       expect(flows?.entries).toHaveLength(400);

@@ -64,7 +64,7 @@ describe("a connection that does not wait for its answers", () => {
     expect(patient.closed).toBe(false);
   });
 
-  test("may go on when it has them", async () => {
+  test("may continue when it has them", async () => {
     await start();
     const socket = await visit("");
     let answers = "";

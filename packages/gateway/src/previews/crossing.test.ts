@@ -185,7 +185,7 @@ describe("bytes of headers", () => {
     expect(guest.heads.at(-1)).toContain(`x-asked: ${bytes}\n`);
   });
 
-  test("name a file, whatever letters its name has and wherever its length is told", async () => {
+  test("name a file, whatever letters its name has and wherever its length is given", async () => {
     const { host } = expose(gateway, guest, { visibility: "public" });
     const named = `attachment; filename="${bytes}"`;
     pages["/file"] = (page) => {

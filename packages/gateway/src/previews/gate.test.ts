@@ -90,7 +90,7 @@ describe("the host (P-01)", () => {
 });
 
 describe("the plain 404 (P-02)", () => {
-  test("is the same to the byte for whatever must not be told, and wakes nothing", async () => {
+  test("is the same to the byte for everything that must stay unknown, and wakes nothing", async () => {
     const live = expose(gateway, guest);
     const paused = expose(gateway, guest, { state: "paused" });
     const asleep = expose(gateway, guest, { state: "paused", wake_on_http: false });

@@ -19,7 +19,7 @@ const MIB = 1 << 20;
 setFlagsFromString("--expose-gc");
 const collect: () => void = runInNewContext("gc");
 
-/** What is still held, not what is about to be freed. */
+/** The bytes still in use, without those that the collector would free. */
 function heldBytes(): number {
   collect();
   const { heapUsed, external } = process.memoryUsage();
@@ -68,7 +68,7 @@ async function guestDoing(act: (socket: Socket) => void) {
 }
 
 /** Writes the same bytes until the other side goes or `total` was sent, as fast as they are taken. */
-function pour(socket: Socket, bytes: string | Buffer, total = Number.POSITIVE_INFINITY): void {
+function writeRepeatedly(socket: Socket, bytes: string | Buffer, total = Number.POSITIVE_INFINITY): void {
   const more = () => {
     if (socket.destroyed || sent >= total) return;
     sent += bytes.length;
@@ -93,23 +93,23 @@ describe("a guest that answers what is no answer (P-09)", () => {
       "a header of a gibibyte",
       (socket: Socket) => {
         socket.write("HTTP/1.1 200 OK\r\nX-A: ");
-        pour(socket, "a".repeat(64 << 10), 1 << 30);
+        writeRepeatedly(socket, "a".repeat(64 << 10), 1 << 30);
       },
     ],
     [
       "headers without an end",
       (socket: Socket) => {
         socket.write("HTTP/1.1 200 OK\r\n");
-        pour(socket, "X-A: b\r\n".repeat(1000));
+        writeRepeatedly(socket, "X-A: b\r\n".repeat(1000));
       },
     ],
     [
       "interim answers without an end",
       (socket: Socket) => {
-        pour(socket, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100));
+        writeRepeatedly(socket, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100));
       },
     ],
-    ["noise", (socket: Socket) => pour(socket, "\u0001\u0002\u0003".repeat(1000))],
+    ["noise", (socket: Socket) => writeRepeatedly(socket, "\u0001\u0002\u0003".repeat(1000))],
   ])("%s is 502, and little of it was taken", async (_, act) => {
     const { host } = await guestDoing(act);
     expect(await Promise.race([outcome(host), tooMuch.promise])).toBe(502);
@@ -183,7 +183,7 @@ describe("a guest that answers without an end", () => {
   test("in a million tiny chunks costs the gateway no memory to speak of", async () => {
     const { host } = await guestDoing((socket) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-      pour(socket, chunks);
+      writeRepeatedly(socket, chunks);
     });
     const outgoing = request({ port: gateway.port, headers: { host }, agent: false }).end();
     outgoing.on("error", () => undefined);
@@ -205,7 +205,7 @@ describe("a guest that answers without an end", () => {
   test("in tiny chunks that nobody reads is held up, with little kept of them", async () => {
     const { host } = await guestDoing((socket) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-      pour(socket, chunks);
+      writeRepeatedly(socket, chunks);
     });
     const before = heldBytes();
     const readers = await Promise.all(
@@ -231,7 +231,7 @@ describe("a guest that answers without an end", () => {
   test("is stopped when its visitor leaves", async () => {
     const { host } = await guestDoing((socket) => {
       socket.write("HTTP/1.1 200 OK\r\n\r\n");
-      pour(socket, Buffer.alloc(16 << 10));
+      writeRepeatedly(socket, Buffer.alloc(16 << 10));
     });
     const outgoing = request({ port: gateway.port, headers: { host }, agent: false }).end();
     outgoing.on("error", () => undefined);
@@ -248,7 +248,7 @@ describe("a guest that answers without an end", () => {
 test("a guest that refuses an upgrade at length is heard to the end", async () => {
   const { host } = await guestDoing((socket) => {
     socket.write(`HTTP/1.1 403 Forbidden\r\nContent-Length: ${4 * MIB}\r\n\r\n`);
-    pour(socket, Buffer.alloc(64 << 10, "x"), 4 * MIB);
+    writeRepeatedly(socket, Buffer.alloc(64 << 10, "x"), 4 * MIB);
   });
   const asked = `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
   const answer = await sendRaw(gateway.port, asked);
@@ -307,7 +307,7 @@ describe("more requests than a guest may have at once", () => {
     for (const outgoing of asked) outgoing.destroy();
   });
 
-  test("are told so when none is done for 10 seconds, and keep no connection", async () => {
+  test("get a refusal when none is done for 10 seconds, and keep no connection", async () => {
     const { host } = await guestDoing(() => undefined);
     const asked = Array.from({ length: 256 }, () => {
       const outgoing = request({ port: gateway.port, headers: { host }, agent: false }).end();

@@ -44,7 +44,7 @@ afterAll(async () => {
 });
 
 describe("a development server behind a preview", () => {
-  test("tells the browser's page of a change, which fetches the module anew", async () => {
+  test("notifies the browser's page of a change, which fetches the module anew", async () => {
     const { host, token } = preview;
     const entry = await get(gateway, host, `/?t=${token}`, { headers: NAVIGATION });
     const cookie = entry.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";

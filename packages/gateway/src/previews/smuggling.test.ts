@@ -33,7 +33,7 @@ afterAll(async () => {
   await stopGuest(guest);
 });
 
-/** What a second request hidden in a body would ask for. */
+/** A second request, hidden in a body. */
 const HIDDEN = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
 
 const post = (headers: string[], body: string) =>

@@ -79,7 +79,7 @@ function get(path: string): Promise<{ status?: number; body: string; setCookie?:
 }
 
 describe("previews over TLS", () => {
-  test("are the same previews, and tell the guest of https", async () => {
+  test("are the same previews, and the guest learns of https", async () => {
     const reply = await get(`/?t=${preview.token}`);
     expect(reply.body).toBe("over TLS");
     expect(reply.setCookie?.[0]).toMatch(/^__Host-viv_pv=.*; Secure$/);

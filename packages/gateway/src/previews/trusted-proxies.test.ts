@@ -34,8 +34,8 @@ afterAll(async () => {
 
 type Sent = Record<string, string | string[]>;
 
-/** What the guest is told by a request with these headers. */
-async function toldBy(gateway: Gateway, headers: Sent): Promise<Record<string, string | undefined>> {
+/** The visitor's address and scheme that the guest gets with these headers. */
+async function forwardedFor(gateway: Gateway, headers: Sent): Promise<Record<string, string | undefined>> {
   const { host } = expose(gateway, guest, { visibility: "public" });
   expect((await get(gateway, host, "/", { headers })).status).toBe(200);
   return forwardedTo(guest.heads.at(-1) ?? "");
@@ -48,14 +48,14 @@ function forwardedTo(head: string): Record<string, string | undefined> {
 
 const FROM_PROXY: Sent = { "x-forwarded-for": "203.0.113.7", "x-forwarded-proto": "https" };
 
-describe("what a proxy tells of the visitor", () => {
+describe("a visitor's address and scheme from a proxy", () => {
   test("is believed from one that is trusted", async () => {
-    expect(await toldBy(trusting, FROM_PROXY)).toMatchObject({ for: "203.0.113.7", proto: "https" });
+    expect(await forwardedFor(trusting, FROM_PROXY)).toMatchObject({ for: "203.0.113.7", proto: "https" });
   });
 
   test("is discarded from any other, also where another one is trusted", async () => {
     for (const gateway of [trustingAnother, trustingNobody]) {
-      expect(await toldBy(gateway, FROM_PROXY)).toMatchObject({ for: "127.0.0.1", proto: "http" });
+      expect(await forwardedFor(gateway, FROM_PROXY)).toMatchObject({ for: "127.0.0.1", proto: "http" });
     }
   });
 
@@ -69,9 +69,13 @@ describe("what a proxy tells of the visitor", () => {
 
   test("of host and path is never believed", async () => {
     const sent = { ...FROM_PROXY, "x-forwarded-host": "evil.example", "x-forwarded-prefix": "/evil" };
-    const told = await toldBy(trusting, { ...sent, forwarded: "for=6.6.6.6", "x-real-ip": "6.6.6.6" });
-    expect(told.host).toMatch(/\.localhost:\d+$/);
-    expect(told.prefix).toBeUndefined();
+    const forwarded = await forwardedFor(trusting, {
+      ...sent,
+      forwarded: "for=6.6.6.6",
+      "x-real-ip": "6.6.6.6",
+    });
+    expect(forwarded.host).toMatch(/\.localhost:\d+$/);
+    expect(forwarded.prefix).toBeUndefined();
     expect(guest.heads.at(-1)).not.toMatch(/evil|6\.6\.6\.6/);
   });
 });
@@ -85,7 +89,7 @@ test.each<[string | string[], string]>([
   ["6.6.6.6, 2001:db8:2::7, 2001:db8:1::1", "2001:db8:2::7"],
   ["::ffff:203.0.113.7, ::ffff:10.1.2.3", "203.0.113.7"],
 ])("of %j the rightmost address that is no proxy is the visitor", async (list, visitor) => {
-  expect((await toldBy(trusting, { "x-forwarded-for": list })).for).toBe(visitor);
+  expect((await forwardedFor(trusting, { "x-forwarded-for": list })).for).toBe(visitor);
 });
 
 test.each<[string | string[]]>([
@@ -103,7 +107,7 @@ test.each<[string | string[]]>([
   ["203.0.113"],
   ["10.1.2.3, 127.0.0.1"],
 ])("of %j the peer is the visitor: it cannot be read, or names proxies alone", async (list) => {
-  expect((await toldBy(trusting, { "x-forwarded-for": list })).for).toBe("127.0.0.1");
+  expect((await forwardedFor(trusting, { "x-forwarded-for": list })).for).toBe("127.0.0.1");
 });
 
 test.each<[string | string[], string]>([
@@ -114,19 +118,19 @@ test.each<[string | string[], string]>([
   ["https, http", "http"],
   [["https", "https"], "http"],
   ["", "http"],
-])("the scheme %j of a trusted proxy is %s", async (told, scheme) => {
-  expect((await toldBy(trusting, { "x-forwarded-proto": told })).proto).toBe(scheme);
+])("the scheme %j of a trusted proxy is %s", async (forwarded, scheme) => {
+  expect((await forwardedFor(trusting, { "x-forwarded-proto": forwarded })).proto).toBe(scheme);
 });
 
-test("without a word of the proxy the guest is told of the proxy itself", async () => {
-  expect(await toldBy(trusting, {})).toMatchObject({ for: "127.0.0.1", proto: "http" });
+test("without the proxy's headers the guest gets the proxy's own address", async () => {
+  expect(await forwardedFor(trusting, {})).toMatchObject({ for: "127.0.0.1", proto: "http" });
 });
 
 test("a peer of a socket for both families is its IPv4 address", async () => {
   const both = await startGateway({ listen: { host: "::", port: 0 }, trustedProxies: ["127.0.0.0/8"] });
   try {
-    expect(await toldBy(both, FROM_PROXY)).toMatchObject({ for: "203.0.113.7" });
-    expect(await toldBy(both, {})).toMatchObject({ for: "127.0.0.1" });
+    expect(await forwardedFor(both, FROM_PROXY)).toMatchObject({ for: "203.0.113.7" });
+    expect(await forwardedFor(both, {})).toMatchObject({ for: "127.0.0.1" });
   } finally {
     await both.previews.close();
   }

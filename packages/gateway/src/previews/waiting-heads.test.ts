@@ -84,7 +84,7 @@ function ask(agent: Agent): Promise<{ status?: number | undefined; isReused: boo
   });
 }
 
-/** What a handshake of TLS begins with, and no more of it. */
+/** The first bytes of a TLS handshake, and no more. */
 const HALF_HELLO = Buffer.from("160301020001", "hex");
 const kinds = [
   { name: "in the clear", isTls: false, half: "GET / HTTP/1.1\r\nHost: a\r\n", newAgent: Agent },
@@ -131,7 +131,7 @@ test("half heads leave open WebSockets open", async () => {
   socket.destroy();
 });
 
-test("strangers who ask for what they may not see are told, and keep no connection", async () => {
+test("visitors without access are refused, and keep no connection", async () => {
   gateway = await startGateway({ bounds: BOUNDS });
   preview = expose(gateway, guest);
   await flood(20, `GET / HTTP/1.1\r\nHost: ${preview.host}\r\n\r\n`);

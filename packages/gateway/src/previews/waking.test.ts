@@ -47,7 +47,7 @@ describe("a paused preview", () => {
         };
       });
     const asked = Array.from({ length: 1_000 }, (_, i) => get(gateway, preview.host, `/${i}`));
-    // Who comes after them is answered after they were heard, and woken for.
+    // A later visitor is answered after them, once the session has woken.
     const { host } = expose(gateway, guest, { visibility: "public" });
     expect((await get(gateway, host, "/after")).body).toBe("awake /after");
     wakeUp();
@@ -111,7 +111,7 @@ describe("a paused preview", () => {
 
   test("that was paused a moment ago, under its visitors, is woken for them", async () => {
     const preview = expose(gateway, guest, { visibility: "public" });
-    // What runs there does not answer any more, as a machine that was stopped does not.
+    // The server in it no longer answers, as in a stopped machine.
     const stopped = await startGuest(() => undefined);
     gateway.tables.addMachine(preview.route.session_id, stopped.address);
     const at = { ...preview.route, port: stopped.port };
@@ -133,7 +133,7 @@ describe("a paused preview", () => {
     while (stopped.heads.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
     gateway.tables.putRoute({ ...at, state: "paused" });
     expect(await asked).toMatchObject({ status: 200, body: "again /asked" });
-    // It may have been heard already: whoever sent it decides.
+    // The guest may have received it already: the client decides whether to send it again.
     expect(await posted).toMatchObject({ status: 503, headers: { "retry-after": "5" } });
     expect(gateway.wakes).toHaveLength(1);
     await stopGuest(stopped);

@@ -114,7 +114,7 @@ async function isListening(host: string): Promise<boolean> {
   const socket = connect({ host, port: GATEWAY_PORTS.http });
   const isOpen = await new Promise<boolean>((resolve) => {
     socket.on("connect", () => resolve(true));
-    // Whoever is nobody's is accepted and reset.
+    // A connection from an address without a machine is accepted and reset.
     socket.on("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "ECONNREFUSED"));
   });
   socket.destroy();

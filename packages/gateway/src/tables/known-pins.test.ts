@@ -13,7 +13,7 @@ test("a pin is known by name and address, as long as it lasts", async () => {
   expect(pins.find("b.example", A, 1)).toBeUndefined();
 });
 
-test("one that came to nothing is forgotten, and the one that followed it is not", async () => {
+test("a pin that failed is forgotten, and the one that followed it is not", async () => {
   const pins = new KnownPins();
   const failing = Promise.withResolvers<boolean>();
   pins.add("a.example", [A, B], { until: 100, isOpen: failing.promise });
@@ -25,7 +25,7 @@ test("one that came to nothing is forgotten, and the one that followed it is not
   await expect(pins.find("a.example", B, 200)).resolves.toBe(true);
 });
 
-test("no more are known than the kernel has room for", () => {
+test("no more are known than the kernel's table can hold", () => {
   const pins = new KnownPins();
   for (let count = 0; count < 5_000; count++) pins.add(`n${count}.example`, [A], open(100));
   const known = Array.from({ length: 5_000 }, (_, count) => pins.find(`n${count}.example`, A, 1));

@@ -71,7 +71,7 @@ describe("a stream that falls silent", () => {
   it.each([
     ["breaks off when it is a log", "tail_bytes=10", false],
     ["goes on when it is a log that is followed", "follow=true", true],
-  ])("%s", async (_title, query, goesOn) => {
+  ])("%s", async (_title, query, isContinued) => {
     await connectTo((stream) => {
       stream.respond({ ":status": 200 });
       stream.write(OUT);
@@ -82,7 +82,7 @@ describe("a stream that falls silent", () => {
       setTimeout(() => stream.destroyed || stream.end(end), 600);
     });
     const log = await readLog(client, guestCall("GET", `/v1/processes/web/logs?${query}`), never, 200);
-    if (goesOn) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
+    if (isContinued) expect(Buffer.concat(await log.toArray()).subarray(0, OUT.length)).toEqual(OUT);
     else await expect(log.toArray()).rejects.toThrow("fell silent");
   });
 });

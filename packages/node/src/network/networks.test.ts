@@ -31,7 +31,7 @@ import type { SlotNetwork } from "./slot-network.ts";
 const MACHINE = "aaaaaaaaaaaaaaaaaaaaa-1";
 const WEB = 8080;
 const OTHER = 9000;
-/** Of the headers of a datagram. */
+/** The headers of a datagram, IP and UDP. */
 const IP_UDP_BYTES = 28;
 const PATIENCE = { timeout: 10_000 };
 
@@ -169,7 +169,7 @@ afterEach(async () => {
 });
 
 describe("a change of policy", () => {
-  it("ends the flow that it revokes and leaves the one that it allows, whoever speaks first", async () => {
+  it("ends the flow that it revokes and leaves the one that it allows, no matter which side sends first", async () => {
     await startMachine(specOf(1, "deny", [OUTSIDE.first, OUTSIDE.second]));
     const revoked = await net.guest.dial(OUTSIDE.first, WEB);
     const allowed = await net.guest.dial(OUTSIDE.second, WEB);
@@ -378,7 +378,7 @@ describe("a cap", () => {
   const LIMIT = 20_000;
   const PACKET = 1_028;
 
-  it("lets bytes out up to the limit, to the packet, and goes on from there when it is raised", async () => {
+  it("lets bytes out up to the limit, to the packet, and lets out more when the limit is raised", async () => {
     await startMachine(specOf(1, "allow", [], { egress_limit_bytes: LIMIT }));
     await net.guest.flood(OUTSIDE.first, WEB, "x".repeat(1_000), 40);
     const cut = await settledTable();

@@ -192,14 +192,14 @@ describe("a list", () => {
 
   it("is passed on before it has ended, each item once it is whole", async () => {
     const [first, second] = [encodeFrame(FRAME.items, '"a"\n"b'), encodeFrame(FRAME.items, '"\n')];
-    const goOn = Promise.withResolvers<void>();
+    const rest = Promise.withResolvers<void>();
     node.handle = (_asked, response) => {
       response.write(first);
-      void goOn.promise.then(() => response.end(Buffer.concat([second, END])));
+      void rest.promise.then(() => response.end(Buffer.concat([second, END])));
     };
     const response = await answerOf(begin("GET", "/files/list?path=a").end());
     expect((await once(response, "data"))[0]).toEqual(first);
-    goOn.resolve();
+    rest.resolve();
     expect(await buffer(response)).toEqual(Buffer.concat([second, END]));
   });
 
