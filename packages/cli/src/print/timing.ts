@@ -36,11 +36,10 @@ export function renderTiming(timing: Timing): string {
 
 /** Prints the timings beside the result, if they were asked for. */
 export function noteTiming(
-  terminal: Terminal,
-  options: { timing?: boolean; json?: boolean },
-  answer: { timing?: Timing },
+  { terminal, options }: { terminal: Terminal; options: { timing?: boolean; json?: boolean } },
+  { timing }: { timing?: Timing },
 ): void {
   if (!options.timing || options.json) return;
-  const stages = answer.timing && renderTiming(answer.timing);
+  const stages = timing && renderTiming(timing);
   terminal.note(stages ? `viv: ${stages}` : "viv: the service sent no stage timings for this");
 }

@@ -6,6 +6,7 @@ import type { Health } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
+import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { BANNER_START } from "../print/banner.ts";
 import { layoutOf, logFile } from "../supervisor/layout.ts";
@@ -17,13 +18,8 @@ import { askHealth } from "./wait-for-health.ts";
 const LIMIT_MS = 120_000;
 const POLL_MS = 100;
 
-interface Deps {
-  config: CliConfig;
-  terminal: Terminal;
-}
-
 /** Starts `viv up` detached from this terminal, shows its progress, and returns when the service answers. */
-export async function startInBackground({ config, terminal }: Deps, listen: string): Promise<Health> {
+export async function startInBackground({ config, terminal }: Context): Promise<Health> {
   if (process.getuid?.() !== 0) {
     throw new CliError("starting the service needs root", {
       hint: "Start it once with: sudo viv up --background",
@@ -36,7 +32,7 @@ export async function startInBackground({ config, terminal }: Deps, listen: stri
     ({ size }) => size,
     () => 0,
   );
-  const ended = spawnSupervisor({ config, terminal }, listen, file);
+  const ended = spawnSupervisor(config, file);
   const follow = followLog(terminal, file, from);
   return waitForAnswer(config, ended, follow);
 }
@@ -79,9 +75,9 @@ async function refuseOtherAddress(config: CliConfig): Promise<void> {
   });
 }
 
-function spawnSupervisor({ config }: Deps, listen: string, file: string): { code: number | undefined } {
+function spawnSupervisor(config: CliConfig, file: string): { code: number | undefined } {
   const log = openSync(file, "a", 0o640);
-  const args = [ENTRY_POINTS.cli, "up", "--listen", listen, "--data-dir", config.dataDir];
+  const args = [ENTRY_POINTS.cli, "up", "--listen", config.listen, "--data-dir", config.dataDir];
   if (config.imagesDir) args.push("--images-dir", config.imagesDir);
   const env = { ...config.childEnv, ...(config.databaseUrl ? { DATABASE_URL: config.databaseUrl } : {}) };
   const child = spawn(process.execPath, args, { detached: true, cwd: "/", env, stdio: ["ignore", log, log] });

@@ -7,14 +7,13 @@
 import { once } from "node:events";
 import type { Account } from "@vivarium/kit/account";
 import { CliError } from "../cli-error.ts";
-import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
+import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
 import { readOwnFile } from "../service/own-file.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
-import type { Terminal } from "../terminal.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
 import { childEnvOf } from "./child-env.ts";
 import { HOPELESS_DEATHS, Keeper } from "./keeper.ts";
@@ -36,23 +35,14 @@ const SOCKET_PATH_BYTES = 107;
 
 const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
 
-interface SuperviseInput {
-  /** host:port */
-  listen: string;
-}
-
-interface Deps {
-  config: CliConfig;
-  terminal: Terminal;
-}
-
 /** Runs the service in the foreground until it is stopped; returns the exit code. */
-export async function supervise({ config, terminal }: Deps, input: SuperviseInput): Promise<number> {
+export async function supervise({ config, terminal }: Context): Promise<number> {
   requireRoot();
   const startedAt = performance.now();
   const layout = layoutOf(config.dataDir, config.imagesDir);
   await makeBaseDirs(layout);
-  const lock = await takeLock(layout.lockFile, urlOf(input.listen));
+  const url = urlOf(config.listen);
+  const lock = await takeLock(layout.lockFile, url);
   if ("holder" in lock) {
     terminal.note(
       `viv: a service (pid ${lock.holder.pid}) already serves ${config.dataDir} at ${lock.holder.url}`,
@@ -63,12 +53,12 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   const stopping = new AbortController();
   void stopSignal.then(() => stopping.abort());
   const stopLogCap = startLogCap(layout.logDir);
-  const leaveNetworkTable = await holdNetworkTable(urlOf(input.listen));
+  const leaveNetworkTable = await holdNetworkTable(url);
   const keepers: Keeper[] = [];
   try {
     const supervision = { config, terminal, layout, keepers, stopping: stopping.signal };
-    await startAll(supervision, input);
-    if (!(await announce(supervision, input, startedAt))) return EXIT.failed;
+    await startAll(supervision);
+    if (!(await announce(supervision, startedAt))) return EXIT.failed;
     terminal.note(`stopping (${await stopSignal}) …`);
     return EXIT.ok;
   } catch (error) {
@@ -85,7 +75,7 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   }
 }
 
-interface Supervision extends Deps {
+interface Supervision extends Context {
   layout: Layout;
   /** In the order of starting; filled step by step, so that a failure half-way stops the processes that run. */
   keepers: Keeper[];
@@ -93,9 +83,10 @@ interface Supervision extends Deps {
   stopping: AbortSignal;
 }
 
-async function startAll(supervision: Supervision, input: SuperviseInput): Promise<void> {
+async function startAll(supervision: Supervision): Promise<void> {
   const { config, terminal, layout, stopping } = supervision;
-  await requireFreeAddress(input.listen);
+  const { listen } = config;
+  await requireFreeAddress(listen);
   const step = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
     const from = performance.now();
     const result = await work();
@@ -110,7 +101,6 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   await makeUserDirs(layout, user);
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
-  const { listen } = input;
   const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
   await keep(supervision, "gateway", env);
   await keep(supervision, "node", env);
@@ -162,10 +152,9 @@ async function keep(
 /** Waits until the service answers, then prints the banner; false when it was stopped or does not answer. */
 async function announce(
   { config, terminal, layout, keepers, stopping }: Supervision,
-  input: SuperviseInput,
   startedAt: number,
 ): Promise<boolean> {
-  const url = urlOf(input.listen);
+  const url = urlOf(config.listen);
   const health = await waitForHealth(connectWithoutKey({ ...config, url }), {
     limitMs: ANSWER_LIMIT_MS,
     signal: stopping,
