@@ -1,5 +1,6 @@
 import { homedir } from "node:os";
 import path from "node:path";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { parseListen } from "./args/values.ts";
 import { CliError } from "./cli-error.ts";
 
@@ -83,7 +84,7 @@ function readListen(text: string): string {
   try {
     return parseListen(text);
   } catch (cause) {
-    const expected = cause instanceof Error ? cause.message : String(cause);
+    const expected = messageOf(cause);
     throw new CliError(`VIV_LISTEN is "${text}". ${expected}`, { exitCode: 2, cause });
   }
 }

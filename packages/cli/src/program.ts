@@ -1,3 +1,4 @@
+import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
 import { capCommand } from "./commands/cap.ts";
@@ -141,7 +142,7 @@ function exitCodeOfFailure(
   // The parser has already printed its message.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   if (error instanceof Interrupted) return error.signal === "SIGTERM" ? EXIT.terminated : EXIT.interrupted;
-  if (error instanceof Error && "code" in error && error.code === "EPIPE") return EXIT.brokenPipe;
+  if (hasCode(error, "EPIPE")) return EXIT.brokenPipe;
   terminal.note(explainError(error, config));
   if (error instanceof CliError && error.exitCode !== undefined) return error.exitCode;
   if (verb === "grep") return EXIT.searchFailed;

@@ -30,12 +30,6 @@ export function chooseLanguage(file: string, option?: string): Language {
   });
 }
 
-interface Program {
-  /** In /workspace. */
-  file: string;
-  command: string[];
-}
-
 const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> = {
   python: { command: ["python3"], extension: ".py" },
   node: { command: ["node"], extension: ".js" },
@@ -43,11 +37,11 @@ const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> 
 };
 
 /**
- * The file that a program becomes in its machine, and what runs it. A file, because a program that is an argument lacks
+ * The file in /workspace that a program becomes, and what runs it. A file, because a program that is an argument lacks
  * its own name (`__file__`, `require.main`) and the lines of its tracebacks. The extension is kept, because it may say
  * more than the language.
  */
-export function programIn(language: Language, source: string): Program {
+export function programIn(language: Language, source: string): { file: string; command: string[] } {
   const given = path.extname(source).toLowerCase();
   const { command, extension } = RUN[language];
   const file = `main${BY_EXTENSION[given] === language ? given : extension}`;

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 
@@ -9,7 +10,7 @@ export async function readText(file: string): Promise<string> {
   try {
     return await readFile(file, "utf8");
   } catch (cause) {
-    throw new CliError(`cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+    throw new CliError(`cannot read ${file}: ${messageOf(cause)}`, {
       exitCode: EXIT.usage,
       cause,
     });

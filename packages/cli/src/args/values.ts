@@ -32,24 +32,21 @@ export function parsePausedTtl(text: string): number {
 
 /** A time ahead (`90s`, `2h`, `7d`) or an instant with its zone (`2027-03-01T09:30:00Z`). */
 export function parseInstant(text: string): Date {
-  if (RFC_3339.test(text) && !Number.isNaN(Date.parse(text))) return new Date(text);
-  try {
-    return new Date(Date.now() + parseLongDuration(text));
-  } catch {
-    throw new InvalidArgumentError(
-      "Expected a time from now such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.",
-    );
-  }
+  return instantOf(text, 1, "from now");
 }
 
 /** A time back (`90s`, `2h`, `7d`) or an instant with its zone. */
 export function parseSince(text: string): Date {
+  return instantOf(text, -1, "back");
+}
+
+function instantOf(text: string, sign: 1 | -1, direction: string): Date {
   if (RFC_3339.test(text) && !Number.isNaN(Date.parse(text))) return new Date(text);
   try {
-    return new Date(Date.now() - parseLongDuration(text));
+    return new Date(Date.now() + sign * parseLongDuration(text));
   } catch {
     throw new InvalidArgumentError(
-      "Expected a time back such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.",
+      `Expected a time ${direction} such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.`,
     );
   }
 }

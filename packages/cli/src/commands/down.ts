@@ -1,5 +1,6 @@
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
+import { isAlive } from "@vivarium/kit/process-identity";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connect } from "../connect.ts";
@@ -7,7 +8,6 @@ import { endListed } from "../sessions/end-session.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder, type Holder } from "../supervisor/lock.ts";
 import { stopLeftPostgres } from "../supervisor/postgres.ts";
-import { isAlive } from "../supervisor/process-identity.ts";
 import type { Terminal } from "../terminal.ts";
 import { type Call, Verb } from "./verb.ts";
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -42,7 +41,7 @@ async function editFile(call: Call, name: string): Promise<void> {
     if (code !== 0)
       throw new CliError(`the editor (${config.editor}) exited with ${code}: ${name} stays as it was`);
     const after = await readFile(copy);
-    const isChanged = hashOf(after) !== hashOf(before ?? "");
+    const isChanged = !isSame(after, before ?? Buffer.alloc(0));
     if (isChanged) await putBack(session, { file, name }, before, after);
     isSafe = true;
     if (isChanged) terminal.out(name);
@@ -59,8 +58,7 @@ async function putBack(
   before: Uint8Array | undefined,
   after: Uint8Array<ArrayBuffer>,
 ): Promise<void> {
-  const now = await readIfAny(session, file);
-  if (hashIfAny(now) !== hashIfAny(before)) {
+  if (!isSame(await readIfAny(session, file), before)) {
     throw new CliError(`${name} was changed in the session meanwhile, and was not overwritten`, {
       hint: `Merge the two, then put it there: viv cp FILE ${name}`,
     });
@@ -79,10 +77,6 @@ async function readIfAny(session: Session, file: string): Promise<Uint8Array | u
   return Buffer.concat(await Array.fromAsync(session.files.readStream(file)));
 }
 
-function hashIfAny(content: Uint8Array | undefined): string | undefined {
-  return content === undefined ? undefined : hashOf(content);
-}
-
-function hashOf(content: Uint8Array | string): string {
-  return createHash("sha256").update(content).digest("hex");
+function isSame(one: Uint8Array | undefined, other: Uint8Array | undefined): boolean {
+  return one === undefined || other === undefined ? one === other : Buffer.compare(one, other) === 0;
 }

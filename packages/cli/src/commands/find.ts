@@ -4,10 +4,6 @@ import { parseCount } from "../args/values.ts";
 import { showableLine } from "../print/table.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface FindOptions {
-  limit?: number;
-}
-
 export function findCommand(): Verb {
   return clientVerb("find", [
     "viv find 4x7k2m9q0a1b2c3d4e5f6 '*.py'",
@@ -38,7 +34,7 @@ export function noteTruncated({ terminal, options }: Call, { truncated }: { trun
     terminal.note("viv: there is more; ask for less at once, or for more with --limit");
 }
 
-async function findFiles(call: Call<FindOptions>, where: string, pattern: string): Promise<void> {
+async function findFiles(call: Call<{ limit?: number }>, where: string, pattern: string): Promise<void> {
   const at = parseSessionOrPath(where);
   const { files } = (await call.find(at.session)).session;
   const found = await files.find(pattern, { path: at.path, maxResults: call.options.limit });

@@ -2,10 +2,6 @@ import { parseCount } from "../args/values.ts";
 import { noteTiming } from "../print/timing.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface ForkOptions {
-  count?: number;
-}
-
 export function forkCommand(): Verb {
   return sessionVerb("fork", [
     "viv fork 4x7k2m9q0a1b2c3d4e5f6",
@@ -22,7 +18,7 @@ of the children, one a line. All of them are live then, or none exists.`,
     .does(forkSession);
 }
 
-async function forkSession(call: Call<ForkOptions>, reference: string): Promise<void> {
+async function forkSession(call: Call<{ count?: number }>, reference: string): Promise<void> {
   const { client, id } = await call.find(reference);
   const { count, timing } = call.options;
   const result = await client.sessions.fork(id, { count }, { timing });

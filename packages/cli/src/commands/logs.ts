@@ -4,10 +4,6 @@ import { withInterrupt } from "../service/interrupt.ts";
 import { writeBothStreams } from "../service/show-stream.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface LogsOptions {
-  follow?: boolean;
-}
-
 export function logsCommand(): Verb {
   return sessionVerb("logs", [
     "viv logs 4x7k2m9q0a1b2c3d4e5f6 web",
@@ -24,7 +20,7 @@ and then what comes, until it has exited or Ctrl-C; the process goes on either w
     .does(showLogs);
 }
 
-async function showLogs(call: Call<LogsOptions>, reference: string, name: string): Promise<void> {
+async function showLogs(call: Call<{ follow?: boolean }>, reference: string, name: string): Promise<void> {
   const { terminal, options } = call;
   if (options.json && options.follow)
     throw new CliError("--json cannot be combined with --follow", { exitCode: EXIT.usage });

@@ -4,10 +4,6 @@ import { CliError } from "../cli-error.ts";
 import { openInBrowser } from "../service/open-in-browser.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface OpenOptions {
-  loginUrl?: string;
-}
-
 export function openCommand(): Verb {
   return sessionVerb("open", ["viv open 4x7k2m9q0a1b2c3d4e5f6 8000"])
     .summary("open a port of a session in the browser")
@@ -21,7 +17,7 @@ first. Where there is no screen, or nobody looks at the output, prints the URL i
     .does(openPort);
 }
 
-async function openPort(call: Call<OpenOptions>, reference: string, port: number): Promise<void> {
+async function openPort(call: Call<{ loginUrl?: string }>, reference: string, port: number): Promise<void> {
   const { terminal, options } = call;
   const { browser } = call.config;
   const { id, session } = await call.find(reference);

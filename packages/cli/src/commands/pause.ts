@@ -2,10 +2,6 @@ import { parseInstant } from "../args/values.ts";
 import { showSession } from "./show-session.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface PauseOptions {
-  wakeAt?: Date;
-}
-
 export function pauseCommand(): Verb {
   return sessionVerb("pause", [
     "viv pause 4x7k2m9q0a1b2c3d4e5f6",
@@ -27,7 +23,7 @@ Pausing a paused session replaces the time of its waking, or clears it.`,
     .does(pauseSession);
 }
 
-async function pauseSession(call: Call<PauseOptions>, reference: string): Promise<void> {
+async function pauseSession(call: Call<{ wakeAt?: Date }>, reference: string): Promise<void> {
   const { client, id } = await call.find(reference);
   const { wakeAt, timing } = call.options;
   showSession(call, await client.sessions.pause(id, { wakeAt }, { timing }));

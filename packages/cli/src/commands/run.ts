@@ -13,7 +13,7 @@ import { EXIT } from "../exit-codes.ts";
 import { formatSeconds } from "../print/time.ts";
 import { ensureService } from "../service/ensure-service.ts";
 import { withInterrupt } from "../service/interrupt.ts";
-import { exitCodeOf, showBuffered, showStream } from "../service/show-stream.ts";
+import { exitCodeOf, showStream, writeBothStreams } from "../service/show-stream.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
 
 interface RunOptions extends EgressOptions {
@@ -144,7 +144,10 @@ async function runBuffered(
     timeout_ms: options.timeout,
   });
   if (options.json) terminal.out(JSON.stringify(result));
-  else await showBuffered(terminal, result);
+  else {
+    await writeBothStreams(terminal, result);
+    if (result.truncated) terminal.note("viv: the output was cut at 4 MiB per stream");
+  }
   if (result.phase === "install") terminal.note("viv: the dependencies could not be installed");
   return { code: exitCodeOf(terminal, result), ranMs: result.duration_ms };
 }

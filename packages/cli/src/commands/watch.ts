@@ -6,10 +6,6 @@ import { printLines } from "../watch/print-lines.ts";
 import { drawScreen } from "../watch/screen.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface WatchOptions {
-  interval: number;
-}
-
 export function watchCommand(): Verb {
   return clientVerb("watch", ["viv watch", "viv watch --interval 5s", "viv watch --json | tee changes"])
     .summary("show sessions and what happens to them, live")
@@ -22,7 +18,7 @@ then one for each change.`,
     .does(watchSessions);
 }
 
-async function watchSessions(call: Call<WatchOptions>): Promise<void> {
+async function watchSessions(call: Call<{ interval: number }>): Promise<void> {
   const { terminal, config, options, paint } = call;
   const client = await call.connect();
   const isScreen = terminal.isInteractive && config.canDraw && !options.json;

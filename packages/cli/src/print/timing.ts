@@ -1,19 +1,7 @@
 import type { Terminal } from "../terminal.ts";
 
 /** Stages in the order in which they happen; unknown stages come after them, sums last. */
-const STAGES = [
-  "queue",
-  "place",
-  "freeze",
-  "state",
-  "memory",
-  "disk",
-  "publish",
-  "capture",
-  "start",
-  "load",
-  "handshake",
-];
+const STAGES = "queue place freeze state memory disk publish capture start load handshake".split(" ");
 /** Sums over stages: how long the guest was stopped, and the total. */
 const SUMS = ["stopped", "total"];
 

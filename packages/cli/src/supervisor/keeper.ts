@@ -1,4 +1,5 @@
 import { sleep } from "@vivarium/kit/clock";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import type { Running } from "./running.ts";
 
@@ -82,7 +83,7 @@ export class Keeper {
       onLaunched();
       return await this.#current.ended;
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return messageOf(error);
     } finally {
       this.#current = undefined;
     }

@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 import { sleep } from "@vivarium/kit/clock";
+import { identify, isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { type Layout, logFile } from "./layout.ts";
 import type { PostgresFiles } from "./postgres-files.ts";
-import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
 import { asUser } from "./service-user.ts";
 

@@ -102,21 +102,19 @@ async function startAll(supervision: Supervision): Promise<void> {
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
   const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
-  await keep(supervision, "gateway", env);
-  await keep(supervision, "node", env);
-  await keep(supervision, "control", { ...env, DATABASE_URL: url });
+  await keepService(supervision, "gateway", env);
+  await keepService(supervision, "node", env);
+  await keepService(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
 async function startPostgres(supervision: Supervision, user: Account): Promise<string> {
-  const { layout, keepers, terminal, stopping } = supervision;
+  const { layout } = supervision;
   requireSocketPath(layout);
   const files = await preparePostgres(layout, user);
-  const keeper = new Keeper("postgres", {
+  await keep(supervision, "postgres", {
     launch: (signal) => launchPostgres(layout, files, user, signal),
-    report: (message) => terminal.note(`viv: ${message}`),
+    report: (message) => supervision.terminal.note(`viv: ${message}`),
   });
-  keepers.push(keeper);
-  await keeper.start(stopping);
   return databaseUrl(layout, user);
 }
 
@@ -131,20 +129,25 @@ async function startPostgres(supervision: Supervision, user: Account): Promise<s
 const COLLECTOR = ["--max-semi-space-size=1", "--heap-growing-percent=100", "--no-concurrent-sweeping"];
 
 /** Only control gets the database's address: node and gateway know nothing of tenants. */
-async function keep(
-  { layout, keepers, terminal, stopping }: Supervision,
+function keepService(
+  supervision: Supervision,
   name: "node" | "gateway" | "control",
   env: Record<string, string>,
 ): Promise<void> {
-  const keeper = new Keeper(name, {
-    launch: async () =>
-      startProcess([process.execPath, ...COLLECTOR, ENTRY_POINTS[name]], {
-        env,
-        logFile: logFile(layout, name),
-        cwd: "/",
-      }),
-    report: (message) => terminal.note(`viv: ${message}; see ${logFile(layout, name)}`),
+  const file = logFile(supervision.layout, name);
+  const argv = [process.execPath, ...COLLECTOR, ENTRY_POINTS[name]];
+  return keep(supervision, name, {
+    launch: async () => startProcess(argv, { env, logFile: file, cwd: "/" }),
+    report: (message) => supervision.terminal.note(`viv: ${message}; see ${file}`),
   });
+}
+
+async function keep(
+  { keepers, stopping }: Supervision,
+  name: string,
+  deps: ConstructorParameters<typeof Keeper>[1],
+): Promise<void> {
+  const keeper = new Keeper(name, deps);
   keepers.push(keeper);
   await keeper.start(stopping);
 }

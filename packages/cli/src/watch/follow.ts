@@ -1,8 +1,7 @@
+import { LIMITS } from "@vivarium/contract/api/limits";
 import type { Client, SessionRecord, VivariumError } from "@vivarium/sdk";
 import { isTemporaryFailure } from "../service/temporary-failure.ts";
 import { type Change, findChanges } from "./changes.ts";
-
-const LARGEST_LIST = 500;
 
 /** Result of one look at the service. */
 export interface Look {
@@ -26,7 +25,7 @@ export async function* followSessions(
   let last: SessionRecord[] = [];
   while (!signal.aborted) {
     try {
-      const { sessions } = await deps.client.sessions.list({ limit: LARGEST_LIST }, { signal });
+      const { sessions } = await deps.client.sessions.list({ limit: LIMITS.listMax }, { signal });
       const at = new Date();
       const ended = known ? await describeEnded(deps.client, known, sessions, signal) : new Map();
       const changes = known ? findChanges(known, sessions, ended, at) : [];
@@ -52,6 +51,6 @@ async function describeEnded(
   const present = new Set(sessions.map(({ session_id }) => session_id));
   const missing = [...known.keys()].filter((id) => !present.has(id));
   if (missing.length === 0) return new Map();
-  const page = await client.sessions.list({ state: "ended", limit: LARGEST_LIST }, { signal });
+  const page = await client.sessions.list({ state: "ended", limit: LIMITS.listMax }, { signal });
   return new Map(page.sessions.map((session) => [session.session_id, session]));
 }

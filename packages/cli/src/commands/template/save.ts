@@ -2,10 +2,6 @@ import { renderTemplate } from "../../print/template.ts";
 import { noteTiming } from "../../print/timing.ts";
 import { type Call, sessionVerb, type Verb } from "../verb.ts";
 
-interface TemplateSaveOptions {
-  description?: string;
-}
-
 export function templateSaveCommand(): Verb {
   return sessionVerb("save", [
     "viv template save 4x7k2m9q0a1b2c3d4e5f6 with-tools && viv create --template with-tools",
@@ -22,7 +18,11 @@ exists already this adds a version. Prints NAME@VERSION.`,
     .does(saveTemplate);
 }
 
-async function saveTemplate(call: Call<TemplateSaveOptions>, reference: string, name: string): Promise<void> {
+async function saveTemplate(
+  call: Call<{ description?: string }>,
+  reference: string,
+  name: string,
+): Promise<void> {
   const { client, id } = await call.find(reference);
   const { description, timing } = call.options;
   const template = await client.templates.save(id, { name, description }, { timing });
