@@ -99,7 +99,7 @@ export async function runCommandLine(argv: string[], context: Context): Promise<
   const program = buildProgram(context.terminal, async (verb) => {
     command.verb = verb.name();
     command.config = withOptions(context.config, verb.opts());
-    exitCode = await verb.run(context);
+    exitCode = await verb.run({ ...context, config: command.config });
   });
   try {
     await program.parseAsync(argv, { from: "user" });

@@ -1,6 +1,5 @@
 import { parseCap, parseOrgCap } from "../args/values.ts";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { renderCap, renderOrgCap } from "../print/egress.ts";
 import { type Call, clientVerb, SESSION_ARGUMENT, type Verb } from "./verb.ts";
 
@@ -39,7 +38,7 @@ woken, until 00:00 UTC or a higher cap.`,
 async function showCap(call: Call<CapOptions>, reference?: string, bytes?: number): Promise<void> {
   const { org } = call.options;
   if ((reference === undefined) === (org === undefined)) {
-    throw new CliError("give either a session or --org", { exitCode: EXIT.usage });
+    throw new UsageError("give either a session or --org");
   }
   if (reference === undefined) return await showOrgCap(call);
   const { cap } = (await call.find(reference)).session;

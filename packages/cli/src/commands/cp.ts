@@ -1,6 +1,6 @@
 import type { Client } from "@vivarium/sdk";
 import { absolutePath, asSessionPath } from "../args/session-path.ts";
-import { CliError } from "../cli-error.ts";
+import { UsageError } from "../cli-error.ts";
 import { type Copied, copy } from "../copy/copy.ts";
 import type { Place } from "../copy/entry.ts";
 import { localPlace } from "../copy/local-place.ts";
@@ -45,10 +45,10 @@ it was when it is repeated. Modes, times and links are kept. No file is ever hal
 async function copyFiles(call: Call<CpOptions>, source: string, destination: string): Promise<number> {
   const { config, terminal, options } = call;
   if (asSessionPath(source) === undefined && asSessionPath(destination) === undefined) {
-    throw new CliError("one side of a copy is in a session: ID:PATH", {
-      hint: "For instance: viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:   (ids: viv ls)",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "one side of a copy is in a session: ID:PATH",
+      "For instance: viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:   (ids: viv ls)",
+    );
   }
   const client = await call.connect();
   const startedAt = performance.now();

@@ -1,6 +1,5 @@
 import { addEgressOptions, type EgressOptions, toEgressFields } from "../args/egress-options.ts";
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../args/session-options.ts";
-import { showSession } from "./show-session.ts";
 import { type Call, clientVerb, type Verb } from "./verb.ts";
 
 interface CreateOptions extends SessionOptions, EgressOptions {
@@ -52,5 +51,5 @@ async function createSession(call: Call<CreateOptions>): Promise<void> {
   const created = await sessions.create(request, { timing });
   // A create answers before its machine is there, so its timings are only known afterwards.
   const isAwaited = wait || timing;
-  showSession(call, isAwaited ? await sessions.waitUntilLive(created.session_id, { timing }) : created);
+  call.printSession(isAwaited ? await sessions.waitUntilLive(created.session_id, { timing }) : created);
 }

@@ -30,24 +30,15 @@ time stay in use meanwhile. With --sessions every session is ended first, and no
 async function down({ config, terminal, options }: Call<{ sessions?: boolean }>): Promise<void> {
   const layout = layoutOf(config.dataDir);
   const holder = await findHolder(layout.lockFile);
-  if (!holder) return downWithoutSupervisor(terminal, config.dataDir, layout.postgresDir);
+  if (!holder) {
+    // A supervisor that was killed takes node and control with it, but not the database.
+    const isDatabaseLeft = await stopLeftPostgres(path.join(layout.postgresDir, "data"));
+    const stopped = isDatabaseLeft ? "; stopped the database that an earlier one had left" : "";
+    return terminal.note(`viv: no service runs for ${config.dataDir}${stopped}`);
+  }
   if (options.sessions) await endSessions({ ...config, url: holder.url }, terminal);
   await stopSupervisor(holder);
   terminal.note(`viv: the service of ${config.dataDir} has stopped`);
-}
-
-/** A supervisor that was killed takes node and control with it, but not the database. */
-async function downWithoutSupervisor(
-  terminal: Terminal,
-  dataDir: string,
-  postgresDir: string,
-): Promise<void> {
-  const stopped = await stopLeftPostgres(path.join(postgresDir, "data"));
-  terminal.note(
-    stopped
-      ? `viv: no service runs for ${dataDir}; stopped the database that an earlier one had left`
-      : `viv: no service runs for ${dataDir}`,
-  );
 }
 
 async function endSessions(config: CliConfig, terminal: Terminal): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Session } from "@vivarium/sdk";
 import { withoutSeparator } from "../args/command-words.ts";
 import { parseDuration } from "../args/values.ts";
-import { CliError } from "../cli-error.ts";
+import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { exitCodeOf, showStream } from "../service/show-stream.ts";
@@ -51,17 +51,16 @@ our output are a terminal.`,
 function commandOf(words: string[]): string[] {
   const command = withoutSeparator(words);
   if (command.length > 0) return command;
-  throw new CliError("the command is missing after --", {
-    hint: "Say what to run, as in: viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
-    exitCode: EXIT.usage,
-  });
+  throw new UsageError(
+    "the command is missing after --",
+    "Say what to run, as in: viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
+  );
 }
 
 async function execInSession(call: Call<ExecOptions>, reference: string, words: string[]): Promise<number> {
   const command = commandOf(words);
   const { terminal, options } = call;
-  if (options.interactive && options.json)
-    throw new CliError("-i cannot be combined with --json", { exitCode: EXIT.usage });
+  if (options.interactive && options.json) throw new UsageError("-i cannot be combined with --json");
   const { session } = await call.find(reference);
   if (options.interactive) return execInteractively(call, session, command);
   const request = { command, cwd: options.cwd, timeout_ms: options.timeout };
@@ -89,9 +88,7 @@ async function execInteractively(
     });
   }
   if (options.timeout !== undefined) {
-    throw new CliError("a command on a terminal has no timeout: leave --timeout out", {
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError("a command on a terminal has no timeout: leave --timeout out");
   }
   const detachKey = parseDetachKey("none");
   const ending = await attach(session, { ...guestTerm(config), cmd: command, cwd, detachKey });

@@ -1,5 +1,4 @@
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { writeBothStreams } from "../service/show-stream.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
@@ -22,8 +21,7 @@ and then what comes, until it has exited or Ctrl-C; the process goes on either w
 
 async function showLogs(call: Call<{ follow?: boolean }>, reference: string, name: string): Promise<void> {
   const { terminal, options } = call;
-  if (options.json && options.follow)
-    throw new CliError("--json cannot be combined with --follow", { exitCode: EXIT.usage });
+  if (options.json && options.follow) throw new UsageError("--json cannot be combined with --follow");
   const { processes } = (await call.find(reference)).session;
   if (options.follow) {
     return await withInterrupt(async (signal) => {

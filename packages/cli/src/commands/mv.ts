@@ -1,7 +1,6 @@
 import { absolutePath, parseSessionPath } from "../args/session-path.ts";
-import { CliError } from "../cli-error.ts";
+import { UsageError } from "../cli-error.ts";
 import { destinationOf } from "../copy/destination.ts";
-import { EXIT } from "../exit-codes.ts";
 import { toServicePath } from "../guest/names.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
@@ -25,10 +24,7 @@ async function moveFile(call: Call, source: string, destination: string): Promis
   const find = sessionFinder(client);
   const id = await find(from.session);
   if (id !== (await find(to.session))) {
-    throw new CliError("mv stays within one session", {
-      hint: "From one session to another: viv cp, then viv rm",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError("mv stays within one session", "From one session to another: viv cp, then viv rm");
   }
   const session = client.session(id);
   const place = {

@@ -1,5 +1,4 @@
 import { parseInstant } from "../args/values.ts";
-import { showSession } from "./show-session.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
 export function pauseCommand(): Verb {
@@ -26,5 +25,5 @@ Pausing a paused session replaces the time of its waking, or clears it.`,
 async function pauseSession(call: Call<{ wakeAt?: Date }>, reference: string): Promise<void> {
   const { client, id } = await call.find(reference);
   const { wakeAt, timing } = call.options;
-  showSession(call, await client.sessions.pause(id, { wakeAt }, { timing }));
+  call.printSession(await client.sessions.pause(id, { wakeAt }, { timing }));
 }

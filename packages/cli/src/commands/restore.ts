@@ -1,4 +1,3 @@
-import { showSession } from "./show-session.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
 export function restoreCommand(): Verb {
@@ -20,5 +19,5 @@ disk become what they were. What happened since is lost, unless a checkpoint has
 async function restoreSession(call: Call, reference: string, checkpoint: string): Promise<void> {
   const { client, id } = await call.find(reference);
   const { timing } = call.options;
-  showSession(call, await client.sessions.restore(id, checkpoint, { timing }));
+  call.printSession(await client.sessions.restore(id, checkpoint, { timing }));
 }

@@ -1,4 +1,3 @@
-import { showSession } from "./show-session.ts";
 import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
 export function resumeCommand(): Verb {
@@ -15,5 +14,5 @@ export function resumeCommand(): Verb {
 
 async function resumeSession(call: Call, reference: string): Promise<void> {
   const { client, id } = await call.find(reference);
-  showSession(call, await client.sessions.resume(id, { timing: call.options.timing }));
+  call.printSession(await client.sessions.resume(id, { timing: call.options.timing }));
 }

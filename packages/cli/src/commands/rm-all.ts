@@ -1,6 +1,6 @@
 import { LIMITS } from "@vivarium/contract/api/limits";
 import type { Client, SessionRecord } from "@vivarium/sdk";
-import { CliError } from "../cli-error.ts";
+import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderSessions } from "../print/session.ts";
 import { endListed } from "../sessions/end-session.ts";
@@ -11,10 +11,10 @@ import type { Call } from "./verb.ts";
 export async function removeAll(call: Call<{ yes?: boolean }>, client: Client): Promise<number> {
   const { terminal, options } = call;
   if (!options.yes && !terminal.canAsk) {
-    throw new CliError("rm --all asks before it ends sessions, and nobody can answer here", {
-      hint: "Without a question: viv rm --all --yes; which sessions there are: viv ls",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "rm --all asks before it ends sessions, and nobody can answer here",
+      "Without a question: viv rm --all --yes; which sessions there are: viv ls",
+    );
   }
   const { sessions } = await listAll(client);
   if (sessions.length === 0 && !options.json) terminal.note("viv: there are no sessions");

@@ -1,7 +1,6 @@
 import type { Client } from "@vivarium/sdk";
 import { asSessionPath, parseSessionPath } from "../args/session-path.ts";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
 import { UnknownSession } from "../sessions/unknown-session.ts";
 import { doEach } from "./do-each.ts";
@@ -43,13 +42,13 @@ async function remove(call: Call<RmOptions>, names: string[]): Promise<number> {
   refuseUnclear(names, options);
   const areFiles = names.map((name) => asSessionPath(name) !== undefined);
   if (areFiles.includes(true) && areFiles.includes(false)) {
-    throw new CliError("sessions and files cannot be removed with one command", { exitCode: EXIT.usage });
+    throw new UsageError("sessions and files cannot be removed with one command");
   }
   if (options.recursive && areFiles.includes(false)) {
-    throw new CliError("-r is for directories of a session, ID:PATH", {
-      hint: "A session is ended without it, files and all.",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "-r is for directories of a session, ID:PATH",
+      "A session is ended without it, files and all.",
+    );
   }
   const client = await call.connect();
   if (options.all) return await removeAll(call, client);
@@ -58,15 +57,13 @@ async function remove(call: Call<RmOptions>, names: string[]): Promise<number> {
 
 function refuseUnclear(names: string[], { all, recursive }: RmOptions): void {
   if (all && (names.length > 0 || recursive)) {
-    throw new CliError("--all ends all sessions: neither sessions, paths nor -r go with it", {
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError("--all ends all sessions: neither sessions, paths nor -r go with it");
   }
   if (!all && names.length === 0) {
-    throw new CliError("nothing to remove was given", {
-      hint: "Give sessions, ID:PATH for files of a session, or --all for all sessions. What there is: viv ls",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "nothing to remove was given",
+      "Give sessions, ID:PATH for files of a session, or --all for all sessions. What there is: viv ls",
+    );
   }
 }
 

@@ -8,8 +8,7 @@ import {
 import { chooseLanguage, LANGUAGE_NAMES, programIn } from "../args/language.ts";
 import { readText } from "../args/read-text.ts";
 import { collectList, collectPair, parseDuration } from "../args/values.ts";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { formatSeconds } from "../print/time.ts";
 import { ensureService } from "../service/ensure-service.ts";
 import { withInterrupt } from "../service/interrupt.ts";
@@ -89,10 +88,7 @@ async function runProgram(call: Call<RunOptions>, file: string): Promise<number>
 /** The buffered endpoint supports neither. Ignored silently, the program could reach hosts that it must not. */
 function refuseSessionOptions(options: RunOptions): void {
   const refuse = (what: string, hint: string) => {
-    throw new CliError(`${what} cannot be combined with --deps or --json`, {
-      hint,
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(`${what} cannot be combined with --deps or --json`, hint);
   };
   if (options.env) {
     refuse("--env", "Set the variables inside the program, or use: viv create --env … and viv exec");

@@ -1,4 +1,4 @@
-import { CliError } from "../cli-error.ts";
+import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { attach } from "../terminal-session/attach.ts";
 import { type DetachKey, detachKeyOption } from "../terminal-session/detach-key.ts";
@@ -41,12 +41,12 @@ next use wakes it with everything that runs in it.`,
 async function openShell(call: Call<ShellOptions>, reference: string, command: string[]): Promise<number> {
   const { options } = call;
   if (options.new && options.terminal !== undefined)
-    throw new CliError("--new and --terminal exclude each other", { exitCode: EXIT.usage });
+    throw new UsageError("--new and --terminal exclude each other");
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
-    throw new CliError("viv shell needs a terminal on its input and output", {
-      hint: "Without one: viv exec ID -- COMMAND, or with input: viv exec -i ID -- COMMAND",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "viv shell needs a terminal on its input and output",
+      "Without one: viv exec ID -- COMMAND, or with input: viv exec -i ID -- COMMAND",
+    );
   }
   const { client, id, session } = await call.find(reference);
   // Also fails early when the session does not exist.

@@ -1,11 +1,13 @@
 /** Verbs of `viv`: options and help are declared to the parser, and one function does the work of a call. */
-import type { Client, Session } from "@vivarium/sdk";
+import type { Client, Session, SessionRecord } from "@vivarium/sdk";
 import { Command } from "commander";
-import { type CliConfig, withOptions } from "../config.ts";
+import type { CliConfig } from "../config.ts";
 import { connect } from "../connect.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { type Paint, paintFor } from "../print/paint.ts";
+import { renderSession } from "../print/session.ts";
+import { noteTiming, type Timing } from "../print/timing.ts";
 import { findSession } from "../sessions/find-session.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -14,8 +16,6 @@ export const SESSION_ARGUMENT = "id or name of the session, or the beginning of 
 
 /** Options that many verbs have. */
 interface CommonOptions {
-  url?: string;
-  dataDir?: string;
   json?: boolean;
   timing?: boolean;
 }
@@ -56,14 +56,14 @@ export function sessionVerb(name: string, examples: string[]): Verb {
   return clientVerb(name, examples).argument("<session>", SESSION_ARGUMENT);
 }
 
-/** One call of a verb. Its options are laid over the configuration. */
+/** One call of a verb, with its options and the configuration under them. */
 export class Call<Options = unknown> implements Context {
   readonly config: CliConfig;
   readonly terminal: Terminal;
   readonly options: Options & CommonOptions;
 
   constructor({ config, terminal }: Context, options: Options & CommonOptions) {
-    this.config = withOptions(config, options);
+    this.config = config;
     this.terminal = terminal;
     this.options = options;
   }
@@ -94,6 +94,12 @@ export class Call<Options = unknown> implements Context {
   ): void {
     const show = this.options.json ? JSON.stringify : this.terminal.isInteractive ? render : word;
     this.terminal.out(show(result));
+  }
+
+  printSession(record: Omit<SessionRecord, "timing"> & { timing?: Timing }): void {
+    const render = () => renderSession(record, this.paint);
+    this.print(record, render, () => record.session_id);
+    noteTiming(this, record);
   }
 
   /** Prints a result: as JSON where that was asked for, else line by line. */

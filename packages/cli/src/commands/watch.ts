@@ -1,4 +1,3 @@
-import { sleep } from "@vivarium/kit/clock";
 import { parseDuration } from "../args/values.ts";
 import { untilCtrlC } from "../service/interrupt.ts";
 import { followSessions } from "../watch/follow.ts";
@@ -23,7 +22,7 @@ async function watchSessions(call: Call<{ interval: number }>): Promise<void> {
   const client = await call.connect();
   const isScreen = terminal.isInteractive && config.canDraw && !options.json;
   await untilCtrlC(async (signal) => {
-    const looks = followSessions({ client, sleep }, { intervalMs: options.interval, signal });
+    const looks = followSessions(client, { intervalMs: options.interval, signal });
     if (isScreen) await drawScreen({ terminal, paint }, looks, `${config.url}  (Ctrl-C ends)`);
     else await printLines(terminal, looks, { json: options.json === true });
   });

@@ -1,8 +1,7 @@
 /** One copy from one side to the other. */
 import { hasCode } from "@vivarium/kit/unknown-error";
 import { VivariumError } from "@vivarium/sdk";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { CliError, UsageError } from "../cli-error.ts";
 import { inGroups } from "../guest/portions.ts";
 import { destinationOf } from "./destination.ts";
 import { type FileToPut, join, type Place } from "./entry.ts";
@@ -31,12 +30,12 @@ export async function copy(
   const tree = await source.scan(from, recursive ? {} : { depth: 0 });
   const root = tree?.get("");
   if (tree === undefined || root === undefined)
-    throw new CliError(`${source.nameOf(from)}: no such file or directory`, { exitCode: EXIT.failed });
+    throw new CliError(`${source.nameOf(from)}: no such file or directory`);
   if (root.kind === "directory" && !recursive)
-    throw new CliError(`${source.nameOf(from)} is a directory; add -r to copy it`, { exitCode: EXIT.usage });
+    throw new UsageError(`${source.nameOf(from)} is a directory; add -r to copy it`);
   // A link made here by the session would lead the next copy to any path that the session chose.
   if (root.kind === "link") {
-    throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`, { exitCode: EXIT.failed });
+    throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`);
   }
   const destination = await destinationOf(target, { from, to });
   // The human's own link is followed. A link below it may be of an earlier copy's making, and is not.

@@ -1,5 +1,4 @@
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../../args/session-options.ts";
-import { showSession } from "../show-session.ts";
 import { type Call, clientVerb, type Verb } from "../verb.ts";
 
 export function checkpointStartCommand(): Verb {
@@ -19,5 +18,5 @@ export function checkpointStartCommand(): Verb {
 async function startCheckpoint(call: Call<SessionOptions>, id: string): Promise<void> {
   const { checkpoints } = await call.connect();
   const { timing } = call.options;
-  showSession(call, await checkpoints.start(id, toSessionFields(call.options), { timing }));
+  call.printSession(await checkpoints.start(id, toSessionFields(call.options), { timing }));
 }

@@ -1,4 +1,3 @@
-import { sleep } from "@vivarium/kit/clock";
 import type { EgressLogFilter } from "@vivarium/sdk";
 import { parseCount, parseDuration, parseSince } from "../../args/values.ts";
 import { renderLog, renderLogLine } from "../../print/egress.ts";
@@ -51,7 +50,7 @@ async function showLog(call: Call<EgressLogOptions>, reference: string): Promise
     return call.print({ entries }, () => renderLog(entries, paint));
   }
   await untilCtrlC(async (signal) => {
-    const lines = followLog({ client, sleep }, { sessionId: id, filter, limit, intervalMs, signal });
+    const lines = followLog(client, { sessionId: id, filter, limit, intervalMs, signal });
     for await (const entry of lines) call.print(entry, () => renderLogLine(entry, paint));
   });
 }
