@@ -1,4 +1,4 @@
-/** What can be said about something that was thrown. */
+/** Facts about a value that was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

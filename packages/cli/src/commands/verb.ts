@@ -56,7 +56,7 @@ export function sessionVerb(name: string, examples: string[]): Verb {
   return clientVerb(name, examples).argument("<session>", SESSION_ARGUMENT);
 }
 
-/** One call of a verb, with its options and the configuration under them. */
+/** One call of a verb. Its options are laid over the configuration already. */
 export class Call<Options = unknown> implements Context {
   readonly config: CliConfig;
   readonly terminal: Terminal;

@@ -2,7 +2,6 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { mkdir, open, stat } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";
-import type { Health } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
@@ -19,7 +18,7 @@ const LIMIT_MS = 120_000;
 const POLL_MS = 100;
 
 /** Starts `viv up` detached from this terminal, shows its progress, and returns when the service answers. */
-export async function startInBackground({ config, terminal }: Context): Promise<Health> {
+export async function startInBackground({ config, terminal }: Context): Promise<void> {
   if (process.getuid?.() !== 0) {
     throw new CliError("starting the service needs root", {
       hint: "Start it once with: sudo viv up --background",
@@ -33,23 +32,21 @@ export async function startInBackground({ config, terminal }: Context): Promise<
     () => 0,
   );
   const ended = spawnSupervisor(config, file);
-  const follow = followLog(terminal, file, from);
-  return waitForAnswer(config, ended, follow);
+  await waitForAnswer(config, ended, followLog(terminal, file, from));
 }
 
 async function waitForAnswer(
   config: CliConfig,
   ended: { code: number | undefined },
   follow: () => Promise<string>,
-): Promise<Health> {
+): Promise<void> {
   const client = connectWithoutKey(config);
   const deadline = performance.now() + LIMIT_MS;
   while (performance.now() < deadline) {
     const said = await follow();
     // Another start may have won the race: then wait for that one.
     const isOvertaken = ended.code === EXIT.alreadyRunning;
-    const health = isOvertaken || said.includes(BANNER_START) ? await askHealth(client) : undefined;
-    if (health) return health;
+    if ((isOvertaken || said.includes(BANNER_START)) && (await askHealth(client))) return;
     if (isOvertaken) await refuseOtherAddress(config);
     if (ended.code !== undefined && !isOvertaken) {
       await follow();
@@ -107,13 +104,9 @@ function followLog(terminal: Terminal, file: string, from: number): () => Promis
 }
 
 async function readFrom(file: string, from: number): Promise<string> {
-  const handle = await open(file, "r");
-  try {
-    const size = (await handle.stat()).size - from;
-    if (size <= 0) return "";
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, from);
-    return buffer.toString("utf8", 0, bytesRead);
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(file, "r");
+  const size = (await handle.stat()).size - from;
+  if (size <= 0) return "";
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, from);
+  return buffer.toString("utf8", 0, bytesRead);
 }

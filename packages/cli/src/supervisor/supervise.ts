@@ -16,7 +16,7 @@ import { readOwnFile } from "../service/own-file.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
 import { childEnvOf } from "./child-env.ts";
-import { HOPELESS_DEATHS, Keeper } from "./keeper.ts";
+import { HOPELESS_DEATHS, Keeper, type KeeperDeps } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
 import { startLogCap } from "./log-cap.ts";
@@ -142,11 +142,7 @@ function keepService(
   });
 }
 
-async function keep(
-  { keepers, stopping }: Supervision,
-  name: string,
-  deps: ConstructorParameters<typeof Keeper>[1],
-): Promise<void> {
+async function keep({ keepers, stopping }: Supervision, name: string, deps: KeeperDeps): Promise<void> {
   const keeper = new Keeper(name, deps);
   keepers.push(keeper);
   await keeper.start(stopping);
