@@ -123,8 +123,7 @@ async function startPostgres(supervision: Supervision, user: Account): Promise<s
  * what the collector counts for them. So it must collect young objects often, and the whole heap only when that has
  * doubled. With default settings it collected the whole heap every 20 MiB of a stream: 100 of the node's 163 ms of
  * processor time for a download of 64 MiB, and 130 of control's 213. Memory grows as little as before, by 50 MiB at
- * most for 512 MiB up and down. Concurrent sweeping is off: its
- * helper threads would take two cores from the stream.
+ * most for 512 MiB up and down. Concurrent sweeping is off: its helper threads would take two cores from the stream.
  */
 const COLLECTOR = ["--max-semi-space-size=1", "--heap-growing-percent=100", "--no-concurrent-sweeping"];
 
