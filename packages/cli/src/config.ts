@@ -1,7 +1,8 @@
 import { homedir } from "node:os";
 import path from "node:path";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { parseListen } from "./args/values.ts";
-import { CliError } from "./cli-error.ts";
+import { UsageError } from "./cli-error.ts";
 
 export const DEFAULT_LISTEN = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR = "/var/lib/vivarium";
@@ -83,17 +84,15 @@ function readListen(text: string): string {
   try {
     return parseListen(text);
   } catch (cause) {
-    const expected = cause instanceof Error ? cause.message : String(cause);
-    throw new CliError(`VIV_LISTEN is "${text}". ${expected}`, { exitCode: 2, cause });
+    const expected = messageOf(cause);
+    throw new UsageError(`VIV_LISTEN is "${text}". ${expected}`, undefined, cause);
   }
 }
 
 function normalizeUrl(text: string, source: string): string {
   const url = URL.parse(text);
   if (url === null || !["http:", "https:"].includes(url.protocol)) {
-    throw new CliError(`${source} is "${text}"; expected a URL such as http://${DEFAULT_LISTEN}`, {
-      exitCode: 2,
-    });
+    throw new UsageError(`${source} is "${text}"; expected a URL such as http://${DEFAULT_LISTEN}`);
   }
   return url.href.replace(/\/+$/, "");
 }

@@ -1,4 +1,5 @@
 import path from "node:path";
+import { hasCode } from "@vivarium/kit/unknown-error";
 import { Client } from "@vivarium/sdk";
 import { longFetch } from "@vivarium/sdk/long-fetch";
 import { CliError } from "./cli-error.ts";
@@ -33,14 +34,10 @@ async function localKey(config: CliConfig): Promise<string | undefined> {
   try {
     return (await readOwnFile(file)).text.trim();
   } catch (cause) {
-    if (isMissing(cause)) return undefined;
+    if (hasCode(cause, "ENOENT", "ENOTDIR")) return undefined;
     throw new CliError(`cannot read the API key in ${file}`, {
       hint: "Run viv as the user who runs the service (sudo viv …), or set VIV_API_KEY. A link is not followed.",
       cause,
     });
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 }

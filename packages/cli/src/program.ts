@@ -1,3 +1,4 @@
+import { hasCode } from "@vivarium/kit/unknown-error";
 import { Command, CommanderError } from "commander";
 import { CliError } from "./cli-error.ts";
 import { capCommand } from "./commands/cap.ts";
@@ -37,12 +38,14 @@ import { treeCommand } from "./commands/tree.ts";
 import { tunnelCommand } from "./commands/tunnel.ts";
 import { unexposeCommand } from "./commands/unexpose.ts";
 import { upCommand } from "./commands/up.ts";
+import { Verb } from "./commands/verb.ts";
 import { watchCommand } from "./commands/watch.ts";
 import { type CliConfig, withOptions } from "./config.ts";
 import type { Context } from "./context.ts";
 import { EXIT, EXIT_CODES_HELP } from "./exit-codes.ts";
 import { explainError } from "./print/explain-error.ts";
 import { Interrupted } from "./service/interrupt.ts";
+import type { Terminal } from "./terminal.ts";
 
 const VERBS = {
   Service: [upCommand, downCommand, doctorCommand],
@@ -93,13 +96,10 @@ Environment:
 export async function runCommandLine(argv: string[], context: Context): Promise<number> {
   let exitCode: number = EXIT.ok;
   const command = { verb: "", config: context.config };
-  const run = async (code: Promise<number>): Promise<void> => {
-    exitCode = await code;
-  };
-  const program = buildProgram(run, context);
-  program.hook("preAction", (_program, action) => {
-    command.verb = action.name();
-    command.config = withOptions(context.config, action.opts());
+  const program = buildProgram(context.terminal, async (verb) => {
+    command.verb = verb.name();
+    command.config = withOptions(context.config, verb.opts());
+    exitCode = await verb.run({ ...context, config: command.config });
   });
   try {
     await program.parseAsync(argv, { from: "user" });
@@ -109,21 +109,22 @@ export async function runCommandLine(argv: string[], context: Context): Promise<
   }
 }
 
-function buildProgram(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
+function buildProgram(terminal: Terminal, run: (verb: Verb) => Promise<void>): Command {
   const program = new Command("viv")
     .description(ABOUT)
     .enablePositionalOptions()
     .showHelpAfterError("(viv --help, or viv VERB --help, shows what is possible)")
     .addHelpText("after", `\n${EXIT_CODES_HELP}`);
   for (const [group, verbs] of Object.entries(VERBS)) {
-    for (const verb of verbs) program.addCommand(verb(run, context).helpGroup(`${group}:`));
+    for (const verb of verbs) program.addCommand(verb().helpGroup(`${group}:`));
   }
-  program.addCommand(tunnelCommand(run, context), { hidden: true });
+  program.addCommand(tunnelCommand(), { hidden: true });
   for (const command of withSubcommands(program)) {
     if (command !== program) command.showHelpAfterError("(add --help to see what is possible)");
+    if (command instanceof Verb) command.action(() => run(command));
     command.exitOverride().configureOutput({
-      writeOut: (text) => context.terminal.out(text.trimEnd()),
-      writeErr: (text) => context.terminal.note(text.trimEnd()),
+      writeOut: (text) => terminal.out(text.trimEnd()),
+      writeErr: (text) => terminal.note(text.trimEnd()),
     });
   }
   return program;
@@ -141,7 +142,7 @@ function exitCodeOfFailure(
   // The parser has already printed its message.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   if (error instanceof Interrupted) return error.signal === "SIGTERM" ? EXIT.terminated : EXIT.interrupted;
-  if (error instanceof Error && "code" in error && error.code === "EPIPE") return EXIT.brokenPipe;
+  if (hasCode(error, "EPIPE")) return EXIT.brokenPipe;
   terminal.note(explainError(error, config));
   if (error instanceof CliError && error.exitCode !== undefined) return error.exitCode;
   if (verb === "grep") return EXIT.searchFailed;

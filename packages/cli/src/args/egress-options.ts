@@ -11,7 +11,7 @@ export interface EgressOptions {
   egressCap?: number;
 }
 
-export function addEgressOptions(command: Command): Command {
+export function addEgressOptions<Verb extends Command>(command: Verb): Verb {
   return command
     .addOption(
       new Option(

@@ -1,7 +1,6 @@
 import path from "node:path";
 import type { Language } from "@vivarium/sdk";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 
 export const LANGUAGE_NAMES: readonly Language[] = ["python", "node", "bun"];
 const BY_EXTENSION: Readonly<Record<string, Language>> = {
@@ -19,21 +18,15 @@ export function chooseLanguage(file: string, option?: string): Language {
   if (option !== undefined) {
     const language = LANGUAGE_NAMES.find((name) => name === option);
     if (language) return language;
-    throw new CliError(`--language is "${option}"; expected one of ${known}`, { exitCode: EXIT.usage });
+    throw new UsageError(`--language is "${option}"; expected one of ${known}`);
   }
   const language = BY_EXTENSION[path.extname(file).toLowerCase()];
   if (language) return language;
   const source = file === "-" ? "standard input has no file name" : `the extension of ${file} says nothing`;
-  throw new CliError(`${source}: which language is it?`, {
-    hint: `Add --language with one of ${known}. Known extensions: ${Object.keys(BY_EXTENSION).join(" ")}`,
-    exitCode: EXIT.usage,
-  });
-}
-
-interface Program {
-  /** In /workspace. */
-  file: string;
-  command: string[];
+  throw new UsageError(
+    `${source}: which language is it?`,
+    `Add --language with one of ${known}. Known extensions: ${Object.keys(BY_EXTENSION).join(" ")}`,
+  );
 }
 
 const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> = {
@@ -43,11 +36,11 @@ const RUN: Readonly<Record<Language, { command: string[]; extension: string }>> 
 };
 
 /**
- * The file that a program becomes in its machine, and what runs it. A file, because a program that is an argument lacks
+ * The file in /workspace that a program becomes, and what runs it. A file, because a program that is an argument lacks
  * its own name (`__file__`, `require.main`) and the lines of its tracebacks. The extension is kept, because it may say
  * more than the language.
  */
-export function programIn(language: Language, source: string): Program {
+export function programIn(language: Language, source: string): { file: string; command: string[] } {
   const given = path.extname(source).toLowerCase();
   const { command, extension } = RUN[language];
   const file = `main${BY_EXTENSION[given] === language ? given : extension}`;

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { messageOf } from "@vivarium/kit/unknown-error";
+import { UsageError } from "../cli-error.ts";
 
 /** Text of a file, or of the standard input for `-`. */
 export async function readText(file: string): Promise<string> {
@@ -9,9 +9,6 @@ export async function readText(file: string): Promise<string> {
   try {
     return await readFile(file, "utf8");
   } catch (cause) {
-    throw new CliError(`cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      exitCode: EXIT.usage,
-      cause,
-    });
+    throw new UsageError(`cannot read ${file}: ${messageOf(cause)}`, undefined, cause);
   }
 }

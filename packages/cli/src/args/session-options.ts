@@ -17,7 +17,7 @@ export interface SessionOptions {
 /** Fate of a session when the last client of its terminals has left. */
 const ON_DETACH = ["pause", "keep_live", "destroy"] as const;
 
-export function addSessionOptions(command: Command): Command {
+export function addSessionOptions<Verb extends Command>(command: Verb): Verb {
   return command
     .option("--name <name>", "a name, unique among sessions that have not ended")
     .option("--external-id <id>", "your own index key")

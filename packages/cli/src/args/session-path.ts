@@ -1,5 +1,4 @@
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 
 /** A file or directory in a session, as `ID:PATH` names it. */
 export interface SessionPath {
@@ -20,10 +19,10 @@ export function asSessionPath(text: string): SessionPath | undefined {
 export function parseSessionPath(text: string): SessionPath {
   const found = asSessionPath(text);
   if (found) return found;
-  throw new CliError(`"${text}" names no file in a session; expected ID:PATH`, {
-    hint: "For instance 4x7k2m9q0a1b2c3d4e5f6:notes.txt; ids are listed by: viv ls",
-    exitCode: EXIT.usage,
-  });
+  throw new UsageError(
+    `"${text}" names no file in a session; expected ID:PATH`,
+    "For instance 4x7k2m9q0a1b2c3d4e5f6:notes.txt; ids are listed by: viv ls",
+  );
 }
 
 /** `ID` or `ID:PATH`; an id alone stands for all of the session's files. */

@@ -1,28 +1,25 @@
 import { InvalidArgumentError } from "commander";
 
-const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
-const DAY_MS = 24 * 3_600_000;
+const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const RFC_3339 = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 
 /** `500ms`, `30s`, `5m`, `1h`, or a plain number of seconds; as milliseconds. */
 export function parseDuration(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(text);
-  const ms = Math.round(Number(match?.[1]) * (UNITS_MS[match?.[2] ?? "s"] ?? 1000));
-  if (!match || ms < 1) throw new InvalidArgumentError("Expected a time such as 500ms, 30s, 5m or 1h.");
+  const ms = text.endsWith("d") ? Number.NaN : millisecondsOf(text);
+  if (!(ms >= 1)) throw new InvalidArgumentError("Expected a time such as 500ms, 30s, 5m or 1h.");
   return ms;
 }
 
-const DAYS = /^(\d+(?:\.\d+)?)d$/;
-
 /** Like a duration, and days: `12h`, `30d`; as milliseconds. */
 export function parseLongDuration(text: string): number {
-  const ms = Math.round(Number(DAYS.exec(text)?.[1]) * DAY_MS);
-  if (ms >= 1) return ms;
-  try {
-    return parseDuration(text);
-  } catch {
-    throw new InvalidArgumentError("Expected a time such as 30m, 12h or 30d.");
-  }
+  const ms = millisecondsOf(text);
+  if (!(ms >= 1)) throw new InvalidArgumentError("Expected a time such as 30m, 12h or 30d.");
+  return ms;
+}
+
+function millisecondsOf(text: string): number {
+  const [, figure, unit = "s"] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text) ?? [];
+  return Math.round(Number(figure) * (UNITS_MS[unit] ?? Number.NaN));
 }
 
 /** How long a paused session is kept; `never` ends: -1, as the interface has it. */
@@ -32,24 +29,21 @@ export function parsePausedTtl(text: string): number {
 
 /** A time ahead (`90s`, `2h`, `7d`) or an instant with its zone (`2027-03-01T09:30:00Z`). */
 export function parseInstant(text: string): Date {
-  if (RFC_3339.test(text) && !Number.isNaN(Date.parse(text))) return new Date(text);
-  try {
-    return new Date(Date.now() + parseLongDuration(text));
-  } catch {
-    throw new InvalidArgumentError(
-      "Expected a time from now such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.",
-    );
-  }
+  return instantOf(text, 1, "from now");
 }
 
 /** A time back (`90s`, `2h`, `7d`) or an instant with its zone. */
 export function parseSince(text: string): Date {
+  return instantOf(text, -1, "back");
+}
+
+function instantOf(text: string, sign: 1 | -1, direction: string): Date {
   if (RFC_3339.test(text) && !Number.isNaN(Date.parse(text))) return new Date(text);
   try {
-    return new Date(Date.now() - parseLongDuration(text));
+    return new Date(Date.now() + sign * parseLongDuration(text));
   } catch {
     throw new InvalidArgumentError(
-      "Expected a time back such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.",
+      `Expected a time ${direction} such as 30m, 12h or 7d, or an instant with its zone such as 2027-03-01T09:30:00Z.`,
     );
   }
 }

@@ -1,21 +1,15 @@
-import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parseCap, parseOrgCap } from "../args/values.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { renderCap, renderOrgCap } from "../print/egress.ts";
-import { findSession } from "../sessions/find-session.ts";
+import { type Call, clientVerb, SESSION_ARGUMENT, type Verb } from "./verb.ts";
 
-interface CapOptions extends ConnectionOptions {
+interface CapOptions {
   /** True: only shown. */
   org?: number | "default" | true;
 }
 
-export function capCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("cap", [
+export function capCommand(): Verb {
+  return clientVerb("cap", [
     "viv cap 4x7k2m9q0a1b2c3d4e5f6",
     "viv cap 4x7k2m9q0a1b2c3d4e5f6 10MiB",
     "viv cap 4x7k2m9q0a1b2c3d4e5f6 none",
@@ -38,45 +32,22 @@ woken, until 00:00 UTC or a higher cap.`,
       parseOrgCap,
     )
     .option("--json", "print the cap as JSON")
-    .action((reference: string | undefined, bytes: number | undefined, options: CapOptions) =>
-      run(showEither(context, reference, bytes, options)),
-    );
+    .does(showCap);
 }
 
-async function showEither(
-  context: Context,
-  reference: string | undefined,
-  bytes: number | undefined,
-  options: CapOptions,
-): Promise<number> {
-  if ((reference === undefined) === (options.org === undefined)) {
-    throw new CliError("give either a session or --org", { exitCode: EXIT.usage });
+async function showCap(call: Call<CapOptions>, reference?: string, bytes?: number): Promise<void> {
+  const { org } = call.options;
+  if ((reference === undefined) === (org === undefined)) {
+    throw new UsageError("give either a session or --org");
   }
-  return reference === undefined
-    ? await showOrgCap(context, options)
-    : await showCap(context, reference, bytes, options);
+  if (reference === undefined) return await showOrgCap(call);
+  const { cap } = (await call.find(reference)).session;
+  call.print(bytes === undefined ? await cap.get() : await cap.set(bytes), renderCap);
 }
 
-async function showOrgCap({ config, terminal }: Context, options: CapOptions): Promise<number> {
-  const { cap } = (await connect(withOptions(config, options))).org;
-  const { org } = options;
-  const result =
-    typeof org === "boolean" || org === undefined
-      ? await cap.get()
-      : await cap.set(org === "default" ? null : org);
-  terminal.out(options.json ? JSON.stringify(result) : renderOrgCap(result));
-  return EXIT.ok;
-}
-
-async function showCap(
-  { config, terminal }: Context,
-  reference: string,
-  bytes: number | undefined,
-  options: ConnectionOptions,
-): Promise<number> {
-  const client = await connect(withOptions(config, options));
-  const { cap } = client.session(await findSession(client, reference));
-  const result = bytes === undefined ? await cap.get() : await cap.set(bytes);
-  terminal.out(options.json ? JSON.stringify(result) : renderCap(result));
-  return EXIT.ok;
+async function showOrgCap(call: Call<CapOptions>): Promise<void> {
+  const { cap } = (await call.connect()).org;
+  const { org } = call.options;
+  const isShown = typeof org === "boolean" || org === undefined;
+  call.print(isShown ? await cap.get() : await cap.set(org === "default" ? null : org), renderOrgCap);
 }

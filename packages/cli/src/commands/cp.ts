@@ -1,11 +1,6 @@
 import type { Client } from "@vivarium/sdk";
-import type { Command } from "commander";
 import { absolutePath, asSessionPath } from "../args/session-path.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
+import { UsageError } from "../cli-error.ts";
 import { type Copied, copy } from "../copy/copy.ts";
 import type { Place } from "../copy/entry.ts";
 import { localPlace } from "../copy/local-place.ts";
@@ -17,14 +12,15 @@ import { plainText } from "../print/table.ts";
 import { formatSeconds } from "../print/time.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { type FindSession, sessionFinder } from "../sessions/find-session.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface CpOptions extends ConnectionOptions {
+interface CpOptions {
   recursive?: boolean;
   quiet?: boolean;
 }
 
-export function cpCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("cp", [
+export function cpCommand(): Verb {
+  return clientVerb("cp", [
     "viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:",
     "viv cp -r src 4x7k2m9q0a1b2c3d4e5f6:project",
     "viv cp -r 4x7k2m9q0a1b2c3d4e5f6:project/dist/. ./dist",
@@ -43,24 +39,18 @@ it was when it is repeated. Modes, times and links are kept. No file is ever hal
     .option("-r, --recursive", "copy directories with everything below them")
     .option("-q, --quiet", "no progress and no closing line")
     .option("--json", "print {files, bytes, skipped, problems, duration_ms} as JSON")
-    .action((source: string, destination: string, options: CpOptions) =>
-      run(copyFiles(context, source, destination, options)),
-    );
+    .does(copyFiles);
 }
 
-async function copyFiles(
-  { config, terminal }: Context,
-  source: string,
-  destination: string,
-  options: CpOptions,
-): Promise<number> {
+async function copyFiles(call: Call<CpOptions>, source: string, destination: string): Promise<number> {
+  const { config, terminal, options } = call;
   if (asSessionPath(source) === undefined && asSessionPath(destination) === undefined) {
-    throw new CliError("one side of a copy is in a session: ID:PATH", {
-      hint: "For instance: viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:   (ids: viv ls)",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "one side of a copy is in a session: ID:PATH",
+      "For instance: viv cp data.csv 4x7k2m9q0a1b2c3d4e5f6:   (ids: viv ls)",
+    );
   }
-  const client = await connect(withOptions(config, options));
+  const client = await call.connect();
   const startedAt = performance.now();
   const isShown = terminal.isInteractive && config.canDraw && !options.quiet && !options.json;
   const progress = isShown ? progressLine({ terminal, now: () => performance.now() }, source) : noProgress;

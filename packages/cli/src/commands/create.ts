@@ -1,14 +1,8 @@
-import type { Command } from "commander";
 import { addEgressOptions, type EgressOptions, toEgressFields } from "../args/egress-options.ts";
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../args/session-options.ts";
-import { clientCommand, type TimedOptions } from "../args/shared-options.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { showSession } from "../print/show-session.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface CreateOptions extends TimedOptions, SessionOptions, EgressOptions {
+interface CreateOptions extends SessionOptions, EgressOptions {
   size?: string;
   template?: string;
   fromCheckpoint?: string;
@@ -17,8 +11,8 @@ interface CreateOptions extends TimedOptions, SessionOptions, EgressOptions {
   wait?: boolean;
 }
 
-export function createCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  const command = clientCommand("create", [
+export function createCommand(): Verb {
+  const command = clientVerb("create", [
     "viv create",
     "viv create --size medium --env GREETING=hello --wait",
     "viv create --idle-timeout 10m --paused-ttl 7d",
@@ -39,25 +33,23 @@ export function createCommand(run: (code: Promise<number>) => Promise<void>, con
     .option("--wait", "return only when it is live")
     .option("--timing", "wait until it is live, then say how long each stage took")
     .option("--json", "print the record as JSON")
-    .action((options: CreateOptions) => run(createSession(context, options)));
+    .does(createSession);
 }
 
-async function createSession(context: Context, options: CreateOptions): Promise<number> {
-  const client = await connect(withOptions(context.config, options));
-  const { size, template, fromCheckpoint, sudo, wakeOnHttp, timing, wait } = options;
+async function createSession(call: Call<CreateOptions>): Promise<void> {
+  const { sessions } = await call.connect();
+  const { size, template, fromCheckpoint, sudo, wakeOnHttp, timing, wait } = call.options;
   const request = {
     size,
     template,
     from_checkpoint: fromCheckpoint,
-    ...toSessionFields(options),
-    ...toEgressFields(options),
+    ...toSessionFields(call.options),
+    ...toEgressFields(call.options),
     wake_on_http: wakeOnHttp ? undefined : false,
     no_sudo: sudo ? undefined : true,
   };
-  const created = await client.sessions.create(request, { timing });
+  const created = await sessions.create(request, { timing });
   // A create answers before its machine is there, so its timings are only known afterwards.
-  const record =
-    wait || timing ? await client.sessions.waitUntilLive(created.session_id, { timing }) : created;
-  showSession(context, record, options);
-  return EXIT.ok;
+  const isAwaited = wait || timing;
+  call.printSession(isAwaited ? await sessions.waitUntilLive(created.session_id, { timing }) : created);
 }

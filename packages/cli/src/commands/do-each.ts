@@ -1,20 +1,19 @@
 import { VivariumError } from "@vivarium/sdk";
-import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { explainError } from "../print/explain-error.ts";
 import { UnknownSession } from "../sessions/unknown-session.ts";
+import type { Call } from "./verb.ts";
 
 interface Each {
   ids: Iterable<string> | AsyncIterable<string>;
   /** Key of an id in the JSON. */
   key: string;
-  json: boolean | undefined;
 }
 
 /** Does one thing after the other, and reports each result. */
 export async function doEach(
-  { config, terminal }: Context,
-  { ids, key, json }: Each,
+  { config, terminal, options: { json } }: Call,
+  { ids, key }: Each,
   act: (id: string) => Promise<unknown>,
 ): Promise<number> {
   const results: { ok: boolean; [fact: string]: unknown }[] = [];

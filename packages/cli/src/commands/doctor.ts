@@ -1,19 +1,10 @@
-import { Command } from "commander";
-import { examplesHelp } from "../args/shared-options.ts";
-import { withOptions } from "../config.ts";
-import type { Context } from "../context.ts";
 import { examineHost } from "../doctor/examine.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderFindings } from "../print/findings.ts";
+import { type Call, Verb } from "./verb.ts";
 
-interface DoctorOptions {
-  dataDir?: string;
-  imagesDir?: string;
-  json?: boolean;
-}
-
-export function doctorCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return new Command("doctor")
+export function doctorCommand(): Verb {
+  return new Verb("doctor", ["sudo viv doctor", "viv doctor --json"])
     .summary("check this host")
     .description(
       `Check whether this host can run sessions, and say what each lack costs. Changes nothing.
@@ -22,13 +13,12 @@ KVM is tried by booting a guest kernel on it, which takes a few seconds. Exits w
     .option("--data-dir <dir>", "data directory (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--images-dir <dir>", "guest kernel and templates (default: <data-dir>/pool/images)")
     .option("--json", 'print {"checks": [{name, status, found, cost?, remedy?}, …]}')
-    .addHelpText("after", examplesHelp(["sudo viv doctor", "viv doctor --json"]))
-    .action((options: DoctorOptions) => run(doctor(context, options)));
+    .does(doctor);
 }
 
-async function doctor({ config, terminal }: Context, options: DoctorOptions): Promise<number> {
-  const { dataDir, imagesDir } = withOptions(config, { ...options });
+async function doctor(call: Call): Promise<number> {
+  const { dataDir, imagesDir } = call.config;
   const checks = await examineHost({ dataDir, imagesDir, now: new Date() });
-  terminal.out(options.json ? JSON.stringify({ checks }) : renderFindings(checks));
+  call.print({ checks }, () => renderFindings(checks));
   return checks.some(({ status }) => status === "fail") ? EXIT.failed : EXIT.ok;
 }

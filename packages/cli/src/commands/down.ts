@@ -1,29 +1,21 @@
 import path from "node:path";
 import { sleep } from "@vivarium/kit/clock";
-import { Command } from "commander";
-import { examplesHelp } from "../args/shared-options.ts";
+import { isAlive } from "@vivarium/kit/process-identity";
 import { CliError } from "../cli-error.ts";
-import { type CliConfig, withOptions } from "../config.ts";
+import type { CliConfig } from "../config.ts";
 import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
 import { endListed } from "../sessions/end-session.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder, type Holder } from "../supervisor/lock.ts";
 import { stopLeftPostgres } from "../supervisor/postgres.ts";
-import { isAlive } from "../supervisor/process-identity.ts";
 import type { Terminal } from "../terminal.ts";
+import { type Call, Verb } from "./verb.ts";
 
 const STOP_LIMIT_MS = 90_000;
 const POLL_MS = 100;
 
-interface DownOptions {
-  dataDir?: string;
-  sessions?: boolean;
-}
-
-export function downCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return new Command("down")
+export function downCommand(): Verb {
+  return new Verb("down", ["sudo viv down", "sudo viv down --sessions"])
     .summary("stop the service of this machine")
     .description(
       `Stop the service of this machine: control plane, node daemon, gateway, database, in this order.
@@ -32,34 +24,21 @@ time stay in use meanwhile. With --sessions every session is ended first, and no
     )
     .option("--data-dir <dir>", "data directory of the service (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--sessions", "end all sessions first; their data is deleted")
-    .addHelpText("after", examplesHelp(["sudo viv down", "sudo viv down --sessions"]))
-    .action((options: DownOptions) => run(down(context, options)));
+    .does(down);
 }
 
-async function down({ config, terminal }: Context, options: DownOptions): Promise<number> {
-  const effective = withOptions(config, options);
-  const layout = layoutOf(effective.dataDir);
+async function down({ config, terminal, options }: Call<{ sessions?: boolean }>): Promise<void> {
+  const layout = layoutOf(config.dataDir);
   const holder = await findHolder(layout.lockFile);
-  if (!holder) return downWithoutSupervisor(terminal, effective.dataDir, layout.postgresDir);
-  if (options.sessions) await endSessions({ ...effective, url: holder.url }, terminal);
+  if (!holder) {
+    // A supervisor that was killed takes node and control with it, but not the database.
+    const isDatabaseLeft = await stopLeftPostgres(path.join(layout.postgresDir, "data"));
+    const stopped = isDatabaseLeft ? "; stopped the database that an earlier one had left" : "";
+    return terminal.note(`viv: no service runs for ${config.dataDir}${stopped}`);
+  }
+  if (options.sessions) await endSessions({ ...config, url: holder.url }, terminal);
   await stopSupervisor(holder);
-  terminal.note(`viv: the service of ${effective.dataDir} has stopped`);
-  return EXIT.ok;
-}
-
-/** A supervisor that was killed takes node and control with it, but not the database. */
-async function downWithoutSupervisor(
-  terminal: Terminal,
-  dataDir: string,
-  postgresDir: string,
-): Promise<number> {
-  const stopped = await stopLeftPostgres(path.join(postgresDir, "data"));
-  terminal.note(
-    stopped
-      ? `viv: no service runs for ${dataDir}; stopped the database that an earlier one had left`
-      : `viv: no service runs for ${dataDir}`,
-  );
-  return EXIT.ok;
+  terminal.note(`viv: the service of ${config.dataDir} has stopped`);
 }
 
 async function endSessions(config: CliConfig, terminal: Terminal): Promise<void> {

@@ -1,24 +1,17 @@
-import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Session } from "@vivarium/sdk";
-import type { Command } from "commander";
 import { absolutePath, parseSessionPath } from "../args/session-path.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
 import { baseName } from "../copy/entry.ts";
 import { sessionPlace } from "../copy/session-place.ts";
-import { EXIT } from "../exit-codes.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { runForeground } from "../service/foreground.ts";
-import { findSession } from "../sessions/find-session.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-export function editCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("edit", [
+export function editCommand(): Verb {
+  return clientVerb("edit", [
     "viv edit 4x7k2m9q0a1b2c3d4e5f6:src/main.py",
     "EDITOR='code --wait' viv edit 4x7k2m9q0a1b2c3d4e5f6:notes.md",
   ])
@@ -29,17 +22,13 @@ that does not exist is made. If it was changed in the session meanwhile, nothing
 kept here.`,
     )
     .argument("<id:path>", "file to edit")
-    .action((name: string, options: ConnectionOptions) => run(editFile(context, name, options)));
+    .does(editFile);
 }
 
-async function editFile(
-  { config, terminal }: Context,
-  name: string,
-  options: ConnectionOptions,
-): Promise<number> {
+async function editFile(call: Call, name: string): Promise<void> {
+  const { config, terminal } = call;
   const { session: reference, path: file } = parseSessionPath(name);
-  const client = await connect(withOptions(config, options));
-  const session = client.session(await findSession(client, reference));
+  const { session } = await call.find(reference);
   const before = await readIfAny(session, file);
   const directory = await mkdtemp(path.join(tmpdir(), "viv-edit-"));
   const copy = path.join(directory, baseName(file) ?? "file");
@@ -52,12 +41,11 @@ async function editFile(
     if (code !== 0)
       throw new CliError(`the editor (${config.editor}) exited with ${code}: ${name} stays as it was`);
     const after = await readFile(copy);
-    const isChanged = hashOf(after) !== hashOf(before ?? "");
+    const isChanged = !isSame(after, before ?? Buffer.alloc(0));
     if (isChanged) await putBack(session, { file, name }, before, after);
     isSafe = true;
     if (isChanged) terminal.out(name);
     else terminal.note(`viv: ${name} was not changed`);
-    return EXIT.ok;
   } finally {
     if (isSafe) await rm(directory, { recursive: true, force: true });
     else terminal.note(`viv: your text is kept in ${copy}`);
@@ -70,8 +58,7 @@ async function putBack(
   before: Uint8Array | undefined,
   after: Uint8Array<ArrayBuffer>,
 ): Promise<void> {
-  const now = await readIfAny(session, file);
-  if (hashIfAny(now) !== hashIfAny(before)) {
+  if (!isSame(await readIfAny(session, file), before)) {
     throw new CliError(`${name} was changed in the session meanwhile, and was not overwritten`, {
       hint: `Merge the two, then put it there: viv cp FILE ${name}`,
     });
@@ -90,10 +77,6 @@ async function readIfAny(session: Session, file: string): Promise<Uint8Array | u
   return Buffer.concat(await Array.fromAsync(session.files.readStream(file)));
 }
 
-function hashIfAny(content: Uint8Array | undefined): string | undefined {
-  return content === undefined ? undefined : hashOf(content);
-}
-
-function hashOf(content: Uint8Array | string): string {
-  return createHash("sha256").update(content).digest("hex");
+function isSame(one: Uint8Array | undefined, other: Uint8Array | undefined): boolean {
+  return one === undefined || other === undefined ? one === other : Buffer.compare(one, other) === 0;
 }

@@ -1,22 +1,17 @@
 import type { Session } from "@vivarium/sdk";
-import type { Command } from "commander";
 import { withoutSeparator } from "../args/command-words.ts";
-import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parseDuration } from "../args/values.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
+import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { withInterrupt } from "../service/interrupt.ts";
 import { exitCodeOf, showStream } from "../service/show-stream.ts";
-import { findSession } from "../sessions/find-session.ts";
 import { attach } from "../terminal-session/attach.ts";
 import { parseDetachKey } from "../terminal-session/detach-key.ts";
 import { execWithInput } from "../terminal-session/feed-stdin.ts";
 import { guestTerm } from "../terminal-session/guest-term.ts";
+import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface ExecOptions extends ConnectionOptions {
+interface ExecOptions {
   cwd?: string;
   timeout?: number;
   interactive?: boolean;
@@ -25,8 +20,8 @@ interface ExecOptions extends ConnectionOptions {
 /** A command that waits for its input may take its time: what the interface allows. */
 const INTERACTIVE_TIMEOUT_MS = 60 * 60_000;
 
-export function execCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("exec", [
+export function execCommand(): Verb {
+  return sessionVerb("exec", [
     "viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
     "viv exec --timeout 5m 4x7k2m9q0a1b2c3d4e5f6 -- bash -c 'make && make test'",
     "viv exec --json 4x7k2m9q0a1b2c3d4e5f6 uname -r",
@@ -39,7 +34,6 @@ export function execCommand(run: (code: Promise<number>) => Promise<void>, conte
 --interactive it is ours: byte by byte with its end from a pipe or a file, or keys and screen when both our input and
 our output are a terminal.`,
     )
-    .argument("<session>", SESSION_ARGUMENT)
     .argument("<command...>", "program and arguments, run without a shell")
     .option("--cwd <dir>", "working directory (default: /workspace)")
     .option(
@@ -50,63 +44,51 @@ our output are a terminal.`,
     .option("-i, --interactive", "pass our standard input on")
     .option("--json", "wait for the end, then print the result as JSON")
     .passThroughOptions()
-    .action((reference: string, command: string[], options: ExecOptions) =>
-      run(execInSession(context, reference, commandOf(command), options)),
-    );
+    .does(execInSession);
 }
 
 /** The parser keeps a separator as a word; with no words after it there is no command. */
 function commandOf(words: string[]): string[] {
   const command = withoutSeparator(words);
   if (command.length > 0) return command;
-  throw new CliError("the command is missing after --", {
-    hint: "Say what to run, as in: viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
-    exitCode: EXIT.usage,
-  });
+  throw new UsageError(
+    "the command is missing after --",
+    "Say what to run, as in: viv exec 4x7k2m9q0a1b2c3d4e5f6 -- ls -l",
+  );
 }
 
-async function execInSession(
-  { config, terminal }: Context,
-  reference: string,
-  command: string[],
-  options: ExecOptions,
-): Promise<number> {
-  if (options.interactive && options.json)
-    throw new CliError("-i cannot be combined with --json", { exitCode: EXIT.usage });
-  const client = await connect(withOptions(config, options));
-  const id = await findSession(client, reference);
+async function execInSession(call: Call<ExecOptions>, reference: string, words: string[]): Promise<number> {
+  const command = commandOf(words);
+  const { terminal, options } = call;
+  if (options.interactive && options.json) throw new UsageError("-i cannot be combined with --json");
+  const { session } = await call.find(reference);
+  if (options.interactive) return execInteractively(call, session, command);
   const request = { command, cwd: options.cwd, timeout_ms: options.timeout };
-  if (options.interactive)
-    return execInteractively({ config, terminal }, client.session(id), request, options);
   if (options.json) {
-    const result = await client.sessions.exec(id, request);
+    const result = await session.exec(request);
     terminal.out(JSON.stringify(result));
     return exitCodeOf(terminal, result);
   }
-  return withInterrupt(async (signal) => {
-    const ending = await showStream(terminal, client.sessions.execStream(id, request, { signal }));
-    return exitCodeOf(terminal, ending);
-  });
+  return withInterrupt(async (signal) =>
+    exitCodeOf(terminal, await showStream(terminal, session.execStream(request, { signal }))),
+  );
 }
 
 async function execInteractively(
-  { config, terminal }: Context,
+  { config, terminal, options }: Call<ExecOptions>,
   session: Session,
-  request: { command: string[]; cwd?: string; timeout_ms?: number },
-  options: ExecOptions,
+  command: string[],
 ): Promise<number> {
-  const { command, cwd, timeout_ms = INTERACTIVE_TIMEOUT_MS } = request;
+  const { cwd, timeout = INTERACTIVE_TIMEOUT_MS } = options;
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     return withInterrupt(async (signal) => {
       const input = { input: process.stdin, signal };
-      const events = execWithInput(session, { command, cwd, timeout_ms }, input);
+      const events = execWithInput(session, { command, cwd, timeout_ms: timeout }, input);
       return exitCodeOf(terminal, await showStream(terminal, events));
     });
   }
   if (options.timeout !== undefined) {
-    throw new CliError("a command on a terminal has no timeout: leave --timeout out", {
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError("a command on a terminal has no timeout: leave --timeout out");
   }
   const detachKey = parseDetachKey("none");
   const ending = await attach(session, { ...guestTerm(config), cmd: command, cwd, detachKey });

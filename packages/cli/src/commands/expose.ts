@@ -1,22 +1,16 @@
-import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
 import { parsePort } from "../args/values.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
 import { renderExposed } from "../print/exposed.ts";
-import { findSession } from "../sessions/find-session.ts";
+import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface ExposeOptions extends ConnectionOptions {
+interface ExposeOptions {
   public?: boolean;
   bearer?: boolean;
   loginUrl?: string;
   rotate?: boolean;
 }
 
-export function exposeCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("expose", [
+export function exposeCommand(): Verb {
+  return sessionVerb("expose", [
     "viv expose 4x7k2m9q0a1b2c3d4e5f6 8000",
     "viv expose --public 4x7k2m9q0a1b2c3d4e5f6 8000",
     "curl $(viv expose 4x7k2m9q0a1b2c3d4e5f6 8000)",
@@ -27,42 +21,30 @@ export function exposeCommand(run: (code: Promise<number>) => Promise<void>, con
 What is not given becomes its default, also on a port that is exposed already; with the settings that it has, nothing
 changes and the URL stays.`,
     )
-    .argument("<session>", SESSION_ARGUMENT)
     .argument("<port>", "where the program listens", parsePort)
     .option("--public", "let everybody in (default: who has the token in the URL)")
     .option("--bearer", "ask for a bearer token as well; it is told once, when it is made")
     .option("--login-url <url>", "where browsers that are not let in are sent")
     .option("--rotate", "make new tokens; the old URL is dead at once")
     .option("--json", "print the preview as JSON")
-    .action((reference: string, port: number, options: ExposeOptions) =>
-      run(exposePort(context, reference, port, options)),
-    );
+    .does(exposePort);
 }
 
-async function exposePort(
-  { config, terminal }: Context,
-  reference: string,
-  port: number,
-  options: ExposeOptions,
-): Promise<number> {
-  const client = await connect(withOptions(config, options));
-  const id = await findSession(client, reference);
-  const exposed = await client.session(id).expose(port, {
+async function exposePort(call: Call<ExposeOptions>, reference: string, port: number): Promise<void> {
+  const { session } = await call.find(reference);
+  const { options } = call;
+  const exposed = await session.expose(port, {
     visibility: options.public ? "public" : "token",
     auth: options.bearer ? "bearer" : "none",
     loginUrl: options.loginUrl,
     rotate: options.rotate,
   });
-  if (options.json) {
-    terminal.out(JSON.stringify(exposed));
-    return EXIT.ok;
-  }
-  terminal.out(terminal.isInteractive ? renderExposed(exposed) : exposed.preview_url);
-  if (exposed.auth === "bearer") terminal.note(wordsAboutBearer(exposed.auth_token));
-  return EXIT.ok;
-}
-
-function wordsAboutBearer(token: string | undefined): string {
-  if (token === undefined) return "viv: the bearer token was told when it was made; for another: --rotate";
-  return `viv: bearer token, told this once: ${token}`;
+  call.print(exposed, renderExposed, ({ preview_url }) => preview_url);
+  if (exposed.auth !== "bearer" || options.json) return;
+  const token = exposed.auth_token;
+  call.terminal.note(
+    token === undefined
+      ? "viv: the bearer token was told when it was made; for another: --rotate"
+      : `viv: bearer token, told this once: ${token}`,
+  );
 }

@@ -1,18 +1,13 @@
 import type { FoundLine } from "@vivarium/sdk";
-import { type Command, InvalidArgumentError } from "commander";
+import { InvalidArgumentError } from "commander";
 import { parseSessionOrPath } from "../args/session-path.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { collectList } from "../args/values.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
-import { paintFor } from "../print/paint.ts";
 import { showableLine } from "../print/table.ts";
-import { findSession } from "../sessions/find-session.ts";
-import { parseResults } from "./find.ts";
+import { noteTruncated, parseResults } from "./find.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface GrepOptions extends ConnectionOptions {
+interface GrepOptions {
   ignoreCase?: boolean;
   context?: number;
   include?: string;
@@ -20,8 +15,8 @@ interface GrepOptions extends ConnectionOptions {
   limit?: number;
 }
 
-export function grepCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("grep", [
+export function grepCommand(): Verb {
+  return clientVerb("grep", [
     "viv grep TODO 4x7k2m9q0a1b2c3d4e5f6:src",
     "viv grep -i -C 2 --include '*.ts' --exclude-dir node_modules 'fixme|todo' 4x7k2m9q0a1b2c3d4e5f6",
   ])
@@ -38,9 +33,7 @@ are read. Exits with 1 when no line matches and with 2 when the search fails, as
     .option("--exclude-dir <names>", "leave out directories of these names; repeatable", collectList)
     .option("--limit <n>", "at most this many matching files, up to 10000 (default: 1000)", parseResults)
     .option("--json", "print the answer as JSON: {matches, files_searched, truncated, path, duration_ms}")
-    .action((pattern: string, where: string, options: GrepOptions) =>
-      run(searchFiles(context, pattern, where, options)),
-    );
+    .does(searchFiles);
 }
 
 function parseContext(text: string): number {
@@ -48,16 +41,10 @@ function parseContext(text: string): number {
   return Number(text);
 }
 
-async function searchFiles(
-  context: Context,
-  pattern: string,
-  where: string,
-  options: GrepOptions,
-): Promise<number> {
-  const { config, terminal } = context;
-  const client = await connect(withOptions(config, options));
-  const { session, path } = parseSessionOrPath(where);
-  const { files } = client.session(await findSession(client, session));
+async function searchFiles(call: Call<GrepOptions>, pattern: string, where: string): Promise<number> {
+  const { options } = call;
+  const { session: reference, path } = parseSessionOrPath(where);
+  const { files } = (await call.find(reference)).session;
   const found = await files.grep(pattern, {
     path,
     caseSensitive: !options.ignoreCase,
@@ -66,18 +53,15 @@ async function searchFiles(
     excludeDirs: options.excludeDir,
     maxResults: options.limit,
   });
-  if (options.json) terminal.out(JSON.stringify(found));
-  else for (const line of renderMatches(context, found.matches)) terminal.out(line);
-  if (found.truncated && !options.json)
-    terminal.note("viv: there is more; ask for less at once, or for more with --limit");
+  call.printLines(found, renderMatches(call, found.matches));
+  noteTruncated(call, found);
   return found.matches.length > 0 ? EXIT.ok : EXIT.noMatch;
 }
 
 /** As grep(1): `:` after the line number of a match, `-` after that of a line around it, `--` between groups. */
-function* renderMatches(context: Context, matches: readonly FoundLine[]): Generator<string> {
-  const paint = paintFor(context);
+function* renderMatches({ terminal, paint }: Call, matches: readonly FoundLine[]): Generator<string> {
   const show = (path: string, line: number, sign: string, text: string) =>
-    `${paint("magenta", showableLine(context.terminal, path))}${sign}${paint("green", String(line))}${sign}${showableLine(context.terminal, text)}`;
+    `${paint("magenta", showableLine(terminal, path))}${sign}${paint("green", String(line))}${sign}${showableLine(terminal, text)}`;
   let isFirst = true;
   for (const { path, line_number, line, before = [], after = [] } of matches) {
     const hasContext = before.length + after.length > 0;

@@ -1,26 +1,22 @@
 import type { Client, SessionRecord } from "@vivarium/sdk";
-import { type Command, Option } from "commander";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
+import { Option } from "commander";
 import { parseCount } from "../args/values.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
-import { paintFor } from "../print/paint.ts";
 import { renderSessions } from "../print/session.ts";
 import { listFiles } from "./ls-files.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
 const LIST_STATES = ["live", "paused", "creating", "ended"] as const;
 
-interface LsOptions extends ConnectionOptions {
+interface LsOptions {
   state?: (typeof LIST_STATES)[number];
   limit?: number;
   externalId?: string;
   long?: boolean;
 }
 
-export function lsCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("ls", [
+export function lsCommand(): Verb {
+  return clientVerb("ls", [
     "viv ls",
     "viv ls --state ended --limit 100",
     "viv ls --json",
@@ -39,22 +35,18 @@ directories end in /.`,
     .option("--limit <n>", "at most this many (default: 20)", parseCount)
     .option("--external-id <id>", "only those with this external id")
     .option("--json", 'print {"sessions": [record, …]}, or of files {"entries": [name, …]}')
-    .action((where: string | undefined, options: LsOptions) =>
-      run(where === undefined ? listSessions(context, options) : listFiles(context, where, options)),
-    );
+    .does(list);
 }
 
-async function listSessions(context: Context, options: LsOptions): Promise<number> {
-  const { config, terminal } = context;
-  const client = await connect(withOptions(config, options));
+async function list(call: Call<LsOptions>, where?: string): Promise<number> {
+  if (where !== undefined) return await listFiles(call, where);
+  const client = await call.connect();
+  const { state, externalId, limit } = call.options;
   const sessions =
-    options.state === "ended" && options.externalId === undefined
-      ? await takeHistory(client, options.limit ?? 20)
-      : (await client.sessions.list(options)).sessions;
-  const text = options.json
-    ? JSON.stringify({ sessions })
-    : renderSessions(sessions, new Date(), paintFor(context));
-  terminal.out(text);
+    state === "ended" && externalId === undefined
+      ? await takeHistory(client, limit ?? 20)
+      : (await client.sessions.list(call.options)).sessions;
+  call.print({ sessions }, () => renderSessions(sessions, new Date(), call.paint));
   return EXIT.ok;
 }
 

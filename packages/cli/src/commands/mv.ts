@@ -1,18 +1,13 @@
-import type { Command } from "commander";
 import { absolutePath, parseSessionPath } from "../args/session-path.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
+import { UsageError } from "../cli-error.ts";
 import { destinationOf } from "../copy/destination.ts";
-import { EXIT } from "../exit-codes.ts";
 import { toServicePath } from "../guest/names.ts";
 import { scanGuest } from "../guest/scan.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-export function mvCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("mv", ["viv mv 4x7k2m9q0a1b2c3d4e5f6:draft.md 4x7k2m9q0a1b2c3d4e5f6:final/report.md"])
+export function mvCommand(): Verb {
+  return clientVerb("mv", ["viv mv 4x7k2m9q0a1b2c3d4e5f6:draft.md 4x7k2m9q0a1b2c3d4e5f6:final/report.md"])
     .summary("move or rename files of a session")
     .description(
       `Move a file or directory within one session: into a directory that is there, else under the new name itself.
@@ -20,26 +15,16 @@ Parents are made; a file of that name is replaced.`,
     )
     .argument("<source>", "ID:PATH")
     .argument("<destination>", "ID:PATH of the same session")
-    .action((source: string, destination: string, options: ConnectionOptions) =>
-      run(moveFile(context, source, destination, options)),
-    );
+    .does(moveFile);
 }
 
-async function moveFile(
-  { config }: Context,
-  source: string,
-  destination: string,
-  options: ConnectionOptions,
-): Promise<number> {
+async function moveFile(call: Call, source: string, destination: string): Promise<void> {
   const [from, to] = [parseSessionPath(source), parseSessionPath(destination)];
-  const client = await connect(withOptions(config, options));
+  const client = await call.connect();
   const find = sessionFinder(client);
   const id = await find(from.session);
   if (id !== (await find(to.session))) {
-    throw new CliError("mv stays within one session", {
-      hint: "From one session to another: viv cp, then viv rm",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError("mv stays within one session", "From one session to another: viv cp, then viv rm");
   }
   const session = client.session(id);
   const place = {
@@ -48,5 +33,4 @@ async function moveFile(
   };
   const target = await destinationOf(place, { from: absolutePath(from.path), to: absolutePath(to.path) });
   await session.files.rename(toServicePath(from.path), toServicePath(target));
-  return EXIT.ok;
 }

@@ -1,19 +1,8 @@
-import type { Command } from "commander";
-import { clientCommand, SESSION_ARGUMENT, type TimedOptions } from "../args/shared-options.ts";
 import { parseInstant } from "../args/values.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { showSession } from "../print/show-session.ts";
-import { findSession } from "../sessions/find-session.ts";
+import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-interface PauseOptions extends TimedOptions {
-  wakeAt?: Date;
-}
-
-export function pauseCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("pause", [
+export function pauseCommand(): Verb {
+  return sessionVerb("pause", [
     "viv pause 4x7k2m9q0a1b2c3d4e5f6",
     "viv pause --wake-at 8h 4x7k2m9q0a1b2c3d4e5f6",
     "viv pause --wake-at 2027-03-01T09:30:00Z 4x7k2m9q0a1b2c3d4e5f6",
@@ -23,7 +12,6 @@ export function pauseCommand(run: (code: Promise<number>) => Promise<void>, cont
       `Save a session with its memory and processes, and stop its machine. The next exec wakes it, as does viv resume.
 Pausing a paused session replaces the time of its waking, or clears it.`,
     )
-    .argument("<session>", SESSION_ARGUMENT)
     .option(
       "--wake-at <time>",
       "wake it then: 30m, 12h, 7d from now, or an instant; at most 90 days ahead",
@@ -31,13 +19,11 @@ Pausing a paused session replaces the time of its waking, or clears it.`,
     )
     .option("--timing", "say how long each stage took")
     .option("--json", "print the record as JSON")
-    .action((reference: string, options: PauseOptions) => run(pauseSession(context, reference, options)));
+    .does(pauseSession);
 }
 
-async function pauseSession(context: Context, reference: string, options: PauseOptions): Promise<number> {
-  const client = await connect(withOptions(context.config, options));
-  const id = await findSession(client, reference);
-  const { wakeAt, timing } = options;
-  showSession(context, await client.sessions.pause(id, { wakeAt }, { timing }), options);
-  return EXIT.ok;
+async function pauseSession(call: Call<{ wakeAt?: Date }>, reference: string): Promise<void> {
+  const { client, id } = await call.find(reference);
+  const { wakeAt, timing } = call.options;
+  call.printSession(await client.sessions.pause(id, { wakeAt }, { timing }));
 }

@@ -1,28 +1,18 @@
-import type { Command } from "commander";
-import { clientCommand, SESSION_ARGUMENT, type TimedOptions } from "../args/shared-options.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { showSession } from "../print/show-session.ts";
-import { findSession } from "../sessions/find-session.ts";
+import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
-export function resumeCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("resume", [
+export function resumeCommand(): Verb {
+  return sessionVerb("resume", [
     "viv resume 4x7k2m9q0a1b2c3d4e5f6",
     "viv resume --timing 4x7k2m9q0a1b2c3d4e5f6",
   ])
     .summary("wake a paused session")
     .description("Wake a paused session; returns when it is live. An exec does that by itself.")
-    .argument("<session>", SESSION_ARGUMENT)
     .option("--timing", "say how long each stage took")
     .option("--json", "print the record as JSON")
-    .action((reference: string, options: TimedOptions) => run(resumeSession(context, reference, options)));
+    .does(resumeSession);
 }
 
-async function resumeSession(context: Context, reference: string, options: TimedOptions): Promise<number> {
-  const client = await connect(withOptions(context.config, options));
-  const id = await findSession(client, reference);
-  showSession(context, await client.sessions.resume(id, { timing: options.timing }), options);
-  return EXIT.ok;
+async function resumeSession(call: Call, reference: string): Promise<void> {
+  const { client, id } = await call.find(reference);
+  call.printSession(await client.sessions.resume(id, { timing: call.options.timing }));
 }

@@ -1,42 +1,36 @@
 import { LIMITS } from "@vivarium/contract/api/limits";
 import type { Client, SessionRecord } from "@vivarium/sdk";
-import { CliError } from "../cli-error.ts";
-import type { Context } from "../context.ts";
+import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
-import { paintFor } from "../print/paint.ts";
 import { renderSessions } from "../print/session.ts";
 import { endListed } from "../sessions/end-session.ts";
 import { doEach } from "./do-each.ts";
-
-interface RmAllOptions {
-  yes?: boolean;
-  json?: boolean;
-}
+import type { Call } from "./verb.ts";
 
 /** `viv rm --all`: ends the sessions that are there now, after a human has seen which and agreed. */
-export async function removeAll(context: Context, client: Client, options: RmAllOptions): Promise<number> {
-  const { terminal } = context;
+export async function removeAll(call: Call<{ yes?: boolean }>, client: Client): Promise<number> {
+  const { terminal, options } = call;
   if (!options.yes && !terminal.canAsk) {
-    throw new CliError("rm --all asks before it ends sessions, and nobody can answer here", {
-      hint: "Without a question: viv rm --all --yes; which sessions there are: viv ls",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "rm --all asks before it ends sessions, and nobody can answer here",
+      "Without a question: viv rm --all --yes; which sessions there are: viv ls",
+    );
   }
   const { sessions } = await listAll(client);
   if (sessions.length === 0 && !options.json) terminal.note("viv: there are no sessions");
-  if (sessions.length > 0 && !options.yes && !(await isAgreed(context, sessions))) {
+  if (sessions.length > 0 && !options.yes && !(await isAgreed(call, sessions))) {
     terminal.note("viv: nothing was ended");
     return EXIT.failed;
   }
-  const what = { ids: idsOf(client, sessions), key: "session_id", json: options.json };
-  return await doEach(context, what, (id) => endListed(client, id));
+  return await doEach(call, { ids: idsOf(client, sessions), key: "session_id" }, (id) =>
+    endListed(client, id),
+  );
 }
 
-async function isAgreed(context: Context, sessions: SessionRecord[]): Promise<boolean> {
-  const { terminal } = context;
+async function isAgreed({ terminal, paint }: Call, sessions: SessionRecord[]): Promise<boolean> {
   const count = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
   const older = sessions.length < LIMITS.listMax ? "" : ", the newest, and all older ones";
-  terminal.note(renderSessions(sessions, new Date(), paintFor(context)));
+  terminal.note(renderSessions(sessions, new Date(), paint));
   const answer = await terminal.ask(`End ${count}${older}? What is on their disks is deleted. [y/N] `);
   return /^\s*y(es)?\s*$/i.test(answer);
 }

@@ -1,25 +1,20 @@
 import type { Client } from "@vivarium/sdk";
-import type { Command } from "commander";
 import { asSessionPath, parseSessionPath } from "../args/session-path.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { sessionFinder } from "../sessions/find-session.ts";
 import { UnknownSession } from "../sessions/unknown-session.ts";
 import { doEach } from "./do-each.ts";
 import { removeAll } from "./rm-all.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface RmOptions extends ConnectionOptions {
+interface RmOptions {
   recursive?: boolean;
   all?: boolean;
   yes?: boolean;
 }
 
-export function rmCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("rm", [
+export function rmCommand(): Verb {
+  return clientVerb("rm", [
     "viv rm 4x7k2m9q0a1b2c3d4e5f6",
     "viv rm web 4x7k",
     "viv rm --all",
@@ -39,64 +34,50 @@ without a terminal to ask on, --yes is needed.`,
     .option("--all", "end all sessions, after a question")
     .option("-y, --yes", "with --all: do not ask")
     .option("--json", 'print {"results": [{session_id or path, ok, error?, code?}, …]}')
-    .action((names: string[], options: RmOptions) => run(remove(context, names, options)));
+    .does(remove);
 }
 
-async function remove(context: Context, names: string[], options: RmOptions): Promise<number> {
+async function remove(call: Call<RmOptions>, names: string[]): Promise<number> {
+  const { options } = call;
   refuseUnclear(names, options);
   const areFiles = names.map((name) => asSessionPath(name) !== undefined);
   if (areFiles.includes(true) && areFiles.includes(false)) {
-    throw new CliError("sessions and files cannot be removed with one command", { exitCode: EXIT.usage });
+    throw new UsageError("sessions and files cannot be removed with one command");
   }
   if (options.recursive && areFiles.includes(false)) {
-    throw new CliError("-r is for directories of a session, ID:PATH", {
-      hint: "A session is ended without it, files and all.",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "-r is for directories of a session, ID:PATH",
+      "A session is ended without it, files and all.",
+    );
   }
-  const config = withOptions(context.config, options);
-  const client = await connect(config);
-  const deps = { ...context, config };
-  if (options.all) return await removeAll(deps, client, options);
-  return areFiles.includes(true)
-    ? await removeFiles(deps, client, names, options)
-    : await removeSessions(deps, client, names, options);
+  const client = await call.connect();
+  if (options.all) return await removeAll(call, client);
+  return await (areFiles.includes(true) ? removeFiles : removeSessions)(call, client, names);
 }
 
 function refuseUnclear(names: string[], { all, recursive }: RmOptions): void {
   if (all && (names.length > 0 || recursive)) {
-    throw new CliError("--all ends all sessions: neither sessions, paths nor -r go with it", {
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError("--all ends all sessions: neither sessions, paths nor -r go with it");
   }
   if (!all && names.length === 0) {
-    throw new CliError("nothing to remove was given", {
-      hint: "Give sessions, ID:PATH for files of a session, or --all for all sessions. What there is: viv ls",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "nothing to remove was given",
+      "Give sessions, ID:PATH for files of a session, or --all for all sessions. What there is: viv ls",
+    );
   }
 }
 
-async function removeFiles(
-  context: Context,
-  client: Client,
-  names: string[],
-  { json, recursive }: RmOptions,
-): Promise<number> {
+async function removeFiles(call: Call<RmOptions>, client: Client, names: string[]): Promise<number> {
   const find = sessionFinder(client);
-  return await doEach(context, { ids: names, key: "path", json }, async (name) => {
+  const { recursive } = call.options;
+  return await doEach(call, { ids: names, key: "path" }, async (name) => {
     const { session, path } = parseSessionPath(name);
     await client.session(await find(session)).files.delete(path, { recursive });
   });
 }
 
 /** All references are resolved before any session is ended; a session that is named twice is ended once. */
-async function removeSessions(
-  context: Context,
-  client: Client,
-  names: string[],
-  { json }: RmOptions,
-): Promise<number> {
+async function removeSessions(call: Call, client: Client, names: string[]): Promise<number> {
   const find = sessionFinder(client);
   const unknown = new Map<string, UnknownSession>();
   const ids = new Set<string>();
@@ -108,7 +89,7 @@ async function removeSessions(
     });
     ids.add(id);
   }
-  return await doEach(context, { ids, key: "session_id", json }, async (id) => {
+  return await doEach(call, { ids, key: "session_id" }, async (id) => {
     const error = unknown.get(id);
     if (error) throw error;
     await client.sessions.delete(id);

@@ -1,5 +1,4 @@
 import type { Client, Language } from "@vivarium/sdk";
-import type { Command } from "commander";
 import {
   addEgressOptions,
   type EgressOptions,
@@ -8,19 +7,15 @@ import {
 } from "../args/egress-options.ts";
 import { chooseLanguage, LANGUAGE_NAMES, programIn } from "../args/language.ts";
 import { readText } from "../args/read-text.ts";
-import { type ConnectionOptions, clientCommand } from "../args/shared-options.ts";
 import { collectList, collectPair, parseDuration } from "../args/values.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
+import { UsageError } from "../cli-error.ts";
 import { formatSeconds } from "../print/time.ts";
 import { ensureService } from "../service/ensure-service.ts";
 import { withInterrupt } from "../service/interrupt.ts";
-import { exitCodeOf, showBuffered, showStream } from "../service/show-stream.ts";
+import { exitCodeOf, showStream, writeBothStreams } from "../service/show-stream.ts";
+import { type Call, clientVerb, type Verb } from "./verb.ts";
 
-interface RunOptions extends ConnectionOptions, EgressOptions {
+interface RunOptions extends EgressOptions {
   language?: string;
   deps?: string[];
   env?: Record<string, string>;
@@ -39,8 +34,8 @@ interface Source {
   code: string;
 }
 
-export function runCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  const command = clientCommand("run", [
+export function runCommand(): Verb {
+  const command = clientVerb("run", [
     "viv run examples/hello.py",
     "echo 'print(6*7)' | viv run --language python -",
     "viv run --egress deny untrusted.py",
@@ -65,25 +60,25 @@ With --deps, output is shown at the end instead of as it comes.`,
     .option("--no-start", "do not start the service when none runs")
     .option("--quiet", "print nothing but the program's output")
     .option("--json", "wait for the end, then print the result as JSON")
-    .action((file: string, options: RunOptions) => run(runProgram(context, file, options)));
+    .does(runProgram);
 }
 
-async function runProgram(context: Context, file: string, options: RunOptions): Promise<number> {
-  const config = withOptions(context.config, options);
+async function runProgram(call: Call<RunOptions>, file: string): Promise<number> {
+  const { config, terminal, options } = call;
   const language = chooseLanguage(file, options.language);
   const source = { file, language, code: await readText(file) };
   const isBuffered = options.json || (options.deps?.length ?? 0) > 0;
   if (isBuffered) refuseSessionOptions(options);
-  if (options.start) await ensureService({ config, terminal: context.terminal });
-  const client = await connect(config);
+  if (options.start) await ensureService(call);
+  const client = await call.connect();
   const startedAt = performance.now();
   const outcome = isBuffered
-    ? await runBuffered(context, client, source, options)
-    : await withInterrupt((signal) => runStreamed(context, client, source, options, signal));
+    ? await runBuffered(call, client, source)
+    : await withInterrupt((signal) => runStreamed(call, client, source, signal));
   if (!options.quiet) {
     const totalMs = performance.now() - startedAt;
     const ran = formatSeconds(outcome.ranMs);
-    context.terminal.note(
+    terminal.note(
       `viv: ran in ${ran}, ${formatSeconds(totalMs)} with its machine; the service listens at ${config.url}`,
     );
   }
@@ -93,10 +88,7 @@ async function runProgram(context: Context, file: string, options: RunOptions): 
 /** The buffered endpoint supports neither. Ignored silently, the program could reach hosts that it must not. */
 function refuseSessionOptions(options: RunOptions): void {
   const refuse = (what: string, hint: string) => {
-    throw new CliError(`${what} cannot be combined with --deps or --json`, {
-      hint,
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(`${what} cannot be combined with --deps or --json`, hint);
   };
   if (options.env) {
     refuse("--env", "Set the variables inside the program, or use: viv create --env … and viv exec");
@@ -107,10 +99,9 @@ function refuseSessionOptions(options: RunOptions): void {
 }
 
 async function runStreamed(
-  { terminal }: Context,
+  { terminal, options }: Call<RunOptions>,
   client: Client,
   { file: source, language, code }: Source,
-  options: RunOptions,
   signal: AbortSignal,
 ): Promise<{ code: number; ranMs: number }> {
   const { session_id } = await client.sessions.create(
@@ -137,10 +128,9 @@ async function runStreamed(
 }
 
 async function runBuffered(
-  { terminal }: Context,
+  { terminal, options }: Call<RunOptions>,
   client: Client,
   { language, code }: Source,
-  options: RunOptions,
 ): Promise<{ code: number; ranMs: number }> {
   const result = await client.run({
     ...machineFields(options),
@@ -150,7 +140,10 @@ async function runBuffered(
     timeout_ms: options.timeout,
   });
   if (options.json) terminal.out(JSON.stringify(result));
-  else await showBuffered(terminal, result);
+  else {
+    await writeBothStreams(terminal, result);
+    if (result.truncated) terminal.note("viv: the output was cut at 4 MiB per stream");
+  }
   if (result.phase === "install") terminal.note("viv: the dependencies could not be installed");
   return { code: exitCodeOf(terminal, result), ranMs: result.duration_ms };
 }

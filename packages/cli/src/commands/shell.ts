@@ -1,27 +1,22 @@
-import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand, SESSION_ARGUMENT } from "../args/shared-options.ts";
-import { CliError } from "../cli-error.ts";
-import { withOptions } from "../config.ts";
-import { connect } from "../connect.ts";
-import type { Context } from "../context.ts";
+import { UsageError } from "../cli-error.ts";
 import { EXIT } from "../exit-codes.ts";
-import { findSession } from "../sessions/find-session.ts";
 import { attach } from "../terminal-session/attach.ts";
 import { type DetachKey, detachKeyOption } from "../terminal-session/detach-key.ts";
 import { guestTerm } from "../terminal-session/guest-term.ts";
 import { partingLine } from "../terminal-session/parting.ts";
+import { type Call, sessionVerb, type Verb } from "./verb.ts";
 
 const DEFAULT_TERMINAL = "shell";
 
-interface ShellOptions extends ConnectionOptions {
+interface ShellOptions {
   terminal?: string;
   new?: boolean;
   cwd?: string;
   detachKey: DetachKey;
 }
 
-export function shellCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("shell", [
+export function shellCommand(): Verb {
+  return sessionVerb("shell", [
     "viv shell 4x7k2m9q0a1b2c3d4e5f6",
     "viv shell --terminal editor 4x7k2m9q0a1b2c3d4e5f6 -- nano notes.txt",
     "viv shell --new 4x7k2m9q0a1b2c3d4e5f6 -- htop",
@@ -35,44 +30,37 @@ code. With --new, or a command without --terminal, the terminal has no name and 
 When the last client has left, the session's on_pty_detach says what becomes of it: by default it is paused, and the
 next use wakes it with everything that runs in it.`,
     )
-    .argument("<session>", SESSION_ARGUMENT)
     .argument("[command...]", "run this instead of a login shell")
     .option("--terminal <name>", "the terminal to open or come back to (default: shell)")
     .option("--new", "a terminal of its own, without a name")
     .option("--cwd <dir>", "working directory of a terminal that is made (default: /workspace)")
     .addOption(detachKeyOption())
-    .action((reference: string, command: string[], options: ShellOptions) =>
-      run(openShell(context, reference, command, options)),
-    );
+    .does(openShell);
 }
 
-async function openShell(
-  { config, terminal }: Context,
-  reference: string,
-  command: string[],
-  options: ShellOptions,
-): Promise<number> {
+async function openShell(call: Call<ShellOptions>, reference: string, command: string[]): Promise<number> {
+  const { options } = call;
   if (options.new && options.terminal !== undefined)
-    throw new CliError("--new and --terminal exclude each other", { exitCode: EXIT.usage });
+    throw new UsageError("--new and --terminal exclude each other");
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
-    throw new CliError("viv shell needs a terminal on its input and output", {
-      hint: "Without one: viv exec ID -- COMMAND, or with input: viv exec -i ID -- COMMAND",
-      exitCode: EXIT.usage,
-    });
+    throw new UsageError(
+      "viv shell needs a terminal on its input and output",
+      "Without one: viv exec ID -- COMMAND, or with input: viv exec -i ID -- COMMAND",
+    );
   }
-  const client = await connect(withOptions(config, options));
+  const { client, id, session } = await call.find(reference);
   // Also fails early when the session does not exist.
-  const record = await client.sessions.get(await findSession(client, reference));
+  const record = await client.sessions.get(id);
   const isUnnamed = options.new || (command.length > 0 && options.terminal === undefined);
   const name = isUnnamed ? undefined : (options.terminal ?? DEFAULT_TERMINAL);
-  const ending = await attach(client.session(record.session_id), {
-    ...guestTerm(config),
+  const ending = await attach(session, {
+    ...guestTerm(call.config),
     terminal: name,
     cmd: command.length > 0 ? command : undefined,
     cwd: options.cwd,
     detachKey: options.detachKey,
   });
   const line = partingLine(record, ending, name);
-  if (line !== undefined) terminal.note(line);
+  if (line !== undefined) call.terminal.note(line);
   return ending.how === "exited" ? ending.code : EXIT.ok;
 }

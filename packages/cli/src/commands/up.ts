@@ -1,10 +1,7 @@
-import { Command } from "commander";
-import { examplesHelp } from "../args/shared-options.ts";
 import { parseListen } from "../args/values.ts";
 import { CliError } from "../cli-error.ts";
-import { type CliConfig, withOptions } from "../config.ts";
+import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
-import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { startInBackground } from "../service/start-in-background.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
@@ -12,18 +9,16 @@ import { urlOf } from "../supervisor/address.ts";
 import { layoutOf } from "../supervisor/layout.ts";
 import { findHolder } from "../supervisor/lock.ts";
 import { supervise } from "../supervisor/supervise.ts";
+import { type Call, Verb } from "./verb.ts";
 
 const ANSWER_LIMIT_MS = 120_000;
 
-interface UpOptions {
-  listen?: string;
-  dataDir?: string;
-  imagesDir?: string;
-  background?: boolean;
-}
-
-export function upCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return new Command("up")
+export function upCommand(): Verb {
+  return new Verb("up", [
+    "sudo viv up",
+    "sudo viv up --background",
+    "sudo viv up --listen 0.0.0.0:7400 --data-dir /srv/vivarium",
+  ])
     .summary("serve on this machine")
     .description(
       `Serve on this machine: start and watch over database, gateway, node daemon and control plane, and start
@@ -38,29 +33,19 @@ With DATABASE_URL set, that PostgreSQL is used and none is started.`,
     .option("--data-dir <dir>", "everything the service keeps (default: $VIV_DATA_DIR or /var/lib/vivarium)")
     .option("--images-dir <dir>", "guest kernel and templates (default: <data-dir>/pool/images)")
     .option("--background", "return as soon as it answers, and leave it running")
-    .addHelpText(
-      "after",
-      examplesHelp([
-        "sudo viv up",
-        "sudo viv up --background",
-        "sudo viv up --listen 0.0.0.0:7400 --data-dir /srv/vivarium",
-      ]),
-    )
-    .action((options: UpOptions) => run(up(context, options)));
+    .does(up);
 }
 
-async function up({ config, terminal }: Context, options: UpOptions): Promise<number> {
-  const effective = withOptions(config, { ...options, url: undefined });
-  const { listen } = effective;
-  if (!options.background) return supervise({ config: effective, terminal }, { listen });
-  const holder = await findHolder(layoutOf(effective.dataDir).lockFile);
+async function up({ config, terminal, options }: Call<{ background?: boolean }>): Promise<number> {
+  if (!options.background) return supervise({ config, terminal });
+  const holder = await findHolder(layoutOf(config.dataDir).lockFile);
   if (holder) {
-    await waitForHolder(effective, holder.url);
-    terminal.note(`viv: a service (pid ${holder.pid}) already serves ${effective.dataDir} at ${holder.url}`);
+    await waitForHolder(config, holder.url);
+    terminal.note(`viv: a service (pid ${holder.pid}) already serves ${config.dataDir} at ${holder.url}`);
     return EXIT.ok;
   }
-  const url = urlOf(listen);
-  await startInBackground({ config: { ...effective, url }, terminal }, listen);
+  const url = urlOf(config.listen);
+  await startInBackground({ config: { ...config, url }, terminal });
   return EXIT.ok;
 }
 

@@ -1,7 +1,8 @@
 /** One copy from one side to the other. */
+import { hasCode } from "@vivarium/kit/unknown-error";
 import { VivariumError } from "@vivarium/sdk";
-import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
+import { CliError, UsageError } from "../cli-error.ts";
+import { inGroups } from "../guest/portions.ts";
 import { destinationOf } from "./destination.ts";
 import { type FileToPut, join, type Place } from "./entry.ts";
 import { inParallel } from "./in-parallel.ts";
@@ -11,8 +12,7 @@ import { meter, type Progress } from "./progress.ts";
 const FILES_AT_ONCE = 6;
 /** Smaller files are sent many at once, where the target takes them so. */
 const SMALL_BYTES = 128 * 1024;
-const BATCH_FILES = 64;
-const BATCH_BYTES = 4 * 1024 * 1024;
+const BATCH = { items: 64, bytes: 4 * 1024 * 1024 };
 
 export interface Copied {
   files: number;
@@ -30,12 +30,12 @@ export async function copy(
   const tree = await source.scan(from, recursive ? {} : { depth: 0 });
   const root = tree?.get("");
   if (tree === undefined || root === undefined)
-    throw new CliError(`${source.nameOf(from)}: no such file or directory`, { exitCode: EXIT.failed });
+    throw new CliError(`${source.nameOf(from)}: no such file or directory`);
   if (root.kind === "directory" && !recursive)
-    throw new CliError(`${source.nameOf(from)} is a directory; add -r to copy it`, { exitCode: EXIT.usage });
+    throw new UsageError(`${source.nameOf(from)} is a directory; add -r to copy it`);
   // A link made here by the session would lead the next copy to any path that the session chose.
   if (root.kind === "link") {
-    throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`, { exitCode: EXIT.failed });
+    throw new CliError(`${source.nameOf(from)} is a link that leads nowhere`);
   }
   const destination = await destinationOf(target, { from, to });
   // The human's own link is followed. A link below it may be of an earlier copy's making, and is not.
@@ -89,7 +89,7 @@ async function putAll(
   const failed = new Map<string, string>();
   const isSmall = ({ bytes }: FileToPut) => target.putMany !== undefined && bytes <= SMALL_BYTES;
   const batches = [
-    ...inBatches(files.filter(isSmall)),
+    ...inGroups(files.filter(isSmall), ({ bytes }) => bytes, BATCH),
     ...files.filter((file) => !isSmall(file)).map((file) => [file]),
   ];
   await inParallel(batches, FILES_AT_ONCE, async (batch) => {
@@ -107,29 +107,11 @@ async function putAll(
   return failed;
 }
 
-function* inBatches(files: readonly FileToPut[]): Generator<FileToPut[]> {
-  let batch: FileToPut[] = [];
-  let bytes = 0;
-  for (const file of files) {
-    if (batch.length === BATCH_FILES || bytes + file.bytes > BATCH_BYTES) {
-      yield batch;
-      batch = [];
-      bytes = 0;
-    }
-    batch.push(file);
-    bytes += file.bytes;
-  }
-  if (batch.length > 0) yield batch;
-}
-
 /** The message when other files may still succeed; throws otherwise. */
 function messageOfFileFailure(error: unknown): string {
   const isRefusal =
     error instanceof VivariumError && ["validation", "not_found", "payload_too_large"].includes(error.code);
-  const isUnreadable =
-    error instanceof Error &&
-    "code" in error &&
-    ["EACCES", "EPERM", "ENOENT", "EISDIR"].includes(String(error.code));
+  const isUnreadable = hasCode(error, "EACCES", "EPERM", "ENOENT", "EISDIR");
   if (isRefusal || isUnreadable) return error.message;
   throw error;
 }

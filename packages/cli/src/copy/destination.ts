@@ -1,5 +1,4 @@
 import { CliError } from "../cli-error.ts";
-import { EXIT } from "../exit-codes.ts";
 import { baseName, join, type Place } from "./entry.ts";
 
 /**
@@ -14,7 +13,6 @@ export async function destinationOf(
   const found = (await target.scan(to, { depth: 0 }))?.get("");
   if (found?.kind === "directory") return name === undefined || /\/\.\/*$/.test(from) ? to : join(to, name);
   if (!to.endsWith("/")) return to;
-  if (found !== undefined)
-    throw new CliError(`${target.nameOf(to)} is no directory`, { exitCode: EXIT.failed });
+  if (found !== undefined) throw new CliError(`${target.nameOf(to)} is no directory`);
   return name === undefined ? to : join(to, name);
 }

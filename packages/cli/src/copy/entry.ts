@@ -80,8 +80,5 @@ export function parentOf(relative: string): string {
 }
 
 export async function readAll(content: Content): Promise<Uint8Array> {
-  if ("file" in content) return await readFile(content.file);
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of content) chunks.push(chunk);
-  return Buffer.concat(chunks);
+  return "file" in content ? await readFile(content.file) : Buffer.concat(await Array.fromAsync(content));
 }

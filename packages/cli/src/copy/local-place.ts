@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { chmod, lstat, rename, rm, symlink, utimes } from "node:fs/promises";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import type { Place, ToFinish } from "./entry.ts";
 import { inParallel } from "./in-parallel.ts";
@@ -64,7 +65,7 @@ async function finishLocal(what: readonly ToFinish[]): Promise<string[]> {
         if (entry.kind === "file") await utimes(file, new Date(), new Date(entry.modifiedAt * 1000));
       }
     } catch (error) {
-      complaints.push(error instanceof Error ? error.message : String(error));
+      complaints.push(messageOf(error));
     }
   }
   return complaints;

@@ -1,5 +1,6 @@
 import { mkdir, stat } from "node:fs/promises";
 import path from "node:path";
+import { hasCode } from "@vivarium/kit/unknown-error";
 
 /**
  * Makes a directory and its missing parents. Node's own `recursive` never ends when a parent exists and cannot contain
@@ -10,13 +11,11 @@ export async function makeDirectories(directory: string): Promise<void> {
   try {
     await mkdir(directory);
   } catch (error) {
-    if (isCode(error, "EEXIST") && (await stat(directory)).isDirectory()) return;
-    if (!isCode(error, "ENOENT") || above === directory) throw error;
+    if (hasCode(error, "EEXIST") && (await stat(directory)).isDirectory()) return;
+    if (!hasCode(error, "ENOENT") || above === directory) throw error;
     await makeDirectories(above);
     await mkdir(directory).catch((again: unknown) => {
-      if (!isCode(again, "EEXIST")) throw again;
+      if (!hasCode(again, "EEXIST")) throw again;
     });
   }
 }
-
-const isCode = (error: unknown, code: string) => (error as NodeJS.ErrnoException).code === code;

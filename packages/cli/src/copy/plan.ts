@@ -10,7 +10,6 @@ export interface Plan {
   overLinks: string[];
   /** Files that the target has already. */
   equal: number;
-  equalBytes: number;
   /** Entries that get their links, modes and times at the end, by the target's paths. */
   finishing: ToFinish[];
   /** Entries that cannot be copied, by the source's paths. */
@@ -30,7 +29,6 @@ export async function planCopy(source: Side, target: Side): Promise<Plan> {
     files: [],
     overLinks: [],
     equal: 0,
-    equalBytes: 0,
     finishing: [],
     leftOut: [],
   };
@@ -44,10 +42,8 @@ export async function planCopy(source: Side, target: Side): Promise<Plan> {
     }
     refuseClash(target.place.nameOf(to), entry, there);
     if (entry.kind === "directory") plan.directories.push(to);
-    if (entry.kind === "file" && equal.has(path)) {
-      plan.equal++;
-      plan.equalBytes += entry.bytes;
-    } else if (entry.kind === "file") {
+    if (entry.kind === "file" && equal.has(path)) plan.equal++;
+    else if (entry.kind === "file") {
       plan.files.push({ from: join(source.root, path), to, entry });
       if (there?.kind === "link") plan.overLinks.push(to);
     }

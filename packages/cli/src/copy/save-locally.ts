@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import path from "node:path";
+import { hasCode } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import type { Content } from "./entry.ts";
 import { makeDirectories } from "./make-directories.ts";
@@ -31,8 +32,7 @@ async function makeParent(directory: string): Promise<void> {
   try {
     await makeDirectories(directory);
   } catch (cause) {
-    const isFile =
-      cause instanceof Error && "code" in cause && ["EEXIST", "ENOTDIR"].includes(String(cause.code));
+    const isFile = hasCode(cause, "EEXIST", "ENOTDIR");
     throw isFile ? new CliError(`${directory} is not a directory`, { cause }) : cause;
   }
 }

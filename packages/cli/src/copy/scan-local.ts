@@ -1,5 +1,6 @@
 import type { Stats } from "node:fs";
 import { lstat, readdir, readlink, stat } from "node:fs/promises";
+import { hasCode } from "@vivarium/kit/unknown-error";
 import { type Entry, join, type ScanOptions, type Tree } from "./entry.ts";
 
 /** Node's replacement character in a name that is not UTF-8; such a file cannot be opened by that name. */
@@ -41,9 +42,7 @@ async function namesIn(root: string, relative: string, tree: Tree): Promise<stri
 /** A directory that this user may not read does not stop the others. */
 function setUnread(tree: Tree, relative: string, error: unknown): undefined {
   const directory = tree.get(relative);
-  const isRefused =
-    error instanceof Error && "code" in error && ["EACCES", "EPERM", "ENOENT"].includes(String(error.code));
-  if (!isRefused || directory === undefined) throw error;
+  if (!hasCode(error, "EACCES", "EPERM", "ENOENT") || directory === undefined) throw error;
   directory.unread = error.message;
 }
 
@@ -64,8 +63,7 @@ async function statIfAny(path: string, look: (path: string) => Promise<Stats>): 
   try {
     return await look(path);
   } catch (error) {
-    if (error instanceof Error && "code" in error && ["ENOENT", "ENOTDIR"].includes(String(error.code)))
-      return undefined;
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
     throw error;
   }
 }

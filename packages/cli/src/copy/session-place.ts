@@ -15,6 +15,11 @@ const NEW_DIRECTORY_MODE = 0o755;
 /** Paths are absolute. */
 export function sessionPlace(session: Session, signal: AbortSignal): Place {
   const { files } = session;
+  const runForAll = async (command: string, paths: readonly string[], what: string) => {
+    const lines = inLines(paths, (names) => `${command} -- ${names}`);
+    const [complaint] = await runLines(session, lines, signal);
+    if (complaint !== undefined) throw new CliError(`cannot ${what} in the session: ${complaint}`);
+  };
   return {
     nameOf: (path) => `${session.id}:${path}`,
     scan: (path, options) => scanGuest(session, path, { ...options, signal }),
@@ -24,19 +29,8 @@ export function sessionPlace(session: Session, signal: AbortSignal): Place {
       await files.upload(toServicePath(path), content, { signal });
     },
     putMany: (toPut) => putMany(session, toPut, signal),
-    makeDirectories: async (paths) => {
-      const lines = wordsInLines(paths, (names) => `mkdir -p -- ${names}`);
-      const [complaint] = await runLines(session, lines, signal);
-      if (complaint !== undefined) throw new CliError(`cannot make directories in the session: ${complaint}`);
-    },
-    removeLinks: async (paths) => {
-      const [complaint] = await runLines(
-        session,
-        wordsInLines(paths, (names) => `rm -f -- ${names}`),
-        signal,
-      );
-      if (complaint !== undefined) throw new CliError(`cannot replace links in the session: ${complaint}`);
-    },
+    makeDirectories: (paths) => runForAll("mkdir -p", paths, "make directories"),
+    removeLinks: (paths) => runForAll("rm -f", paths, "replace links"),
     finish: (what) => runLines(session, finishingLines(what), signal),
   };
 }
@@ -66,25 +60,22 @@ export function finishingLines(what: readonly ToFinish[]): string[] {
   const byMode = Map.groupBy(what.filter(needsMode).toReversed(), ({ entry }) => entry.mode);
   return [
     ...links.map(({ path, entry }) => `ln -sfT -- ${quote(entry.target ?? "")} ${quote(path)}`),
-    ...[...byTime].flatMap(([at, group]) => inLines(group, (names) => `touch -c -d @${at} -- ${names}`)),
+    ...[...byTime].flatMap(([at, group]) =>
+      inLines(group.map(pathOf), (names) => `touch -c -d @${at} -- ${names}`),
+    ),
     ...[...byMode].flatMap(([mode, group]) =>
-      inLines(group, (names) => `chmod ${mode.toString(8)} -- ${names}`),
+      inLines(group.map(pathOf), (names) => `chmod ${mode.toString(8)} -- ${names}`),
     ),
   ];
 }
+
+const pathOf = ({ path }: ToFinish) => path;
 
 function needsMode({ entry: { kind, mode }, isNew }: ToFinish): boolean {
   if (kind !== "file" && kind !== "directory") return false;
   return !isNew || mode !== (kind === "file" ? NEW_FILE_MODE : NEW_DIRECTORY_MODE);
 }
 
-function inLines(what: readonly ToFinish[], line: (names: string) => string): string[] {
-  return wordsInLines(
-    what.map(({ path }) => path),
-    line,
-  );
-}
-
-function wordsInLines(paths: readonly string[], line: (names: string) => string): string[] {
+function inLines(paths: readonly string[], line: (names: string) => string): string[] {
   return [...inPortions(paths)].map((portion) => line(portion.map(quote).join(" ")));
 }

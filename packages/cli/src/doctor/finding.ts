@@ -14,14 +14,14 @@ export function ok(name: string, found: string): Finding {
   return { name, status: "ok", found };
 }
 
-export function lack(
-  name: string,
-  status: "warn" | "fail",
-  found: string,
-  cost: string,
-  remedy?: string,
-): Finding {
-  return { name, status, found, cost, remedy };
+/** A lack that sessions run with. */
+export function warn(name: string, found: string, cost: string, remedy?: string): Finding {
+  return { name, status: "warn", found, cost, remedy };
+}
+
+/** A lack that no session runs with. */
+export function fail(name: string, found: string, cost: string, remedy?: string): Finding {
+  return { name, status: "fail", found, cost, remedy };
 }
 
 /** The remedy for a check that this user may not run. */

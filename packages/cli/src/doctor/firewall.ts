@@ -1,6 +1,6 @@
 /** Other firewalls of this host: a packet that they drop stays dropped, even if Vivarium's own table accepts it. */
 import { runHostCommand } from "@vivarium/kit/host-command";
-import { type Finding, lack, ok } from "./finding.ts";
+import { type Finding, ok, warn } from "./finding.ts";
 
 interface Chain {
   family: string;
@@ -28,9 +28,8 @@ export async function checkFirewall(): Promise<Finding> {
   const closed = closedChains(chains.stdout, rules.stdout);
   if (closed.length === 0) return ok("other firewalls", "none that drops what machines send");
   const found = closed.map(({ family, table, name }) => `${family} ${table} ${name}`).join(", ");
-  return lack(
+  return warn(
     "other firewalls",
-    "warn",
     `${found}: drops what no rule lets in`,
     closed.map(({ hook = "" }) => NEEDS[hook]?.cost).join("; "),
     `Let machines through (Vivarium's own rules still hold): ${closed.flatMap(openings).join("; ")}. Make it last the way that firewall does.`,

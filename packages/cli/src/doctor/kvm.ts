@@ -5,10 +5,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { accessSync, constants, existsSync } from "node:fs";
 import path from "node:path";
-import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
+import { AS_ROOT, type Finding, ok, warn } from "./finding.ts";
 import { QEMU } from "./tools.ts";
 
 const BOOT_LIMIT_MS = 8000;
+const SILENCE = `the kernel says nothing within ${BOOT_LIMIT_MS / 1000} s`;
 const KERNEL_SPEAKS = "Linux version";
 const OUTPUT_CAP_CHARS = 64 * 1024;
 const COST = "machines are emulated: full isolation, but ten to a hundred times slower";
@@ -17,21 +18,21 @@ const UNKNOWN = "unknown whether machines run on it";
 export async function checkKvm(imagesDir: string): Promise<Finding> {
   if (!existsSync("/dev/kvm")) {
     const remedy = "Turn on virtualisation in the firmware, or nested virtualisation at the provider.";
-    return lack("KVM", "warn", "no /dev/kvm", COST, remedy);
+    return warn("KVM", "no /dev/kvm", COST, remedy);
   }
   try {
     accessSync("/dev/kvm", constants.R_OK | constants.W_OK);
   } catch {
-    return lack("KVM", "warn", "/dev/kvm cannot be opened", UNKNOWN, AS_ROOT);
+    return warn("KVM", "/dev/kvm cannot be opened", UNKNOWN, AS_ROOT);
   }
   const kernel = path.join(imagesDir, "kernel", "vmlinuz");
   if (!existsSync(kernel)) {
     const found = "opens; not tried, as there is no guest kernel yet";
-    return lack("KVM", "warn", found, UNKNOWN, "Run ./setup first.");
+    return warn("KVM", found, UNKNOWN, "Run ./setup first.");
   }
   const failure = await bootOnKvm(kernel);
   if (failure === undefined) return ok("KVM", "works: a guest kernel boots on it");
-  return lack("KVM", "warn", `opens, but a guest does not boot on it: ${failure}`, COST);
+  return warn("KVM", `opens, but a guest does not boot on it: ${failure}`, COST);
 }
 
 /** Boots until the kernel's first line; returns the reason if that does not happen. */
@@ -51,7 +52,7 @@ function watchBoot(child: ChildProcess): Promise<string | undefined> {
   let serial = "";
   let complaint = "";
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(complaint || silence()), BOOT_LIMIT_MS);
+    const timer = setTimeout(() => resolve(complaint || SILENCE), BOOT_LIMIT_MS);
     const finish = (result: string | undefined) => {
       clearTimeout(timer);
       resolve(result);
@@ -69,8 +70,6 @@ function watchBoot(child: ChildProcess): Promise<string | undefined> {
     child.on("exit", (code) => finish(complaint || `QEMU ended with exit code ${code}`));
   });
 }
-
-const silence = () => `the kernel says nothing within ${BOOT_LIMIT_MS / 1000} s`;
 
 function firstLine(text: string): string {
   return text.trim().split("\n")[0]?.slice(0, 200) ?? "";

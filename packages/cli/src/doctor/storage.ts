@@ -1,7 +1,7 @@
 import { constants, existsSync, readdirSync } from "node:fs";
 import { copyFile, mkdtemp, rm, statfs, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
+import { AS_ROOT, type Finding, fail, ok, warn } from "./finding.ts";
 
 /** Errors about this user's rights, not about the host. */
 const NOT_ALLOWED = new Set(["EACCES", "EPERM"]);
@@ -26,9 +26,9 @@ export async function checkReflink(dataDir: string): Promise<Finding> {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
     if (NOT_ALLOWED.has(code)) {
       const unknown = "unknown whether files are cloned or copied";
-      return lack("reflink", "warn", `not tried: cannot write in ${dir} (${code})`, unknown, AS_ROOT);
+      return warn("reflink", `not tried: cannot write in ${dir} (${code})`, unknown, AS_ROOT);
     }
-    return lack("reflink", "warn", `not in ${dir}${code && ` (${code})`}`, cost, remedy);
+    return warn("reflink", `not in ${dir}${code && ` (${code})`}`, cost, remedy);
   }
 }
 
@@ -39,20 +39,14 @@ export async function checkDisk(dataDir: string): Promise<Finding> {
   const found = `${toGib(free)} of ${toGib(blocks * bsize)} GiB free in ${dir}`;
   if (free >= LEAST_FREE_BYTES) return ok("disk", found);
   const cost = "creating sessions is refused when it runs short (node_disk_pressure)";
-  return lack("disk", "warn", found, cost, "Free some, or put --data-dir on a larger disk.");
+  return warn("disk", found, cost, "Free some, or put --data-dir on a larger disk.");
 }
 
 export function checkImages(imagesDir: string): Finding {
   const needed = ["kernel/vmlinuz", "kernel/initramfs.cpio.gz", "templates/base/current/root.ext4"];
   const missing = needed.filter((file) => !existsSync(path.join(imagesDir, file)));
   if (missing.length === 0) return ok("images", `kernel and base template in ${imagesDir}`);
-  return lack(
-    "images",
-    "fail",
-    `${imagesDir} lacks ${missing.join(", ")}`,
-    "no machine can start",
-    "Run ./setup.",
-  );
+  return fail("images", `${imagesDir} lacks ${missing.join(", ")}`, "no machine can start", "Run ./setup.");
 }
 
 /** A baseline is a captured, booted machine of one template and size; a session starts by loading it. */
@@ -64,7 +58,7 @@ export function checkBaselines(imagesDir: string): Finding {
       .map((size) => `${template}/${size}`),
   );
   if (found.length > 0) return ok("baselines", found.join(", "));
-  return lack("baselines", "fail", "none", "no session can start: there is nothing to load", "Run ./setup.");
+  return fail("baselines", "none", "no session can start: there is nothing to load", "Run ./setup.");
 }
 
 function listDirs(dir: string): string[] {

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { findAccount } from "@vivarium/kit/account";
 import { runHostCommand } from "@vivarium/kit/host-command";
 import { GATEWAY_USER, SERVICE_USER } from "../supervisor/service-user.ts";
-import { type Finding, lack, ok } from "./finding.ts";
+import { type Finding, fail, ok, warn } from "./finding.ts";
 
 const SUPPORTED = ["debian 12", "debian 13", "ubuntu 24.04"];
 /** Certificates, key expiry and ids all trust the clock; an earlier year is a flat battery, not a date. */
@@ -14,24 +14,12 @@ export function checkSystem(): Finding {
   const name = fields.PRETTY_NAME ?? `${process.platform} ${process.arch}`;
   if (SUPPORTED.includes(`${fields.ID} ${fields.VERSION_ID}`))
     return ok("system", `${name}, ${process.arch}`);
-  return lack(
-    "system",
-    "warn",
-    name,
-    "not among the tested systems",
-    "Tested: Debian 12 and 13, Ubuntu 24.04.",
-  );
+  return warn("system", name, "not among the tested systems", "Tested: Debian 12 and 13, Ubuntu 24.04.");
 }
 
 export function checkRoot(): Finding {
   if (process.getuid?.() === 0) return ok("root", "running as root");
-  return lack(
-    "root",
-    "warn",
-    `running as uid ${process.getuid?.()}`,
-    "viv up cannot start",
-    "Use sudo viv up.",
-  );
+  return warn("root", `running as uid ${process.getuid?.()}`, "viv up cannot start", "Use sudo viv up.");
 }
 
 export async function checkServiceUser(): Promise<Finding> {
@@ -41,21 +29,15 @@ export async function checkServiceUser(): Promise<Finding> {
   if (missing.length === 0) {
     return ok("service users", users.map((user) => `${user?.name}, uid ${user?.uid}`).join("; "));
   }
-  return lack(
-    "service users",
-    "warn",
-    `no user ${missing.join(", ")}`,
-    "none: the first viv up creates them",
-  );
+  return warn("service users", `no user ${missing.join(", ")}`, "none: the first viv up creates them");
 }
 
 export function checkSwap(): Finding {
   const lines = readFileSync("/proc/swaps", "utf8").trim().split("\n").slice(1);
   const totalKib = lines.reduce((sum, line) => sum + Number(line.split(/\s+/)[2]), 0);
   if (totalKib === 0) return ok("swap", "none");
-  return lack(
+  return warn(
     "swap",
-    "warn",
     `${Math.round(totalKib / 1024)} MiB`,
     "memory of sessions, secrets included, may be written to disk on hosts without cgroup v2; wakes become uneven",
     "Turn it off (swapoff -a) or encrypt it.",
@@ -65,14 +47,14 @@ export function checkSwap(): Finding {
 export async function checkClock(now: Date): Promise<Finding> {
   const iso = now.toISOString();
   if (now.getUTCFullYear() < EARLIEST_YEAR) {
-    return lack("clock", "fail", iso, "TLS, expiry and usage figures are wrong", "Set the clock: date -s …");
+    return fail("clock", iso, "TLS, expiry and usage figures are wrong", "Set the clock: date -s …");
   }
   const { code, stdout } = await runHostCommand("timedatectl", ["show", "-p", "NTPSynchronized", "--value"]);
   const answer = code === 0 ? stdout.trim() : "";
   if (answer === "yes") return ok("clock", `${iso}, synchronised`);
   if (answer === "no") {
     const cost = "drifts: deadlines and usage figures slowly become wrong";
-    return lack("clock", "warn", `${iso}, not synchronised`, cost, "Install chrony or systemd-timesyncd.");
+    return warn("clock", `${iso}, not synchronised`, cost, "Install chrony or systemd-timesyncd.");
   }
   return ok("clock", `${iso} (whether it is synchronised is not known here)`);
 }
@@ -81,11 +63,11 @@ export function checkCgroups(): Finding {
   const cost = "a session is bounded by process limits alone: neighbours can slow each other down";
   const remedy = "Boot with systemd.unified_cgroup_hierarchy=1.";
   const file = "/sys/fs/cgroup/cgroup.controllers";
-  if (!existsSync(file)) return lack("cgroup v2", "warn", "not the host's hierarchy", cost, remedy);
+  if (!existsSync(file)) return warn("cgroup v2", "not the host's hierarchy", cost, remedy);
   const present = readFileSync(file, "utf8").trim().split(" ");
   const missing = CONTROLLERS.filter((name) => !present.includes(name));
   if (missing.length === 0) return ok("cgroup v2", CONTROLLERS.join(", "));
-  return lack("cgroup v2", "warn", `without ${missing.join(", ")}`, cost, remedy);
+  return warn("cgroup v2", `without ${missing.join(", ")}`, cost, remedy);
 }
 
 function readOsRelease(): Record<string, string> {

@@ -1,5 +1,5 @@
 import { runHostCommand } from "@vivarium/kit/host-command";
-import { AS_ROOT, type Finding, lack, ok } from "./finding.ts";
+import { AS_ROOT, type Finding, fail, ok, warn } from "./finding.ts";
 
 /** 8.2 brought the read-only memory backend (`readonly=on,rom=off`) that clones share. */
 const OLDEST_QEMU = [8, 2] as const;
@@ -9,26 +9,25 @@ export async function checkQemu(): Promise<Finding> {
   const { code, stdout } = await runHostCommand(QEMU, ["--version"]);
   const match = /version (\d+)\.(\d+)(?:\.(\d+))?/.exec(stdout);
   if (code !== 0 || !match) {
-    return lack("QEMU", "fail", `no ${QEMU}`, "no machine can start", "Run ./setup.");
+    return fail("QEMU", `no ${QEMU}`, "no machine can start", "Run ./setup.");
   }
   const [major, minor] = [Number(match[1]), Number(match[2])];
   const version = match[0].replace("version ", "");
   if (major > OLDEST_QEMU[0] || (major === OLDEST_QEMU[0] && minor >= OLDEST_QEMU[1]))
     return ok("QEMU", version);
   const remedy = "Run ./setup; on Debian 12 it takes QEMU from backports.";
-  return lack("QEMU", "fail", `${version}, older than 8.2`, "machines cannot share memory", remedy);
+  return fail("QEMU", `${version}, older than 8.2`, "machines cannot share memory", remedy);
 }
 
 export async function checkNft(): Promise<Finding> {
   const listed = await runHostCommand("nft", ["list", "tables"]);
   if (listed.code === 0) return ok("nft", (await runHostCommand("nft", ["--version"])).stdout.trim());
   const cost = "no network rules, so sessions have no network";
-  if (listed.code === 127)
-    return lack("nft", "warn", "not installed", cost, "Run ./setup (package nftables).");
+  if (listed.code === 127) return warn("nft", "not installed", cost, "Run ./setup (package nftables).");
   const reason = listed.stderr.trim().split("\n")[0] ?? "";
   if (/not permitted/i.test(reason))
-    return lack("nft", "warn", `not tried: ${reason}`, "unknown whether sessions have a network", AS_ROOT);
-  return lack("nft", "warn", `does not work: ${reason}`, cost, "Needs the nf_tables kernel module.");
+    return warn("nft", `not tried: ${reason}`, "unknown whether sessions have a network", AS_ROOT);
+  return warn("nft", `does not work: ${reason}`, cost, "Needs the nf_tables kernel module.");
 }
 
 export async function checkConntrack(): Promise<Finding> {
@@ -36,7 +35,7 @@ export async function checkConntrack(): Promise<Finding> {
   if (code === 0) return ok("conntrack", stdout.trim());
   const cost =
     "egress logs lack what goes out directly, and flows of ended machines stay in the host's table";
-  return lack("conntrack", "warn", "not installed", cost, "Run ./setup (package conntrack).");
+  return warn("conntrack", "not installed", cost, "Run ./setup (package conntrack).");
 }
 
 /** Installed is not enough: some hosts forbid the namespaces it makes. */
@@ -48,14 +47,8 @@ export async function checkBubblewrap(): Promise<Finding> {
   }
   const cost = "no machine can start: its jail cannot be made";
   if (tried.code === 127) {
-    return lack("bubblewrap", "fail", "not installed", cost, "Run ./setup (package bubblewrap).");
+    return fail("bubblewrap", "not installed", cost, "Run ./setup (package bubblewrap).");
   }
   const reason = tried.stderr.trim().split("\n")[0] ?? "";
-  return lack(
-    "bubblewrap",
-    "fail",
-    `does not work: ${reason}`,
-    cost,
-    "The host must allow namespaces to root.",
-  );
+  return fail("bubblewrap", `does not work: ${reason}`, cost, "The host must allow namespaces to root.");
 }

@@ -1,20 +1,28 @@
 /** Arguments of one command: the interface allows 1,024, Linux 128 KiB each. */
-const PATHS_AT_ONCE = 500;
-const BYTES_AT_ONCE = 48 * 1024;
+const ARGUMENTS = { items: 500, bytes: 48 * 1024 };
 
 /** Paths in groups, each small enough for one command. */
-export function* inPortions(paths: readonly string[]): Generator<string[]> {
-  let portion: string[] = [];
+export function inPortions(paths: readonly string[]): Generator<string[]> {
+  return inGroups(paths, (path) => Buffer.byteLength(path), ARGUMENTS);
+}
+
+/** Items in groups within limits; an item that is larger than the limit is alone. */
+export function* inGroups<T>(
+  items: Iterable<T>,
+  bytesOf: (item: T) => number,
+  most: { items: number; bytes: number },
+): Generator<T[]> {
+  let group: T[] = [];
   let bytes = 0;
-  for (const path of paths) {
-    const size = Buffer.byteLength(path);
-    if (portion.length > 0 && (portion.length === PATHS_AT_ONCE || bytes + size > BYTES_AT_ONCE)) {
-      yield portion;
-      portion = [];
+  for (const item of items) {
+    const size = bytesOf(item);
+    if (group.length > 0 && (group.length === most.items || bytes + size > most.bytes)) {
+      yield group;
+      group = [];
       bytes = 0;
     }
-    portion.push(path);
+    group.push(item);
     bytes += size;
   }
-  if (portion.length > 0) yield portion;
+  if (group.length > 0) yield group;
 }

@@ -1,10 +1,11 @@
 import type { Session } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
+import { inGroups } from "./portions.ts";
 
 /** Enough for a walk through a large tree. */
 const TIMEOUT_MS = 10 * 60_000;
 /** One argument of a program may be 128 KiB on Linux. */
-const SCRIPT_BYTES = 96 * 1024;
+const SCRIPT = { items: Number.POSITIVE_INFINITY, bytes: 96 * 1024 };
 
 /** Runs a shell script in the session and returns all of its output, without a cap. */
 export async function runInGuest(
@@ -32,22 +33,10 @@ export async function runLines(
   signal?: AbortSignal,
 ): Promise<string[]> {
   const complaints: string[] = [];
-  let script: string[] = [];
-  let bytes = 0;
-  const flush = async () => {
-    if (script.length === 0) return;
+  for (const script of inGroups(lines, (line) => Buffer.byteLength(line) + 1, SCRIPT)) {
     const { stderr } = await runInGuest(session, script.join("\n"), { signal });
     if (stderr !== "") complaints.push(...stderr.split("\n"));
-    script = [];
-    bytes = 0;
-  };
-  for (const line of lines) {
-    const size = Buffer.byteLength(line) + 1;
-    if (bytes + size > SCRIPT_BYTES) await flush();
-    script.push(line);
-    bytes += size;
   }
-  await flush();
   return complaints;
 }
 

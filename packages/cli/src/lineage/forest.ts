@@ -4,26 +4,15 @@
  */
 import type { Checkpoint, SessionRecord } from "@vivarium/sdk";
 
-export type LineageNode = SessionNode | CheckpointNode | GoneNode;
+export type LineageNode = { children: LineageNode[] } & (
+  | { kind: "session"; origin: Origin; session: SessionRecord }
+  | { kind: "checkpoint"; checkpoint: Checkpoint }
+  /** An ancestor of which no record is left. */
+  | { kind: "gone"; id: string }
+);
 
-interface Descent {
-  children: LineageNode[];
-}
-export interface SessionNode extends Descent {
-  kind: "session";
-  /** How the session began. */
-  origin: "create" | "fork" | "checkpoint";
-  session: SessionRecord;
-}
-export interface CheckpointNode extends Descent {
-  kind: "checkpoint";
-  checkpoint: Checkpoint;
-}
-/** An ancestor of which no record is left. */
-export interface GoneNode extends Descent {
-  kind: "gone";
-  id: string;
-}
+/** How a session began. */
+type Origin = "create" | "fork" | "checkpoint";
 
 /** Ids that records name as parents and that no record describes. */
 export function missingParents(sessions: SessionRecord[], checkpoints: Checkpoint[]): string[] {
@@ -35,11 +24,8 @@ export function missingParents(sessions: SessionRecord[], checkpoints: Checkpoin
 /** The trees, oldest first on every level. Each record is in exactly one tree. */
 export function buildForest(sessions: SessionRecord[], checkpoints: Checkpoint[]): LineageNode[] {
   const records = [...sessions, ...checkpoints].sort(byAge);
-  const gone = missingParents(sessions, checkpoints).map(
-    (id): GoneNode => ({ kind: "gone", id, children: [] }),
-  );
   const nodes = new Map<string, LineageNode>(records.map((record) => [idOf(record), toNode(record)]));
-  for (const node of gone) nodes.set(node.id, node);
+  for (const id of missingParents(sessions, checkpoints)) nodes.set(id, { kind: "gone", id, children: [] });
   const roots: LineageNode[] = [];
   for (const record of records) {
     const node = nodes.get(idOf(record)) as LineageNode;
@@ -69,7 +55,7 @@ function toNode(record: SessionRecord | Checkpoint): LineageNode {
   return { kind: "session", origin: originOf(record), session: record, children: [] };
 }
 
-function originOf(session: SessionRecord): SessionNode["origin"] {
+function originOf(session: SessionRecord): Origin {
   if (session.from_checkpoint !== undefined) return "checkpoint";
   return session.parent_session_id === undefined ? "create" : "fork";
 }

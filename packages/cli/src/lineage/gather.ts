@@ -1,8 +1,7 @@
+import { LIMITS } from "@vivarium/contract/api/limits";
 import type { Checkpoint, Client, SessionRecord } from "@vivarium/sdk";
 import { missingParents } from "./forest.ts";
 
-/** Most records in one answer of the service. */
-const LARGEST_LIST = 500;
 /** How far back in the history ended parents are looked for: beyond it they are shown as gone. */
 const HISTORY_DEPTH = 1000;
 
@@ -11,11 +10,11 @@ export async function gatherLineage(
   client: Client,
 ): Promise<{ sessions: SessionRecord[]; checkpoints: Checkpoint[]; isCut: boolean }> {
   const [{ sessions }, checkpoints] = await Promise.all([
-    client.sessions.list({ limit: LARGEST_LIST }),
+    client.sessions.list({ limit: LIMITS.listMax }),
     Array.fromAsync(client.checkpoints.all({ pageSize: 200 })),
   ]);
   const ended = await findEnded(client, missingParents(sessions, checkpoints));
-  return { sessions: [...sessions, ...ended], checkpoints, isCut: sessions.length === LARGEST_LIST };
+  return { sessions: [...sessions, ...ended], checkpoints, isCut: sessions.length === LIMITS.listMax };
 }
 
 async function findEnded(client: Client, ids: string[]): Promise<SessionRecord[]> {
@@ -23,7 +22,7 @@ async function findEnded(client: Client, ids: string[]): Promise<SessionRecord[]
   const found: SessionRecord[] = [];
   let looked = 0;
   if (wanted.size === 0) return found;
-  for await (const record of client.sessions.history({ pageSize: LARGEST_LIST })) {
+  for await (const record of client.sessions.history({ pageSize: LIMITS.listMax })) {
     if (wanted.delete(record.session_id)) found.push(record);
     if (wanted.size === 0 || ++looked === HISTORY_DEPTH) break;
   }

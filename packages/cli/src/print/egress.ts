@@ -6,11 +6,7 @@ import { plainText, renderFields, renderTable } from "./table.ts";
 const DECISION_STYLES = { allowed: "green", denied: "red" } as const;
 
 export function renderPolicy({ mode, allow }: SessionEgress): string {
-  const fields: [string, string][] = [
-    ["mode", mode],
-    ...allow.map((entry): [string, string] => ["allow", entry]),
-  ];
-  return renderFields(fields);
+  return renderFields([["mode", mode], ...allow.map((entry): [string, string] => ["allow", entry])]);
 }
 
 export function renderLog(entries: EgressLogEntry[], paint: Paint = noPaint): string {

@@ -1,3 +1,4 @@
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { VivariumError } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
@@ -11,7 +12,7 @@ export function explainError(error: unknown, config: CliConfig): string {
     const id = error.requestId === undefined ? "" : ` (${error.code}, request ${error.requestId})`;
     return joinLines(`viv: ${harmless(error.message)}${id}`, hintFor(error, config));
   }
-  return `viv: ${harmless(error instanceof Error ? error.message : String(error))}`;
+  return `viv: ${harmless(messageOf(error))}`;
 }
 
 function harmless(message: string): string {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { lack, ok } from "../doctor/finding.ts";
+import { fail, ok, warn } from "../doctor/finding.ts";
 import { renderFindings } from "./findings.ts";
 
 test("every lack says what it costs and what to do", () => {
-  const findings = [ok("QEMU", "10.0.2"), lack("KVM", "warn", "no /dev/kvm", "slow", "turn it on")];
+  const findings = [ok("QEMU", "10.0.2"), warn("KVM", "no /dev/kvm", "slow", "turn it on")];
   expect(renderFindings(findings).split("\n")).toEqual([
     "ok   QEMU  10.0.2",
     "WARN KVM   no /dev/kvm",
@@ -15,8 +15,6 @@ test("every lack says what it costs and what to do", () => {
 });
 
 test("a failed check is the last word", () => {
-  expect(renderFindings([lack("images", "fail", "none", "no machine")])).toContain(
-    "cannot run here yet: 1 of 1",
-  );
+  expect(renderFindings([fail("images", "none", "no machine")])).toContain("cannot run here yet: 1 of 1");
   expect(renderFindings([ok("a", "b")])).toContain("as it should be");
 });

@@ -22,8 +22,7 @@ export function formatSeconds(ms: number): string {
 
 /** `10:00:00`, on the clock of this machine. */
 export function formatClock(at: Date): string {
-  const two = (n: number) => String(n).padStart(2, "0");
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return at.toTimeString().slice(0, 8);
 }
 
 /** The largest unit that fits, and the one below it unless that is zero. */

@@ -1,19 +1,7 @@
 import type { Terminal } from "../terminal.ts";
 
 /** Stages in the order in which they happen; unknown stages come after them, sums last. */
-const STAGES = [
-  "queue",
-  "place",
-  "freeze",
-  "state",
-  "memory",
-  "disk",
-  "publish",
-  "capture",
-  "start",
-  "load",
-  "handshake",
-];
+const STAGES = "queue place freeze state memory disk publish capture start load handshake".split(" ");
 /** Sums over stages: how long the guest was stopped, and the total. */
 const SUMS = ["stopped", "total"];
 
@@ -36,11 +24,10 @@ export function renderTiming(timing: Timing): string {
 
 /** Prints the timings beside the result, if they were asked for. */
 export function noteTiming(
-  terminal: Terminal,
-  options: { timing?: boolean; json?: boolean },
-  answer: { timing?: Timing },
+  { terminal, options }: { terminal: Terminal; options: { timing?: boolean; json?: boolean } },
+  { timing }: { timing?: Timing },
 ): void {
   if (!options.timing || options.json) return;
-  const stages = answer.timing && renderTiming(answer.timing);
+  const stages = timing && renderTiming(timing);
   terminal.note(stages ? `viv: ${stages}` : "viv: the service sent no stage timings for this");
 }

@@ -1,12 +1,10 @@
 import { VivariumError } from "@vivarium/sdk";
-import type { CliConfig } from "../config.ts";
 import { connectWithoutKey, isLocal } from "../connect.ts";
-import type { Terminal } from "../terminal.ts";
+import type { Context } from "../context.ts";
 import { startInBackground } from "./start-in-background.ts";
 
 /** Starts the service in the background when nothing listens at a local URL. */
-export async function ensureService(deps: { config: CliConfig; terminal: Terminal }): Promise<void> {
-  const { config, terminal } = deps;
+export async function ensureService({ config, terminal }: Context): Promise<void> {
   if (!isLocal(config.url)) return;
   try {
     await connectWithoutKey(config).health();
@@ -15,7 +13,7 @@ export async function ensureService(deps: { config: CliConfig; terminal: Termina
     terminal.note(
       `viv: nothing listens at ${config.url}; starting the service in the background (viv down stops it)`,
     );
-    await startInBackground(deps, listenOf(config.url));
+    await startInBackground({ config: { ...config, listen: listenOf(config.url) }, terminal });
   }
 }
 

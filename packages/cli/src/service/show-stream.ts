@@ -31,15 +31,6 @@ export async function writeBothStreams(terminal: Terminal, streams: BothStreams)
   await terminal.write("stderr", Buffer.from(streams.stderr, streams.stderr_encoding ?? "utf8"));
 }
 
-/** Prints both streams of a buffered answer, and whether they are whole. */
-export async function showBuffered(
-  terminal: Terminal,
-  result: BothStreams & { truncated?: true },
-): Promise<void> {
-  await writeBothStreams(terminal, result);
-  if (result.truncated) terminal.note("viv: the output was cut at 4 MiB per stream");
-}
-
 /** The program's exit code becomes ours; a timeout has a code of its own and is reported. */
 export function exitCodeOf(terminal: Terminal, ending: Ending): number {
   if (!ending.timed_out) return ending.exit_code;

@@ -2,10 +2,10 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { mkdir, open, stat } from "node:fs/promises";
 import { sleep } from "@vivarium/kit/clock";
-import type { Health } from "@vivarium/sdk";
 import { CliError } from "../cli-error.ts";
 import type { CliConfig } from "../config.ts";
 import { connectWithoutKey } from "../connect.ts";
+import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { BANNER_START } from "../print/banner.ts";
 import { layoutOf, logFile } from "../supervisor/layout.ts";
@@ -17,13 +17,8 @@ import { askHealth } from "./wait-for-health.ts";
 const LIMIT_MS = 120_000;
 const POLL_MS = 100;
 
-interface Deps {
-  config: CliConfig;
-  terminal: Terminal;
-}
-
 /** Starts `viv up` detached from this terminal, shows its progress, and returns when the service answers. */
-export async function startInBackground({ config, terminal }: Deps, listen: string): Promise<Health> {
+export async function startInBackground({ config, terminal }: Context): Promise<void> {
   if (process.getuid?.() !== 0) {
     throw new CliError("starting the service needs root", {
       hint: "Start it once with: sudo viv up --background",
@@ -36,24 +31,22 @@ export async function startInBackground({ config, terminal }: Deps, listen: stri
     ({ size }) => size,
     () => 0,
   );
-  const ended = spawnSupervisor({ config, terminal }, listen, file);
-  const follow = followLog(terminal, file, from);
-  return waitForAnswer(config, ended, follow);
+  const ended = spawnSupervisor(config, file);
+  await waitForAnswer(config, ended, followLog(terminal, file, from));
 }
 
 async function waitForAnswer(
   config: CliConfig,
   ended: { code: number | undefined },
   follow: () => Promise<string>,
-): Promise<Health> {
+): Promise<void> {
   const client = connectWithoutKey(config);
   const deadline = performance.now() + LIMIT_MS;
   while (performance.now() < deadline) {
     const said = await follow();
     // Another start may have won the race: then wait for that one.
     const isOvertaken = ended.code === EXIT.alreadyRunning;
-    const health = isOvertaken || said.includes(BANNER_START) ? await askHealth(client) : undefined;
-    if (health) return health;
+    if ((isOvertaken || said.includes(BANNER_START)) && (await askHealth(client))) return;
     if (isOvertaken) await refuseOtherAddress(config);
     if (ended.code !== undefined && !isOvertaken) {
       await follow();
@@ -79,9 +72,9 @@ async function refuseOtherAddress(config: CliConfig): Promise<void> {
   });
 }
 
-function spawnSupervisor({ config }: Deps, listen: string, file: string): { code: number | undefined } {
+function spawnSupervisor(config: CliConfig, file: string): { code: number | undefined } {
   const log = openSync(file, "a", 0o640);
-  const args = [ENTRY_POINTS.cli, "up", "--listen", listen, "--data-dir", config.dataDir];
+  const args = [ENTRY_POINTS.cli, "up", "--listen", config.listen, "--data-dir", config.dataDir];
   if (config.imagesDir) args.push("--images-dir", config.imagesDir);
   const env = { ...config.childEnv, ...(config.databaseUrl ? { DATABASE_URL: config.databaseUrl } : {}) };
   const child = spawn(process.execPath, args, { detached: true, cwd: "/", env, stdio: ["ignore", log, log] });
@@ -111,13 +104,9 @@ function followLog(terminal: Terminal, file: string, from: number): () => Promis
 }
 
 async function readFrom(file: string, from: number): Promise<string> {
-  const handle = await open(file, "r");
-  try {
-    const size = (await handle.stat()).size - from;
-    if (size <= 0) return "";
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, from);
-    return buffer.toString("utf8", 0, bytesRead);
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(file, "r");
+  const size = (await handle.stat()).size - from;
+  if (size <= 0) return "";
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, from);
+  return buffer.toString("utf8", 0, bytesRead);
 }

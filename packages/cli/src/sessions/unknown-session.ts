@@ -20,12 +20,11 @@ export class UnknownSession extends CliError {
 /** No session fits; `ended` are ended sessions that did. */
 export function unknownSession(reference: string, ended: readonly SessionRecord[]): UnknownSession {
   const quoted = quote(reference);
-  if (ended.length === 0)
-    return new UnknownSession(
-      `no session has ${quoted} for its name or as the beginning of its id`,
-      "not_found",
-    );
-  return new UnknownSession(`no session fits ${quoted} any more; ended:\n${listOf(ended)}`, "not_found");
+  const message =
+    ended.length === 0
+      ? `no session has ${quoted} for its name or as the beginning of its id`
+      : `no session fits ${quoted} any more; ended:\n${listOf(ended)}`;
+  return new UnknownSession(message, "not_found");
 }
 
 /** At least one session fits, but the reference is ambiguous. */
@@ -34,25 +33,22 @@ export function doubtfulSession(
   matches: readonly SessionRecord[],
   isCut: boolean,
 ): UnknownSession {
-  const quoted = quote(reference);
-  const list = listOf(matches);
-  const fits = `${quoted} fits ${matches.length === 1 ? "a session" : `${matches.length} sessions`}`;
-  if (matches.some((session) => isTooShort(reference, session))) {
-    return new UnknownSession(
-      `${fits}, but is too short for the beginning of an id:\n${list}`,
-      "ambiguous",
+  const ambiguous = (why: string, hint: string) => {
+    const fits = matches.length === 1 ? "a session" : `${matches.length} sessions`;
+    const message = `${quote(reference)} fits ${fits}${why}:\n${listOf(matches)}`;
+    return new UnknownSession(message, "ambiguous", hint);
+  };
+  if (matches.some((session) => isTooShort(reference, session)))
+    return ambiguous(
+      ", but is too short for the beginning of an id",
       `Give at least ${SHORTEST_BEGINNING} characters.`,
     );
-  }
-  return isCut
-    ? new UnknownSession(
-        `${fits}, and there are more sessions than a list holds:\n${list}`,
-        "ambiguous",
-        matches.some(({ name }) => name === reference)
-          ? "Give the whole id."
-          : "Give the whole id, or the name.",
-      )
-    : new UnknownSession(`${fits}:\n${list}`, "ambiguous", "Give the id of one, or more of its beginning.");
+  if (!isCut) return ambiguous("", "Give the id of one, or more of its beginning.");
+  const isName = matches.some(({ name }) => name === reference);
+  return ambiguous(
+    ", and there are more sessions than a list holds",
+    isName ? "Give the whole id." : "Give the whole id, or the name.",
+  );
 }
 
 function quote(reference: string): string {

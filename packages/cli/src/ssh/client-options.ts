@@ -1,7 +1,6 @@
 /** How the system's SSH client reaches a session: through `viv tunnel`, as the user of the session. */
 import path from "node:path";
-import type { CliConfig } from "../config.ts";
-import { DEFAULT_LISTEN } from "../config.ts";
+import { type CliConfig, DEFAULT_LISTEN } from "../config.ts";
 
 /** The user of every session. */
 const USER = "sandbox";
@@ -20,10 +19,6 @@ export function sessionOfHost(host: string): string {
   return host.replace(/^viv-/, "").replace(/\.viv$/, "");
 }
 
-export function knownHostsFile(config: Pick<CliConfig, "stateDir">): string {
-  return path.join(config.stateDir, "known_hosts");
-}
-
 /**
  * Options as ssh_config(5) has them, name and value. Access is controlled by the API key of the tunnel. The host key is
  * stored under the session's own name at the first visit, and a changed one is refused.
@@ -38,7 +33,7 @@ export function clientOptions(
     ["ProxyCommand", `${own} ${host === TYPED_HOST ? host : quoteWord(sessionOfHost(host))}`],
     ["User", USER],
     ...alias,
-    ["UserKnownHostsFile", quoteValue(knownHostsFile(config))],
+    ["UserKnownHostsFile", quoteValue(path.join(config.stateDir, "known_hosts"))],
     ["StrictHostKeyChecking", "accept-new"],
     ["HashKnownHosts", "no"],
     ["UpdateHostKeys", "no"],

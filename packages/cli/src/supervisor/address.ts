@@ -1,4 +1,5 @@
 import { createServer } from "node:net";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 
 /** Checked here, because the control plane would otherwise die of it again and again. */
@@ -11,7 +12,7 @@ export async function requireFreeAddress(listen: string): Promise<void> {
       probe.listen({ host, port, exclusive: true }, resolve);
     });
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new CliError(`cannot listen on ${listen}: ${reason}`, {
       hint: "Another program may have the port. Choose another one with --listen HOST:PORT.",
       cause,

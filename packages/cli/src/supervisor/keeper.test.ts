@@ -1,9 +1,9 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { identify } from "@vivarium/kit/process-identity";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Keeper } from "./keeper.ts";
-import { identify } from "./process-identity.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
 
 let dir: string;

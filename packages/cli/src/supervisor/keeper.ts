@@ -1,4 +1,5 @@
 import { sleep } from "@vivarium/kit/clock";
+import { messageOf } from "@vivarium/kit/unknown-error";
 import { CliError } from "../cli-error.ts";
 import type { Running } from "./running.ts";
 
@@ -9,23 +10,24 @@ const HEALTHY_MS = 10_000;
 /** After so many deaths in a row the next launch is not expected to succeed. */
 export const HOPELESS_DEATHS = 6;
 
-/** Starts the process. The signal aborts a launch that is no longer wanted. */
-type Launch = (signal: AbortSignal) => Promise<Running>;
+export interface KeeperDeps {
+  /** Starts the process. The signal aborts a launch that is no longer wanted. */
+  launch: (signal: AbortSignal) => Promise<Running>;
+  report: (message: string) => void;
+}
 
 /** Keeps one process running: starts it, and again after every death, ever more slowly while it dies young. */
 export class Keeper {
   readonly name: string;
-  readonly #launch: Launch;
-  readonly #report: (message: string) => void;
+  readonly #deps: KeeperDeps;
   readonly #stopping = new AbortController();
   #current: Running | undefined;
   #loop: Promise<void> = Promise.resolve();
   #deaths = 0;
 
-  constructor(name: string, deps: { launch: Launch; report: (message: string) => void }) {
+  constructor(name: string, deps: KeeperDeps) {
     this.name = name;
-    this.#launch = deps.launch;
-    this.#report = deps.report;
+    this.#deps = deps;
   }
 
   /** How often it has died since it was last healthy. */
@@ -69,20 +71,20 @@ export class Keeper {
       if (!wasLaunched && this.#deaths >= HOPELESS_DEATHS)
         return callbacks.onHopeless(new CliError(`${this.name} cannot be started: ${ending}`));
       const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (this.#deaths - 1), LONGEST_PAUSE_MS);
-      this.#report(`${this.name} ended (${ending}); starting it again in ${pauseMs / 1000} s`);
+      this.#deps.report(`${this.name} ended (${ending}); starting it again in ${pauseMs / 1000} s`);
       await sleep(pauseMs, signal);
     }
   }
 
   async #runOnce(onLaunched: () => void): Promise<string> {
     try {
-      this.#current = await this.#launch(this.#stopping.signal);
+      this.#current = await this.#deps.launch(this.#stopping.signal);
       // stop() may have been called during the launch, and found nothing to stop.
       if (this.#stopping.signal.aborted) await this.#current.stop();
       onLaunched();
       return await this.#current.ended;
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return messageOf(error);
     } finally {
       this.#current = undefined;
     }

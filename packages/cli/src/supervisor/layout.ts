@@ -4,20 +4,9 @@ import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 
 /** Paths of one service below its data directory. */
-export interface Layout {
-  dataDir: string;
-  imagesDir: string;
-  runDir: string;
-  nodeSocket: string;
-  gatewaySocket: string;
-  lockFile: string;
-  logDir: string;
-  controlDir: string;
-  postgresDir: string;
-  postgresSocketDir: string;
-}
+export type Layout = ReturnType<typeof layoutOf>;
 
-export function layoutOf(dataDir: string, imagesDir?: string): Layout {
+export function layoutOf(dataDir: string, imagesDir?: string) {
   const runDir = path.join(dataDir, "run");
   return {
     dataDir,

@@ -2,9 +2,9 @@ import { spawn } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { identify } from "@vivarium/kit/process-identity";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { findHolder, takeLock } from "./lock.ts";
-import { identify } from "./process-identity.ts";
 
 let dir: string;
 let file: string;

@@ -4,7 +4,8 @@
  */
 import { link, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { randomId } from "@vivarium/kit/id";
-import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
+import { identify, isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { hasCode } from "@vivarium/kit/unknown-error";
 
 export interface Holder extends ProcessIdentity {
   url: string;
@@ -41,7 +42,7 @@ async function publish(file: string, content: string): Promise<boolean> {
     await link(draft, file);
     return true;
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "EEXIST") return false;
+    if (hasCode(error, "EEXIST")) return false;
     throw error;
   } finally {
     await rm(draft, { force: true });
@@ -66,9 +67,11 @@ async function releaseLock(file: string, mine: string): Promise<void> {
 
 function parseHolder(text: string): Holder | undefined {
   try {
-    const value = JSON.parse(text) as Partial<Holder>;
-    const isWhole = [value.pid, value.startTicks].every(Number.isInteger) && typeof value.bootId === "string";
-    return isWhole ? (value as Holder) : undefined;
+    const value = JSON.parse(text) as Holder;
+    const isWhole =
+      Number.isInteger(value.pid) && value.startTicks !== undefined && value.bootId !== undefined;
+    // Earlier versions wrote the ticks as a number.
+    return isWhole ? { ...value, startTicks: String(value.startTicks) } : undefined;
   } catch {
     return undefined;
   }

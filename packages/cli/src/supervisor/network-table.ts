@@ -8,16 +8,10 @@ const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
 /** The node makes this chain when it switches forwarding on (node/src/host/host-network.ts). */
 const FORWARDING_WAS_OFF = "forwarding_was_off";
 
-interface Paths {
+const PATHS = {
   /** Where the nodes of this host claim their slots, for every data directory. */
-  slotsDir: string;
-  /** Where the services of this host register, one file each. */
-  servicesDir: string;
-  table: string[];
-}
-
-const PATHS: Paths = {
   slotsDir: "/run/vivarium/slots",
+  /** Where the services of this host register, one file each. */
   servicesDir: "/run/vivarium/services",
   table: ["inet", "vivarium"],
 };
@@ -30,7 +24,7 @@ const PATHS: Paths = {
  */
 export async function holdNetworkTable(
   url: string,
-  { slotsDir, servicesDir, table }: Paths = PATHS,
+  { slotsDir, servicesDir, table } = PATHS,
 ): Promise<() => Promise<void>> {
   await mkdir(servicesDir, { recursive: true, mode: 0o700 });
   const lock = await takeLock(path.join(servicesDir, randomId(8)), url);

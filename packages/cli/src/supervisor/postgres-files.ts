@@ -10,6 +10,7 @@ import type { Layout } from "./layout.ts";
 import { asUser } from "./service-user.ts";
 
 const DATABASE = "vivarium";
+export const CLEAN_ENV = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" };
 
 export interface PostgresFiles {
   /** Contains bin/, lib/, share/. */
@@ -88,8 +89,7 @@ async function makeCluster({ programs, cluster }: PostgresFiles, user: Account):
 
 async function runAs(user: Account, argv: string[], input?: string): Promise<void> {
   const [program = "", ...args] = asUser(user, argv);
-  const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" };
-  const result = await runHostCommand(program, args, { input, env, cwd: "/", timeoutMs: 120_000 });
+  const result = await runHostCommand(program, args, { input, env: CLEAN_ENV, cwd: "/", timeoutMs: 120_000 });
   if (result.code === 0) return;
   const reason = (result.stderr || result.stdout).trim().split("\n").slice(-5).join("; ");
   throw new CliError(`the database could not be made: ${path.basename(argv[0] ?? "")} says: ${reason}`);

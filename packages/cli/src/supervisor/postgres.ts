@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Account } from "@vivarium/kit/account";
 import { sleep } from "@vivarium/kit/clock";
+import { identify, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { type Layout, logFile } from "./layout.ts";
-import type { PostgresFiles } from "./postgres-files.ts";
-import { identify, isAlive, type ProcessIdentity } from "./process-identity.ts";
+import { CLEAN_ENV, type PostgresFiles } from "./postgres-files.ts";
 import { adoptProcess, type Running, startProcess } from "./running.ts";
 import { asUser } from "./service-user.ts";
 
@@ -66,7 +66,7 @@ function startPostmaster(layout: Layout, files: PostgresFiles, user: Account): R
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const program = path.join(files.programs, "bin", "postgres");
   return startProcess(asUser(user, [program, "-D", files.cluster, ...flags]), {
-    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8", TZ: "UTC" },
+    env: CLEAN_ENV,
     logFile: logFile(layout, "postgres"),
     cwd: "/",
     stop: FAST_SHUTDOWN,
@@ -98,10 +98,7 @@ async function waitUntilReady(cluster: string, running: Running, signal: AbortSi
 /** setpriv becomes the postmaster, so the pid we started is the pid it writes. */
 function isReady(cluster: string, pid: number): boolean {
   const lines = readPidFile(cluster);
-  const identity = identify(pid);
-  return (
-    Number(lines[0]) === pid && lines[7]?.trim() === "ready" && identity !== undefined && isAlive(identity)
-  );
+  return Number(lines[0]) === pid && lines[7]?.trim() === "ready" && identify(pid) !== undefined;
 }
 
 function readPidFile(cluster: string): string[] {

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { sleep } from "@vivarium/kit/clock";
-import { isAlive, type ProcessIdentity } from "./process-identity.ts";
+import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
 
 /** A process that runs, started by us or found running. */
 export interface Running {
@@ -50,14 +50,11 @@ export function startProcess(
     child.on("error", (error) => resolve(error.message));
     child.on("exit", (code, signal) => resolve(signal ? `killed by ${signal}` : `exit code ${code}`));
   });
-  const stop = () =>
-    stopProcess(
-      (signal) => child.kill(signal),
-      ended,
-      options.stop ?? GRACEFUL,
-      () => child.stdin?.end(),
-    );
-  return { pid: child.pid ?? 0, ended, stop };
+  const kill = (signal: NodeJS.Signals) => {
+    child.stdin?.end();
+    child.kill(signal);
+  };
+  return { pid: child.pid ?? 0, ended, stop: () => stopProcess(kill, ended, options.stop ?? GRACEFUL) };
 }
 
 /** Watches a process that an earlier supervisor started. */
@@ -76,9 +73,7 @@ async function stopProcess(
   kill: (signal: NodeJS.Signals) => unknown,
   ended: Promise<string>,
   { signal, limitMs }: StopManner,
-  hangUp: () => void = () => {},
 ): Promise<void> {
-  hangUp();
   kill(signal);
   const late = new AbortController();
   const first = await Promise.race([

@@ -7,17 +7,16 @@
 import { once } from "node:events";
 import type { Account } from "@vivarium/kit/account";
 import { CliError } from "../cli-error.ts";
-import type { CliConfig } from "../config.ts";
 import { bootstrapKeyPath, connectWithoutKey } from "../connect.ts";
+import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { renderBanner } from "../print/banner.ts";
 import { formatSeconds } from "../print/time.ts";
 import { readOwnFile } from "../service/own-file.ts";
 import { waitForHealth } from "../service/wait-for-health.ts";
-import type { Terminal } from "../terminal.ts";
 import { requireFreeAddress, urlOf } from "./address.ts";
 import { childEnvOf } from "./child-env.ts";
-import { HOPELESS_DEATHS, Keeper } from "./keeper.ts";
+import { HOPELESS_DEATHS, Keeper, type KeeperDeps } from "./keeper.ts";
 import { hasImages, type Layout, layoutOf, logFile, makeBaseDirs, makeUserDirs } from "./layout.ts";
 import { takeLock } from "./lock.ts";
 import { startLogCap } from "./log-cap.ts";
@@ -36,23 +35,14 @@ const SOCKET_PATH_BYTES = 107;
 
 const STOPPED = "stopped; machines of live sessions keep running and are taken over at the next start";
 
-interface SuperviseInput {
-  /** host:port */
-  listen: string;
-}
-
-interface Deps {
-  config: CliConfig;
-  terminal: Terminal;
-}
-
 /** Runs the service in the foreground until it is stopped; returns the exit code. */
-export async function supervise({ config, terminal }: Deps, input: SuperviseInput): Promise<number> {
+export async function supervise({ config, terminal }: Context): Promise<number> {
   requireRoot();
   const startedAt = performance.now();
   const layout = layoutOf(config.dataDir, config.imagesDir);
   await makeBaseDirs(layout);
-  const lock = await takeLock(layout.lockFile, urlOf(input.listen));
+  const url = urlOf(config.listen);
+  const lock = await takeLock(layout.lockFile, url);
   if ("holder" in lock) {
     terminal.note(
       `viv: a service (pid ${lock.holder.pid}) already serves ${config.dataDir} at ${lock.holder.url}`,
@@ -63,12 +53,12 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   const stopping = new AbortController();
   void stopSignal.then(() => stopping.abort());
   const stopLogCap = startLogCap(layout.logDir);
-  const leaveNetworkTable = await holdNetworkTable(urlOf(input.listen));
+  const leaveNetworkTable = await holdNetworkTable(url);
   const keepers: Keeper[] = [];
   try {
     const supervision = { config, terminal, layout, keepers, stopping: stopping.signal };
-    await startAll(supervision, input);
-    if (!(await announce(supervision, input, startedAt))) return EXIT.failed;
+    await startAll(supervision);
+    if (!(await announce(supervision, startedAt))) return EXIT.failed;
     terminal.note(`stopping (${await stopSignal}) …`);
     return EXIT.ok;
   } catch (error) {
@@ -85,7 +75,7 @@ export async function supervise({ config, terminal }: Deps, input: SuperviseInpu
   }
 }
 
-interface Supervision extends Deps {
+interface Supervision extends Context {
   layout: Layout;
   /** In the order of starting; filled step by step, so that a failure half-way stops the processes that run. */
   keepers: Keeper[];
@@ -93,9 +83,10 @@ interface Supervision extends Deps {
   stopping: AbortSignal;
 }
 
-async function startAll(supervision: Supervision, input: SuperviseInput): Promise<void> {
+async function startAll(supervision: Supervision): Promise<void> {
   const { config, terminal, layout, stopping } = supervision;
-  await requireFreeAddress(input.listen);
+  const { listen } = config;
+  await requireFreeAddress(listen);
   const step = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
     const from = performance.now();
     const result = await work();
@@ -110,23 +101,20 @@ async function startAll(supervision: Supervision, input: SuperviseInput): Promis
   await makeUserDirs(layout, user);
   await checkReach(user, layout.controlDir);
   const url = config.databaseUrl ?? (await step("database", () => startPostgres(supervision, user)));
-  const { listen } = input;
   const env = childEnvOf(config, { layout, listen, controlUser: user.name, gatewayUser });
-  await keep(supervision, "gateway", env);
-  await keep(supervision, "node", env);
-  await keep(supervision, "control", { ...env, DATABASE_URL: url });
+  await keepService(supervision, "gateway", env);
+  await keepService(supervision, "node", env);
+  await keepService(supervision, "control", { ...env, DATABASE_URL: url });
 }
 
 async function startPostgres(supervision: Supervision, user: Account): Promise<string> {
-  const { layout, keepers, terminal, stopping } = supervision;
+  const { layout } = supervision;
   requireSocketPath(layout);
   const files = await preparePostgres(layout, user);
-  const keeper = new Keeper("postgres", {
+  await keep(supervision, "postgres", {
     launch: (signal) => launchPostgres(layout, files, user, signal),
-    report: (message) => terminal.note(`viv: ${message}`),
+    report: (message) => supervision.terminal.note(`viv: ${message}`),
   });
-  keepers.push(keeper);
-  await keeper.start(stopping);
   return databaseUrl(layout, user);
 }
 
@@ -135,26 +123,26 @@ async function startPostgres(supervision: Supervision, user: Account): Promise<s
  * what the collector counts for them. So it must collect young objects often, and the whole heap only when that has
  * doubled. With default settings it collected the whole heap every 20 MiB of a stream: 100 of the node's 163 ms of
  * processor time for a download of 64 MiB, and 130 of control's 213. Memory grows as little as before, by 50 MiB at
- * most for 512 MiB up and down. Concurrent sweeping is off: its
- * helper threads would take two cores from the stream.
+ * most for 512 MiB up and down. Concurrent sweeping is off: its helper threads would take two cores from the stream.
  */
 const COLLECTOR = ["--max-semi-space-size=1", "--heap-growing-percent=100", "--no-concurrent-sweeping"];
 
 /** Only control gets the database's address: node and gateway know nothing of tenants. */
-async function keep(
-  { layout, keepers, terminal, stopping }: Supervision,
+function keepService(
+  supervision: Supervision,
   name: "node" | "gateway" | "control",
   env: Record<string, string>,
 ): Promise<void> {
-  const keeper = new Keeper(name, {
-    launch: async () =>
-      startProcess([process.execPath, ...COLLECTOR, ENTRY_POINTS[name]], {
-        env,
-        logFile: logFile(layout, name),
-        cwd: "/",
-      }),
-    report: (message) => terminal.note(`viv: ${message}; see ${logFile(layout, name)}`),
+  const file = logFile(supervision.layout, name);
+  const argv = [process.execPath, ...COLLECTOR, ENTRY_POINTS[name]];
+  return keep(supervision, name, {
+    launch: async () => startProcess(argv, { env, logFile: file, cwd: "/" }),
+    report: (message) => supervision.terminal.note(`viv: ${message}; see ${file}`),
   });
+}
+
+async function keep({ keepers, stopping }: Supervision, name: string, deps: KeeperDeps): Promise<void> {
+  const keeper = new Keeper(name, deps);
   keepers.push(keeper);
   await keeper.start(stopping);
 }
@@ -162,10 +150,9 @@ async function keep(
 /** Waits until the service answers, then prints the banner; false when it was stopped or does not answer. */
 async function announce(
   { config, terminal, layout, keepers, stopping }: Supervision,
-  input: SuperviseInput,
   startedAt: number,
 ): Promise<boolean> {
-  const url = urlOf(input.listen);
+  const url = urlOf(config.listen);
   const health = await waitForHealth(connectWithoutKey({ ...config, url }), {
     limitMs: ANSWER_LIMIT_MS,
     signal: stopping,

@@ -6,24 +6,13 @@ const KEYPAD = /\u001b([=>])/g;
 /** A sequence that is cut off at the end of a chunk; real sequences are not longer. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what this is about
 const UNFINISHED = /\u001b(?:\[(?:\?[\d;]{0,32})?)?$/;
-/** Modes that leave a terminal unusable, and their normal state. */
-const NORMAL: Readonly<Record<string, "h" | "l">> = {
-  "1": "l",
-  "7": "h",
-  "25": "h",
-  "47": "l",
-  "1000": "l",
-  "1002": "l",
-  "1003": "l",
-  "1004": "l",
-  "1005": "l",
-  "1006": "l",
-  "1015": "l",
-  "1047": "l",
-  "1049": "l",
-  "2004": "l",
-  "2026": "l",
-};
+/** Modes that leave a terminal unusable, by their normal state. */
+const NORMALLY_SET = ["7", "25"];
+const NORMALLY_RESET = "1 47 1000 1002 1003 1004 1005 1006 1015 1047 1049 2004 2026".split(" ");
+const NORMAL: ReadonlyMap<string, string> = new Map([
+  ...NORMALLY_SET.map((mode): [string, string] => [mode, "h"]),
+  ...NORMALLY_RESET.map((mode): [string, string] => [mode, "l"]),
+]);
 
 export class ScreenModes {
   readonly #changed = new Set<string>();
@@ -36,8 +25,8 @@ export class ScreenModes {
       this.#rest + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).toString("latin1");
     for (const [, modes = "", state] of text.matchAll(SET_OR_RESET)) {
       for (const mode of modes.split(";")) {
-        if (NORMAL[mode] === undefined) continue;
-        if (NORMAL[mode] === state) this.#changed.delete(mode);
+        if (!NORMAL.has(mode)) continue;
+        if (NORMAL.get(mode) === state) this.#changed.delete(mode);
         else this.#changed.add(mode);
       }
     }
@@ -52,7 +41,7 @@ export class ScreenModes {
 
   /** Sequences that undo the changes; empty without changes. */
   undo(): string {
-    const modes = [...this.#changed].map((mode) => `\u001b[?${mode}${NORMAL[mode]}`).join("");
+    const modes = [...this.#changed].map((mode) => `\u001b[?${mode}${NORMAL.get(mode)}`).join("");
     const keys = this.#isKeypadChanged ? "\u001b>" : "";
     // Programs that take the whole screen may also have asked for other reports of keys.
     return `${this.isFullScreen ? "\u001b[>4m" : ""}${modes}${keys}\u001b[0m`;

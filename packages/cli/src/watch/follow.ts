@@ -1,8 +1,8 @@
+import { LIMITS } from "@vivarium/contract/api/limits";
+import { sleep } from "@vivarium/kit/clock";
 import type { Client, SessionRecord, VivariumError } from "@vivarium/sdk";
 import { isTemporaryFailure } from "../service/temporary-failure.ts";
 import { type Change, findChanges } from "./changes.ts";
-
-const LARGEST_LIST = 500;
 
 /** Result of one look at the service. */
 export interface Look {
@@ -19,16 +19,16 @@ export interface Look {
  * end it; one that cannot be reached at the first look, or that refuses the key, does.
  */
 export async function* followSessions(
-  deps: { client: Client; sleep: (ms: number, signal: AbortSignal) => Promise<void> },
+  client: Client,
   { intervalMs, signal }: { intervalMs: number; signal: AbortSignal },
 ): AsyncGenerator<Look, void, void> {
   let known: Map<string, SessionRecord> | undefined;
   let last: SessionRecord[] = [];
   while (!signal.aborted) {
     try {
-      const { sessions } = await deps.client.sessions.list({ limit: LARGEST_LIST }, { signal });
+      const { sessions } = await client.sessions.list({ limit: LIMITS.listMax }, { signal });
       const at = new Date();
-      const ended = known ? await describeEnded(deps.client, known, sessions, signal) : new Map();
+      const ended = known ? await describeEnded(client, known, sessions, signal) : new Map();
       const changes = known ? findChanges(known, sessions, ended, at) : [];
       known = new Map(sessions.map((session) => [session.session_id, session]));
       last = sessions;
@@ -38,7 +38,7 @@ export async function* followSessions(
       if (known === undefined || !isTemporaryFailure(error)) throw error;
       yield { at: new Date(), sessions: last, changes: [], failure: error };
     }
-    await deps.sleep(intervalMs, signal);
+    await sleep(intervalMs, signal);
   }
 }
 
@@ -52,6 +52,6 @@ async function describeEnded(
   const present = new Set(sessions.map(({ session_id }) => session_id));
   const missing = [...known.keys()].filter((id) => !present.has(id));
   if (missing.length === 0) return new Map();
-  const page = await client.sessions.list({ state: "ended", limit: LARGEST_LIST }, { signal });
+  const page = await client.sessions.list({ state: "ended", limit: LIMITS.listMax }, { signal });
   return new Map(page.sessions.map((session) => [session.session_id, session]));
 }

@@ -1,19 +1,8 @@
-import type { Command } from "commander";
 import { addSessionOptions, type SessionOptions, toSessionFields } from "../../args/session-options.ts";
-import { clientCommand, type TimedOptions } from "../../args/shared-options.ts";
-import { withOptions } from "../../config.ts";
-import { connect } from "../../connect.ts";
-import type { Context } from "../../context.ts";
-import { EXIT } from "../../exit-codes.ts";
-import { showSession } from "../../print/show-session.ts";
+import { type Call, clientVerb, type Verb } from "../verb.ts";
 
-interface CheckpointStartOptions extends TimedOptions, SessionOptions {}
-
-export function checkpointStartCommand(
-  run: (code: Promise<number>) => Promise<void>,
-  context: Context,
-): Command {
-  const command = clientCommand("start", [
+export function checkpointStartCommand(): Verb {
+  const command = clientVerb("start", [
     "viv checkpoint start chk_4x7k2m9q0a1b2c3d4e5f6",
     "id=$(viv checkpoint start --name second-try chk_4x7k2m9q0a1b2c3d4e5f6) && viv exec $id -- ls",
   ])
@@ -23,16 +12,11 @@ export function checkpointStartCommand(
   return addSessionOptions(command)
     .option("--timing", "say how long each stage took")
     .option("--json", "print the record as JSON")
-    .action((id: string, options: CheckpointStartOptions) => run(startCheckpoint(context, id, options)));
+    .does(startCheckpoint);
 }
 
-async function startCheckpoint(
-  context: Context,
-  id: string,
-  options: CheckpointStartOptions,
-): Promise<number> {
-  const client = await connect(withOptions(context.config, options));
-  const request = toSessionFields(options);
-  showSession(context, await client.checkpoints.start(id, request, { timing: options.timing }), options);
-  return EXIT.ok;
+async function startCheckpoint(call: Call<SessionOptions>, id: string): Promise<void> {
+  const { checkpoints } = await call.connect();
+  const { timing } = call.options;
+  call.printSession(await checkpoints.start(id, toSessionFields(call.options), { timing }));
 }

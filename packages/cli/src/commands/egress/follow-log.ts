@@ -1,3 +1,4 @@
+import { sleep } from "@vivarium/kit/clock";
 import {
   type Client,
   type Egress,
@@ -25,15 +26,15 @@ interface Follow {
  * service that cannot be reached for a while does not end it.
  */
 export async function* followLog(
-  deps: { client: Client; sleep: (ms: number, signal: AbortSignal) => Promise<void> },
+  client: Client,
   { sessionId, filter, limit, intervalMs, signal }: Follow,
 ): AsyncGenerator<EgressLogEntry, void, void> {
-  const { egress } = deps.client.session(sessionId);
+  const { egress } = client.session(sessionId);
   let known: string[] | undefined;
   while (!signal.aborted) {
     try {
       // Must come before the lines are read: a session that has ended adds no line that this read could miss.
-      const hasEnded = known !== undefined && (await isGone(deps.client, sessionId, signal));
+      const hasEnded = known !== undefined && (await isGone(client, sessionId, signal));
       const fresh = known
         ? await newerThan(egress, filter, known, signal)
         : await takeNewest(egress, filter, limit, signal);
@@ -44,7 +45,7 @@ export async function* followLog(
       if (signal.aborted) return;
       if (known === undefined || !isTemporaryFailure(error)) throw error;
     }
-    await deps.sleep(intervalMs, signal);
+    await sleep(intervalMs, signal);
   }
 }
 

@@ -1,26 +1,15 @@
-import type { Command } from "commander";
-import { type ConnectionOptions, clientCommand } from "../../args/shared-options.ts";
-import { withOptions } from "../../config.ts";
-import { connect } from "../../connect.ts";
-import type { Context } from "../../context.ts";
-import { EXIT } from "../../exit-codes.ts";
-import { paintFor } from "../../print/paint.ts";
 import { renderTemplates } from "../../print/template.ts";
+import { type Call, clientVerb, type Verb } from "../verb.ts";
 
-export function templateLsCommand(run: (code: Promise<number>) => Promise<void>, context: Context): Command {
-  return clientCommand("ls", ["viv template ls"])
+export function templateLsCommand(): Verb {
+  return clientVerb("ls", ["viv template ls"])
     .summary("list templates")
     .description("List templates: the official ones, then your own.")
     .option("--json", 'print {"templates": [template, …]}')
-    .action((options: ConnectionOptions) => run(listTemplates(context, options)));
+    .does(listTemplates);
 }
 
-async function listTemplates(context: Context, options: ConnectionOptions): Promise<number> {
-  const { config, terminal } = context;
-  const list = await (await connect(withOptions(config, options))).templates.list();
-  const text = options.json
-    ? JSON.stringify(list)
-    : renderTemplates(list.templates, new Date(), paintFor(context));
-  terminal.out(text);
-  return EXIT.ok;
+async function listTemplates(call: Call): Promise<void> {
+  const list = await (await call.connect()).templates.list();
+  call.print(list, ({ templates }) => renderTemplates(templates, new Date(), call.paint));
 }
