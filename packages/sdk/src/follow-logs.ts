@@ -1,7 +1,6 @@
 import { decodeBase64 } from "./base64.ts";
-import { errorFromNetwork, VivariumError } from "./errors.ts";
-import { readEvents } from "./sse.ts";
-import { type CallOptions, send, type Transport } from "./transport.ts";
+import { readItems } from "./read-items.ts";
+import type { CallOptions, Transport } from "./transport.ts";
 
 /** A piece of a process's output; it may begin or end inside a character. */
 export interface LogChunk {
@@ -9,33 +8,21 @@ export interface LogChunk {
   data: Uint8Array;
 }
 
-export async function* followLogs(
+export function followLogs(
   transport: Transport,
   path: string,
   options: CallOptions,
 ): AsyncGenerator<LogChunk, void, void> {
-  const response = await send(transport, {
-    method: "GET",
-    path,
-    query: { follow: true },
-    headers: { accept: "text/event-stream" },
-    repeatable: true,
-    ...options,
-  });
-  try {
-    for await (const { event, data } of readEvents(response.body ?? [])) {
-      if (event === "stdout" || event === "stderr") yield { stream: event, data: decodeBase64(data) };
-      if (event === "error") throw new VivariumError("log_failed", data, { status: 200 });
-      if (event === "eof") return;
-    }
-  } catch (cause) {
-    options.signal?.throwIfAborted();
-    throw cause instanceof VivariumError ? cause : interrupted(errorFromNetwork(cause, transport.url));
-  }
-  throw interrupted();
-}
-
-function interrupted(cause?: unknown): VivariumError {
-  const message = "the log broke off before its end; the process goes on, follow it again";
-  return new VivariumError("stream_interrupted", message, { status: 200, retryable: true, cause });
+  return readItems<LogChunk>(
+    transport,
+    { method: "GET", path, query: { follow: true }, repeatable: true, ...options },
+    {
+      toItem: ({ event, data }) =>
+        event === "stdout" || event === "stderr" ? { stream: event, data: decodeBase64(data) } : undefined,
+      last: "eof",
+      failure: "log_failed",
+      broken: "the log broke off before its end; the process goes on, follow it again",
+      retryable: true,
+    },
+  );
 }

@@ -1,7 +1,7 @@
 import type { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
 import { VivariumError } from "./errors.ts";
 import { followLogs, type LogChunk } from "./follow-logs.ts";
-import { type CallOptions, sendJson, type Transport } from "./transport.ts";
+import { type CallOptions, getJson, postJson, sendJson, sessionPath, type Transport } from "./transport.ts";
 
 /** A longer timer fires at once. No session is live for these 24 days, so every log ends before. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -17,7 +17,7 @@ export class Processes {
 
   constructor(transport: Transport, sessionId: string) {
     this.#transport = transport;
-    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/processes`;
+    this.#path = sessionPath(sessionId, "/processes");
   }
 
   /**
@@ -29,13 +29,7 @@ export class Processes {
    * await session.processes.start({ name: "web", command: ["python3", "-m", "http.server"] });
    */
   start(request: ProcessStart, options: CallOptions = {}): Promise<ProcessInfo> {
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: this.#path,
-      body: request,
-      repeatable: false,
-      ...options,
-    });
+    return postJson(this.#transport, this.#path, request, { ...options, repeatable: false });
   }
 
   /**
@@ -45,7 +39,7 @@ export class Processes {
    * const { processes } = await session.processes.list();
    */
   list(options: CallOptions = {}): Promise<ProcessList> {
-    return this.#get(this.#path, options);
+    return getJson(this.#transport, this.#path, options);
   }
 
   /**
@@ -55,7 +49,7 @@ export class Processes {
    * const { state } = await session.processes.get("web");
    */
   get(name: string, options: CallOptions = {}): Promise<ProcessInfo> {
-    return this.#get(this.#pathOf(name), options);
+    return getJson(this.#transport, this.#pathOf(name), options);
   }
 
   /**
@@ -66,12 +60,8 @@ export class Processes {
    * const { exit_code } = await session.processes.kill("web");
    */
   kill(name: string, options: CallOptions = {}): Promise<ProcessInfo> {
-    return sendJson(this.#transport, {
-      method: "DELETE",
-      path: this.#pathOf(name),
-      repeatable: true,
-      ...options,
-    });
+    const path = this.#pathOf(name);
+    return sendJson(this.#transport, { method: "DELETE", path, repeatable: true, ...options });
   }
 
   /**
@@ -81,7 +71,7 @@ export class Processes {
    * const { stdout } = await session.processes.logs("web");
    */
   logs(name: string, options: CallOptions = {}): Promise<ProcessLogs> {
-    return this.#get(`${this.#pathOf(name)}/logs`, options);
+    return getJson(this.#transport, `${this.#pathOf(name)}/logs`, options);
   }
 
   /**
@@ -115,10 +105,6 @@ export class Processes {
       throw new VivariumError("wait_timeout", `process ${name} is still running after ${timeoutMs} ms`);
     }
     return await this.get(name, { signal });
-  }
-
-  #get<T>(path: string, options: CallOptions): Promise<T> {
-    return sendJson(this.#transport, { method: "GET", path, repeatable: true, ...options });
   }
 
   #pathOf(name: string): string {

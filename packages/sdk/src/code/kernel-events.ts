@@ -40,16 +40,18 @@ export async function* readKernelEvents(
 }
 
 function parseEvent(line: string): KernelEvent {
-  let said: unknown;
+  let event: KernelEvent | undefined;
   try {
-    said = JSON.parse(line);
+    event = toEvent(JSON.parse(line));
   } catch {
-    throw strange(line);
+    // Not JSON.
   }
-  return (isRecord(said) && toEvent(said)) || raise(line);
+  if (event === undefined) throw strange(line);
+  return event;
 }
 
-function toEvent(said: Record<string, unknown>): KernelEvent | undefined {
+function toEvent(said: unknown): KernelEvent | undefined {
+  if (!isRecord(said)) return undefined;
   const { event, text, count, main, formats, reason, code, error } = said;
   const timedOut = said.timed_out === true;
   if (event === "absent" || event === "ok") return { event };
@@ -68,7 +70,9 @@ function toEvent(said: Record<string, unknown>): KernelEvent | undefined {
 function toFormats(formats: Record<string, unknown>): Format[] {
   return TYPES.filter((type) => type in formats)
     .map((type) => ({ type, data: formats[type] }))
-    .filter((format): format is Format => format.type === "application/json" || isText(format.data));
+    .filter(
+      (format): format is Format => format.type === "application/json" || typeof format.data === "string",
+    );
 }
 
 function toError(error: unknown): CodeError | undefined {
@@ -77,16 +81,8 @@ function toError(error: unknown): CodeError | undefined {
   return { name: String(name), value: String(value), traceback: String(traceback) };
 }
 
-function isText(value: unknown): value is string {
-  return typeof value === "string";
-}
-
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function raise(line: string): never {
-  throw strange(line);
 }
 
 function strange(line: string): VivariumError {

@@ -102,16 +102,10 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   } catch {
     // Use the part of the answer that arrived before the connection broke.
   }
-  const headers = Object.entries(message.headers).map(([name, value]) => [name, String(value)] as const);
-  const body = Buffer.concat(chunks);
-  // Statuses below 200 and above 599 should not occur here, and a Response cannot represent them.
-  const status = Math.min(Math.max(message.statusCode ?? 500, 200), 599);
-  return await errorFromResponse(
-    new Response(status === 204 || status === 304 ? null : body, {
-      status,
-      headers: new Headers(headers.map(([name, value]) => [name, value])),
-    }),
-  );
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(message.headers)) headers.append(name, String(value));
+  const text = async () => Buffer.concat(chunks).toString();
+  return await errorFromResponse({ status: message.statusCode ?? 500, headers, text });
 }
 
 /** The service pings; a silent connection is lost. A paused connection cannot be judged. */
