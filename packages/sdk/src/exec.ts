@@ -27,16 +27,10 @@ export function execStream(
   request: ExecRequest,
   options: CallOptions = {},
 ): AsyncGenerator<ExecEvent, void, void> {
+  const path = sessionPath(sessionId, "/exec");
   return readItems(
     transport,
-    {
-      method: "POST",
-      path: sessionPath(sessionId, "/exec"),
-      query: { stream: true },
-      body: request,
-      repeatable: false,
-      ...options,
-    },
+    { method: "POST", path, query: { stream: true }, body: request, repeatable: false, ...options },
     {
       toItem: toExecEvent,
       last: "exit",

@@ -1,7 +1,15 @@
 import type { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
+import { decodeBase64 } from "./base64.ts";
 import { VivariumError } from "./errors.ts";
-import { followLogs, type LogChunk } from "./follow-logs.ts";
+import { readItems } from "./read-items.ts";
+import type { ServerSentEvent } from "./sse.ts";
 import { type CallOptions, getJson, postJson, sendJson, sessionPath, type Transport } from "./transport.ts";
+
+/** A piece of a process's output; it may begin or end inside a character. */
+export interface LogChunk {
+  stream: "stdout" | "stderr";
+  data: Uint8Array;
+}
 
 /** A longer timer fires at once. No session is live for these 24 days, so every log ends before. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -83,7 +91,18 @@ export class Processes {
    * for await (const { stream, data } of session.processes.followLogs("web")) process[stream].write(data);
    */
   followLogs(name: string, options: CallOptions = {}): AsyncGenerator<LogChunk, void, void> {
-    return followLogs(this.#transport, `${this.#pathOf(name)}/logs`, options);
+    const path = `${this.#pathOf(name)}/logs`;
+    return readItems(
+      this.#transport,
+      { method: "GET", path, query: { follow: true }, repeatable: true, ...options },
+      {
+        toItem: toLogChunk,
+        last: "eof",
+        failure: "log_failed",
+        broken: "the log broke off before its end; the process goes on, follow it again",
+        retryable: true,
+      },
+    );
   }
 
   /**
@@ -110,4 +129,8 @@ export class Processes {
   #pathOf(name: string): string {
     return `${this.#path}/${encodeURIComponent(name)}`;
   }
+}
+
+function toLogChunk({ event, data }: ServerSentEvent): LogChunk | undefined {
+  return event === "stdout" || event === "stderr" ? { stream: event, data: decodeBase64(data) } : undefined;
 }

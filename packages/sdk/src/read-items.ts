@@ -10,7 +10,7 @@ interface Format<Item> {
   last: string;
   /** The code of the error that an `error` event is. */
   failure: ClientErrorCode;
-  /** What a stream that broke means. */
+  /** The message of the error for a stream that broke. */
   broken: string;
   /** Whether a broken stream may be asked for again. */
   retryable?: boolean;

@@ -18,7 +18,6 @@ import {
   getJson,
   postJson,
   sendDelete,
-  sendJson,
   sessionPath,
   type TimedOptions,
   type Transport,
@@ -51,15 +50,8 @@ export class Sessions {
     request: SessionCreate = {},
     options: TimedOptions & { idempotencyKey?: string } = {},
   ): Promise<SessionRecord> {
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: "/v1/sessions",
-      query: { timing: options.timing },
-      body: request,
-      headers: { "idempotency-key": options.idempotencyKey ?? crypto.randomUUID() },
-      repeatable: true,
-      signal: options.signal,
-    });
+    const headers = { "idempotency-key": options.idempotencyKey ?? crypto.randomUUID() };
+    return postJson(this.#transport, "/v1/sessions", request, { ...options, headers, repeatable: true });
   }
 
   /**

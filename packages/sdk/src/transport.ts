@@ -81,12 +81,12 @@ export function postJson<T>(
   transport: Transport,
   path: string,
   body: unknown,
-  { timing, repeatable, signal }: TimedOptions & Pick<Call, "repeatable">,
+  { timing, headers, repeatable, signal }: TimedOptions & Pick<Call, "repeatable" | "headers">,
 ): Promise<T> {
-  return sendJson(transport, { method: "POST", path, query: { timing }, body, repeatable, signal });
+  return sendJson(transport, { method: "POST", path, query: { timing }, body, headers, repeatable, signal });
 }
 
-/** Deletes what a repeated request need not find any more. */
+/** Repeated when its answer was lost: that nothing is there any more then counts as done. */
 export async function sendDelete(
   transport: Transport,
   path: string,

@@ -1,5 +1,6 @@
 /** Messages of a kernel, one JSON object per line (kernel/serve.py). They come from a guest: nothing is trusted. */
 import { VivariumError } from "../errors.ts";
+import { readLines } from "../read-lines.ts";
 import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
 
 type Format = { type: CodeResultType; data: CodeResult["data"] };
@@ -14,29 +15,14 @@ export type KernelEvent =
 
 /** The kernel cuts each format at 8 MiB. */
 const LINE_BYTES = 48 * 1024 * 1024;
-const NEWLINE = 10;
 /** The order of the formats of one value. */
 const TYPES: readonly CodeResultType[] = ["text/plain", "text/html", "image/png", "application/json"];
 
 export async function* readKernelEvents(
   output: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<KernelEvent, void, void> {
-  const decoder = new TextDecoder();
-  let parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of output) {
-    let start = 0;
-    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      const line = [...parts, chunk.subarray(start, end)];
-      yield parseEvent(line.map((part) => decoder.decode(part, { stream: true })).join(""));
-      parts = [];
-      bytes = 0;
-      start = end + 1;
-    }
-    parts.push(chunk.subarray(start));
-    bytes += chunk.byteLength - start;
-    if (bytes > LINE_BYTES) throw strange("a line without an end");
-  }
+  const limit = { maxBytes: LINE_BYTES, tooLong: () => strange("a line without an end") };
+  for await (const line of readLines(output, limit)) yield parseEvent(line);
 }
 
 function parseEvent(line: string): KernelEvent {
