@@ -11,7 +11,11 @@ export const flows: Defence[] = [
     row: "N-04",
     off: "the policy on names of connections",
     edits: [
-      { file: `${EGRESS}/flow.ts`, text: "if (!isAllowed) return this.#deny(reason, host);", instead: "" },
+      {
+        file: `${EGRESS}/guest-flow.ts`,
+        text: "if (!isAllowed) return this.deny(reason, host);",
+        instead: "",
+      },
     ],
     file: `${EGRESS}/tls-front.test.ts`,
     test: "for a name outside the policy",
@@ -183,7 +187,7 @@ export const flows: Defence[] = [
     off: "the second look at flows through the gateway when tables change",
     edits: [
       {
-        file: `${EGRESS}/open-flows.ts`,
+        file: `${EGRESS}/guest-flows.ts`,
         text: "deps.tables.subscribe(() => this.#judgeAgain());",
         instead: "",
       },
@@ -196,7 +200,7 @@ export const flows: Defence[] = [
     off: "the same for requests over HTTP",
     edits: [
       {
-        file: `${EGRESS}/open-flows.ts`,
+        file: `${EGRESS}/guest-flows.ts`,
         text: "deps.tables.subscribe(() => this.#judgeAgain());",
         instead: "",
       },
@@ -209,7 +213,7 @@ export const flows: Defence[] = [
     off: "the look at what holds now, once a name is resolved",
     edits: [
       {
-        file: `${EGRESS}/open-flows.ts`,
+        file: `${EGRESS}/guest-flows.ts`,
         text: "deps.tables.subscribe(() => this.#judgeAgain());",
         instead: "",
       },
@@ -267,7 +271,7 @@ export const flows: Defence[] = [
     row: "N-17",
     off: "the most flows of a machine through the gateway",
     edits: [
-      { file: `${EGRESS}/open-flows.ts`, text: "if (flows.size >= MAX_FLOWS) {", instead: "if (false) {" },
+      { file: `${EGRESS}/guest-flows.ts`, text: "if (flows.size >= MAX_FLOWS) {", instead: "if (false) {" },
     ],
     file: `${EGRESS}/tls-front.test.ts`,
     test: "a machine has at most 512 flows, and another one's are not counted with them",
@@ -290,7 +294,7 @@ export const flows: Defence[] = [
     off: "the most requests ahead of their turn of a machine",
     edits: [
       {
-        file: `${EGRESS}/open-flows.ts`,
+        file: `${EGRESS}/guest-flows.ts`,
         text: "return sentAhead < MAX_SENT_AHEAD;",
         instead: "return true;",
       },

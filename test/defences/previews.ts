@@ -103,8 +103,8 @@ export const previews: Defence[] = [
     off: "the end of what an earlier version let in",
     edits: [
       {
-        file: `${PREVIEWS}/flows.ts`,
-        text: 'if (route?.version !== flow.version) return "over";',
+        file: `${PREVIEWS}/visitor-flows.ts`,
+        text: 'if (route?.version !== version) return "over";',
         instead: 'if (route === undefined) return "over";',
       },
     ],
@@ -280,14 +280,16 @@ export const previews: Defence[] = [
   {
     row: "P-10",
     off: "that visitors share a wake",
-    edits: [{ file: `${PREVIEWS}/wakes.ts`, text: "if (known) return known;", instead: "" }],
+    edits: [{ file: `${PREVIEWS}/shared-wakes.ts`, text: "if (known) return known;", instead: "" }],
     file: `${PREVIEWS}/waking.test.ts`,
     test: "is woken once for a thousand visitors, who are all answered",
   },
   {
     row: "P-10",
     off: "the rest after a refusal",
-    edits: [{ file: `${PREVIEWS}/wakes.ts`, text: "const REST_MS = 2_000;", instead: "const REST_MS = 0;" }],
+    edits: [
+      { file: `${PREVIEWS}/shared-wakes.ts`, text: "const REST_MS = 2_000;", instead: "const REST_MS = 0;" },
+    ],
     file: `${PREVIEWS}/waking.test.ts`,
     test: "whose wake is refused is 503 with Retry-After, and refusals make no storm of wakes",
   },

@@ -5,34 +5,28 @@ import { listenTcp, listenUdp } from "./dns/listen.ts";
 import { NameRateLimit } from "./dns/name-rate-limit.ts";
 import { QuestionRateLimit } from "./dns/question-rate-limit.ts";
 import { Resolver } from "./dns/resolver.ts";
+import { GuestFlows } from "./egress/guest-flows.ts";
 import { listenHttp } from "./egress/http-front.ts";
-import { OpenFlows } from "./egress/open-flows.ts";
 import { Slots } from "./egress/slots.ts";
 import { listenTls } from "./egress/tls-front.ts";
-import { EgressLog } from "./flows/egress-log.ts";
-import { reportFlows } from "./flows/report-flows.ts";
+import { EgressLog } from "./egress-log/lines.ts";
+import { reportFlows } from "./egress-log/report-to-node.ts";
 import { keepPreviews } from "./previews/keep-previews.ts";
+import { askForWake } from "./tables/ask-for-wake.ts";
 import { CurrentTables } from "./tables/current-tables.ts";
 import { followTables } from "./tables/follow-tables.ts";
 import { NodeClient } from "./tables/node-client.ts";
 import { PerMachine } from "./tables/per-machine.ts";
-import { Wakes } from "./tables/wakes.ts";
 
-export interface GatewayApp {
-  reloadCertificate(): void;
-  close(): Promise<void>;
-}
-
-export async function startApp(config: GatewayConfig, log: Log): Promise<GatewayApp> {
+export async function startApp(config: GatewayConfig, log: Log) {
   const node = new NodeClient(config.nodeSocket);
   const tables = new CurrentTables();
   const egressLog = new EgressLog();
   const egress = startEgress({ node, tables, egressLog, log });
-  const wakes = new Wakes({ node, log });
   const previews = await keepPreviews({
     config: config.previews,
     tables,
-    wake: (sessionId) => wakes.wake(sessionId),
+    wake: (sessionId) => askForWake({ node, log }, sessionId),
     onActive: (sessionId) => egressLog.active(sessionId),
     log,
   });
@@ -66,21 +60,16 @@ export interface EgressParts {
 }
 
 export function startEgress(parts: EgressParts) {
-  const { node, tables, egressLog, log, dialledPort = (port) => port, dnsLimits } = parts;
+  const { tables, log, dialledPort = (port) => port, dnsLimits } = parts;
   const resolver = new Resolver({ tables, log, attemptMs: dnsLimits?.attemptMs });
-  const nameRateLimits = new PerMachine(tables, () => new NameRateLimit());
-  const tcpRateLimits = new PerMachine(tables, () => new QuestionRateLimit());
-  const flows = new OpenFlows({ tables, egressLog });
   const dns = {
-    tables,
+    ...parts,
     resolver,
-    node,
-    nameRateLimits,
-    tcpRateLimits,
-    egressLog,
-    log,
+    nameRateLimits: new PerMachine(tables, () => new NameRateLimit()),
+    tcpRateLimits: new PerMachine(tables, () => new QuestionRateLimit()),
     tcpIdleMs: dnsLimits?.tcpIdleMs,
   };
+  const flows = new GuestFlows(parts);
   const front = { tables, resolver, dialledPort, flows, log };
   const openers = [
     (address: string) => listenUdp(dns, address),

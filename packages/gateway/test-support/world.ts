@@ -14,7 +14,7 @@ import type { EgressEntry, EgressRules, Flows, GatewayTables, Pin } from "@vivar
 import { createLog, type Log } from "@vivarium/kit/log";
 import { type Answer, decode, encode, type Packet } from "dns-packet";
 import { type EgressParts, startEgress } from "../src/app.ts";
-import { EgressLog } from "../src/flows/egress-log.ts";
+import { EgressLog } from "../src/egress-log/lines.ts";
 import { CurrentTables } from "../src/tables/current-tables.ts";
 import { NodeClient } from "../src/tables/node-client.ts";
 import { until } from "./in-time.ts";

@@ -6,7 +6,15 @@ import type {
   SessionRecord,
 } from "@vivarium/contract/api";
 import { paginate } from "./paginator.ts";
-import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
+import {
+  type CallOptions,
+  getJson,
+  postJson,
+  sendDelete,
+  sessionPath,
+  type TimedOptions,
+  type Transport,
+} from "./transport.ts";
 
 /** Checkpoints: saved instants of sessions that stay until they are deleted. Reached as `client.checkpoints`. */
 export class Checkpoints {
@@ -24,15 +32,8 @@ export class Checkpoints {
    * const { checkpoint_id } = await client.checkpoints.create(sessionId, { name: "before-upgrade" });
    */
   create(sessionId: string, request: CheckpointCreate = {}, options: TimedOptions = {}): Promise<Checkpoint> {
-    const { timing, signal } = options;
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: `/v1/sessions/${encodeURIComponent(sessionId)}/checkpoints`,
-      query: { timing },
-      body: request,
-      repeatable: false,
-      signal,
-    });
+    const path = sessionPath(sessionId, "/checkpoints");
+    return postJson(this.#transport, path, request, { ...options, repeatable: false });
   }
 
   /**
@@ -42,12 +43,7 @@ export class Checkpoints {
    * const { checkpoints } = await client.checkpoints.list(sessionId);
    */
   list(sessionId: string, options: CallOptions = {}): Promise<CheckpointList> {
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: `/v1/sessions/${encodeURIComponent(sessionId)}/checkpoints`,
-      repeatable: true,
-      ...options,
-    });
+    return getJson(this.#transport, sessionPath(sessionId, "/checkpoints"), options);
   }
 
   /**
@@ -60,16 +56,10 @@ export class Checkpoints {
     filter: { sessionId?: string; pageSize?: number } = {},
     options: CallOptions = {},
   ): AsyncGenerator<Checkpoint, void, void> {
-    return paginate(async (cursor) => {
-      const page = await sendJson<CheckpointList>(this.#transport, {
-        method: "GET",
-        path: "/v1/checkpoints",
-        query: { session_id: filter.sessionId, limit: filter.pageSize, cursor },
-        repeatable: true,
-        ...options,
-      });
-      return { items: page.checkpoints, nextCursor: page.next_cursor };
-    });
+    const { sessionId: session_id, pageSize: limit } = filter;
+    return paginate("checkpoints", (cursor) =>
+      getJson<CheckpointList>(this.#transport, "/v1/checkpoints", options, { session_id, limit, cursor }),
+    );
   }
 
   /**
@@ -79,12 +69,7 @@ export class Checkpoints {
    * const { size_bytes } = await client.checkpoints.get(checkpointId);
    */
   get(checkpointId: string, options: CallOptions = {}): Promise<Checkpoint> {
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: checkpointPath(checkpointId),
-      repeatable: true,
-      ...options,
-    });
+    return getJson(this.#transport, checkpointPath(checkpointId), options);
   }
 
   /**
@@ -94,13 +79,7 @@ export class Checkpoints {
    * await client.checkpoints.delete(checkpointId);
    */
   async delete(checkpointId: string, options: CallOptions = {}): Promise<void> {
-    await send(this.#transport, {
-      method: "DELETE",
-      path: checkpointPath(checkpointId),
-      repeatable: true,
-      isDoneWhenGone: true,
-      ...options,
-    });
+    await sendDelete(this.#transport, checkpointPath(checkpointId), options);
   }
 
   /**
@@ -115,15 +94,8 @@ export class Checkpoints {
     request: CheckpointStart = {},
     options: TimedOptions = {},
   ): Promise<SessionRecord> {
-    const { timing, signal } = options;
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: `${checkpointPath(checkpointId)}/sessions`,
-      query: { timing },
-      body: request,
-      repeatable: false,
-      signal,
-    });
+    const path = `${checkpointPath(checkpointId)}/sessions`;
+    return postJson(this.#transport, path, request, { ...options, repeatable: false });
   }
 }
 

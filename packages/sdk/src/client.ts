@@ -8,13 +8,11 @@ import type {
 import { Checkpoints } from "./checkpoints.ts";
 import { VivariumError } from "./errors.ts";
 import { Events } from "./events.ts";
-import { batchExec } from "./exec.ts";
 import { Org } from "./org.ts";
-import { runCode } from "./runs.ts";
 import { Session } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 import { Templates } from "./templates.ts";
-import { type CallOptions, type Fetch, sendJson, type Transport } from "./transport.ts";
+import { type CallOptions, type Fetch, getJson, postJson, type Transport } from "./transport.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:7400";
 const DEFAULT_RETRIES = 3;
@@ -94,7 +92,8 @@ export class Client {
    * console.log(result.stdout, result.exit_code);
    */
   run(request: RunRequest, options: CallOptions = {}): Promise<RunResult> {
-    return runCode(this.#transport, request, options);
+    // Never sent twice: the code may have effects outside.
+    return postJson(this.#transport, "/v1/sessions/exec", request, { ...options, repeatable: false });
   }
 
   /**
@@ -104,7 +103,7 @@ export class Client {
    * const { results } = await client.batchExec({ session_ids: [a, b], command: ["hostname"] });
    */
   batchExec(request: BatchExecRequest, options: CallOptions = {}): Promise<BatchExecResult> {
-    return batchExec(this.#transport, request, options);
+    return postJson(this.#transport, "/v1/sessions/batch/exec", request, { ...options, repeatable: false });
   }
 
   /**
@@ -114,7 +113,7 @@ export class Client {
    * const { status, isolation } = await client.health();
    */
   health(options: CallOptions = {}): Promise<Health> {
-    return sendJson(this.#transport, { method: "GET", path: "/v1/healthz", repeatable: true, ...options });
+    return getJson(this.#transport, "/v1/healthz", options);
   }
 }
 

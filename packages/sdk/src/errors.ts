@@ -53,13 +53,7 @@ export class VivariumError extends Error {
   constructor(
     code: VivariumError["code"],
     message: string,
-    facts: {
-      status?: number;
-      retryable?: boolean;
-      retryAfterS?: number;
-      requestId?: string;
-      cause?: unknown;
-    } = {},
+    facts: Partial<Pick<VivariumError, "status" | "retryable" | "retryAfterS" | "requestId" | "cause">> = {},
   ) {
     super(message, { cause: facts.cause });
     this.code = code;
@@ -71,15 +65,14 @@ export class VivariumError extends Error {
 }
 
 /** The error for a non-2xx answer. Anything but our envelope (a proxy's page, say) becomes the fallback code `error`. */
-export async function errorFromResponse(response: Response): Promise<VivariumError> {
+export async function errorFromResponse(
+  response: Pick<Response, "status" | "headers" | "text">,
+): Promise<VivariumError> {
   const { code, message } = readEnvelope(await response.text().catch(() => ""), response.status);
   const retryAfterS = parseRetryAfter(response.headers.get("retry-after"));
-  return new VivariumError(code, message, {
-    status: response.status,
-    retryable: isRetryable(code, retryAfterS),
-    retryAfterS,
-    requestId: response.headers.get("x-request-id") ?? undefined,
-  });
+  const retryable = isRetryable(code, retryAfterS);
+  const requestId = response.headers.get("x-request-id") ?? undefined;
+  return new VivariumError(code, message, { status: response.status, retryable, retryAfterS, requestId });
 }
 
 /** The error for a request that got no answer at all. */

@@ -1,7 +1,7 @@
 import type { Event, EventList } from "@vivarium/contract/api";
 import { followEvents } from "./follow-events.ts";
 import { paginate } from "./paginator.ts";
-import { type CallOptions, sendJson, type Transport } from "./transport.ts";
+import { type CallOptions, getJson, type Transport } from "./transport.ts";
 
 /** Filter of events; without one, all events of the organisation. */
 export interface EventFilter {
@@ -45,16 +45,10 @@ export class Events {
     filter: EventFilter & { pageSize?: number } = {},
     options: CallOptions = {},
   ): AsyncGenerator<Event, void, void> {
-    const { after, pageSize: limit } = filter;
-    return paginate(async (cursor) => {
-      const page = await sendJson<EventList>(this.#transport, {
-        method: "GET",
-        path: "/v1/events",
-        query: { ...queryOf(filter), limit, cursor, after: cursor === undefined ? after : undefined },
-        repeatable: true,
-        ...options,
-      });
-      return { items: page.events, nextCursor: page.next_cursor };
+    const query = { ...queryOf(filter), limit: filter.pageSize };
+    return paginate("events", (cursor) => {
+      const from = cursor === undefined ? { after: filter.after } : { cursor };
+      return getJson<EventList>(this.#transport, "/v1/events", options, { ...query, ...from });
     });
   }
 }

@@ -8,27 +8,21 @@ const SILENCE_MS = 45_000;
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;
 
-interface Follow {
-  query: Record<string, string | undefined>;
-  after: string | undefined;
-}
-
+type Query = Record<string, string | undefined>;
 /** The position of the stream: the id to resume after. */
-interface Place {
-  id: string | undefined;
-}
+type Position = { id: string | undefined };
 
 /** One connection after the other, each from the last event of the one before. */
 export async function* followEvents(
   transport: Transport,
-  { query, after }: Follow,
+  { query, after }: { query: Query; after: string | undefined },
   { signal }: CallOptions,
 ): AsyncGenerator<Event, void, void> {
-  const place: Place = { id: after };
+  const position: Position = { id: after };
   let pauseMs = FIRST_PAUSE_MS;
   for (let connections = 0; ; connections++) {
     try {
-      for await (const event of connectOnce(transport, query, place, signal)) {
+      for await (const event of connectOnce(transport, query, position, signal)) {
         pauseMs = FIRST_PAUSE_MS;
         yield event;
       }
@@ -47,8 +41,8 @@ class BrokenOff extends Error {}
 
 async function* connectOnce(
   transport: Transport,
-  query: Follow["query"],
-  place: Place,
+  query: Query,
+  position: Position,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Event, void, void> {
   const silence = new Silence();
@@ -58,7 +52,7 @@ async function* connectOnce(
     query,
     headers: {
       accept: "text/event-stream",
-      ...(place.id !== undefined && { "last-event-id": place.id }),
+      ...(position.id !== undefined && { "last-event-id": position.id }),
     },
     repeatable: true,
     signal: AbortSignal.any([silence.signal, ...(signal ? [signal] : [])]),
@@ -71,7 +65,7 @@ async function* connectOnce(
     throw new VivariumError("connection_failed", message, { retryable: true, cause });
   });
   const isAt = (id: string) => {
-    place.id = id;
+    position.id = id;
   };
   const events = readEvents(watched(response.body ?? [], silence), isAt);
   try {

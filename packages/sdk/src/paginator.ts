@@ -1,11 +1,12 @@
 /** Every item of a list that comes in pages, fetched as the loop asks for them. */
-export async function* paginate<Item>(
-  fetchPage: (cursor: string | undefined) => Promise<{ items: Item[]; nextCursor?: string }>,
+export async function* paginate<Name extends string, Item>(
+  items: Name,
+  fetchPage: (cursor: string | undefined) => Promise<Record<Name, Item[]> & { next_cursor?: string }>,
 ): AsyncGenerator<Item, void, void> {
   let cursor: string | undefined;
   do {
     const page = await fetchPage(cursor);
-    yield* page.items;
-    cursor = page.nextCursor;
+    yield* page[items];
+    cursor = page.next_cursor;
   } while (cursor !== undefined);
 }

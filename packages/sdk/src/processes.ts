@@ -1,7 +1,15 @@
 import type { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/contract/api";
+import { decodeBase64 } from "./base64.ts";
 import { VivariumError } from "./errors.ts";
-import { followLogs, type LogChunk } from "./follow-logs.ts";
-import { type CallOptions, sendJson, type Transport } from "./transport.ts";
+import { readItems } from "./read-items.ts";
+import type { ServerSentEvent } from "./sse.ts";
+import { type CallOptions, getJson, postJson, sendJson, sessionPath, type Transport } from "./transport.ts";
+
+/** A piece of a process's output; it may begin or end inside a character. */
+export interface LogChunk {
+  stream: "stdout" | "stderr";
+  data: Uint8Array;
+}
 
 /** A longer timer fires at once. No session is live for these 24 days, so every log ends before. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -17,7 +25,7 @@ export class Processes {
 
   constructor(transport: Transport, sessionId: string) {
     this.#transport = transport;
-    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/processes`;
+    this.#path = sessionPath(sessionId, "/processes");
   }
 
   /**
@@ -29,13 +37,7 @@ export class Processes {
    * await session.processes.start({ name: "web", command: ["python3", "-m", "http.server"] });
    */
   start(request: ProcessStart, options: CallOptions = {}): Promise<ProcessInfo> {
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: this.#path,
-      body: request,
-      repeatable: false,
-      ...options,
-    });
+    return postJson(this.#transport, this.#path, request, { ...options, repeatable: false });
   }
 
   /**
@@ -45,7 +47,7 @@ export class Processes {
    * const { processes } = await session.processes.list();
    */
   list(options: CallOptions = {}): Promise<ProcessList> {
-    return this.#get(this.#path, options);
+    return getJson(this.#transport, this.#path, options);
   }
 
   /**
@@ -55,7 +57,7 @@ export class Processes {
    * const { state } = await session.processes.get("web");
    */
   get(name: string, options: CallOptions = {}): Promise<ProcessInfo> {
-    return this.#get(this.#pathOf(name), options);
+    return getJson(this.#transport, this.#pathOf(name), options);
   }
 
   /**
@@ -66,12 +68,8 @@ export class Processes {
    * const { exit_code } = await session.processes.kill("web");
    */
   kill(name: string, options: CallOptions = {}): Promise<ProcessInfo> {
-    return sendJson(this.#transport, {
-      method: "DELETE",
-      path: this.#pathOf(name),
-      repeatable: true,
-      ...options,
-    });
+    const path = this.#pathOf(name);
+    return sendJson(this.#transport, { method: "DELETE", path, repeatable: true, ...options });
   }
 
   /**
@@ -81,7 +79,7 @@ export class Processes {
    * const { stdout } = await session.processes.logs("web");
    */
   logs(name: string, options: CallOptions = {}): Promise<ProcessLogs> {
-    return this.#get(`${this.#pathOf(name)}/logs`, options);
+    return getJson(this.#transport, `${this.#pathOf(name)}/logs`, options);
   }
 
   /**
@@ -93,7 +91,18 @@ export class Processes {
    * for await (const { stream, data } of session.processes.followLogs("web")) process[stream].write(data);
    */
   followLogs(name: string, options: CallOptions = {}): AsyncGenerator<LogChunk, void, void> {
-    return followLogs(this.#transport, `${this.#pathOf(name)}/logs`, options);
+    const path = `${this.#pathOf(name)}/logs`;
+    return readItems(
+      this.#transport,
+      { method: "GET", path, query: { follow: true }, repeatable: true, ...options },
+      {
+        toItem: toLogChunk,
+        last: "eof",
+        failure: "log_failed",
+        broken: "the log broke off before its end; the process goes on, follow it again",
+        retryable: true,
+      },
+    );
   }
 
   /**
@@ -117,11 +126,11 @@ export class Processes {
     return await this.get(name, { signal });
   }
 
-  #get<T>(path: string, options: CallOptions): Promise<T> {
-    return sendJson(this.#transport, { method: "GET", path, repeatable: true, ...options });
-  }
-
   #pathOf(name: string): string {
     return `${this.#path}/${encodeURIComponent(name)}`;
   }
+}
+
+function toLogChunk({ event, data }: ServerSentEvent): LogChunk | undefined {
+  return event === "stdout" || event === "stderr" ? { stream: event, data: decodeBase64(data) } : undefined;
 }

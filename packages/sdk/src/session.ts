@@ -138,14 +138,11 @@ export class Session {
    */
   runCode(
     code: string,
-    {
-      context,
-      language = "python",
-      ...options
-    }: RunCodeOptions & { context?: CodeContext; language?: "python" } = {},
+    options: RunCodeOptions & { context?: CodeContext; language?: "python" } = {},
   ): Promise<CodeExecution> {
+    const { context, language = "python", ...runOptions } = options;
     this.#defaultContext ??= this.createCodeContext({ language, name: "default" });
-    return (context ?? this.#defaultContext).run(code, options);
+    return (context ?? this.#defaultContext).run(code, runOptions);
   }
 
   /**

@@ -13,7 +13,15 @@ import type {
 import { VivariumError } from "./errors.ts";
 import { type ExecEvent, execBuffered, execStream } from "./exec.ts";
 import { paginate } from "./paginator.ts";
-import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
+import {
+  type CallOptions,
+  getJson,
+  postJson,
+  sendDelete,
+  sessionPath,
+  type TimedOptions,
+  type Transport,
+} from "./transport.ts";
 
 const WAIT_TIMEOUT_MS = 5 * 60_000;
 const FIRST_POLL_MS = 50;
@@ -42,15 +50,8 @@ export class Sessions {
     request: SessionCreate = {},
     options: TimedOptions & { idempotencyKey?: string } = {},
   ): Promise<SessionRecord> {
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: "/v1/sessions",
-      query: { timing: options.timing },
-      body: request,
-      headers: { "idempotency-key": options.idempotencyKey ?? crypto.randomUUID() },
-      repeatable: true,
-      signal: options.signal,
-    });
+    const headers = { "idempotency-key": options.idempotencyKey ?? crypto.randomUUID() };
+    return postJson(this.#transport, "/v1/sessions", request, { ...options, headers, repeatable: true });
   }
 
   /**
@@ -60,13 +61,7 @@ export class Sessions {
    * const { state } = await client.sessions.get(sessionId);
    */
   get(sessionId: string, options: TimedOptions = {}): Promise<SessionRecord> {
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: sessionPath(sessionId),
-      query: { timing: options.timing },
-      repeatable: true,
-      signal: options.signal,
-    });
+    return getJson(this.#transport, sessionPath(sessionId), options);
   }
 
   /**
@@ -79,14 +74,8 @@ export class Sessions {
     filter: { state?: ListState; limit?: number; externalId?: string; cursor?: string } = {},
     options: CallOptions = {},
   ): Promise<SessionList> {
-    const { state, limit, externalId, cursor } = filter;
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: "/v1/sessions",
-      query: { state, limit, external_id: externalId, cursor },
-      repeatable: true,
-      ...options,
-    });
+    const { state, limit, externalId: external_id, cursor } = filter;
+    return getJson(this.#transport, "/v1/sessions", options, { state, limit, external_id, cursor });
   }
 
   /**
@@ -99,10 +88,9 @@ export class Sessions {
     filter: { pageSize?: number } = {},
     options: CallOptions = {},
   ): AsyncGenerator<SessionRecord, void, void> {
-    return paginate(async (cursor) => {
-      const page = await this.list({ state: "ended", limit: filter.pageSize, cursor }, options);
-      return { items: page.sessions, nextCursor: page.next_cursor };
-    });
+    return paginate("sessions", (cursor) =>
+      this.list({ state: "ended", limit: filter.pageSize, cursor }, options),
+    );
   }
 
   /**
@@ -115,14 +103,7 @@ export class Sessions {
     sessionId: string,
     options: CallOptions & { reason?: Extract<EndReason, "client_destroy" | "shell_exit"> } = {},
   ): Promise<void> {
-    await send(this.#transport, {
-      method: "DELETE",
-      path: sessionPath(sessionId),
-      query: { reason: options.reason },
-      repeatable: true,
-      isDoneWhenGone: true,
-      signal: options.signal,
-    });
+    await sendDelete(this.#transport, sessionPath(sessionId), options, { reason: options.reason });
   }
 
   /**
@@ -240,13 +221,8 @@ export class Sessions {
     verb: "pause" | "resume" | "fork" | "restore",
     body: object,
     repeatable: boolean,
-    { timing, signal }: TimedOptions,
+    options: TimedOptions,
   ): Promise<T> {
-    const path = `${sessionPath(sessionId)}/${verb}`;
-    return sendJson(this.#transport, { method: "POST", path, query: { timing }, body, repeatable, signal });
+    return postJson(this.#transport, sessionPath(sessionId, `/${verb}`), body, { ...options, repeatable });
   }
-}
-
-function sessionPath(sessionId: string): string {
-  return `/v1/sessions/${encodeURIComponent(sessionId)}`;
 }

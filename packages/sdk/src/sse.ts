@@ -1,3 +1,5 @@
+import { readLines } from "./read-lines.ts";
+
 /** One event of a `text/event-stream`. */
 export interface ServerSentEvent {
   event: string;
@@ -15,7 +17,8 @@ export async function* readEvents(
   let event = "message";
   let data: string[] = [];
   let id: string | undefined;
-  for await (const line of readLines(body)) {
+  for await (const ended of readLines(body)) {
+    const line = ended.endsWith("\r") ? ended.slice(0, -1) : ended;
     if (line === "") {
       // Called before the event is yielded: a caller that leaves the loop over it has received it.
       if (id !== undefined) isAt?.(id);
@@ -29,21 +32,6 @@ export async function* readEvents(
     if (field === "event") event = value;
     if (field === "data") data.push(value);
     if (field === "id") id = value;
-  }
-}
-
-/** Whole lines only: an unfinished line of a broken stream is dropped, as the format demands. */
-async function* readLines(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const chunk of body) {
-    const text = rest + decoder.decode(chunk, { stream: true });
-    let start = 0;
-    for (let end = text.indexOf("\n"); end !== -1; end = text.indexOf("\n", start)) {
-      yield text.slice(start, text[end - 1] === "\r" && end > start ? end - 1 : end);
-      start = end + 1;
-    }
-    rest = text.slice(start);
   }
 }
 

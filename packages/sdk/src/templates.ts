@@ -1,5 +1,13 @@
 import type { Template, TemplateList, TemplateSave } from "@vivarium/contract/api";
-import { type CallOptions, send, sendJson, type TimedOptions, type Transport } from "./transport.ts";
+import {
+  type CallOptions,
+  getJson,
+  postJson,
+  sendDelete,
+  sessionPath,
+  type TimedOptions,
+  type Transport,
+} from "./transport.ts";
 
 /** Templates: starting points of sessions. Reached as `client.templates`. */
 export class Templates {
@@ -18,15 +26,8 @@ export class Templates {
    * const session = await client.sessions.create({ template: "with-tools" });
    */
   save(sessionId: string, request: TemplateSave, options: TimedOptions = {}): Promise<Template> {
-    const { timing, signal } = options;
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: `/v1/sessions/${encodeURIComponent(sessionId)}/templates`,
-      query: { timing },
-      body: request,
-      repeatable: false,
-      signal,
-    });
+    const path = sessionPath(sessionId, "/templates");
+    return postJson(this.#transport, path, request, { ...options, repeatable: false });
   }
 
   /**
@@ -36,12 +37,7 @@ export class Templates {
    * const { templates } = await client.templates.list();
    */
   list(options: CallOptions = {}): Promise<TemplateList> {
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: "/v1/templates",
-      repeatable: true,
-      ...options,
-    });
+    return getJson(this.#transport, "/v1/templates", options);
   }
 
   /**
@@ -51,12 +47,7 @@ export class Templates {
    * const { versions } = await client.templates.get("with-tools");
    */
   get(name: string, options: CallOptions = {}): Promise<Template> {
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: templatePath(name),
-      repeatable: true,
-      ...options,
-    });
+    return getJson(this.#transport, templatePath(name), options);
   }
 
   /**
@@ -67,13 +58,7 @@ export class Templates {
    * await client.templates.delete("with-tools@1");
    */
   async delete(name: string, options: CallOptions = {}): Promise<void> {
-    await send(this.#transport, {
-      method: "DELETE",
-      path: templatePath(name),
-      repeatable: true,
-      isDoneWhenGone: true,
-      ...options,
-    });
+    await sendDelete(this.#transport, templatePath(name), options);
   }
 }
 

@@ -49,7 +49,7 @@ const DOT_SEGMENTS = [".", ".."];
 
 type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
 
-interface Call extends CallOptions {
+export interface Call extends CallOptions {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   path: string;
   query?: Query;
@@ -61,6 +61,39 @@ interface Call extends CallOptions {
   repeatable: boolean;
   /** A delete: repeating it is safe. */
   isDoneWhenGone?: boolean;
+}
+
+/** The path of a session, and of what is below it. */
+export function sessionPath(sessionId: string, below = ""): string {
+  return `/v1/sessions/${encodeURIComponent(sessionId)}${below}`;
+}
+
+export function getJson<T>(
+  transport: Transport,
+  path: string,
+  { timing, signal }: TimedOptions,
+  query: Query = {},
+): Promise<T> {
+  return sendJson(transport, { method: "GET", path, query: { ...query, timing }, repeatable: true, signal });
+}
+
+export function postJson<T>(
+  transport: Transport,
+  path: string,
+  body: unknown,
+  { timing, headers, repeatable, signal }: TimedOptions & Pick<Call, "repeatable" | "headers">,
+): Promise<T> {
+  return sendJson(transport, { method: "POST", path, query: { timing }, body, headers, repeatable, signal });
+}
+
+/** Repeated when its answer was lost: that nothing is there any more then counts as done. */
+export async function sendDelete(
+  transport: Transport,
+  path: string,
+  { signal }: CallOptions,
+  query: Query = {},
+): Promise<void> {
+  await send(transport, { method: "DELETE", path, query, repeatable: true, isDoneWhenGone: true, signal });
 }
 
 /** Sends a request, again where that is safe, and returns the 2xx answer. */
@@ -84,7 +117,8 @@ async function sendAndTake<T>(
     const answer = await sendOnce(transport, call);
     // A retry finds nothing: the attempt whose answer was lost has deleted it.
     const isGone = answer instanceof VivariumError && answer.code === "not_found";
-    const response = isGone && isAnswerLost && call.isDoneWhenGone ? done() : answer;
+    const response =
+      isGone && isAnswerLost && call.isDoneWhenGone ? new Response(null, { status: 204 }) : answer;
     const outcome = response instanceof VivariumError ? response : await take(response);
     if (!(outcome instanceof VivariumError)) return outcome;
     // The abort may have cut the body of an error short.
@@ -95,10 +129,6 @@ async function sendAndTake<T>(
     await transport.sleep(delayMs, call.signal);
     call.signal?.throwIfAborted();
   }
-}
-
-function done(): Response {
-  return new Response(null, { status: 204 });
 }
 
 async function readJson<T>(transport: Transport, call: Call, response: Response): Promise<T | VivariumError> {

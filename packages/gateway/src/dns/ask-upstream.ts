@@ -5,6 +5,7 @@
 import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { connect } from "node:net";
+import { readMessages, withLength } from "./tcp-messages.ts";
 
 const ATTEMPTS = 3;
 export const ATTEMPT_MS = 1_400;
@@ -41,12 +42,9 @@ export async function askUpstream(
   throw new Error("no name server gave an answer", { cause: failure });
 }
 
-interface Server {
-  address: string;
-  port: number;
-}
+type Server = ReturnType<typeof splitAddress>;
 
-function splitAddress(resolver: string): Server {
+function splitAddress(resolver: string) {
   const [address = "", port] = resolver.split(":");
   return { address, port: port === undefined ? DNS_PORT : Number(port) };
 }
@@ -90,25 +88,20 @@ function askOverUdp({ address, port }: Server, message: Buffer, signal: AbortSig
   });
 }
 
-function askOverTcp({ address, port }: Server, message: Buffer, signal: AbortSignal): Promise<Buffer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+async function askOverTcp({ address, port }: Server, message: Buffer, signal: AbortSignal): Promise<Buffer> {
   const socket = connect({ host: address, port, signal });
-  const length = Buffer.alloc(2);
-  length.writeUInt16BE(message.length);
-  let received = Buffer.alloc(0);
-  socket.on("error", reject);
-  socket.on("close", () => reject(new Error("the name server closed the connection")));
-  socket.on("data", (chunk) => {
-    received = Buffer.concat([received, chunk]);
-    if (received.length < 2 || received.length > MAX_ANSWER_BYTES + 2) return;
-    const end = 2 + received.readUInt16BE(0);
-    if (received.length < end) return;
-    const answer = received.subarray(2, end);
-    if (isAnswerTo(message, answer)) resolve(answer);
-    else reject(new Error("the name server answered something else"));
-  });
-  socket.end(Buffer.concat([length, message]));
-  return promise.finally(() => socket.destroy());
+  // An error that comes when nobody reads any more would end the process.
+  socket.on("error", () => {});
+  socket.end(withLength(message));
+  try {
+    for await (const answer of readMessages(socket, MAX_ANSWER_BYTES)) {
+      if (isAnswerTo(message, answer)) return answer;
+      throw new Error("the name server answered something else");
+    }
+    throw new Error("the name server closed the connection");
+  } finally {
+    socket.destroy();
+  }
 }
 
 function isTruncated(answer: Buffer): boolean {

@@ -4,14 +4,15 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
-import type { Listener } from "../egress/slots.ts";
-import type { EgressLog } from "../flows/egress-log.ts";
+import { type Listener, listenAt } from "../egress/slots.ts";
+import type { EgressLog } from "../egress-log/lines.ts";
 import type { MachineSlot } from "../tables/current-tables.ts";
 import type { PerMachine } from "../tables/per-machine.ts";
 import { type Answer, type AnswerDeps, answerQuestion } from "./answer-question.ts";
 import { type Question, readQuestion } from "./question.ts";
 import type { QuestionRateLimit } from "./question-rate-limit.ts";
 import { fitUdp, RCODE, writeReply } from "./reply.ts";
+import { readMessages, withLength } from "./tcp-messages.ts";
 
 export type DnsDeps = AnswerDeps & {
   egressLog: EgressLog;
@@ -66,12 +67,13 @@ export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Lis
     socket.on("close", () => connections.delete(socket));
     void serveConnection(deps, hostAddress, socket);
   });
-  server.listen({ host: hostAddress, port: GATEWAY_PORTS.dns, exclusive: true });
-  await once(server, "listening");
-  server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "DNS server"));
+  const listener = await listenAt(server, hostAddress, GATEWAY_PORTS.dns, {
+    log: deps.log,
+    name: "DNS server",
+  });
   return {
     close() {
-      server.close();
+      listener.close();
       for (const socket of connections) socket.destroy();
     },
   };
@@ -81,14 +83,12 @@ export async function listenTcp(deps: DnsDeps, hostAddress: string): Promise<Lis
 async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socket): Promise<void> {
   socket.setTimeout(deps.tcpIdleMs ?? TCP_IDLE_MS, () => socket.destroy());
   try {
-    for await (const message of readMessages(socket)) {
+    for await (const message of readMessages(socket, MAX_TCP_BYTES)) {
       await waitForToken(deps, hostAddress);
       if (socket.destroyed) return;
       const reply = await answerAt(deps, hostAddress, message, readQuestion(message));
       if (!reply) break;
-      const length = Buffer.alloc(2);
-      length.writeUInt16BE(reply.length);
-      if (!socket.write(Buffer.concat([length, reply]))) await hasSpaceIn(socket);
+      if (!socket.write(withLength(reply))) await hasSpaceIn(socket);
       if (socket.destroyed) return;
     }
   } catch {
@@ -99,9 +99,7 @@ async function serveConnection(deps: DnsDeps, hostAddress: string, socket: Socke
 
 /** Back-pressure: while the client does not read its answers, its questions are not read. */
 async function hasSpaceIn(socket: Socket): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  socket.once("drain", resolve).once("close", resolve);
-  await promise;
+  await new Promise((resolve) => socket.once("drain", resolve).once("close", resolve));
 }
 
 /** Nothing is read while a question waits: back-pressure makes the client wait. */
@@ -109,20 +107,6 @@ async function waitForToken({ tables, tcpRateLimits }: DnsDeps, hostAddress: str
   const slot = tables.slotAt(hostAddress);
   const waitMs = slot ? tcpRateLimits.of(slot.machineId).take() : 0;
   if (waitMs > 0) await sleep(waitMs);
-}
-
-async function* readMessages(socket: Socket): AsyncGenerator<Buffer> {
-  let received = Buffer.alloc(0);
-  for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    received = Buffer.concat([received, chunk]);
-    while (received.length >= 2) {
-      const length = received.readUInt16BE(0);
-      if (length > MAX_TCP_BYTES) return;
-      if (received.length < 2 + length) break;
-      yield received.subarray(2, 2 + length);
-      received = received.subarray(2 + length);
-    }
-  }
 }
 
 /** Undefined: such a message gets no reply. */

@@ -6,8 +6,9 @@ export const RCODE = { noError: 0, serverFailure: 2, noSuchName: 3, refused: 5 }
 const ANSWERS = 0x8080;
 const RECURSION_DESIRED = 0x0100;
 const TRUNCATED = 0x0200;
-/** A pointer to the question's name, which follows the header. */
-const QUESTION_NAME = [0xc0, 0x0c];
+/** A pointer to the question's name, which follows the header; type A, class IN, place for the TTL, 4 bytes of data. */
+const ADDRESS_RECORD = [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4];
+const TTL_AT = 6;
 const HEADER_BYTES = 12;
 
 export function writeReply(question: Question, rcode: number): Buffer {
@@ -17,21 +18,8 @@ export function writeReply(question: Question, rcode: number): Buffer {
 /** Addresses for the queried name itself, without the aliases between. */
 export function writeAddresses(question: Question, addresses: readonly string[], ttlS: number): Buffer {
   const records = addresses.map((address) => {
-    const record = Buffer.from([
-      ...QUESTION_NAME,
-      0,
-      1,
-      0,
-      1,
-      0,
-      0,
-      0,
-      0,
-      0,
-      4,
-      ...address.split(".").map(Number),
-    ]);
-    record.writeUInt32BE(ttlS, 6);
+    const record = Buffer.from([...ADDRESS_RECORD, ...address.split(".").map(Number)]);
+    record.writeUInt32BE(ttlS, TTL_AT);
     return record;
   });
   return Buffer.concat([writeHeader(question, RCODE.noError, addresses.length), question.raw, ...records]);

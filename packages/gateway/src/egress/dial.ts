@@ -4,7 +4,7 @@ import { connect, isIPv4, type Socket } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
 import type { Resolver } from "../dns/resolver.ts";
 import type { CurrentTables } from "../tables/current-tables.ts";
-import type { Flow } from "./flow.ts";
+import type { GuestFlow } from "./guest-flow.ts";
 
 const CONNECT_MS = 5_000;
 const DEAD_PEER_MS = 60_000;
@@ -26,7 +26,7 @@ export class DialRefused extends Error {
 }
 
 /** Connects to one of the addresses of the flow's host. Rejects with DialRefused. */
-export async function dial(deps: DialDeps, flow: Flow): Promise<Socket> {
+export async function dial(deps: DialDeps, flow: GuestFlow): Promise<Socket> {
   const host = flow.admittedHost;
   if (host === undefined) throw new DialRefused("name_not_allowed");
   const addresses = await findAddresses(deps, flow, host);
@@ -37,7 +37,11 @@ export async function dial(deps: DialDeps, flow: Flow): Promise<Socket> {
   throw new DialRefused("not_reachable");
 }
 
-async function findAddresses({ tables, resolver }: DialDeps, flow: Flow, host: string): Promise<string[]> {
+async function findAddresses(
+  { tables, resolver }: DialDeps,
+  flow: GuestFlow,
+  host: string,
+): Promise<string[]> {
   if (isIPv4(host)) {
     if (tables.isNever(host)) throw new DialRefused("never_address");
     return [host];
@@ -49,7 +53,7 @@ async function findAddresses({ tables, resolver }: DialDeps, flow: Flow, host: s
 }
 
 /** The string that is judged is the string that is dialled, with nothing awaited between. */
-async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<Socket | undefined> {
+async function tryAddress(deps: DialDeps, flow: GuestFlow, address: string): Promise<Socket | undefined> {
   if (!flow.isOpen) throw new DialRefused("policy_changed");
   if (deps.tables.isNever(address)) throw new DialRefused("never_address");
   const socket = connect({
@@ -71,7 +75,7 @@ async function tryAddress(deps: DialDeps, flow: Flow, address: string): Promise<
   // Without a listener an error would end the process. Users of the socket add their own.
   socket.on("error", () => {});
   if (flow.isOpen) {
-    flow.connected();
+    flow.isConnected = true;
     return socket;
   }
   socket.destroy();

@@ -2,20 +2,19 @@
  * HTTP/1 for one slot: every request is read by a strict parser, judged by its Host and written anew, so that
  * gateway and server agree where it ends. A connection is for one host.
  */
-import { once } from "node:events";
 import { Agent, createServer, type IncomingMessage, type Server } from "node:http";
 import type { Duplex } from "node:stream";
-import { type EgressReason, GATEWAY_PORTS } from "@vivarium/contract/gateway";
+import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { listenGuarded } from "@vivarium/http1/guarded-server";
 import type { Header } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
 import { dial } from "./dial.ts";
-import type { Flow } from "./flow.ts";
 import { forwardRequest } from "./forward-request.ts";
+import type { GuestFlow } from "./guest-flow.ts";
 import { readHead } from "./http-request.ts";
-import { closeWith, respondWith } from "./refuse-request.ts";
-import type { Listener } from "./slots.ts";
+import { closeWith, type Refusal, respondWith } from "./refuse-request.ts";
+import { type Listener, listenAt } from "./slots.ts";
 import type { FrontDeps } from "./tls-front.ts";
 
 const OPTIONS = {
@@ -34,7 +33,7 @@ const IDLE_MS = 60 * 60 * 1000;
 
 /** A guest's connection, with its connections to its one host. */
 export interface HttpConnection {
-  flow: Flow;
+  flow: GuestFlow;
   agent: Agent;
   log: Log;
 }
@@ -53,10 +52,7 @@ export async function listenHttp(deps: FrontDeps, hostAddress: string): Promise<
   // Bounded by their bytes: past a number of headers Node would drop the rest, and another request would be judged.
   server.maxHeadersCount = 0;
   serveConnections(deps, server, hostAddress);
-  server.listen({ host: hostAddress, port: GATEWAY_PORTS.http, exclusive: true });
-  await once(server, "listening");
-  server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "HTTP server"));
-  return { close: () => void server.close() };
+  return await listenAt(server, hostAddress, GATEWAY_PORTS.http, { log: deps.log, name: "HTTP server" });
 }
 
 function serveConnections(deps: FrontDeps, server: Server, hostAddress: string): void {
@@ -104,12 +100,8 @@ function serveConnections(deps: FrontDeps, server: Server, hostAddress: string):
 }
 
 /** Judges each request anew, by the current tables. */
-function admit(
-  connection: HttpConnection,
-  request: IncomingMessage,
-): AdmittedRequest | { refused: EgressReason; why: string; status?: number } {
-  const { method = "", url = "", httpVersion, rawHeaders } = request;
-  const head = readHead({ method, url, httpVersion, rawHeaders });
+function admit(connection: HttpConnection, request: IncomingMessage): AdmittedRequest | Refusal {
+  const head = readHead(request);
   if ("refused" in head) return head;
   const bound = connection.flow.admittedHost;
   if (bound !== undefined && bound !== head.host) {
@@ -125,9 +117,9 @@ function admit(
 /** Dials the flow's host. The connections serve no other flow. */
 class FlowAgent extends Agent {
   readonly #deps: FrontDeps;
-  readonly #flow: Flow;
+  readonly #flow: GuestFlow;
 
-  constructor(deps: FrontDeps, flow: Flow) {
+  constructor(deps: FrontDeps, flow: GuestFlow) {
     super({ keepAlive: true, maxSockets: 1 });
     this.#deps = deps;
     this.#flow = flow;

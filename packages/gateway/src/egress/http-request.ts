@@ -1,17 +1,12 @@
 /** Reads a request's head strictly: its host, and the headers to forward. Pure. */
+import type { IncomingMessage } from "node:http";
 import { isIPv4 } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
 import { type Header, headerPairs, valuesOf, withoutHopByHop } from "@vivarium/http1/headers";
 import { findBadFraming } from "@vivarium/http1/strict-request";
 import { normaliseName } from "./names.ts";
 
-export interface RequestHead {
-  method: string;
-  url: string;
-  httpVersion: string;
-  /** Names and values in turn, as they came. */
-  rawHeaders: readonly string[];
-}
+export type RequestHead = Pick<IncomingMessage, "method" | "url" | "httpVersion" | "rawHeaders">;
 
 export type ReadHead =
   /** `headers` without the hop-by-hop ones. */
@@ -55,7 +50,7 @@ function readAuthority(authority: string): string | null {
   return isIPv4(host) ? host : normaliseName(host);
 }
 
-function readTarget({ method, url }: RequestHead): { host?: string; path: string } | null {
+function readTarget({ method, url = "" }: RequestHead): { host?: string; path: string } | null {
   if (url.startsWith("/")) return { path: url };
   if (url === "*" && method === "OPTIONS") return { path: url };
   const match = /^http:\/\/([^/?#]+)(.*)$/i.exec(url);

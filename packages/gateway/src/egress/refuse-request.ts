@@ -2,7 +2,7 @@ import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { EgressReason } from "@vivarium/contract/gateway";
 import type { Failure } from "@vivarium/http1/forward";
 import { DialRefused } from "./dial.ts";
-import type { Flow } from "./flow.ts";
+import type { GuestFlow } from "./guest-flow.ts";
 
 export interface Refusal {
   refused: EgressReason;
@@ -12,7 +12,7 @@ export interface Refusal {
 }
 
 /** Answers the guest with the reason in words, and closes its connection. */
-export function respondWith(response: ServerResponse, flow: Flow, refusal: Refusal): void {
+export function respondWith(response: ServerResponse, flow: GuestFlow, refusal: Refusal): void {
   flow.deny(refusal.refused);
   if (response.headersSent) {
     flow.cut(refusal.refused);
@@ -24,7 +24,7 @@ export function respondWith(response: ServerResponse, flow: Flow, refusal: Refus
 }
 
 /** The same as bytes, where Node gives no response. Cuts the connection while another response is under way. */
-export function closeWith(flow: Flow, refusal: Refusal): void {
+export function closeWith(flow: GuestFlow, refusal: Refusal): void {
   flow.deny(refusal.refused);
   if (flow.unanswered > 0 || !flow.guest.writable) {
     flow.cut(refusal.refused);

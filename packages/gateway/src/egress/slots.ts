@@ -1,6 +1,8 @@
 /**
  * The listeners of slots: bound for each host address in the tables before its first machine, closed with the slot.
  */
+import { once } from "node:events";
+import type { Server } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { CurrentTables } from "../tables/current-tables.ts";
@@ -9,6 +11,19 @@ const RETRY_MS = 250;
 
 export interface Listener {
   close(): void;
+}
+
+/** Rejects while the address or the port is not available. */
+export async function listenAt(
+  server: Server,
+  host: string,
+  port: number,
+  { log, name }: { log: Log; name: string },
+): Promise<Listener> {
+  server.listen({ host, port, exclusive: true });
+  await once(server, "listening");
+  server.on("error", (error) => log.warn({ err: error, address: host }, name));
+  return { close: () => void server.close() };
 }
 
 /** Opens one listener of a slot. Rejects while its address or port is not available. */

@@ -1,19 +1,18 @@
 /** TLS for one slot: judged by the server name, forwarded unchanged. */
-import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
-import { readHello } from "./client-hello.ts";
+import { type HelloReason, readHello } from "./client-hello.ts";
 import { type DialDeps, DialRefused, dial } from "./dial.ts";
-import type { Flow } from "./flow.ts";
-import type { OpenFlows } from "./open-flows.ts";
-import type { Listener } from "./slots.ts";
+import type { GuestFlow } from "./guest-flow.ts";
+import type { GuestFlows } from "./guest-flows.ts";
+import { type Listener, listenAt } from "./slots.ts";
 import { splice } from "./splice.ts";
 
 const HELLO_MS = 5_000;
 
-export type FrontDeps = DialDeps & { flows: OpenFlows; log: Log };
+export type FrontDeps = DialDeps & { flows: GuestFlows; log: Log };
 
 export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<Listener> {
   const onConnection = (guest: Socket) => {
@@ -27,33 +26,24 @@ export async function listenTls(deps: FrontDeps, hostAddress: string): Promise<L
   };
   const serveGuarded = guarded(deps.log, onConnection, (guest) => guest.destroy());
   const server = createServer({ allowHalfOpen: true }, serveGuarded);
-  server.listen({ host: hostAddress, port: GATEWAY_PORTS.tls, exclusive: true });
-  await once(server, "listening");
-  server.on("error", (error) => deps.log.warn({ err: error, address: hostAddress }, "TLS server"));
-  return { close: () => void server.close() };
+  return await listenAt(server, hostAddress, GATEWAY_PORTS.tls, { log: deps.log, name: "TLS server" });
 }
 
-async function serve(deps: FrontDeps, flow: Flow): Promise<void> {
+async function serve(deps: FrontDeps, flow: GuestFlow): Promise<void> {
   const hello = await readName(deps, flow.guest);
-  if ("reason" in hello) {
-    flow.cut(hello.reason);
-    return;
-  }
-  if (!flow.admits(hello.name)) {
-    flow.cut("name_not_allowed");
-    return;
-  }
+  if ("reason" in hello) return flow.cut(hello.reason);
+  if (!flow.admits(hello.name)) return flow.cut("name_not_allowed");
   const upstream = await dial(deps, flow);
   upstream.write(hello.received);
   splice(flow.guest, upstream);
 }
 
-type Named = { name: string; received: Buffer };
+type Named = { name: string; received: Buffer } | { reason: HelloReason };
 
 /** Leaves the socket paused. Never rejects: a guest that sends nothing in time has no name. */
-function readName({ log }: FrontDeps, guest: Socket): Promise<Named | { reason: "no_name" | "malformed" }> {
+function readName({ log }: FrontDeps, guest: Socket): Promise<Named> {
   let received = Buffer.alloc(0);
-  const { promise, resolve } = Promise.withResolvers<Named | { reason: "no_name" | "malformed" }>();
+  const { promise, resolve } = Promise.withResolvers<Named>();
   const onGone = () => resolve({ reason: received.length === 0 ? "no_name" : "malformed" });
   const take = (chunk: Buffer) => {
     received = Buffer.concat([received, chunk]);

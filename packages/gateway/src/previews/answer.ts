@@ -2,25 +2,25 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
-import type { Flow, Flows } from "./flows.ts";
 import { judge, type Verdict } from "./gate.ts";
 import type { Site } from "./host.ts";
 import { routeKey } from "./lookup.ts";
 import { BUSY, FOREIGN_ORIGIN, NOT_FOUND, type Page, sendPage, UNAUTHORIZED, UNAVAILABLE } from "./pages.ts";
 import { pass } from "./pass.ts";
 import { reachMachine } from "./reach-machine.ts";
+import type { SharedWakes } from "./shared-wakes.ts";
 import type { TablesInForce } from "./start.ts";
 import { isMalformed } from "./strict-request.ts";
 import type { IsTrustedProxy } from "./trusted-proxies.ts";
 import { readVisit, type Visit } from "./visit.ts";
-import type { Wakes } from "./wakes.ts";
+import type { VisitorFlow, VisitorFlows } from "./visitor-flows.ts";
 
 export interface Ingress {
   site: Site;
   holdMs: number;
   tables: TablesInForce;
-  wakes: Wakes;
-  flows: Flows;
+  wakes: SharedWakes;
+  flows: VisitorFlows;
   requestLimit: RequestLimit;
   isTrustedProxy: IsTrustedProxy;
   log: Log;
@@ -29,6 +29,8 @@ export interface Ingress {
 
 /** The most machines that one request tries, for sessions that are paused again and again. */
 const MAX_MACHINES = 3;
+
+const PAGE_OF = { hidden: NOT_FOUND, unauthorized: UNAUTHORIZED, foreign_origin: FOREIGN_ORIGIN };
 
 type Admitted = Extract<Verdict, { is: "admitted" }>;
 
@@ -45,20 +47,10 @@ export async function answer(
   const visit = readVisit(ingress.site, request, upgrade !== undefined);
   if (visit === undefined) return sendPage(response, undefined, NOT_FOUND);
   const verdict = judge(ingress.site, ingress.tables.current(), visit, Date.now());
-  switch (verdict.is) {
-    case "hidden":
-      return sendPage(response, visit, NOT_FOUND);
-    case "unauthorized":
-      return sendPage(response, visit, UNAUTHORIZED);
-    case "foreign_origin":
-      return sendPage(response, visit, FOREIGN_ORIGIN);
-    case "login":
-      return redirect(response, verdict.location);
-    case "entering":
-      return redirect(response, verdict.location, verdict.setCookie);
-    case "admitted":
-      return await serve(ingress, visit, verdict, request, response);
-  }
+  if (verdict.is === "admitted") return await serve(ingress, visit, verdict, request, response);
+  if (verdict.is === "login") return redirect(response, verdict.location);
+  if (verdict.is === "entering") return redirect(response, verdict.location, verdict.setCookie);
+  sendPage(response, visit, PAGE_OF[verdict.is]);
 }
 
 function redirect(response: ServerResponse, location: string, setCookie?: string): void {
@@ -82,9 +74,6 @@ async function serve(
   const { route } = verdict;
   const flow = ingress.flows.open(route, request.socket, () => !visit.isUpgrade && !request.complete);
   if (flow === undefined) return sendPage(response, visit, BUSY);
-  const { isTrustedProxy, log } = ingress;
-  const { secure } = ingress.site;
-  const { setCookie } = verdict;
   try {
     for (let machines = 0; machines < MAX_MACHINES; machines++) {
       const machine = await reachMachine(ingress, route, flow);
@@ -94,10 +83,10 @@ async function serve(
       try {
         if (flow.visitor.destroyed) return;
         ingress.onActive(route.session_id);
-        const { address, machineId } = machine;
-        flow.machineId = machineId;
-        const passage = { visit, route, request, response, flow, address, log };
-        if ((await pass({ ...passage, secure, isTrustedProxy, setCookie })) === "over") return;
+        flow.machineId = machine.machineId;
+        const { address } = machine;
+        const outcome = await pass({ ...ingress, ...verdict, visit, request, response, flow, address });
+        if (outcome === "over") return;
       } finally {
         giveBack();
       }
@@ -108,6 +97,6 @@ async function serve(
   }
 }
 
-function sendUnlessGone(response: ServerResponse, visit: Visit, flow: Flow, page: Page): void {
+function sendUnlessGone(response: ServerResponse, visit: Visit, flow: VisitorFlow, page: Page): void {
   if (!flow.visitor.destroyed) sendPage(response, visit, page);
 }

@@ -23,6 +23,15 @@ export function readPair({ certFile, keyFile }: CertificateFiles): Pair {
   return pair;
 }
 
+/** Undefined for files that are missing or cannot be used. */
+export function findPair(files: CertificateFiles): Pair | undefined {
+  try {
+    return readPair(files);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Watches folders, because a replaced file is not the watched one. Returns the function that ends the watch. */
 export function watchPair({ certFile, keyFile }: CertificateFiles, onChange: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;

@@ -1,11 +1,12 @@
 /** The gate: decides by the tables alone which visitors are admitted to a preview. */
 import type { GatewayTables, PreviewRoute } from "@vivarium/contract/gateway";
+import { valuesOf } from "@vivarium/http1/headers";
 import { hasGateCookie, mintGateCookie } from "./gate-cookie.ts";
 import { hostOfUrl, type Site } from "./host.ts";
 import { routeOf } from "./lookup.ts";
 import { matchesHash } from "./secrets.ts";
 import { tokensIn, withoutTokens } from "./url-token.ts";
-import { isNavigation, type Visit, valuesOf } from "./visit.ts";
+import { isNavigation, type Visit } from "./visit.ts";
 
 export type Verdict =
   /** The plain 404 page, which does not show whether there is a preview. */
@@ -57,11 +58,11 @@ function refused(route: PreviewRoute, visit: Visit, hasBearer: boolean): Verdict
 
 function admissionOf(site: Site, route: typeof NO_ROUTE, visit: Visit, nowMs: number): Admission {
   const byUrl = tokensIn(visit.url).map((token) => matchesHash(token, route.token_sha256));
-  const byHeader = valuesOf(visit, TOKEN_HEADER)
+  const byHeader = valuesOf(visit.headers, TOKEN_HEADER)
     .slice(0, 1)
     .map((token) => matchesHash(token, route.token_sha256));
   const subject = { route, hostName: visit.host.name };
-  const byCookie = hasGateCookie(subject, valuesOf(visit, "cookie").join("; "), site.secure, nowMs);
+  const byCookie = hasGateCookie(subject, valuesOf(visit.headers, "cookie").join("; "), site.secure, nowMs);
   if (route.visibility === "public") return "public";
   if (byUrl.includes(true)) return "url";
   if (byHeader.includes(true)) return "header";
@@ -73,11 +74,11 @@ function admissionOf(site: Site, route: typeof NO_ROUTE, visit: Visit, nowMs: nu
  * survives a change of the route to tokens.
  */
 function isWorkerScript(visit: Visit): boolean {
-  return valuesOf(visit, "service-worker").includes("script");
+  return valuesOf(visit.headers, "service-worker").includes("script");
 }
 
 function presentsBearer(sha256: string, visit: Visit): boolean {
-  const values = valuesOf(visit, "authorization");
+  const values = valuesOf(visit.headers, "authorization");
   const [, token = ""] = /^Bearer (\S+)$/.exec(values[0] ?? "") ?? [];
   return matchesHash(token, sha256) && values.length === 1;
 }
@@ -88,12 +89,12 @@ function presentsBearer(sha256: string, visit: Visit): boolean {
  * the preview can be opened from everywhere.
  */
 function comesFromOwnPages(site: Site, visit: Visit): boolean {
-  const [origin] = valuesOf(visit, "origin");
+  const [origin] = valuesOf(visit.headers, "origin");
   if (visit.isUpgrade) return origin === visit.host.origin;
   const isLink = isNavigation(visit) && ["GET", "HEAD"].includes(visit.method);
   if (isLink) return true;
-  const fetchSite = valuesOf(visit, "sec-fetch-site")[0];
+  const fetchSite = valuesOf(visit.headers, "sec-fetch-site")[0];
   const isForeign = fetchSite === "cross-site" || fetchSite === "same-site";
   if (origin === undefined && !isForeign) return true;
-  return hostOfUrl(site, origin ?? valuesOf(visit, "referer")[0])?.sessionId === visit.host.sessionId;
+  return hostOfUrl(site, origin ?? valuesOf(visit.headers, "referer")[0])?.sessionId === visit.host.sessionId;
 }

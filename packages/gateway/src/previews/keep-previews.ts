@@ -7,10 +7,8 @@ import { type Previews, type PreviewsDependencies, startPreviews } from "./start
 
 const RETRY_MS = 1_000;
 
-export type KeptPreviews = Omit<Previews, "url">;
-
 /** Resolves after the first try. */
-export async function keepPreviews(deps: PreviewsDependencies): Promise<KeptPreviews> {
+export async function keepPreviews(deps: PreviewsDependencies) {
   const closing = new AbortController();
   let previews = await tryStart(deps, true);
   const retries = (async () => {

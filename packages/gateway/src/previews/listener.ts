@@ -1,15 +1,9 @@
 /** The server that visitors connect to: HTTP/1.1, over TLS where the operator gave a certificate. */
-import {
-  createServer,
-  type IncomingMessage,
-  type Server,
-  type ServerOptions,
-  type ServerResponse,
-} from "node:http";
+import { createServer, type Server, type ServerOptions, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { ConnectionLimit } from "@vivarium/http1/connection-limit";
-import { listenGuarded } from "@vivarium/http1/guarded-server";
+import { type Handlers, listenGuarded } from "@vivarium/http1/guarded-server";
 import { HeadLimit } from "@vivarium/http1/head-limit";
 import { PeerLimit } from "@vivarium/http1/peer-limit";
 import { wantsWebSocket } from "@vivarium/http1/strict-request";
@@ -31,11 +25,7 @@ export interface Bounds {
 /** Below the descriptors of one process, each connection with one to its guest. */
 const BOUNDS: Bounds = { connections: 8_192, ofOneAddress: 1_024, heads: 2_048 };
 
-export type Answer = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  upgrade?: { head: Buffer },
-) => Promise<void>;
+export type Answer = (...request: Parameters<Handlers["request"]>) => Promise<void>;
 
 const OPTIONS: ServerOptions = {
   insecureHTTPParser: false,
@@ -44,7 +34,7 @@ const OPTIONS: ServerOptions = {
   maxHeaderSize: MAX_HEADER_BYTES,
   headersTimeout: HEAD_LIMIT_MS,
   keepAliveTimeout: IDLE_MS,
-  // Bodies may take any time while they make progress (flows.ts).
+  // Bodies may take any time while they make progress (visitor-flows.ts).
   requestTimeout: 0,
   highWaterMark: 16 * 1024,
   noDelay: true,

@@ -1,6 +1,8 @@
 /** The pages for visitors when the guest does not answer: small, without other files, for light and dark. */
 import type { ServerResponse } from "node:http";
-import { isNavigation, type Visit, valuesOf } from "./visit.ts";
+import { valuesOf } from "@vivarium/http1/headers";
+import { hasBody } from "@vivarium/http1/strict-request";
+import { isNavigation, type Visit } from "./visit.ts";
 
 export interface Page {
   status: number;
@@ -107,19 +109,15 @@ export function sendPage(response: ServerResponse, visit: Visit | undefined, pag
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     ...page.headers,
-    ...closing(response),
+    // A connection with an unread body is closed.
+    ...(hasBody(response.req) && { Connection: "close" }),
   });
   response.end(body);
 }
 
-/** A connection with an unread body is closed. */
-export function closing({ req }: ServerResponse): { Connection?: "close" } {
-  const hasBody = req.headers["transfer-encoding"] !== undefined || Number(req.headers["content-length"]) > 0;
-  return hasBody ? { Connection: "close" } : {};
-}
-
 const wantsJson = (visit: Visit | undefined) =>
-  visit !== undefined && valuesOf(visit, "accept").some((value) => /^application\/json\b/i.test(value));
+  visit !== undefined &&
+  valuesOf(visit.headers, "accept").some((value) => /^application\/json\b/i.test(value));
 
 const kindFor = (visit: Visit | undefined) => (wantsJson(visit) ? "application/json" : "text/plain");
 

@@ -3,12 +3,12 @@
  * forwarding headers but the gateway's own. An answer loses everything that has effects beyond its own host.
  */
 import type { PreviewRoute } from "@vivarium/contract/gateway";
-import { type Header, headerPairs, isHopByHop, withoutHopByHop } from "@vivarium/http1/headers";
+import { type Header, headerPairs, isHopByHop, valuesOf, withoutHopByHop } from "@vivarium/http1/headers";
 import { TOKEN_HEADER } from "./gate.ts";
 import { isGateCookieName, withoutGateCookies } from "./gate-cookie.ts";
 import { type IsTrustedProxy, visitorAddress, visitorScheme } from "./trusted-proxies.ts";
 import { withoutTokens } from "./url-token.ts";
-import { type Visit, valuesOf } from "./visit.ts";
+import type { Visit } from "./visit.ts";
 
 const NOT_FOR_GUESTS = new Set(["expect", "forwarded", "x-real-ip", "transfer-encoding", TOKEN_HEADER]);
 /**
@@ -70,7 +70,7 @@ export function headersForVisitor(rawHeaders: readonly string[]): Header[] {
 }
 
 function forwarded(visit: Visit, { secure, peer, isTrustedProxy }: Origin): Header[] {
-  const [host = ""] = valuesOf(visit, "host");
+  const [host = ""] = valuesOf(visit.headers, "host");
   const scheme = visitorScheme(visit, peer, isTrustedProxy) ?? (secure ? "https" : "http");
   return [
     ["x-forwarded-for", visitorAddress(visit, peer, isTrustedProxy)],
@@ -88,8 +88,9 @@ function framing(visit: Visit): Header[] {
     ];
   }
   const close: Header = ["connection", "close"];
-  if (valuesOf(visit, "transfer-encoding").length > 0) return [close, ["transfer-encoding", "chunked"]];
-  const isSilent = valuesOf(visit, "content-length").length === 0 && !BODYLESS.has(visit.method);
+  if (valuesOf(visit.headers, "transfer-encoding").length > 0)
+    return [close, ["transfer-encoding", "chunked"]];
+  const isSilent = valuesOf(visit.headers, "content-length").length === 0 && !BODYLESS.has(visit.method);
   return isSilent ? [close, ["content-length", "0"]] : [close];
 }
 

@@ -12,11 +12,12 @@ import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { type Failure, forward } from "@vivarium/http1/forward";
 import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
-import type { Flow } from "./flows.ts";
+import type { Site } from "./host.ts";
 import { badAnswer, NO_ANSWER, nothingListens, type Page, sendPage, UNAVAILABLE } from "./pages.ts";
 import { headersForGuest, headersForVisitor, pathForGuest } from "./pass-headers.ts";
 import type { IsTrustedProxy } from "./trusted-proxies.ts";
 import type { Visit } from "./visit.ts";
+import type { VisitorFlow } from "./visitor-flows.ts";
 
 const GUEST_CONNECTION = {
   noDelay: true,
@@ -30,9 +31,9 @@ export interface Passage {
   route: PreviewRoute;
   request: IncomingMessage;
   response: ServerResponse;
-  flow: Flow;
+  flow: VisitorFlow;
   address: string;
-  secure: boolean;
+  site: Pick<Site, "secure">;
   isTrustedProxy: IsTrustedProxy;
   setCookie?: string;
   log: Log;
@@ -76,12 +77,12 @@ export async function pass(passage: Passage): Promise<"over" | "machine_gone"> {
 }
 
 function forwardToGuest(passage: Passage, fail: (failure: Failure) => void): void {
-  const { flow, visit, route, request, response, address, secure, isTrustedProxy, setCookie, log } = passage;
+  const { flow, visit, route, request, response, address, site, isTrustedProxy, setCookie, log } = passage;
   const peer = flow.visitor.remoteAddress ?? "";
   const forwarding = forward({
     ...{ request, response, log, fail },
     path: pathForGuest(visit, route),
-    headers: headersForGuest(visit, { route, secure, peer, isTrustedProxy }),
+    headers: headersForGuest(visit, { route, secure: site.secure, peer, isTrustedProxy }),
     connection: {
       createConnection: () => connect({ host: address, port: route.port, ...GUEST_CONNECTION }),
     },

@@ -1,26 +1,20 @@
 /** Finds the machine behind a route and wakes its session if need be; else the page that says why there is none. */
 import type { GatewayTables, PreviewRoute, WakeOutcome } from "@vivarium/contract/gateway";
-import { sleep } from "@vivarium/kit/clock";
-import type { Flow } from "./flows.ts";
+import { endsWithin, sleep } from "@vivarium/kit/clock";
 import { type Backend, backendOf, routeOf } from "./lookup.ts";
 import { GONE, NOT_FOUND, notWoken, type Page, UNAVAILABLE, WAKING } from "./pages.ts";
+import type { SharedWakes } from "./shared-wakes.ts";
 import type { TablesInForce } from "./start.ts";
-import type { Wakes } from "./wakes.ts";
+import type { VisitorFlow } from "./visitor-flows.ts";
 
 /** Tables and outcomes of wakes come on two connections: how far the tables may lag behind. */
 const TABLES_LAG_MS = 3_000;
 const RETRY_AFTER_S = 5;
 
-interface Dependencies {
-  tables: TablesInForce;
-  wakes: Wakes;
-  holdMs: number;
-}
-
 export async function reachMachine(
-  { tables, wakes, holdMs }: Dependencies,
+  { tables, wakes, holdMs }: { tables: TablesInForce; wakes: SharedWakes; holdMs: number },
   admitted: PreviewRoute,
-  flow: Flow,
+  flow: VisitorFlow,
 ): Promise<Backend | Page> {
   const deadline = Date.now() + holdMs;
   /** Until then the tables may lag behind. */
@@ -31,8 +25,9 @@ export async function reachMachine(
     const isPatient = Date.now() < patientUntil;
     if (found === "absent" && !isPatient && patientUntil > 0) return UNAVAILABLE;
     if (found === "asleep" && !isPatient) {
-      const outcome = await orLate(wakes.request(admitted.session_id), deadline);
-      if (outcome === "late") return WAKING;
+      const wake = wakes.request(admitted.session_id);
+      if (!(await endsWithin(Math.max(0, deadline - Date.now()), wake))) return WAKING;
+      const outcome = await wake;
       if (outcome.result === "refused") return refusal(outcome);
       patientUntil = Date.now() + TABLES_LAG_MS;
     } else {
@@ -59,12 +54,6 @@ function look(
 function refusal(outcome: Extract<WakeOutcome, { result: "refused" }>): Page {
   if (outcome.status === 404) return NOT_FOUND;
   return outcome.status === 410 ? GONE : notWoken(outcome.retry_after_s ?? RETRY_AFTER_S);
-}
-
-async function orLate<Outcome>(outcome: Promise<Outcome>, deadline: number): Promise<Outcome | "late"> {
-  const over = new AbortController();
-  const late = sleep(Math.max(0, deadline - Date.now()), over.signal).then(() => "late" as const);
-  return await Promise.race([outcome, late]).finally(() => over.abort());
 }
 
 /** Waits for the next tables, until the deadline. */

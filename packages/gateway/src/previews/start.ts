@@ -5,17 +5,18 @@
 import { existsSync } from "node:fs";
 import type { Server } from "node:http";
 import { Server as TlsServer } from "node:tls";
-import type { GatewayTables, WakeOutcome } from "@vivarium/contract/gateway";
+import type { WakeOutcome } from "@vivarium/contract/gateway";
 import { RequestLimit } from "@vivarium/http1/request-limit";
 import type { Log } from "@vivarium/kit/log";
+import type { CurrentTables } from "../tables/current-tables.ts";
 import { keepCertificate } from "./acme/keep.ts";
 import type { AcmeConfig } from "./acme/order.ts";
 import { answer, type Ingress } from "./answer.ts";
-import { type CertificateFiles, type Pair, readPair, watchPair } from "./certificate.ts";
-import { Flows } from "./flows.ts";
+import { type CertificateFiles, findPair, type Pair, readPair, watchPair } from "./certificate.ts";
 import { type Bounds, createListener, listen } from "./listener.ts";
+import { SharedWakes } from "./shared-wakes.ts";
 import { compileProxies } from "./trusted-proxies.ts";
-import { Wakes } from "./wakes.ts";
+import { VisitorFlows } from "./visitor-flows.ts";
 
 export interface PreviewsConfig {
   /** The address to listen on. Port 0: any free one. */
@@ -39,16 +40,8 @@ export interface PreviewsConfig {
   bounds?: Partial<Bounds>;
 }
 
-/** The part of the table link that previews need. */
-export interface TablesInForce {
-  /** Undefined until the node has sent some: until then no visitor is admitted. */
-  current(): GatewayTables | undefined;
-  /**
-   * The listener is called after `current()` changed. When it returns, the flows of older versions of routes are cut;
-   * tables count as applied only after that. Returns the function that ends the subscription.
-   */
-  subscribe(listener: () => void): () => void;
-}
+/** The part of the tables that previews need. Until the node has sent some no visitor is admitted. */
+export type TablesInForce = Pick<CurrentTables, "current" | "subscribe">;
 
 export interface PreviewsDependencies {
   config: PreviewsConfig;
@@ -59,29 +52,21 @@ export interface PreviewsDependencies {
   onActive: (sessionId: string) => void;
 }
 
-export interface Previews {
-  /** Where it listens: `http://127.0.0.1:8080`. */
-  url(): string;
-  /** Resolves once every connection cut off by tables up to now is closed; await it before POST /v1/applied. */
-  settled(): Promise<void>;
-  /** Reads certificate and key again, as on SIGHUP. Files that do not fit are logged and the old pair stays. */
-  reloadCertificate(): void;
-  close(): Promise<void>;
-}
+export type Previews = Awaited<ReturnType<typeof startPreviews>>;
 
 const HOLD_MS = 30_000;
 /** A proxy on this host has many visitors, also when it is not a trusted one. */
 const isLoopback = compileProxies(["127.0.0.0/8", "::1"]);
 
-export async function startPreviews(deps: PreviewsDependencies): Promise<Previews> {
+export async function startPreviews(deps: PreviewsDependencies) {
   const { config, tables, log } = deps;
-  const flows = new Flows(deps.onActive);
+  const flows = new VisitorFlows(deps.onActive);
   const ingress: Ingress = {
     // Port 0 until the real one is known: nothing is served before that.
     site: { nodeDomain: config.nodeDomain, secure: config.secure, publicPort: config.publicPort ?? 0 },
     holdMs: config.holdMs ?? HOLD_MS,
     tables,
-    wakes: new Wakes(deps.wake),
+    wakes: new SharedWakes(deps.wake),
     flows,
     requestLimit: new RequestLimit(),
     isTrustedProxy: compileProxies(config.trustedProxies ?? []),
@@ -92,7 +77,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
     credentialsFor(config.tls),
     (request, response, upgrade) => answer(ingress, request, response, upgrade),
     {
-      ...(config.bounds && { bounds: config.bounds }),
+      bounds: config.bounds,
       log,
       isShared: (address) => isLoopback(address) || ingress.isTrustedProxy(address),
     },
@@ -105,11 +90,17 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
   });
   const reload = () => reloadPair(server, config.tls, log);
   const unwatch = config.tls ? watchPair(config.tls, reload) : () => undefined;
-  const stopKeeping = keepPair({ log }, config);
+  const { tls: files, nodeDomain } = config;
+  const stopKeeping = files?.acme
+    ? keepCertificate({ log }, { acme: files.acme, files, nodeDomain })
+    : () => undefined;
   const at = family === "IPv6" ? `[${address}]` : address;
   return {
+    /** Where it listens: `http://127.0.0.1:8080`. */
     url: () => `${config.tls ? "https" : "http"}://${at}:${port}`,
+    /** Resolves once every connection cut off by tables up to now is closed; await it before POST /v1/applied. */
     settled: () => flows.settled(),
+    /** Reads certificate and key again, as on SIGHUP. Files that do not fit are logged and the old pair stays. */
     reloadCertificate: reload,
     close: async () => {
       unsubscribe();
@@ -126,19 +117,7 @@ export async function startPreviews(deps: PreviewsDependencies): Promise<Preview
 /** The operator's pair must be usable from the start. A pair that is issued here may still be missing. */
 function credentialsFor(tls: PreviewsConfig["tls"]): Pair | "none yet" | undefined {
   if (tls === undefined) return undefined;
-  return tls.acme && !canRead(tls) ? "none yet" : readPair(tls);
-}
-
-function canRead(files: CertificateFiles): boolean {
-  try {
-    return readPair(files) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
-function keepPair({ log }: { log: Log }, { tls, nodeDomain }: PreviewsConfig): () => void {
-  return tls?.acme ? keepCertificate({ log }, { acme: tls.acme, files: tls, nodeDomain }) : () => undefined;
+  return tls.acme ? (findPair(tls) ?? "none yet") : readPair(tls);
 }
 
 function reloadPair(server: Server, files: PreviewsConfig["tls"], log: Log): void {

@@ -1,7 +1,8 @@
 /** The visitor's address and scheme. Only the operator's proxies are trusted to forward them. */
 import { BlockList, isIP } from "node:net";
+import { valuesOf } from "@vivarium/http1/headers";
 import { plainAddress } from "@vivarium/http1/peer-limit";
-import { type Visit, valuesOf } from "./visit.ts";
+import type { Visit } from "./visit.ts";
 
 export type IsTrustedProxy = (address: string) => boolean;
 
@@ -36,7 +37,7 @@ function addEntry(list: BlockList, entry: string): void {
 export function visitorAddress(visit: Visit, peer: string, isTrusted: IsTrustedProxy): string {
   const connected = plainAddress(peer);
   if (!isTrusted(connected)) return connected;
-  const claimed = valuesOf(visit, "x-forwarded-for")
+  const claimed = valuesOf(visit.headers, "x-forwarded-for")
     .flatMap((value) => value.split(","))
     .map((text) => plainAddress(text.trim()));
   const visitor = claimed.findLast((address) => !isTrusted(address));
@@ -50,7 +51,7 @@ export function visitorScheme(
   isTrusted: IsTrustedProxy,
 ): "http" | "https" | undefined {
   if (!isTrusted(plainAddress(peer))) return undefined;
-  const [claimed, ...others] = valuesOf(visit, "x-forwarded-proto");
+  const [claimed, ...others] = valuesOf(visit.headers, "x-forwarded-proto");
   const scheme = claimed?.trim().toLowerCase();
   return others.length === 0 && (scheme === "http" || scheme === "https") ? scheme : undefined;
 }

@@ -12,7 +12,7 @@ import { captureHello } from "../../test-support/hello.ts";
 import { until } from "../../test-support/in-time.ts";
 import { deny, TestNameServer, TestServer } from "../../test-support/world.ts";
 import { startEgress } from "../app.ts";
-import { EgressLog } from "../flows/egress-log.ts";
+import { EgressLog } from "../egress-log/lines.ts";
 import { CurrentTables } from "./current-tables.ts";
 import { followTables } from "./follow-tables.ts";
 import { NodeClient } from "./node-client.ts";

@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { GatewayTables } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
+import { Coalesced } from "@vivarium/kit/coalesced";
 import type { Log } from "@vivarium/kit/log";
 import type { CurrentTables } from "./current-tables.ts";
 import type { NodeClient } from "./node-client.ts";
@@ -44,15 +45,23 @@ async function followOnce(deps: FollowDeps, signal: AbortSignal, onConnected: ()
   const stream = await openStream(deps.node.socketPath, signal);
   onConnected();
   deps.tables.forgetPins();
-  const applier = new Applier(deps, (error) => stream.destroy(error));
+  let newest = "";
+  // Tables that newer ones have overtaken are skipped.
+  const applying = new Coalesced(async () => {
+    const version = await putInForce(deps, newest);
+    // The node waits for a confirmation that did not arrive, and must send its tables anew.
+    if (version !== undefined) await confirm(deps, version).catch((error) => stream.destroy(error));
+  });
   try {
     for await (const line of readLines(stream, MAX_LINE_BYTES)) {
-      if (line.trim() !== "") applier.offer(line);
+      if (line.trim() === "") continue;
+      newest = line;
+      void applying.run();
     }
     throw new Error("the node ended the stream of tables");
   } finally {
     stream.destroy();
-    await applier.idle();
+    await applying.idle();
   }
 }
 
@@ -66,40 +75,6 @@ async function openStream(socketPath: string, signal: AbortSignal): Promise<Inco
   if (response.statusCode === 200) return response;
   call.destroy();
   throw new Error(`the node answered ${response.statusCode} instead of tables`);
-}
-
-/** Applies tables in turn. Tables that newer ones have overtaken are skipped. */
-class Applier {
-  readonly #deps: FollowDeps;
-  readonly #onUnconfirmed: (error: Error) => void;
-  #next: string | undefined;
-  #work: Promise<void> | undefined;
-
-  /** After a confirmation that did not arrive: the node waits for it, and must send its tables anew. */
-  constructor(deps: FollowDeps, onUnconfirmed: (error: Error) => void) {
-    this.#deps = deps;
-    this.#onUnconfirmed = onUnconfirmed;
-  }
-
-  offer(line: string): void {
-    this.#next = line;
-    this.#work ??= this.#drain().finally(() => {
-      this.#work = undefined;
-    });
-  }
-
-  async idle(): Promise<void> {
-    await this.#work;
-  }
-
-  async #drain(): Promise<void> {
-    while (this.#next !== undefined) {
-      const line = this.#next;
-      this.#next = undefined;
-      const version = await putInForce(this.#deps, line);
-      if (version !== undefined) await confirm(this.#deps, version).catch(this.#onUnconfirmed);
-    }
-  }
 }
 
 /** The version; undefined when the former tables stay in force. */

@@ -20,24 +20,21 @@ export class KnownPins {
   }
 
   add(host: string, addresses: string[], pin: KnownPin): void {
-    for (const key of addresses.map((address) => keyOf(host, address))) {
+    const keys = addresses.map((address) => keyOf(host, address));
+    for (const key of keys) {
       this.#byName.delete(key);
       this.#byName.set(key, pin);
       const oldest = this.#byName.keys().next().value;
       if (this.#byName.size > MOST_KEPT && oldest !== undefined) this.#byName.delete(oldest);
     }
     void pin.isOpen.then((isOpen) => {
-      if (!isOpen) this.#forget(host, addresses, pin);
+      if (isOpen) return;
+      for (const key of keys) if (this.#byName.get(key) === pin) this.#byName.delete(key);
     });
   }
 
   clear(): void {
     this.#byName.clear();
-  }
-
-  #forget(host: string, addresses: string[], pin: KnownPin): void {
-    for (const key of addresses.map((address) => keyOf(host, address)))
-      if (this.#byName.get(key) === pin) this.#byName.delete(key);
   }
 }
 

@@ -6,12 +6,6 @@ const CALL_MS = 5_000;
 /** Connections for each kind of call: no kind waits behind another. */
 const MOST_SOCKETS = 256;
 
-export interface NodeAnswer {
-  status: number;
-  /** Parsed JSON, if any. */
-  body: unknown;
-}
-
 export class NodeClient {
   readonly socketPath: string;
   readonly #agents = new Map<string, Agent>();
@@ -20,8 +14,8 @@ export class NodeClient {
     this.socketPath = socketPath;
   }
 
-  /** Rejects when the node cannot be reached or does not answer in time; never for a status. */
-  post(path: string, body: unknown, timeoutMs = CALL_MS): Promise<NodeAnswer> {
+  /** Rejects when the node cannot be reached or does not answer in time; never for a status, or a body that is no JSON. */
+  post(path: string, body: unknown, timeoutMs = CALL_MS): Promise<{ status: number; body: unknown }> {
     const payload = JSON.stringify(body);
     const headers = { "content-type": "application/json", "content-length": Buffer.byteLength(payload) };
     const signal = AbortSignal.timeout(timeoutMs);

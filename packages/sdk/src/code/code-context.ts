@@ -10,7 +10,6 @@ import { type KernelEvent, readKernelEvents } from "./kernel-events.ts";
 import { kernelFiles } from "./kernel-files.ts";
 import { type RunQueue, runQueueOf } from "./run-queue.ts";
 
-const SOCKETS = "/tmp/.vivarium-code";
 /** Time limit for a new kernel to listen. */
 const START_S = 20;
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -84,10 +83,8 @@ export class CodeContext {
   async run(code: string, options: RunCodeOptions = {}): Promise<CodeExecution> {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
     if (!(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
-      throw invalid(
-        "validation",
-        `timeoutMs: must be above 0 and at most ${LONGEST_TIMEOUT_MS}, got ${timeoutMs}`,
-      );
+      const message = `timeoutMs: must be above 0 and at most ${LONGEST_TIMEOUT_MS}, got ${timeoutMs}`;
+      throw new VivariumError("validation", message);
     }
     const pieces = inPieces({ do: "run", code, timeout_s: timeoutMs / 1000 });
     const run = new RunCollector(options);
@@ -145,6 +142,10 @@ export class CodeContext {
     return `code-${this.name}`;
   }
 
+  get #socket(): string {
+    return `/tmp/.vivarium-code/${this.#processName}.sock`;
+  }
+
   get #processes(): Processes {
     return new Processes(this.#transport, this.#sessionId);
   }
@@ -192,8 +193,7 @@ export class CodeContext {
     options: CallOptions,
   ): AsyncGenerator<KernelEvent, void, void> {
     const { pathOf } = await kernelFiles();
-    const socket = `${SOCKETS}/${this.#processName}.sock`;
-    const command = ["python3", "-I", "-S", pathOf("ask.py"), socket, String(waitS), ...pieces];
+    const command = ["python3", "-I", "-S", pathOf("ask.py"), this.#socket, String(waitS), ...pieces];
     const asked = { command, cwd: "/", timeout_ms: LIMITS.execTimeoutMaxMs };
     const watched = new AskOutput(execStream(this.#transport, this.#sessionId, asked, options));
     let hasBegun = false;
@@ -213,8 +213,7 @@ export class CodeContext {
     const { results } = await new Files(this.#transport, this.#sessionId).writeBatch(files, options);
     const failed = results.find(({ ok }) => !ok);
     if (failed) throw new VivariumError("kernel_failed", `${failed.path}: ${failed.error}`);
-    const socket = `${SOCKETS}/${this.#processName}.sock`;
-    const command = ["python3", "-I", pathOf("serve.py"), socket];
+    const command = ["python3", "-I", pathOf("serve.py"), this.#socket];
     const { cwd, keepAlive: keep_alive } = this.#options;
     try {
       await this.#processes.start({ name: this.#processName, command, cwd, keep_alive }, options);
@@ -284,7 +283,8 @@ function inPieces(request: Request): string[] {
     (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
   if (text.length > REQUEST_CHARS) {
-    throw invalid("payload_too_large", "code: is longer than 512 KiB; put data into files and read them");
+    const message = "code: is longer than 512 KiB; put data into files and read them";
+    throw new VivariumError("payload_too_large", message);
   }
   const pieces: string[] = [];
   for (let at = 0; at < text.length; at += PIECE_CHARS) pieces.push(text.slice(at, at + PIECE_CHARS));
@@ -300,10 +300,6 @@ function died({ reason, code, timedOut }: Extract<KernelEvent, { event: "died" }
 
 function lost(what: string): VivariumError {
   return new VivariumError("kernel_died", `${what}; its variables are lost, the next run gets a new process`);
-}
-
-function invalid(code: "validation" | "payload_too_large", message: string): VivariumError {
-  return new VivariumError(code, message);
 }
 
 function hasCode(error: unknown, code: string): boolean {

@@ -64,15 +64,11 @@ export class RunCollector {
     if (isCut) this.execution.truncated = true;
     for (const format of formats) {
       const one = { ...format, value, main } as CodeResult;
-      this.#resultsChars += RESULT_CHARS;
-      this.#resultsChars += typeof format.data === "string" ? format.data.length : sizeOf(format.data);
+      const text = typeof format.data === "string" ? format.data : JSON.stringify(format.data);
+      this.#resultsChars += RESULT_CHARS + text.length;
       if (this.#resultsChars <= RESULTS_CHARS) this.execution.results.push(one);
       else this.execution.truncated = true;
       await this.#listeners.onResult?.(one);
     }
   }
-}
-
-function sizeOf(data: unknown): number {
-  return JSON.stringify(data).length;
 }

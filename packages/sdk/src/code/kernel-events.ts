@@ -1,5 +1,6 @@
 /** Messages of a kernel, one JSON object per line (kernel/serve.py). They come from a guest: nothing is trusted. */
 import { VivariumError } from "../errors.ts";
+import { readLines } from "../read-lines.ts";
 import type { CodeError, CodeResult, CodeResultType } from "./code-result.ts";
 
 type Format = { type: CodeResultType; data: CodeResult["data"] };
@@ -14,42 +15,29 @@ export type KernelEvent =
 
 /** The kernel cuts each format at 8 MiB. */
 const LINE_BYTES = 48 * 1024 * 1024;
-const NEWLINE = 10;
 /** The order of the formats of one value. */
 const TYPES: readonly CodeResultType[] = ["text/plain", "text/html", "image/png", "application/json"];
 
 export async function* readKernelEvents(
   output: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<KernelEvent, void, void> {
-  const decoder = new TextDecoder();
-  let parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of output) {
-    let start = 0;
-    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      const line = [...parts, chunk.subarray(start, end)];
-      yield parseEvent(line.map((part) => decoder.decode(part, { stream: true })).join(""));
-      parts = [];
-      bytes = 0;
-      start = end + 1;
-    }
-    parts.push(chunk.subarray(start));
-    bytes += chunk.byteLength - start;
-    if (bytes > LINE_BYTES) throw strange("a line without an end");
-  }
+  const limit = { maxBytes: LINE_BYTES, tooLong: () => strange("a line without an end") };
+  for await (const line of readLines(output, limit)) yield parseEvent(line);
 }
 
 function parseEvent(line: string): KernelEvent {
-  let said: unknown;
+  let event: KernelEvent | undefined;
   try {
-    said = JSON.parse(line);
+    event = toEvent(JSON.parse(line));
   } catch {
-    throw strange(line);
+    // Not JSON.
   }
-  return (isRecord(said) && toEvent(said)) || raise(line);
+  if (event === undefined) throw strange(line);
+  return event;
 }
 
-function toEvent(said: Record<string, unknown>): KernelEvent | undefined {
+function toEvent(said: unknown): KernelEvent | undefined {
+  if (!isRecord(said)) return undefined;
   const { event, text, count, main, formats, reason, code, error } = said;
   const timedOut = said.timed_out === true;
   if (event === "absent" || event === "ok") return { event };
@@ -68,7 +56,9 @@ function toEvent(said: Record<string, unknown>): KernelEvent | undefined {
 function toFormats(formats: Record<string, unknown>): Format[] {
   return TYPES.filter((type) => type in formats)
     .map((type) => ({ type, data: formats[type] }))
-    .filter((format): format is Format => format.type === "application/json" || isText(format.data));
+    .filter(
+      (format): format is Format => format.type === "application/json" || typeof format.data === "string",
+    );
 }
 
 function toError(error: unknown): CodeError | undefined {
@@ -77,16 +67,8 @@ function toError(error: unknown): CodeError | undefined {
   return { name: String(name), value: String(value), traceback: String(traceback) };
 }
 
-function isText(value: unknown): value is string {
-  return typeof value === "string";
-}
-
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function raise(line: string): never {
-  throw strange(line);
 }
 
 function strange(line: string): VivariumError {

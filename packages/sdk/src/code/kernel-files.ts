@@ -2,22 +2,15 @@
 import type { FileToWrite } from "../files/files.ts";
 
 const NAMES = ["ask.py", "serve.py", "work.py", "vivarium_display.py"] as const;
-type Name = (typeof NAMES)[number];
 
-export interface KernelFiles {
-  /** Absolute, in the guest. Named by a hash of the contents, so that versions do not disturb each other. */
-  pathOf(name: Name): string;
-  files: FileToWrite[];
-}
+let loaded: ReturnType<typeof load> | undefined;
 
-let loaded: Promise<KernelFiles> | undefined;
-
-export function kernelFiles(): Promise<KernelFiles> {
+export function kernelFiles() {
   loaded ??= load();
   return loaded;
 }
 
-async function load(): Promise<KernelFiles> {
+async function load() {
   const [{ createHash }, { readFile }] = await Promise.all([
     import("node:crypto"),
     import("node:fs/promises"),
@@ -26,6 +19,8 @@ async function load(): Promise<KernelFiles> {
     NAMES.map((name) => readFile(new URL(`kernel/${name}`, import.meta.url), "utf8")),
   );
   const version = createHash("sha256").update(texts.join("\0")).digest("hex").slice(0, 12);
-  const pathOf = (name: Name) => `/workspace/.vivarium/kernel-${version}/${name}`;
-  return { pathOf, files: NAMES.map((name, i) => ({ path: pathOf(name), content: texts[i] ?? "" })) };
+  // Absolute, in the guest. Named by a hash of the contents, so that versions do not disturb each other.
+  const pathOf = (name: (typeof NAMES)[number]) => `/workspace/.vivarium/kernel-${version}/${name}`;
+  const files: FileToWrite[] = NAMES.map((name, i) => ({ path: pathOf(name), content: texts[i] ?? "" }));
+  return { pathOf, files };
 }

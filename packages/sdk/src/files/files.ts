@@ -10,7 +10,7 @@ import type {
   Rename,
 } from "@vivarium/contract/api";
 import { decodeBase64, encodeBase64 } from "../base64.ts";
-import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+import { type CallOptions, getJson, postJson, sendJson, sessionPath, type Transport } from "../transport.ts";
 import { readStream, saveStream } from "./download.ts";
 import { openUpload, type UploadSource } from "./upload-source.ts";
 
@@ -53,7 +53,7 @@ export class Files {
 
   constructor(transport: Transport, sessionId: string) {
     this.#transport = transport;
-    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/files`;
+    this.#path = sessionPath(sessionId, "/files");
   }
 
   /**
@@ -110,13 +110,7 @@ export class Files {
    * await session.files.write("src/main.py", "print(6 * 7)\n");
    */
   write(path: string, content: string | Uint8Array, options: CallOptions = {}): Promise<FileWriteResult> {
-    return sendJson(this.#transport, {
-      method: "PUT",
-      path: this.#path,
-      body: { path, ...contentOf(content) },
-      repeatable: true,
-      ...options,
-    });
+    return this.#put("", { path, ...contentOf(content) }, options);
   }
 
   /**
@@ -126,13 +120,8 @@ export class Files {
    * const { results } = await session.files.writeBatch([{ path: "a.txt", content: "a" }]);
    */
   writeBatch(files: readonly FileToWrite[], options: CallOptions = {}): Promise<FileBatchResult> {
-    return sendJson(this.#transport, {
-      method: "PUT",
-      path: `${this.#path}/batch`,
-      body: { files: files.map(({ path, content }) => ({ path, ...contentOf(content) })) },
-      repeatable: true,
-      ...options,
-    });
+    const body = { files: files.map(({ path, content }) => ({ path, ...contentOf(content) })) };
+    return this.#put("/batch", body, options);
   }
 
   /**
@@ -180,8 +169,8 @@ export class Files {
    * const { paths } = await session.files.find("src/**", { maxResults: 100 });
    */
   find(pattern: string, options: FindOptions = {}): Promise<FoundPaths> {
-    const { path, maxResults: max_results, signal } = options;
-    return this.#get({ op: "find", pattern, path, max_results }, { signal });
+    const { path, maxResults: max_results } = options;
+    return this.#get({ op: "find", pattern, path, max_results }, options);
   }
 
   /**
@@ -191,19 +180,17 @@ export class Files {
    * const { matches } = await session.files.grep("TODO", { filePattern: "*.ts", contextLines: 2 });
    */
   grep(pattern: string, options: GrepOptions = {}): Promise<FoundLines> {
-    return this.#get(
-      {
-        op: "grep",
-        pattern,
-        path: options.path,
-        max_results: options.maxResults,
-        file_pattern: options.filePattern,
-        case_sensitive: options.caseSensitive,
-        context_lines: options.contextLines,
-        exclude_dirs: options.excludeDirs?.join(","),
-      },
-      { signal: options.signal },
-    );
+    const query = {
+      op: "grep",
+      pattern,
+      path: options.path,
+      max_results: options.maxResults,
+      file_pattern: options.filePattern,
+      case_sensitive: options.caseSensitive,
+      context_lines: options.contextLines,
+      exclude_dirs: options.excludeDirs?.join(","),
+    };
+    return this.#get(query, options);
   }
 
   /**
@@ -245,18 +232,16 @@ export class Files {
   }
 
   #get<T>(query: Record<string, string | number | boolean | undefined>, options: CallOptions): Promise<T> {
-    return sendJson(this.#transport, {
-      method: "GET",
-      path: this.#path,
-      query,
-      repeatable: true,
-      ...options,
-    });
+    return getJson(this.#transport, this.#path, options, query);
+  }
+
+  #put<T>(below: "" | "/batch", body: object, { signal }: CallOptions): Promise<T> {
+    const path = `${this.#path}${below}`;
+    return sendJson(this.#transport, { method: "PUT", path, body, repeatable: true, signal });
   }
 
   #post(verb: "mkdir" | "rename", body: object, repeatable: boolean, options: CallOptions): Promise<unknown> {
-    const path = `${this.#path}/${verb}`;
-    return sendJson(this.#transport, { method: "POST", path, body, repeatable, ...options });
+    return postJson(this.#transport, `${this.#path}/${verb}`, body, { ...options, repeatable });
   }
 }
 

@@ -50,8 +50,8 @@ function replayable(bytes: Uint8Array<ArrayBuffer> | Blob): UploadBody {
 class OnceReadable implements UploadBody {
   readonly #source: AsyncIterable<Uint8Array>;
   readonly #iterator: AsyncIterator<Uint8Array>;
-  #wasPulled = false;
-  #failure: { cause: unknown } | undefined;
+  canBeSent = true;
+  failure: { cause: unknown } | undefined;
 
   constructor(source: AsyncIterable<Uint8Array>) {
     // A stream of Node that fails before the first read ends the program unless it has an error listener; the read
@@ -59,14 +59,6 @@ class OnceReadable implements UploadBody {
     if ("on" in source && typeof source.on === "function") source.on("error", () => undefined);
     this.#source = source;
     this.#iterator = source[Symbol.asyncIterator]();
-  }
-
-  get canBeSent(): boolean {
-    return !this.#wasPulled;
-  }
-
-  get failure(): { cause: unknown } | undefined {
-    return this.#failure;
   }
 
   open(): ReadableStream<Uint8Array> {
@@ -86,7 +78,7 @@ class OnceReadable implements UploadBody {
   }
 
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-    this.#wasPulled = true;
+    this.canBeSent = false;
     try {
       const { done, value } = await this.#iterator.next();
       if (done) controller.close();
@@ -95,7 +87,7 @@ class OnceReadable implements UploadBody {
       else if (value.byteLength > 0) controller.enqueue(value);
       else await this.#pull(controller);
     } catch (cause) {
-      this.#failure = { cause };
+      this.failure = { cause };
       controller.error(cause);
     }
   }

@@ -1,5 +1,5 @@
 import type { EgressCap, SessionPatch } from "@vivarium/contract/api";
-import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+import { type CallOptions, getJson, sendJson, sessionPath, type Transport } from "../transport.ts";
 
 /** Daily cap of one session (docs/spec/network.md). Reached as `client.session(id).cap`. Never wakes the session. */
 export class Cap {
@@ -8,7 +8,7 @@ export class Cap {
 
   constructor(transport: Transport, sessionId: string) {
     this.#transport = transport;
-    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}`;
+    this.#path = sessionPath(sessionId);
   }
 
   /**
@@ -18,8 +18,7 @@ export class Cap {
    * const { egress_cap_bytes, today_bytes } = await session.cap.get();
    */
   get(options: CallOptions = {}): Promise<EgressCap> {
-    const path = `${this.#path}/egress-cap`;
-    return sendJson(this.#transport, { method: "GET", path, repeatable: true, ...options });
+    return getJson(this.#transport, `${this.#path}/egress-cap`, options);
   }
 
   /**
@@ -32,12 +31,7 @@ export class Cap {
    */
   set(bytes: number, options: CallOptions & { wakeOnHttp?: boolean } = {}): Promise<EgressCap> {
     const { wakeOnHttp, signal } = options;
-    return sendJson(this.#transport, {
-      method: "PATCH",
-      path: this.#path,
-      body: { egress_cap_bytes: bytes, wake_on_http: wakeOnHttp } satisfies SessionPatch,
-      repeatable: true,
-      signal,
-    });
+    const body: SessionPatch = { egress_cap_bytes: bytes, wake_on_http: wakeOnHttp };
+    return sendJson(this.#transport, { method: "PATCH", path: this.#path, body, repeatable: true, signal });
   }
 }

@@ -1,6 +1,6 @@
 import type { EgressLog, EgressLogEntry, EgressPolicy, SessionEgress } from "@vivarium/contract/api";
 import { paginate } from "../paginator.ts";
-import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+import { type CallOptions, getJson, postJson, sessionPath, type Transport } from "../transport.ts";
 
 /** Filter of an egress log; without one, all lines. */
 export interface EgressLogFilter {
@@ -23,7 +23,7 @@ export class Egress {
 
   constructor(transport: Transport, sessionId: string) {
     this.#transport = transport;
-    this.#path = `/v1/sessions/${encodeURIComponent(sessionId)}/egress`;
+    this.#path = sessionPath(sessionId, "/egress");
   }
 
   /**
@@ -33,7 +33,7 @@ export class Egress {
    * const { mode, allow } = await session.egress.get();
    */
   get(options: CallOptions = {}): Promise<SessionEgress> {
-    return sendJson(this.#transport, { method: "GET", path: this.#path, repeatable: true, ...options });
+    return getJson(this.#transport, this.#path, options);
   }
 
   /**
@@ -46,13 +46,7 @@ export class Egress {
    * await session.egress.set({ mode: "deny", allow: ["pypi.org", "files.pythonhosted.org"] });
    */
   set(policy: EgressPolicy, options: CallOptions = {}): Promise<SessionEgress> {
-    return sendJson(this.#transport, {
-      method: "POST",
-      path: this.#path,
-      body: policy,
-      repeatable: true,
-      ...options,
-    });
+    return postJson(this.#transport, this.#path, policy, { ...options, repeatable: true });
   }
 
   /**
@@ -66,15 +60,9 @@ export class Egress {
   log(filter: EgressLogFilter = {}, options: CallOptions = {}): AsyncGenerator<EgressLogEntry, void, void> {
     const { decision, host, pageSize: limit } = filter;
     const since = filter.since instanceof Date ? filter.since.toISOString() : filter.since;
-    return paginate(async (cursor) => {
-      const page = await sendJson<EgressLog>(this.#transport, {
-        method: "GET",
-        path: `${this.#path}-log`,
-        query: { since, decision, host, limit, cursor },
-        repeatable: true,
-        ...options,
-      });
-      return { items: page.entries, nextCursor: page.next_cursor };
-    });
+    const query = { since, decision, host, limit };
+    return paginate("entries", (cursor) =>
+      getJson<EgressLog>(this.#transport, `${this.#path}-log`, options, { ...query, cursor }),
+    );
   }
 }

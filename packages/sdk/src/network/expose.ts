@@ -7,7 +7,7 @@ import type {
   Unexposed,
 } from "@vivarium/contract/api";
 import { VivariumError } from "../errors.ts";
-import { type CallOptions, sendJson, type Transport } from "../transport.ts";
+import { type CallOptions, getJson, postJson, sessionPath, type Transport } from "../transport.ts";
 import { Preview } from "./preview.ts";
 
 /** How a port is reached from outside. A field that is left out gets its default, whatever it was before. */
@@ -37,13 +37,8 @@ export function exposePort(
   port: number,
   { visibility, auth, loginUrl, rotate, signal }: ExposeOptions,
 ): Promise<Exposed> {
-  return sendJson(transport, {
-    method: "POST",
-    path: `${sessionPath(sessionId)}/expose`,
-    body: { port, visibility, auth, login_url: loginUrl, rotate } satisfies ExposeRequest,
-    repeatable: true,
-    signal,
-  });
+  const body: ExposeRequest = { port, visibility, auth, login_url: loginUrl, rotate };
+  return postJson(transport, sessionPath(sessionId, "/expose"), body, { signal, repeatable: true });
 }
 
 export async function unexposePort(
@@ -52,14 +47,8 @@ export async function unexposePort(
   port: number,
   options: CallOptions,
 ): Promise<boolean> {
-  const { ok } = await sendJson<Unexposed>(transport, {
-    method: "POST",
-    path: `${sessionPath(sessionId)}/unexpose`,
-    body: { port },
-    repeatable: true,
-    ...options,
-  });
-  return ok;
+  const path = sessionPath(sessionId, "/unexpose");
+  return (await postJson<Unexposed>(transport, path, { port }, { ...options, repeatable: true })).ok;
 }
 
 /** Sends the settings that the port has: other settings would open, close or change the port. */
@@ -69,13 +58,8 @@ export async function openPreview(
   port: number,
   { authToken, loginUrl, signal }: PreviewOptions,
 ): Promise<Preview> {
-  const { exposed_previews = [] } = await sendJson<SessionRecord>(transport, {
-    method: "GET",
-    path: sessionPath(sessionId),
-    repeatable: true,
-    signal,
-  });
-  const known = exposed_previews.find((preview) => preview.port === port);
+  const record = await getJson<SessionRecord>(transport, sessionPath(sessionId), { signal });
+  const known = record.exposed_previews?.find((preview) => preview.port === port);
   if (known?.auth === "bearer" && authToken === undefined) {
     throw new VivariumError(
       "bearer_unknown",
@@ -85,8 +69,4 @@ export async function openPreview(
   const settings = { visibility: known?.visibility, auth: known?.auth, loginUrl, signal };
   const exposed = await exposePort(transport, sessionId, port, settings);
   return new Preview(exposed, exposed.auth === "bearer" ? (exposed.auth_token ?? authToken) : undefined);
-}
-
-function sessionPath(sessionId: string): string {
-  return `/v1/sessions/${encodeURIComponent(sessionId)}`;
 }

@@ -16,9 +16,7 @@ export function isRedirect({ status, headers }: Response): boolean {
 export function nextHop({ url, method, body }: Hop, { status, headers }: Response): Hop | undefined {
   const target = URL.parse(headers.get("location") ?? "", url);
   if (target === null || target.origin !== new URL(url).origin) return undefined;
-  if (KEEPS_METHOD.includes(status))
-    return body instanceof ReadableStream ? undefined : { url: target.href, method, body };
-  const isKept = method === "HEAD" || (status !== 303 && method !== "POST");
+  const isKept = KEEPS_METHOD.includes(status) || method === "HEAD" || (status !== 303 && method !== "POST");
   if (!isKept) return { url: target.href, method: "GET", body: undefined };
   return body instanceof ReadableStream ? undefined : { url: target.href, method, body };
 }

@@ -1,5 +1,5 @@
 import type { WebSocket } from "ws";
-import type { CallOptions, Transport } from "../transport.ts";
+import { type CallOptions, sessionPath, type Transport } from "../transport.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
 import { closedBy, disconnected, NORMAL_CLOSE, openWebSocket, sendAll } from "./web-socket.ts";
 
@@ -31,7 +31,7 @@ export async function openTerminal(
   sessionId: string,
   { signal, ...query }: TerminalOptions = {},
 ): Promise<Terminal> {
-  const path = `/v1/sessions/${encodeURIComponent(sessionId)}/pty`;
+  const path = sessionPath(sessionId, "/pty");
   return new Terminal(await openWebSocket(transport, { path, query, signal }), signal);
 }
 
@@ -79,11 +79,8 @@ export class Terminal implements AsyncIterable<Uint8Array> {
 
   /** Types into the terminal. Resolves when the connection has taken it, at the speed at which the program reads. */
   write(data: string | Uint8Array): Promise<void> {
-    return sendAll(
-      this.#webSocket,
-      typeof data === "string" ? new TextEncoder().encode(data) : data,
-      FRAME.data,
-    );
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+    return sendAll(this.#webSocket, bytes, FRAME.data);
   }
 
   /** Changes the size, 1 to 1,000 each; the program gets a SIGWINCH. */

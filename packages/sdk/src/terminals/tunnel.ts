@@ -1,5 +1,5 @@
 import { Duplex } from "node:stream";
-import type { CallOptions, Transport } from "../transport.ts";
+import { type CallOptions, sessionPath, type Transport } from "../transport.ts";
 import { closedBy, NORMAL_CLOSE, openWebSocket, sendAll } from "./web-socket.ts";
 
 /** Raw SSH bytes, each side only as fast as the other takes them. */
@@ -8,8 +8,7 @@ export async function openTunnel(
   sessionId: string,
   { signal }: CallOptions = {},
 ): Promise<Duplex> {
-  const path = `/v1/sessions/${encodeURIComponent(sessionId)}/tunnel`;
-  const webSocket = await openWebSocket(transport, { path, signal });
+  const webSocket = await openWebSocket(transport, { path: sessionPath(sessionId, "/tunnel"), signal });
   const duplex = new Duplex({
     read: () => webSocket.resume(),
     write: (chunk: Buffer, _encoding, done) => void sendAll(webSocket, chunk).then(() => done(), done),

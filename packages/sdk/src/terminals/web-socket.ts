@@ -4,12 +4,9 @@ import { LIMITS } from "@vivarium/contract/api/limits";
 import { WebSocket } from "ws";
 import { errorFromNetwork, errorFromResponse, VivariumError } from "../errors.ts";
 import { retryDelayMs } from "../retry.ts";
-import { buildUrl, type CallOptions, type Transport } from "../transport.ts";
+import { buildUrl, type Call, type Transport } from "../transport.ts";
 
-interface Opening extends CallOptions {
-  path: string;
-  query?: Parameters<typeof buildUrl>[1]["query"];
-}
+type Opening = Pick<Call, "path" | "query" | "signal">;
 
 export const NORMAL_CLOSE = 1000;
 /** Payload of one message; the service takes larger ones, without a gain. */
@@ -42,16 +39,10 @@ export function sendAll(webSocket: WebSocket, bytes: Uint8Array, frameType?: num
     };
     for (let at = 0; at === 0 || at < bytes.byteLength; at += MESSAGE_BYTES) {
       const piece = bytes.subarray(at, at + MESSAGE_BYTES);
-      webSocket.send(frameType === undefined ? piece : frame(frameType, piece), { binary: true }, taken);
+      const message = frameType === undefined ? piece : Buffer.concat([Uint8Array.of(frameType), piece]);
+      webSocket.send(message, { binary: true }, taken);
     }
   });
-}
-
-function frame(type: number, payload: Uint8Array): Uint8Array {
-  const out = new Uint8Array(1 + payload.byteLength);
-  out[0] = type;
-  out.set(payload, 1);
-  return out;
 }
 
 export function disconnected(message: string, cause?: unknown): VivariumError {
@@ -102,16 +93,10 @@ async function readRefusal(message: IncomingMessage): Promise<VivariumError> {
   } catch {
     // Use the part of the answer that arrived before the connection broke.
   }
-  const headers = Object.entries(message.headers).map(([name, value]) => [name, String(value)] as const);
-  const body = Buffer.concat(chunks);
-  // Statuses below 200 and above 599 should not occur here, and a Response cannot represent them.
-  const status = Math.min(Math.max(message.statusCode ?? 500, 200), 599);
-  return await errorFromResponse(
-    new Response(status === 204 || status === 304 ? null : body, {
-      status,
-      headers: new Headers(headers.map(([name, value]) => [name, value])),
-    }),
-  );
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(message.headers)) headers.append(name, String(value));
+  const text = async () => Buffer.concat(chunks).toString();
+  return await errorFromResponse({ status: message.statusCode ?? 500, headers, text });
 }
 
 /** The service pings; a silent connection is lost. A paused connection cannot be judged. */

@@ -2,7 +2,7 @@ import type { Flows } from "@vivarium/contract/gateway";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { NodeClient } from "../tables/node-client.ts";
-import type { EgressLog } from "./egress-log.ts";
+import type { EgressLog } from "./lines.ts";
 
 const EVERY_MS = 1_000;
 

@@ -1,6 +1,6 @@
 import { EgressEntry, Flows } from "@vivarium/contract/gateway";
 import { describe, expect, test } from "vitest";
-import { EgressLog } from "./egress-log.ts";
+import { EgressLog } from "./lines.ts";
 
 const entry = (overrides: Partial<EgressEntry> = {}): EgressEntry => ({
   ...{ machine_id: "mch_1", at: "2026-01-01T00:00:00.000Z", kind: "tls", host: "a.example", port: 443 },

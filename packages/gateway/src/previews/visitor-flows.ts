@@ -19,10 +19,8 @@ const READING_LIMIT_MS = 5 * 60_000;
 
 export type Phase = "waiting" | "connecting" | "asking" | "passing";
 
-export class Flow {
-  readonly sessionId: string;
-  readonly port: number;
-  readonly version: number;
+export class VisitorFlow {
+  readonly route: PreviewRoute;
   readonly visitor: Socket;
   /** Whether bytes of the request are missing. */
   readonly owesBody: () => boolean;
@@ -39,9 +37,7 @@ export class Flow {
   #since = Date.now();
 
   constructor(route: PreviewRoute, visitor: Socket, owesBody: () => boolean) {
-    this.sessionId = route.session_id;
-    this.port = route.port;
-    this.version = route.version;
+    this.route = route;
     this.visitor = visitor;
     this.owesBody = owesBody;
   }
@@ -92,8 +88,8 @@ export class Flow {
   }
 }
 
-export class Flows {
-  readonly #flows = new Set<Flow>();
+export class VisitorFlows {
+  readonly #flows = new Set<VisitorFlow>();
   readonly #perRoute = new Map<string, number>();
   readonly #closing = new Set<Promise<void>>();
   readonly #timer: NodeJS.Timeout;
@@ -101,26 +97,26 @@ export class Flows {
   constructor(onActive: (sessionId: string) => void) {
     this.#timer = setInterval(() => {
       for (const flow of this.#flows) {
-        if (flow.hasMoved() && flow.phase !== "waiting") onActive(flow.sessionId);
+        if (flow.hasMoved() && flow.phase !== "waiting") onActive(flow.route.session_id);
         flow.enforceLimits();
       }
     }, LOOK_EVERY_MS).unref();
   }
 
   /** Undefined when the route has more visitors than it may. */
-  open(route: PreviewRoute, visitor: Socket, owesBody: () => boolean): Flow | undefined {
+  open(route: PreviewRoute, visitor: Socket, owesBody: () => boolean): VisitorFlow | undefined {
     const key = routeKey(route.session_id, route.port);
     const open = this.#perRoute.get(key) ?? 0;
     if (open >= MAX_FLOWS_OF_A_ROUTE) return undefined;
     this.#perRoute.set(key, open + 1);
-    const flow = new Flow(route, visitor, owesBody);
+    const flow = new VisitorFlow(route, visitor, owesBody);
     this.#flows.add(flow);
     return flow;
   }
 
-  done(flow: Flow): void {
+  done(flow: VisitorFlow): void {
     if (!this.#flows.delete(flow)) return;
-    const key = routeKey(flow.sessionId, flow.port);
+    const key = routeKey(flow.route.session_id, flow.route.port);
     const open = (this.#perRoute.get(key) ?? 1) - 1;
     if (open === 0) this.#perRoute.delete(key);
     else this.#perRoute.set(key, open);
@@ -143,7 +139,7 @@ export class Flows {
     while (this.#closing.size > 0) await Promise.all(this.#closing);
   }
 
-  #cut(flow: Flow): void {
+  #cut(flow: VisitorFlow): void {
     if (!flow.visitor.closed) {
       const closed = new Promise<void>((resolve) => flow.visitor.once("close", () => resolve()));
       this.#closing.add(closed);
@@ -154,11 +150,14 @@ export class Flows {
 }
 
 /** `moved`: the visitor is still admitted, but the machine is gone or another one. */
-function standingOf(tables: GatewayTables, flow: Flow): "good" | "moved" | "over" {
-  const route = routeOf(tables, flow);
-  if (route?.version !== flow.version) return "over";
-  if (flow.machineId === undefined) return "good";
-  const isThere = route.state === "live" && backendOf(tables, flow.sessionId)?.machineId === flow.machineId;
+function standingOf(
+  tables: GatewayTables,
+  { route: { session_id: sessionId, port, version }, machineId }: VisitorFlow,
+): "good" | "moved" | "over" {
+  const route = routeOf(tables, { sessionId, port });
+  if (route?.version !== version) return "over";
+  if (machineId === undefined) return "good";
+  const isThere = route.state === "live" && backendOf(tables, sessionId)?.machineId === machineId;
   return isThere ? "good" : "moved";
 }
 

@@ -6,7 +6,7 @@ const REST_MS = 2_000;
 const LIVE_REST_MS = 200;
 const NOT_REACHED: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
 
-export class Wakes {
+export class SharedWakes {
   readonly #wake: (sessionId: string) => Promise<WakeOutcome>;
   readonly #known = new Map<string, Promise<WakeOutcome>>();
 

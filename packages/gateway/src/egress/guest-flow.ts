@@ -2,9 +2,14 @@
 import type { Socket } from "node:net";
 import type { EgressEntry, EgressReason } from "@vivarium/contract/gateway";
 import { pipelineOf } from "@vivarium/http1/pipelining";
-import type { EgressLog } from "../flows/egress-log.ts";
+import type { EgressLog } from "../egress-log/lines.ts";
 import type { CurrentTables, MachineSlot } from "../tables/current-tables.ts";
 import { judge } from "./rules.ts";
+
+export interface FlowDeps {
+  tables: CurrentTables;
+  egressLog: EgressLog;
+}
 
 export interface FlowInput {
   guest: Socket;
@@ -16,35 +21,29 @@ export interface FlowInput {
 
 const NO_BYTES = { bytes_out: 0, bytes_in: 0 };
 
-export class Flow {
+export class GuestFlow {
   readonly guest: Socket;
   readonly port: number;
-  readonly #tables: CurrentTables;
-  readonly #egressLog: EgressLog;
-  readonly #slot: MachineSlot;
-  readonly #kind: "http" | "tls";
+  readonly machineId: string;
+  readonly #deps: FlowDeps;
+  readonly #opened: FlowInput;
   readonly #at = new Date().toISOString();
   readonly #upstreams = new Set<Socket>();
   #host: string | undefined;
   #address: string | undefined;
   /** From here on bytes of the guest may have left. */
-  #isConnected = false;
+  isConnected = false;
   /** Set when the host was admitted. Until then nothing may be dialled. */
   #admitted: EgressReason | undefined;
   #refused: EgressReason | undefined;
 
-  constructor(deps: { tables: CurrentTables; egressLog: EgressLog }, { guest, slot, kind, port }: FlowInput) {
-    this.#tables = deps.tables;
-    this.#egressLog = deps.egressLog;
-    this.guest = guest;
-    this.port = port;
-    this.#slot = slot;
-    this.#kind = kind;
-    guest.once("close", () => this.#end());
-  }
-
-  get machineId(): string {
-    return this.#slot.machineId;
+  constructor(deps: FlowDeps, opened: FlowInput) {
+    this.#deps = deps;
+    this.#opened = opened;
+    this.guest = opened.guest;
+    this.port = opened.port;
+    this.machineId = opened.slot.machineId;
+    this.guest.once("close", () => this.#end());
   }
 
   /** The host that this connection is for, once one was admitted. */
@@ -63,10 +62,10 @@ export class Flow {
 
   /** Judges by the current tables. True: the flow is for this host from here on, and is cut when the host is no longer allowed. */
   admits(host: string): boolean {
-    const slot = this.#tables.slotAt(this.#slot.hostAddress);
-    if (slot?.machineId !== this.machineId) return this.#deny("policy_changed", host);
+    const slot = this.#slotNow;
+    if (slot?.machineId !== this.machineId) return this.deny("policy_changed", host);
     const { isAllowed, reason } = judge(slot.rules, host, this.port);
-    if (!isAllowed) return this.#deny(reason, host);
+    if (!isAllowed) return this.deny(reason, host);
     this.#host = host;
     this.#admitted = reason;
     return true;
@@ -79,39 +78,34 @@ export class Flow {
     socket.once("close", () => this.#upstreams.delete(socket));
   }
 
-  /** The last added socket is connected. */
-  connected(): void {
-    this.#isConnected = true;
-  }
-
   /** Records why the flow ends, without cutting it: the guest still gets an answer. The first reason stays. */
-  deny(reason: EgressReason, host?: string): void {
-    this.#deny(reason, host);
+  deny(reason: EgressReason, host?: string): false {
+    this.#refused ??= reason;
+    this.#host ??= host;
+    return false;
   }
 
   /** Ends it at once, on both sides. */
   cut(reason: EgressReason): void {
-    this.#deny(reason);
+    this.deny(reason);
     for (const upstream of this.#upstreams) upstream.destroy();
     this.guest.resetAndDestroy();
   }
 
   /** Cuts the flow when the current tables do not allow it. */
   judgeAgain(): void {
-    const slot = this.#tables.slotAt(this.#slot.hostAddress);
+    const slot = this.#slotNow;
     const isSame = slot?.machineId === this.machineId;
     const isStillAllowed =
       this.#admitted === undefined ||
       this.#host === undefined ||
       (slot !== undefined && judge(slot.rules, this.#host, this.port).isAllowed);
-    const isReachable = this.#address === undefined || !this.#tables.isNever(this.#address);
+    const isReachable = this.#address === undefined || !this.#deps.tables.isNever(this.#address);
     if (!isSame || !isStillAllowed || !isReachable) this.cut("policy_changed");
   }
 
-  #deny(reason: EgressReason, host?: string): false {
-    this.#refused ??= reason;
-    this.#host ??= host;
-    return false;
+  get #slotNow(): MachineSlot | undefined {
+    return this.#deps.tables.slotAt(this.#opened.slot.hostAddress);
   }
 
   #end(): void {
@@ -119,17 +113,17 @@ export class Flow {
     const refused = this.#admitted === undefined ? (this.#refused ?? "no_name") : this.#refused;
     const carried = { bytes_out: this.guest.bytesRead, bytes_in: this.guest.bytesWritten };
     // Bytes that reached an allowed host count as allowed, whatever was refused or unanswered later.
-    const isRefused = refused !== undefined && !(this.#isConnected && refused === "not_reachable");
-    if (this.#admitted !== undefined && (this.#isConnected || !isRefused))
+    const isRefused = refused !== undefined && !(this.isConnected && refused === "not_reachable");
+    if (this.#admitted !== undefined && (this.isConnected || !isRefused))
       this.#logEntry("allowed", this.#admitted, carried);
-    if (isRefused) this.#logEntry("denied", refused, this.#isConnected ? NO_BYTES : carried);
+    if (isRefused) this.#logEntry("denied", refused, this.isConnected ? NO_BYTES : carried);
   }
 
   #logEntry(verdict: EgressEntry["verdict"], reason: EgressReason, bytes: typeof NO_BYTES): void {
-    this.#egressLog.add({
+    this.#deps.egressLog.add({
       machine_id: this.machineId,
       at: this.#at,
-      kind: this.#kind,
+      kind: this.#opened.kind,
       ...(this.#host !== undefined && { host: this.#host }),
       ...(this.#address !== undefined && { address: this.#address }),
       port: this.port,
