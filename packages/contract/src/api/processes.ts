@@ -4,12 +4,13 @@ import { Command, ExecRequest } from "./exec.ts";
 import { named, timestamp } from "./wire-types.ts";
 
 export const PROCESS_NAME_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
+export const ProcessName = z
+  .string()
+  .regex(PROCESS_NAME_PATTERN, "must be 1 to 63 of a-z, 0-9 and hyphens, beginning with a letter or digit");
 
 /** Body of `POST …/processes`. */
 export const ProcessStart = named("ProcessStart", {
-  name: z
-    .string()
-    .regex(PROCESS_NAME_PATTERN, "must be 1 to 63 of a-z, 0-9 and hyphens, beginning with a letter or digit"),
+  name: ProcessName,
   command: Command,
   cwd: ExecRequest.shape.cwd,
   keep_alive: z.boolean().nullish(),

@@ -28,7 +28,8 @@ export async function handshake(machine: Machine, { isUnfrozen = false } = {}): 
     const isOfGuest = await isOfItsGuest(machine);
     // A busy host alone may delay an agent that answered when its state was saved.
     const mayBeOfHost = cause instanceof AgentSilence && !isUnfrozen && !machine.wasEndedByGuest;
-    throw isOfGuest && !mayBeOfHost ? unfit(cause) : cause;
+    if (!isOfGuest || mayBeOfHost) throw cause;
+    throw new NodeError("guest_unfit", `it does not confirm that it goes on: ${cause.message}`, { cause });
   });
 }
 
@@ -37,12 +38,6 @@ async function isOfItsGuest(machine: Machine): Promise<boolean> {
   if (machine.spec.snapshot_id === undefined) return false;
   await endsWithin(ENDS_WITHIN_MS, machine.qmp.closed);
   return machine.isRunning || machine.wasEndedByGuest;
-}
-
-function unfit(cause: Error): NodeError {
-  return new NodeError("guest_unfit", `it does not confirm that it goes on: ${cause.message}`, {
-    cause,
-  });
 }
 
 export async function resumeAs(
