@@ -15,9 +15,8 @@ import {
 import { encodeOpening, OpeningError, OpeningReader } from "@vivarium/contract/node";
 import { expect, test } from "vitest";
 import type { AnswerCheck } from "../../packages/node/src/guest/answer-check.ts";
-import { ContentCheck } from "../../packages/node/src/guest/content.ts";
 import { ExecCheck } from "../../packages/node/src/guest/exec.ts";
-import { LogCheck } from "../../packages/node/src/guest/logs.ts";
+import { ContentCheck, LogCheck } from "../../packages/node/src/guest/streams.ts";
 import { TerminalCheck } from "../../packages/node/src/guest/terminals.ts";
 import type { Random } from "../chaos/random.ts";
 import { forEachInput, TIME_LIMIT_MS } from "./inputs.ts";

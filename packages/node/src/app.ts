@@ -1,10 +1,11 @@
 /** Constructs and connects all parts of the node daemon. */
 import { mkdir } from "node:fs/promises";
+import type { Server } from "node:http";
 import { DEFAULT_SIZE } from "@vivarium/contract/api/limits";
 import { findRange } from "@vivarium/kit/ipv4-ranges";
 import type { Log } from "@vivarium/kit/log";
 import { KIB, MIB } from "@vivarium/kit/sizes";
-import { type FastifyBaseLogger, type FastifyInstance, fastify } from "fastify";
+import { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance, fastify } from "fastify";
 import type { NodeConfig } from "./config.ts";
 import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
@@ -12,11 +13,11 @@ import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { raiseFlowLimit } from "./host/conntrack.ts";
 import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
+import type { MachineDeps } from "./machines/deps.ts";
 import { machinesDir } from "./machines/journal.ts";
 import { writeNetwork, writePins } from "./machines/network-journal.ts";
 import { continueWhenSpaceIsFree } from "./machines/out-of-space.ts";
 import { reconcile } from "./machines/reconcile.ts";
-import type { StartDeps } from "./machines/start.ts";
 import { MachineTable } from "./machines/table.ts";
 import { WarmPool } from "./machines/warm-pool.ts";
 import { EgressLog } from "./network/egress-log.ts";
@@ -50,7 +51,7 @@ const CLOSE_IDLE_MS = 50;
 const OLDER_NODE_ENDS_MS = 20_000;
 
 export interface NodeApp {
-  deps: StartDeps;
+  deps: MachineDeps;
   /** Stops serving. Machines continue to run and are adopted at the next start. */
   close(): Promise<void>;
 }
@@ -96,7 +97,7 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
   const verifications = new Verifications((loadable) => verifyLoadable({ qemu, sums }, loadable));
   const shared = { config, qemu, sums, baselines, snapshots, verifications, namespaces, gate, table, log };
   const pool = new WarmPool(shared, [HOT]);
-  const deps: StartDeps = { ...shared, pool, network };
+  const deps: MachineDeps = { ...shared, pool, network };
   await reconcile(deps);
   const stopping = new AbortController();
   const background = [
@@ -106,22 +107,10 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
     keepFlowLog({ networks: network.networks, log: network.log, say: log }, stopping.signal),
   ];
 
-  const server = fastify({
-    loggerInstance: log as FastifyBaseLogger,
-    bodyLimit: BODY_BYTES,
-    http: { maxHeaderSize: HEADER_BYTES },
-    disableRequestLogging: true,
-  });
-  keepConnections(server);
+  const server = makeServer(log, { http: { maxHeaderSize: HEADER_BYTES } });
   registerRoutes(server, deps);
   await listenForControl(server, config);
-  const gatewayServer = fastify({
-    loggerInstance: log as FastifyBaseLogger,
-    bodyLimit: BODY_BYTES,
-    forceCloseConnections: true,
-    disableRequestLogging: true,
-  });
-  keepConnections(gatewayServer);
+  const gatewayServer = makeServer(log, { forceCloseConnections: true });
   registerGatewayRoutes(gatewayServer, network);
   await listenForGateway(gatewayServer, config.gatewaySocketPath, gatewayUid);
   namespaces.fill();
@@ -146,8 +135,11 @@ export async function startApp(config: NodeConfig, log: Log): Promise<NodeApp> {
  * Keeps idle connections of callers open. Closing one could race with a request on its way, and the caller would not
  * know whether it was carried out. (With 0, fastify would use its own default.)
  */
-function keepConnections({ server }: FastifyInstance): void {
-  server.keepAliveTimeout = 0;
+function makeServer(log: Log, options: FastifyHttpOptions<Server>): FastifyInstance {
+  const loggerInstance = log as FastifyBaseLogger;
+  const made = fastify({ loggerInstance, bodyLimit: BODY_BYTES, disableRequestLogging: true, ...options });
+  made.server.keepAliveTimeout = 0;
+  return made;
 }
 
 /** A connection that is still answering becomes idle later, and fastify does not close it then. */

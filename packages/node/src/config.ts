@@ -2,59 +2,39 @@ import { accessSync, constants } from "node:fs";
 import path from "node:path";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 
-/** The node daemon's configuration; read once, at start. */
-export interface NodeConfig {
-  nodeId: string;
-  dataDir: string;
-  /** Kernel, templates and their baselines; may be shared with other services on this host. Read only. */
-  imagesDir: string;
-  socketPath: string;
-  /** Socket on which the gateway of this node fetches its tables. */
-  gatewaySocketPath: string;
-  /** System user that may use that socket and reach machines, besides root. Empty: root only. */
-  gatewayUser: string;
-  /** No machine sends mail, whatever its policy. */
-  closeSmtp: boolean;
-  /** Name servers for guests, `address` or `address:port`. Empty: those of this host. */
-  resolvers: string[];
-  /** IPv4 ranges `a.b.c.d/n` of this deployment that no guest may reach, in addition to the built-in ones. */
-  neverRanges: string[];
-  logLevel: string;
-  /** System user whose group may use the socket. Empty: root only. */
-  controlUser: string;
-  supervised: boolean;
-  /** Upper bound on machines, whatever the memory. */
-  maxMachines: number;
-  /** Machines kept ready per hot template and size, however seldom they are wanted. 0: none at all. */
-  warmMachines: number;
-  /** The maximum, however often they are wanted. */
-  maxWarmMachines: number;
-  /** Free disk below which new machines are refused. Unset: a tenth of the disk, at most 5 GiB. */
-  diskFloorBytes: number | undefined;
-  /** Name of a crash point at which a test lets this process die once. */
-  crashAt: string | undefined;
-}
-
 const USUAL_MAX_WARM = 8;
 
-export function readConfig(env: NodeJS.ProcessEnv): NodeConfig {
+/** The node daemon's configuration; read once, at start. */
+export type NodeConfig = ReturnType<typeof readConfig>;
+
+export function readConfig(env: NodeJS.ProcessEnv) {
   const dataDir = path.resolve(env.VIV_DATA_DIR ?? "/var/lib/vivarium");
   return {
     nodeId: env.VIV_NODE_ID ?? "nod_local",
     dataDir,
+    /** Kernel, templates and their baselines; may be shared with other services on this host. Read only. */
     imagesDir: path.resolve(env.VIV_IMAGES_DIR ?? path.join(dataDir, "pool/images")),
     socketPath: env.VIV_NODE_SOCKET ?? path.join(dataDir, "run/node.sock"),
+    /** Socket on which the gateway of this node fetches its tables. */
     gatewaySocketPath: env.VIV_GATEWAY_SOCKET ?? path.join(dataDir, "run/gateway.sock"),
+    /** System user that may use that socket and reach machines, besides root. Empty: root only. */
     gatewayUser: env.VIV_GATEWAY_USER ?? "vivarium-gateway",
+    /** No machine sends mail, whatever its policy. */
     closeSmtp: readFlag("VIV_CLOSE_SMTP", env.VIV_CLOSE_SMTP),
+    /** Name servers for guests, `address` or `address:port`. Empty: those of this host. */
     resolvers: readResolvers(env.VIV_RESOLVERS ?? ""),
+    /** IPv4 ranges `a.b.c.d/n` of this deployment that no guest may reach, in addition to the built-in ones. */
     neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES ?? ""),
     logLevel: env.VIV_LOG_LEVEL ?? "info",
+    /** System user whose group may use the socket. Empty: root only. */
     controlUser: env.VIV_CONTROL_USER ?? "vivarium",
     supervised: env.VIV_SUPERVISED === "1",
+    /** Upper bound on machines, whatever the memory. */
     maxMachines: readCount("VIV_MAX_MACHINES", env.VIV_MAX_MACHINES) ?? 128,
     ...readWarm(env),
+    /** Free disk below which new machines are refused. Unset: a tenth of the disk, at most 5 GiB. */
     diskFloorBytes: readCount("VIV_DISK_FLOOR_BYTES", env.VIV_DISK_FLOOR_BYTES),
+    /** Name of a crash point at which a test lets this process die once. */
     crashAt: env.VIV_CRASH_AT,
   };
 }
@@ -66,7 +46,7 @@ function readCount(name: string, text: string | undefined): number | undefined {
   throw new Error(`${name} is "${text}"; expected a whole number, such as 2`);
 }
 
-function readWarm(env: NodeJS.ProcessEnv): Pick<NodeConfig, "warmMachines" | "maxWarmMachines"> {
+function readWarm(env: NodeJS.ProcessEnv) {
   const least = readCount("VIV_WARM_MACHINES", env.VIV_WARM_MACHINES) ?? 1;
   const most = readCount("VIV_MAX_WARM_MACHINES", env.VIV_MAX_WARM_MACHINES);
   if (most !== undefined && most < least)
@@ -74,7 +54,9 @@ function readWarm(env: NodeJS.ProcessEnv): Pick<NodeConfig, "warmMachines" | "ma
       `VIV_MAX_WARM_MACHINES is "${most}"; expected at least VIV_WARM_MACHINES, which is ${least}`,
     );
   return {
+    /** Machines kept ready per hot template and size, however seldom they are wanted. 0: none at all. */
     warmMachines: least,
+    /** The maximum, however often they are wanted. */
     maxWarmMachines: least === 0 ? 0 : (most ?? Math.max(least, USUAL_MAX_WARM)),
   };
 }

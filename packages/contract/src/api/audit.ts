@@ -1,41 +1,32 @@
 /** The audit log: who ran which command, and its outcome. So far it covers the commands of sessions. */
 import { z } from "zod";
-import { timestamp } from "./wire-types.ts";
-
-export const AUDIT_ACTIONS = ["session.exec"] as const;
+import { named, page, timestamp } from "./wire-types.ts";
 
 /** One command. `command_capture` of the session decides which of the first three fields are present. */
-export const CommandMeta = z
-  .object({
-    kind: z.enum(["exec", "run", "process", "pty"]),
-    hash: z.string().optional().meta({ description: "keyed digest, comparable within the organisation" }),
-    executable: z.string().optional().meta({ description: "the first word of the command" }),
-    command: z.array(z.string()).optional().meta({ description: "the whole command" }),
-    truncated: z.literal(true).optional(),
-    exit_code: z.int().optional(),
-    duration_ms: z.int().optional(),
-    timed_out: z.boolean().optional(),
-  })
-  .meta({ id: "CommandMeta" });
+export const CommandMeta = named("CommandMeta", {
+  kind: z.enum(["exec", "run", "process", "pty"]),
+  hash: z.string().optional().meta({ description: "keyed digest, comparable within the organisation" }),
+  executable: z.string().optional().meta({ description: "the first word of the command" }),
+  command: z.array(z.string()).optional().meta({ description: "the whole command" }),
+  truncated: z.literal(true).optional(),
+  exit_code: z.int().optional(),
+  duration_ms: z.int().optional(),
+  timed_out: z.boolean().optional(),
+});
 export type CommandMeta = z.infer<typeof CommandMeta>;
 
-export const AuditEntry = z
-  .object({
-    id: z.string(),
-    at: timestamp,
-    actor: z.object({ kind: z.string(), id: z.string() }),
-    action: z.string(),
-    target: z.string(),
-    outcome: z.enum(["pending", "ok", "error"]),
-    code: z.string().optional(),
-    request_id: z.string(),
-    ip: z.string(),
-    meta: CommandMeta,
-  })
-  .meta({ id: "AuditEntry" });
+export const AuditEntry = named("AuditEntry", {
+  id: z.string(),
+  at: timestamp,
+  actor: z.object({ kind: z.string(), id: z.string() }),
+  action: z.string(),
+  target: z.string(),
+  outcome: z.enum(["pending", "ok", "error"]),
+  code: z.string().optional(),
+  request_id: z.string(),
+  ip: z.string(),
+  meta: CommandMeta,
+});
 export type AuditEntry = z.infer<typeof AuditEntry>;
 
-export const AuditList = z
-  .object({ entries: z.array(AuditEntry), next_cursor: z.string().optional() })
-  .meta({ id: "AuditList" });
-export type AuditList = z.infer<typeof AuditList>;
+export const AuditList = page("AuditList", { entries: z.array(AuditEntry) });

@@ -1,7 +1,7 @@
 /** Egress of a session: its policy, its daily cap and its log (docs/spec/network.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { text, timestamp, wholeNumber } from "./wire-types.ts";
+import { named, page, text, timestamp, wholeNumber } from "./wire-types.ts";
 
 export const EGRESS_MODES = ["allow", "deny"] as const;
 
@@ -18,75 +18,65 @@ export const EgressPolicy = z
 export type EgressPolicy = z.infer<typeof EgressPolicy>;
 
 /** The policy in force, entries in their normalised form. */
-export const SessionEgress = z
-  .object({ session_id: z.string(), mode: z.enum(EGRESS_MODES), allow: z.array(z.string()) })
-  .meta({ id: "SessionEgress" });
+export const SessionEgress = named("SessionEgress", {
+  session_id: z.string(),
+  mode: z.enum(EGRESS_MODES),
+  allow: z.array(z.string()),
+});
 export type SessionEgress = z.infer<typeof SessionEgress>;
 
 /** Body of `PATCH /v1/sessions/{id}`. Unknown fields are ignored. */
-export const SessionPatch = z
-  .object({
-    egress_cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER).meta({
-      description: "bytes that may leave the session in a UTC day; 0: no cap",
-    }),
-    wake_on_http: z.boolean().nullish(),
-  })
-  .meta({ id: "SessionPatch" });
+export const SessionPatch = named("SessionPatch", {
+  egress_cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER).meta({
+    description: "bytes that may leave the session in a UTC day; 0: no cap",
+  }),
+  wake_on_http: z.boolean().nullish(),
+});
 export type SessionPatch = z.infer<typeof SessionPatch>;
 
-export const EgressCap = z
-  .object({
-    session_id: z.string(),
-    egress_cap_bytes: z.int(),
-    today_bytes: z.int(),
-    date: z.string().meta({ format: "date" }),
-    wake_on_http: z.boolean(),
-  })
-  .meta({ id: "EgressCap" });
+export const EgressCap = named("EgressCap", {
+  session_id: z.string(),
+  egress_cap_bytes: z.int(),
+  today_bytes: z.int(),
+  date: z.string().meta({ format: "date" }),
+  wake_on_http: z.boolean(),
+});
 export type EgressCap = z.infer<typeof EgressCap>;
 
 /** Body of `PUT /v1/org/egress-cap`. */
-export const OrgEgressCapPut = z
-  .object({
-    cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER)
-      .nullable()
-      .meta({ description: "bytes that may leave all sessions in a UTC day; 0: no cap; null: the default" }),
-  })
-  .meta({ id: "OrgEgressCapPut" });
+export const OrgEgressCapPut = named("OrgEgressCapPut", {
+  cap_bytes: wholeNumber(0, Number.MAX_SAFE_INTEGER)
+    .nullable()
+    .meta({ description: "bytes that may leave all sessions in a UTC day; 0: no cap; null: the default" }),
+});
 export type OrgEgressCapPut = z.infer<typeof OrgEgressCapPut>;
 
-export const OrgEgressCap = z
-  .object({
-    cap_bytes: z.int().meta({ description: "the cap in force; 0: none" }),
-    override: z.boolean().meta({ description: "whether the organisation set it" }),
-    default_cap_bytes: z.int().meta({ description: "the operator's default; 0: none" }),
-    today_bytes: z.int(),
-    date: z.string().meta({ format: "date" }),
-  })
-  .meta({ id: "OrgEgressCap" });
+export const OrgEgressCap = named("OrgEgressCap", {
+  cap_bytes: z.int().meta({ description: "the cap in force; 0: none" }),
+  override: z.boolean().meta({ description: "whether the organisation set it" }),
+  default_cap_bytes: z.int().meta({ description: "the operator's default; 0: none" }),
+  today_bytes: z.int(),
+  date: z.string().meta({ format: "date" }),
+});
 export type OrgEgressCap = z.infer<typeof OrgEgressCap>;
 
 export const EGRESS_KINDS = ["tcp", "udp", "icmp", "http", "tls", "dns"] as const;
 export const EGRESS_DECISIONS = ["allowed", "denied"] as const;
 
 /** One line of a session's egress log: a flow that ended, a refusal, or a DNS question. */
-export const EgressLogEntry = z
-  .object({
-    at: timestamp,
-    kind: z.enum(EGRESS_KINDS),
-    host: z.string().optional(),
-    address: z.string().optional(),
-    port: z.int().optional(),
-    decision: z.enum(EGRESS_DECISIONS),
-    reason: z.string(),
-    bytes_out: z.int(),
-    bytes_in: z.int(),
-    count: z.int().meta({ description: "number of equal events that this line stands for" }),
-  })
-  .meta({ id: "EgressLogEntry" });
+export const EgressLogEntry = named("EgressLogEntry", {
+  at: timestamp,
+  kind: z.enum(EGRESS_KINDS),
+  host: z.string().optional(),
+  address: z.string().optional(),
+  port: z.int().optional(),
+  decision: z.enum(EGRESS_DECISIONS),
+  reason: z.string(),
+  bytes_out: z.int(),
+  bytes_in: z.int(),
+  count: z.int().meta({ description: "number of equal events that this line stands for" }),
+});
 export type EgressLogEntry = z.infer<typeof EgressLogEntry>;
 
-export const EgressLog = z
-  .object({ entries: z.array(EgressLogEntry), next_cursor: z.string().optional() })
-  .meta({ id: "EgressLog" });
+export const EgressLog = page("EgressLog", { entries: z.array(EgressLogEntry) });
 export type EgressLog = z.infer<typeof EgressLog>;

@@ -1,6 +1,6 @@
 /** Events of an organisation (docs/spec/events.md): one envelope, the same on every transport. */
 import { z } from "zod";
-import { timestamp } from "./wire-types.ts";
+import { named, page, timestamp } from "./wire-types.ts";
 
 /** The event types of this version. Readers skip types that they do not know. */
 export const EVENT_TYPES = [
@@ -36,21 +36,17 @@ export const STREAM_GAP = "stream.gap";
 /** `type`, or every type of a group: `session.*`. */
 export const EVENT_TYPE_FILTER_PATTERN = /^[a-z][a-z_]*\.(\*|[a-z0-9_.-]+)$/;
 
-export const Event = z
-  .object({
-    id: z.string(),
-    type: z.string().meta({ description: `one of ${EVENT_TYPES.join(", ")}, or ${STREAM_GAP}` }),
-    created_at: timestamp,
-    org_id: z.string(),
-    project_id: z.string().optional(),
-    session_id: z.string().optional(),
-    data: z.record(z.string(), z.unknown()),
-  })
-  .meta({ id: "Event" });
+export const Event = named("Event", {
+  id: z.string(),
+  type: z.string().meta({ description: `one of ${EVENT_TYPES.join(", ")}, or ${STREAM_GAP}` }),
+  created_at: timestamp,
+  org_id: z.string(),
+  project_id: z.string().optional(),
+  session_id: z.string().optional(),
+  data: z.record(z.string(), z.unknown()),
+});
 export type Event = z.infer<typeof Event>;
 
 /** Oldest first. */
-export const EventList = z
-  .object({ events: z.array(Event), next_cursor: z.string().optional() })
-  .meta({ id: "EventList" });
+export const EventList = page("EventList", { events: z.array(Event) });
 export type EventList = z.infer<typeof EventList>;

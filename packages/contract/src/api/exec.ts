@@ -1,26 +1,26 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 import { CreateTiming } from "./sessions.ts";
-import { durationMs, text } from "./wire-types.ts";
+import { durationMs, named, text } from "./wire-types.ts";
+
+const COMMAND_LENGTH = `must hold 1 to ${LIMITS.execArgs} strings`;
 
 /** argv, run without a shell. */
 export const Command = z
   .array(text())
-  .min(1, `must hold 1 to ${LIMITS.execArgs} strings`)
-  .max(LIMITS.execArgs, `must hold 1 to ${LIMITS.execArgs} strings`)
+  .min(1, COMMAND_LENGTH)
+  .max(LIMITS.execArgs, COMMAND_LENGTH)
   .refine((argv) => argv[0] !== "", "must not start with an empty string");
 
 /** Body of `POST /v1/sessions/{id}/exec` (docs/spec/exec.md). */
-export const ExecRequest = z
-  .object({
-    command: Command,
-    cwd: text().min(1, "must not be empty").max(LIMITS.pathBytes).nullish(),
-    timeout_ms: durationMs(LIMITS.execTimeoutMaxMs),
-  })
-  .meta({ id: "ExecRequest" });
+export const ExecRequest = named("ExecRequest", {
+  command: Command,
+  cwd: text().min(1, "must not be empty").max(LIMITS.pathBytes).nullish(),
+  timeout_ms: durationMs(LIMITS.execTimeoutMaxMs),
+});
 export type ExecRequest = z.input<typeof ExecRequest>;
 
-const outputFields = {
+export const outputFields = {
   stdout: z.string(),
   stderr: z.string(),
   stdout_encoding: z.literal("base64").optional(),
@@ -33,15 +33,19 @@ const outputFields = {
 };
 
 /** Buffered answer of an exec. */
-export const ExecResult = z
-  .object({ ...outputFields, sandbox_id: z.string(), timing: CreateTiming.optional() })
-  .meta({ id: "ExecResult" });
+export const ExecResult = named("ExecResult", {
+  ...outputFields,
+  sandbox_id: z.string(),
+  timing: CreateTiming.optional(),
+});
 export type ExecResult = z.infer<typeof ExecResult>;
 
 /** Data of the `exit` event of a streamed exec. */
-export const ExecExit = z
-  .object({ exit_code: z.int(), timed_out: z.boolean(), duration_ms: z.int() })
-  .meta({ id: "ExecExit" });
+export const ExecExit = named("ExecExit", {
+  exit_code: z.int(),
+  timed_out: z.boolean(),
+  duration_ms: z.int(),
+});
 export type ExecExit = z.infer<typeof ExecExit>;
 
 /** Body of `POST /v1/sessions/batch/exec`. */
@@ -57,7 +61,5 @@ export const BatchExecItem = z.union([
   z.object({ session_id: z.string(), ...outputFields, sandbox_id: z.string() }),
   z.object({ session_id: z.string(), error: z.string(), code: z.string() }),
 ]);
-export const BatchExecResult = z.object({ results: z.array(BatchExecItem) }).meta({ id: "BatchExecResult" });
+export const BatchExecResult = named("BatchExecResult", { results: z.array(BatchExecItem) });
 export type BatchExecResult = z.infer<typeof BatchExecResult>;
-
-export { outputFields };

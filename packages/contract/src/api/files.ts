@@ -1,7 +1,7 @@
 /** Files of a session (docs/spec/files.md). */
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { text } from "./wire-types.ts";
+import { named, text } from "./wire-types.ts";
 
 /** One byte of a name that is not UTF-8, as guest/files.ts writes it. */
 const ESCAPED_BYTE = /\\x(?:[89a-f][0-9a-f]|5c)/g;
@@ -35,27 +35,29 @@ const encoding = z.enum(FILE_ENCODINGS, "must be text or base64");
 const content = z.string().refine((value) => value.isWellFormed(), "must be valid Unicode");
 
 /** Body of `PUT …/files`: at most LIMITS.fileWriteBytes once decoded. */
-export const FileWrite = z
-  .object({ path: FilePath, content, encoding: encoding.nullish() })
-  .meta({ id: "FileWrite" });
-export type FileWrite = z.input<typeof FileWrite>;
+export const FileWrite = named("FileWrite", { path: FilePath, content, encoding: encoding.nullish() });
 
-export const FileWriteResult = z.object({ path: z.string(), bytes: z.int() }).meta({ id: "FileWriteResult" });
+export const FileWriteResult = named("FileWriteResult", { path: z.string(), bytes: z.int() });
 export type FileWriteResult = z.infer<typeof FileWriteResult>;
 
-export const FileContent = z
-  .object({ content: z.string(), encoding: z.literal("base64").optional() })
-  .meta({ id: "FileContent" });
+export const FileContent = named("FileContent", {
+  content: z.string(),
+  encoding: z.literal("base64").optional(),
+});
 export type FileContent = z.infer<typeof FileContent>;
 
-export const FileEntries = z
-  .object({ entries: z.array(z.string()), truncated: z.literal(true).optional() })
-  .meta({ id: "FileEntries" });
+export const FileEntries = named("FileEntries", {
+  entries: z.array(z.string()),
+  truncated: z.literal(true).optional(),
+});
 export type FileEntries = z.infer<typeof FileEntries>;
 
-export const FoundPaths = z
-  .object({ paths: z.array(z.string()), truncated: z.boolean(), path: z.string(), duration_ms: z.int() })
-  .meta({ id: "FoundPaths" });
+export const FoundPaths = named("FoundPaths", {
+  paths: z.array(z.string()),
+  truncated: z.boolean(),
+  path: z.string(),
+  duration_ms: z.int(),
+});
 export type FoundPaths = z.infer<typeof FoundPaths>;
 
 export const FoundLine = z.object({
@@ -67,59 +69,53 @@ export const FoundLine = z.object({
 });
 export type FoundLine = z.infer<typeof FoundLine>;
 
-export const FoundLines = z
-  .object({
-    matches: z.array(FoundLine),
-    files_searched: z.int(),
-    truncated: z.boolean(),
-    path: z.string(),
-    duration_ms: z.int(),
-  })
-  .meta({ id: "FoundLines" });
+export const FoundLines = named("FoundLines", {
+  matches: z.array(FoundLine),
+  files_searched: z.int(),
+  truncated: z.boolean(),
+  path: z.string(),
+  duration_ms: z.int(),
+});
 export type FoundLines = z.infer<typeof FoundLines>;
 
-export const FileDeleted = z.object({ ok: z.literal(true), path: z.string() }).meta({ id: "FileDeleted" });
+export const FileDeleted = named("FileDeleted", { ok: z.literal(true), path: z.string() });
 export type FileDeleted = z.infer<typeof FileDeleted>;
 
 /** Body and answer of `POST …/files/mkdir`. */
-export const Mkdir = z.object({ path: FilePath }).meta({ id: "Mkdir" });
+export const Mkdir = named("Mkdir", { path: FilePath });
 export type Mkdir = z.input<typeof Mkdir>;
 
 /** Body and answer of `POST …/files/rename`. */
-export const Rename = z.object({ path: FilePath, dest_path: FilePath }).meta({ id: "Rename" });
+export const Rename = named("Rename", { path: FilePath, dest_path: FilePath });
 export type Rename = z.input<typeof Rename>;
 
 /** Answer of `PUT …/files/stream`. */
-export const FileUploaded = z
-  .object({ path: z.string(), bytes: z.int(), sha256: z.string(), duration_ms: z.int() })
-  .meta({ id: "FileUploaded" });
+export const FileUploaded = named("FileUploaded", {
+  path: z.string(),
+  bytes: z.int(),
+  sha256: z.string(),
+  duration_ms: z.int(),
+});
 export type FileUploaded = z.infer<typeof FileUploaded>;
 
 /** Body of `PUT …/files/batch`. Items are checked one by one, because a wrong path fails only its own item. */
-export const FileBatch = z
-  .object({
-    files: z
-      .array(z.object({ path: z.string(), content: z.string(), encoding: encoding.nullish() }))
-      .max(LIMITS.batchFiles, `must hold at most ${LIMITS.batchFiles} files`),
-  })
-  .meta({ id: "FileBatch" });
-export type FileBatch = z.input<typeof FileBatch>;
+export const FileBatch = named("FileBatch", {
+  files: z
+    .array(z.object({ path: z.string(), content: z.string(), encoding: encoding.nullish() }))
+    .max(LIMITS.batchFiles, `must hold at most ${LIMITS.batchFiles} files`),
+});
 
-export const FileBatchResult = z
-  .object({
-    results: z.array(z.object({ path: z.string(), ok: z.boolean(), error: z.string().optional() })),
-    duration_ms: z.int(),
-  })
-  .meta({ id: "FileBatchResult" });
+export const FileBatchResult = named("FileBatchResult", {
+  results: z.array(z.object({ path: z.string(), ok: z.boolean(), error: z.string().optional() })),
+  duration_ms: z.int(),
+});
 export type FileBatchResult = z.infer<typeof FileBatchResult>;
 
 /** Body of `POST …/files`, an older form of the same. A missing `path` is /workspace where it is in the query. */
-export const LegacyFileCall = z
-  .object({
-    op: z.enum(["read", "write", "list"]),
-    path: FilePath.nullish(),
-    content: content.nullish(),
-    encoding: encoding.nullish(),
-  })
-  .meta({ id: "LegacyFileCall" });
+export const LegacyFileCall = named("LegacyFileCall", {
+  op: z.enum(["read", "write", "list"]),
+  path: FilePath.nullish(),
+  content: content.nullish(),
+  encoding: encoding.nullish(),
+});
 export type LegacyFileCall = z.input<typeof LegacyFileCall>;

@@ -19,4 +19,3 @@ export const ID_PREFIXES = {
   audit: "aud_",
   event: "evt_",
 } as const;
-export type IdKind = keyof typeof ID_PREFIXES;

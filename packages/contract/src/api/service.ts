@@ -1,83 +1,74 @@
 import { z } from "zod";
-import { timestamp } from "./wire-types.ts";
+import { named, timestamp } from "./wire-types.ts";
 
 /** Body of every non-2xx answer (docs/spec/errors.md): these two fields and no other. */
-export const ErrorBody = z.object({ error: z.string(), code: z.string() }).meta({ id: "Error" });
+export const ErrorBody = named("Error", { error: z.string(), code: z.string() });
 export type ErrorBody = z.infer<typeof ErrorBody>;
 
 /** `GET /v1/healthz` */
 export const CheckResult = z.enum(["ok", "warn", "fail", "off"]);
 export type CheckResult = z.infer<typeof CheckResult>;
 
-export const Health = z
-  .object({
-    status: z.enum(["ok", "degraded"]),
-    version: z.string(),
-    isolation: z.enum(["kvm", "emulated"]),
-    checks: z.object({
-      store: CheckResult,
-      runtime: CheckResult,
-      images: CheckResult,
-      disk: CheckResult,
-      secrets_key: CheckResult,
-      cold_tier: CheckResult,
-    }),
-  })
-  .meta({ id: "Health" });
+export const Health = named("Health", {
+  status: z.enum(["ok", "degraded"]),
+  version: z.string(),
+  isolation: z.enum(["kvm", "emulated"]),
+  checks: z.object({
+    store: CheckResult,
+    runtime: CheckResult,
+    images: CheckResult,
+    disk: CheckResult,
+    secrets_key: CheckResult,
+    cold_tier: CheckResult,
+  }),
+});
 export type Health = z.infer<typeof Health>;
 
+/** `wanted`: how many are worth having, by recent demand. */
+export const ReadyMachines = z.object({
+  template: z.string(),
+  size: z.string(),
+  ready: z.int(),
+  wanted: z.int().optional(),
+});
+
 /** `GET /v1/org` */
-export const OrgRecord = z
-  .object({
-    org_id: z.string(),
-    name: z.string(),
-    created_at: timestamp,
-    suspended: z.boolean(),
-    capacity: z.object({
-      running: z.int(),
-      warm: z.int(),
-      limits: z.object({ running: z.int(), warm: z.int().optional() }),
-      /** Machines that wait for the next create: the ones shared by all callers, and the ones for the caller's own templates. */
-      pool: z
-        .array(
-          z.object({
-            template: z.string(),
-            size: z.string(),
-            ready: z.int(),
-            /** Target number of ready machines, computed from recent demand. */
-            wanted: z.int().optional(),
-          }),
-        )
-        .optional(),
+export const OrgRecord = named("Org", {
+  org_id: z.string(),
+  name: z.string(),
+  created_at: timestamp,
+  suspended: z.boolean(),
+  capacity: z.object({
+    running: z.int(),
+    warm: z.int(),
+    limits: z.object({ running: z.int(), warm: z.int().optional() }),
+    /** Machines that wait for the next create: the ones shared by all callers, and the ones for the caller's own templates. */
+    pool: z.array(ReadyMachines).optional(),
+  }),
+  limits: z.object({
+    concurrent_sessions: z.int(),
+    fork_children: z.int(),
+    idle_timeout_ms: z.int(),
+    max_lifetime_ms: z.int(),
+    max_active_window_ms: z.int(),
+  }),
+  default_size: z.string(),
+  sizes: z.array(
+    z.object({
+      name: z.string(),
+      vcpus: z.int(),
+      mem_mb: z.int(),
+      disk_gb: z.int(),
+      available: z.boolean(),
     }),
-    limits: z.object({
-      concurrent_sessions: z.int(),
-      fork_children: z.int(),
-      idle_timeout_ms: z.int(),
-      max_lifetime_ms: z.int(),
-      max_active_window_ms: z.int(),
-    }),
-    default_size: z.string(),
-    sizes: z.array(
-      z.object({
-        name: z.string(),
-        vcpus: z.int(),
-        mem_mb: z.int(),
-        disk_gb: z.int(),
-        available: z.boolean(),
-      }),
-    ),
-  })
-  .meta({ id: "Org" });
+  ),
+});
 export type OrgRecord = z.infer<typeof OrgRecord>;
 
 /** `GET /v1/whoami` */
-export const Whoami = z
-  .object({
-    kind: z.enum(["user", "api_key", "scoped_token"]),
-    org_id: z.string(),
-    project_id: z.string().optional(),
-    key_id: z.string().optional(),
-  })
-  .meta({ id: "Whoami" });
-export type Whoami = z.infer<typeof Whoami>;
+export const Whoami = named("Whoami", {
+  kind: z.enum(["user", "api_key", "scoped_token"]),
+  org_id: z.string(),
+  project_id: z.string().optional(),
+  key_id: z.string().optional(),
+});

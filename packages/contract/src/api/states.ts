@@ -3,28 +3,15 @@
  * the SDK and the docs are printed from it.
  */
 
+/** States of a session that is not over. */
+const CURRENT_STATES = ["creating", "live", "paused", "lifetime_expired", "node_lost", "failed"] as const;
+
 /** States a session row can be in. `destroyed` is never on the wire: history rows show `ended`. */
-export const SESSION_STATES = [
-  "creating",
-  "live",
-  "paused",
-  "lifetime_expired",
-  "node_lost",
-  "failed",
-  "destroyed",
-] as const;
+export const SESSION_STATES = [...CURRENT_STATES, "destroyed"] as const;
 export type SessionState = (typeof SESSION_STATES)[number];
 
 /** Values of `state` on the wire. */
-export const WIRE_STATES = [
-  "creating",
-  "live",
-  "paused",
-  "lifetime_expired",
-  "node_lost",
-  "failed",
-  "ended",
-] as const;
+export const WIRE_STATES = [...CURRENT_STATES, "ended"] as const;
 export type WireState = (typeof WIRE_STATES)[number];
 
 /** Values of the `state` filter of `GET /v1/sessions`. */
@@ -40,10 +27,6 @@ export const END_REASONS = [
   "error",
 ] as const;
 export type EndReason = (typeof END_REASONS)[number];
-
-/** `status_detail` of a session that is `creating`. */
-export const CREATING_DETAILS = ["waiting_for_capacity", "preparing_template", "starting"] as const;
-export type CreatingDetail = (typeof CREATING_DETAILS)[number];
 
 /** Everything that can move a session. */
 export const SESSION_EVENTS = [
@@ -86,8 +69,6 @@ export interface Transition {
   readonly endReason?: EndReason;
 }
 
-const ANY_NOT_DESTROYED = ["creating", "live", "paused", "lifetime_expired", "node_lost", "failed"] as const;
-
 /** The state table, row by row. A pair (from, event) without a row is refused. */
 export const TRANSITIONS: readonly Transition[] = [
   { from: null, event: "create", to: "creating" },
@@ -124,7 +105,7 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: "live", event: "saved_state_found", to: "paused" }, // the same
   { from: "paused", event: "saved_state_found", to: "paused" }, // the same
   { from: "failed", event: "failed_expired", to: "destroyed", endReason: "error" },
-  ...ANY_NOT_DESTROYED.flatMap((from): Transition[] => [
+  ...CURRENT_STATES.flatMap((from): Transition[] => [
     { from, event: "destroy", to: "destroyed", endReason: "client_destroy" },
     { from, event: "first_exec_completed", to: "destroyed", endReason: "client_destroy" },
   ]),

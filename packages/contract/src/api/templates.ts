@@ -1,21 +1,19 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
-import { plainText, timestamp } from "./wire-types.ts";
+import { named, plainText, timestamp } from "./wire-types.ts";
 
 export const TEMPLATE_NAME_PATTERN = /^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/;
 
 /** Body of `POST /v1/sessions/{id}/templates`. Unknown fields are ignored. */
-export const TemplateSave = z
-  .object({
-    name: z
-      .string()
-      .regex(
-        TEMPLATE_NAME_PATTERN,
-        "must be 1 to 63 of a-z, 0-9, dots and hyphens, beginning and ending with a letter or digit",
-      ),
-    description: plainText(1, LIMITS.descriptionChars).nullish(),
-  })
-  .meta({ id: "TemplateSave" });
+export const TemplateSave = named("TemplateSave", {
+  name: z
+    .string()
+    .regex(
+      TEMPLATE_NAME_PATTERN,
+      "must be 1 to 63 of a-z, 0-9, dots and hyphens, beginning and ending with a letter or digit",
+    ),
+  description: plainText(1, LIMITS.descriptionChars).nullish(),
+});
 export type TemplateSave = z.input<typeof TemplateSave>;
 
 export const TEMPLATE_KINDS = ["official", "user"] as const;
@@ -41,28 +39,26 @@ export const TemplateOrigin = z.object({
 });
 export type TemplateOrigin = z.infer<typeof TemplateOrigin>;
 
-export const Template = z
-  .object({
-    name: z.string(),
-    kind: z.enum(TEMPLATE_KINDS),
-    description: z.string().optional(),
-    /** Present on an official template only if its node reports when it was made. */
-    created_at: timestamp.optional(),
-    status: z.enum(TEMPLATE_STATUSES),
-    /** The version that a create without a version uses. */
-    version: z.string().optional(),
-    /** All ready versions, newest first. */
-    versions: z.array(z.string()),
-    /** The smallest size that a session from this template can have. */
-    size: z.string().optional(),
-    /** Whether memory was saved, so that sessions start with its processes running. */
-    memory: z.boolean(),
-    timing: z.record(z.string(), z.int()).optional(),
-    /** Official templates only. */
-    ...TemplateOrigin.shape,
-  })
-  .meta({ id: "Template" });
+export const Template = named("Template", {
+  name: z.string(),
+  kind: z.enum(TEMPLATE_KINDS),
+  description: z.string().optional(),
+  /** Present on an official template only if its node reports when it was made. */
+  created_at: timestamp.optional(),
+  status: z.enum(TEMPLATE_STATUSES),
+  /** The version that a create without a version uses. */
+  version: z.string().optional(),
+  /** All ready versions, newest first. */
+  versions: z.array(z.string()),
+  /** The smallest size that a session from this template can have. */
+  size: z.string().optional(),
+  /** Whether memory was saved, so that sessions start with its processes running. */
+  memory: z.boolean(),
+  timing: z.record(z.string(), z.int()).optional(),
+  /** Official templates only. */
+  ...TemplateOrigin.shape,
+});
 export type Template = z.infer<typeof Template>;
 
-export const TemplateList = z.object({ templates: z.array(Template) }).meta({ id: "TemplateList" });
+export const TemplateList = named("TemplateList", { templates: z.array(Template) });
 export type TemplateList = z.infer<typeof TemplateList>;

@@ -1,7 +1,7 @@
 /** Terminal frames, and the options of a terminal (docs/spec/terminals.md). */
 import { z } from "zod";
 import { Command, ExecRequest } from "./exec.ts";
-import { PROCESS_NAME_PATTERN } from "./processes.ts";
+import { ProcessName } from "./processes.ts";
 
 /** WebSocket binary messages: 1 byte type, then the payload. */
 export const PTY_FRAME = { data: 0x01, resize: 0x02, signal: 0x03, exit: 0x05, error: 0x06 } as const;
@@ -27,10 +27,7 @@ export const PtyQuery = z.object({
    * A named terminal stays when its clients leave, and others can attach to it by this name. The first client creates
    * it. `rows` and `cols` are those of the latest client; the other options count only for the client that creates it.
    */
-  terminal: z
-    .string()
-    .regex(PROCESS_NAME_PATTERN, "must be 1 to 63 of a-z, 0-9 and hyphens, beginning with a letter or digit")
-    .optional(),
+  terminal: ProcessName.optional(),
 });
 export type PtyQuery = z.output<typeof PtyQuery>;
 

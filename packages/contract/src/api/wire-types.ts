@@ -2,6 +2,16 @@
 import { z } from "zod";
 import { LIMITS } from "./limits.ts";
 
+/** An object that the printed interface has under this name. Unknown fields of a request are ignored. */
+export function named<Shape extends z.ZodRawShape>(name: string, shape: Shape) {
+  return z.object(shape).meta({ id: name });
+}
+
+/** A page of a list; `next_cursor` leads to the next one. */
+export function page<Shape extends z.ZodRawShape>(name: string, items: Shape) {
+  return named(name, { ...items, next_cursor: z.string().optional() });
+}
+
 /** RFC 3339, UTC, milliseconds and `Z`. */
 export const timestamp = z.string().meta({ format: "date-time" });
 
@@ -25,17 +35,14 @@ export function text(typeError?: string) {
 }
 
 /** A whole number from `min` to `max`. A value of another type and a value out of range give the same message. */
-export function wholeNumber(min: number, max: number) {
-  const words = `must be a whole number from ${min} to ${max}`;
+export function wholeNumber(min: number, max: number, what = "a whole number") {
+  const words = `must be ${what} from ${min} to ${max}`;
   return z.int(words).min(min, words).max(max, words);
 }
 
 /** A `*_ms` request field: a whole number from 0 to `max`; 0 and null equal omitted. */
 export function durationMs(max: number) {
-  return z
-    .int(`must be a whole number of milliseconds from 0 to ${max}`)
-    .min(0, `must be a whole number of milliseconds from 0 to ${max}`)
-    .max(max, `must be a whole number of milliseconds from 0 to ${max}`)
+  return wholeNumber(0, max, "a whole number of milliseconds")
     .nullish()
     .transform((value) => value || undefined);
 }

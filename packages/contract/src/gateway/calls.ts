@@ -14,9 +14,9 @@
  *                              were used
  */
 import { z } from "zod";
+import { EGRESS_DECISIONS, EGRESS_KINDS } from "../api/egress.ts";
 
 export const Applied = z.object({ version: z.int().min(1) });
-export type Applied = z.infer<typeof Applied>;
 
 export const Pin = z.object({
   machine_id: z.string(),
@@ -30,7 +30,6 @@ export const Pin = z.object({
 export type Pin = z.infer<typeof Pin>;
 
 export const WakeCall = z.object({ session_id: z.string() });
-export type WakeCall = z.infer<typeof WakeCall>;
 
 /** `live`: the tables with the live machine were sent before this answer. */
 export const WakeOutcome = z.discriminatedUnion("result", [
@@ -43,8 +42,6 @@ export const WakeOutcome = z.discriminatedUnion("result", [
   }),
 ]);
 export type WakeOutcome = z.infer<typeof WakeOutcome>;
-
-export const EGRESS_VERDICTS = ["allowed", "denied"] as const;
 
 /** Why something was refused, or which rule let it through. Machine-readable; listed in docs/guide/network.md. */
 export const EGRESS_REASONS = [
@@ -71,7 +68,7 @@ export const EgressEntry = z.object({
   machine_id: z.string(),
   /** When it began: RFC 3339 with milliseconds. */
   at: z.string(),
-  kind: z.enum(["tcp", "udp", "icmp", "http", "tls", "dns"]),
+  kind: z.enum(EGRESS_KINDS),
   /** The name that the guest asked for, if one is known. */
   host: z.string().max(255).optional(),
   address: z.string().optional(),
@@ -79,7 +76,7 @@ export const EgressEntry = z.object({
   /** Payload bytes of gateway flows, IP bytes of others. */
   bytes_out: z.int(),
   bytes_in: z.int(),
-  verdict: z.enum(EGRESS_VERDICTS),
+  verdict: z.enum(EGRESS_DECISIONS),
   reason: z.enum(EGRESS_REASONS),
   /** How many alike events this line stands for; absent: one. */
   count: z.int().optional(),

@@ -12,7 +12,6 @@
  * agent waits without spinning. A side that reads bytes that fit neither rule closes the HTTP/2 connection and resyncs.
  */
 export const AGENT_PORT_NAME = "vivarium.agent";
-export const NONCE_PATTERN = /^[0-9a-f]{32}$/;
 export const HELLO_INTERVAL_MS = 100;
 /** Version counter of this wire. An agent that answers another generation is refused. */
 export const GENERATION = 2;
@@ -23,7 +22,6 @@ export const readyLine = (nonce: string) => `READY ${nonce}\n`;
 /** Limits on what the host accepts from an agent, whose bytes are hostile. */
 export const GUEST_LIMITS = {
   resyncBytes: 8 * 1024 * 1024,
-  headerListBytes: 16 * 1024,
   jsonBodyBytes: 256 * 1024,
   framePayloadBytes: 64 * 1024,
   concurrentStreams: 256,

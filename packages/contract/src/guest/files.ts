@@ -54,4 +54,3 @@ export const GrepResult = z.object({
 export type GrepResult = z.infer<typeof GrepResult>;
 
 export const FileWritten = z.object({ bytes: count, duration_us: count });
-export type FileWritten = z.infer<typeof FileWritten>;

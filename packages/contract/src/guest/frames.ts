@@ -14,25 +14,16 @@ import { encodeFramed, type Framed, FramedDecoder } from "./framing.ts";
 
 export const FRAME = { stdout: 0x01, stderr: 0x02, exit: 0x03, error: 0x04, eof: 0x05, items: 0x06 } as const;
 export type FrameType = (typeof FRAME)[keyof typeof FRAME];
-export interface Frame {
-  type: FrameType;
-  payload: Buffer;
-}
-export type FrameAsSent = Frame & Framed;
+export type FrameAsSent = Framed<FrameType>;
+export type Frame = Pick<FrameAsSent, "type" | "payload">;
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 
-export function encodeFrame(type: FrameType, payload: Uint8Array | string): Buffer {
-  return encodeFramed(type, payload);
-}
+export const encodeFrame: (type: FrameType, payload: Uint8Array | string) => Buffer = encodeFramed;
 
 /** A FramedDecoder for these types only. */
-export class FrameDecoder extends FramedDecoder {
+export class FrameDecoder extends FramedDecoder<FrameType> {
   constructor() {
     super((type) => TYPES.has(type));
-  }
-
-  override push(chunk: Buffer): Generator<FrameAsSent, void> {
-    return super.push(chunk) as Generator<FrameAsSent, void>;
   }
 }

@@ -1,8 +1,8 @@
 /** How all frames between agent and host are written: 1 byte type, 4 bytes payload length (big-endian), payload. */
 import { GUEST_LIMITS } from "./channel.ts";
 
-export interface Framed {
-  type: number;
+export interface Framed<Type extends number = number> {
+  type: Type;
   payload: Buffer;
   /** The frame as sent, with its header. */
   whole: Buffer;
@@ -23,7 +23,7 @@ export function encodeFramed(type: number, payload: Uint8Array | string): Buffer
  * Cuts a byte stream into frames. Throws FrameError on a length over the cap, and on a type that `isKnown` rejects.
  * Whole frames before that are returned first, however the bytes were cut into chunks.
  */
-export class FramedDecoder {
+export class FramedDecoder<Type extends number = number> {
   readonly #isKnown: (type: number) => boolean;
   readonly #header = Buffer.alloc(HEADER_BYTES);
   /** A frame that arrives in pieces, once its header is whole. */
@@ -40,13 +40,13 @@ export class FramedDecoder {
    * copied. An unfinished frame is copied out of the chunk, because keeping a piece of one byte would keep the whole
    * chunk.
    */
-  *push(chunk: Buffer): Generator<Framed, void> {
+  *push(chunk: Buffer): Generator<Framed<Type>, void> {
     let rest = chunk;
     while (rest.length > 0) {
       if (this.#have === 0 && rest.length >= HEADER_BYTES) {
         const bytes = this.#bytesOf(rest);
         if (rest.length >= bytes) {
-          yield framed(rest.subarray(0, bytes));
+          yield this.#framed(rest.subarray(0, bytes));
           rest = rest.subarray(bytes);
           continue;
         }
@@ -54,7 +54,7 @@ export class FramedDecoder {
       const taken = this.#keep(rest);
       rest = rest.subarray(taken);
       const whole = this.#takeWhole();
-      if (whole) yield framed(whole);
+      if (whole) yield this.#framed(whole);
     }
   }
 
@@ -90,10 +90,10 @@ export class FramedDecoder {
       throw new FrameError(`frame of ${bytes} bytes is over the cap`);
     return HEADER_BYTES + bytes;
   }
-}
 
-function framed(whole: Buffer): Framed {
-  return { type: whole[0] as number, payload: whole.subarray(HEADER_BYTES), whole };
+  #framed(whole: Buffer): Framed<Type> {
+    return { type: whole[0] as Type, payload: whole.subarray(HEADER_BYTES), whole };
+  }
 }
 
 export class FrameError extends Error {}

@@ -6,5 +6,4 @@ export { FrameError } from "./framing.ts";
 export * from "./lists.ts";
 export * from "./messages.ts";
 export * from "./processes.ts";
-export * from "./terminal-frames.ts";
 export * from "./terminals.ts";

@@ -88,10 +88,9 @@ export class ListReader<Item, End> {
         this.#keep(Buffer.from(payload.subarray(at)));
         return;
       }
-      const end = newline;
-      this.#keep(payload.subarray(at, end));
+      this.#keep(payload.subarray(at, newline));
       yield this.#takeItem();
-      at = end + 1;
+      at = newline + 1;
     }
   }
 

@@ -15,11 +15,7 @@
  * exit 127 (126: not executable, or argument list too long) with one line on stderr.
  */
 import { z } from "zod";
-
-const int32 = z
-  .int()
-  .min(-(2 ** 31))
-  .max(2 ** 31 - 1);
+import { LIMITS } from "../api/limits.ts";
 
 export const AgentHealth = z.object({
   generation: z.int(),
@@ -29,20 +25,21 @@ export const AgentHealth = z.object({
 export type AgentHealth = z.infer<typeof AgentHealth>;
 
 /** One command. It runs as `sandbox`, in a cgroup leaf of its own, stdin empty, session leader. */
-export interface ExecSpec {
-  argv: string[];
+export const ExecSpec = z.object({
+  argv: z.array(z.string()).min(1).max(LIMITS.execArgs),
   /** Absolute, or relative to /workspace; default /workspace. */
-  cwd?: string;
+  cwd: z.string().optional(),
   /** Added on top of the agent's base environment (PATH, HOME, USER, SHELL, LANG and /etc/environment). */
-  env: Record<string, string>;
-  timeout_ms: number;
+  env: z.record(z.string(), z.string()),
+  timeout_ms: z.int().min(1).max(LIMITS.execTimeoutMaxMs),
   /** Output of a stream past this many bytes is read and dropped, so that the command never blocks on it. */
-  output_limit_bytes?: number;
-}
+  output_limit_bytes: z.int().min(0).optional(),
+});
+export type ExecSpec = z.infer<typeof ExecSpec>;
 
 export const ExecEnd = z.object({
   /** 0-255; 128 + signal if a signal killed it; -1 on timeout. */
-  exit_code: int32.min(-1).max(255),
+  exit_code: z.int().min(-1).max(255),
   timed_out: z.boolean(),
   /** Spawn to exit, measured in the guest. */
   duration_us: z.int().min(0),
@@ -58,7 +55,6 @@ export const GuestCommands = z.object({
    */
   going_on: z.int().min(0),
 });
-export type GuestCommands = z.infer<typeof GuestCommands>;
 
 /** Sent to a machine after its memory was loaded, before its user processes run. */
 export interface Resumed {
@@ -89,4 +85,3 @@ export const ResumedAck = z.object({
 export type ResumedAck = z.infer<typeof ResumedAck>;
 
 export const AgentError = z.object({ code: z.string().max(64), message: z.string().max(1024) });
-export type AgentError = z.infer<typeof AgentError>;

@@ -7,34 +7,35 @@
  *
  * All frames are 1 byte type, 4 bytes payload length (big-endian), payload. The types are those of
  * docs/spec/terminals.md, and 0x00 opens. When the request ends or breaks off, an unnamed terminal is hung up: SIGHUP to its
- * session, SIGKILL to its cgroup after 5 s. A named one stays, keeps its last output (TERMINAL_BACKLOG_BYTES) and reads no
+ * session, SIGKILL to its cgroup after 5 s. A named one stays, keeps its last 256 KiB of output and reads no
  * more than that. A client that attaches again gets the backlog first. Several clients share a named terminal; the last
  * requested size applies. A copy of the machine with an identity of its own begins without terminals.
  */
-export const TERMINAL_FRAME = {
-  open: 0x00,
-  data: 0x01,
-  resize: 0x02,
-  signal: 0x03,
-  exit: 0x05,
-  error: 0x06,
-} as const;
+import { z } from "zod";
+import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
+import { PTY_FRAME } from "../api/terminals.ts";
+import type { Framed } from "./framing.ts";
+import { ExecSpec } from "./messages.ts";
 
-export const TERMINAL_BACKLOG_BYTES = 256 * 1024;
+/** Frames of any type are decoded, and readers ignore types that they do not know. */
+export { encodeFramed as encodeTerminalFrame, FramedDecoder as TerminalFrameDecoder } from "./framing.ts";
+export type TerminalFrame = Pick<Framed, "type" | "payload">;
 
-export interface TerminalSpec {
+export const TERMINAL_FRAME = { open: 0x00, ...PTY_FRAME } as const;
+
+export const TerminalSpec = z.object({
   /** Absent: the user's login shell. */
-  argv?: string[];
-  cwd?: string;
+  argv: ExecSpec.shape.argv.optional(),
+  cwd: z.string().optional(),
   /** As in ExecSpec, with TERM and COLORTERM. */
-  env: Record<string, string>;
-  rows: number;
-  cols: number;
+  env: ExecSpec.shape.env,
+  rows: z.int().min(1).max(65_535),
+  cols: z.int().min(1).max(65_535),
   /** Attach to the terminal of this name. It is created if there is none. */
-  name?: string;
-}
+  name: z.string().regex(PROCESS_NAME_PATTERN).optional(),
+});
+export type TerminalSpec = z.infer<typeof TerminalSpec>;
 
-export interface TunnelSpec {
-  /** For every shell and command that is started through it. */
-  env: Record<string, string>;
-}
+/** `env`: for every shell and command that is started through it. */
+export const TunnelSpec = ExecSpec.pick({ env: true });
+export type TunnelSpec = z.infer<typeof TunnelSpec>;

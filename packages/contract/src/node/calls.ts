@@ -36,8 +36,10 @@
  * with a reason until it is deleted.
  */
 import { z } from "zod";
-import { LIMITS, SIZE_NAMES } from "../api/limits.ts";
-import { PROCESS_NAME_PATTERN } from "../api/processes.ts";
+import { PauseTiming } from "../api/lifecycle.ts";
+import { SIZE_NAMES } from "../api/limits.ts";
+import { ReadyMachines } from "../api/service.ts";
+import { CreateTiming } from "../api/sessions.ts";
 import { TemplateOrigin } from "../api/templates.ts";
 import { FileWritten } from "../guest/files.ts";
 import { NetworkSpec } from "./network.ts";
@@ -74,12 +76,7 @@ export const StartSpec = z.object({
 export type StartSpec = z.infer<typeof StartSpec>;
 
 /** Milliseconds per stage of a start. */
-export const StartTimings = z.object({
-  queue: z.int(),
-  disk: z.int(),
-  load: z.int(),
-  handshake: z.int(),
-});
+export const StartTimings = CreateTiming.omit({ place: true, total: true }).required();
 export type StartTimings = z.infer<typeof StartTimings>;
 
 export const MachineStatus = z.object({
@@ -111,15 +108,8 @@ export const SnapshotSpec = z.union([
 ]);
 export type SnapshotSpec = z.infer<typeof SnapshotSpec>;
 
-/** Milliseconds per stage of a capture. `stopped`: how long the guest was stopped. */
-export const CaptureTimings = z.object({
-  freeze: z.int(),
-  state: z.int(),
-  memory: z.int(),
-  disk: z.int(),
-  publish: z.int(),
-  stopped: z.int(),
-});
+/** Milliseconds per stage of a capture. */
+export const CaptureTimings = PauseTiming.omit({ total: true });
 export type CaptureTimings = z.infer<typeof CaptureTimings>;
 
 export const SnapshotStatus = z.object({
@@ -138,14 +128,9 @@ export type SnapshotStatus = z.infer<typeof SnapshotStatus>;
 
 export const SnapshotList = z.object({ snapshots: z.array(SnapshotStatus) });
 
-export const ExecCall = z.object({
-  argv: z.array(z.string()).min(1).max(LIMITS.execArgs),
-  cwd: z.string().optional(),
-  env: z.record(z.string(), z.string()),
-  timeout_ms: z.int().min(1).max(LIMITS.execTimeoutMaxMs),
-  output_limit_bytes: z.int().min(0).optional(),
-});
-export type ExecCall = z.infer<typeof ExecCall>;
+/** Passed on to the agent as they are. */
+export { ExecSpec as ExecCall } from "../guest/messages.ts";
+export { TerminalSpec as TerminalCall, TunnelSpec as TunnelCall } from "../guest/terminals.ts";
 
 /**
  * Answer to an upload. The digest is of the bytes that the agent was sent; it is computed outside the guest, where
@@ -153,21 +138,6 @@ export type ExecCall = z.infer<typeof ExecCall>;
  */
 export const UploadWritten = FileWritten.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 export type UploadWritten = z.infer<typeof UploadWritten>;
-
-/** Opening of `terminals`: a TerminalSpec of contract/guest. */
-export const TerminalCall = z.object({
-  argv: z.array(z.string()).min(1).max(LIMITS.execArgs).optional(),
-  cwd: z.string().optional(),
-  env: z.record(z.string(), z.string()),
-  rows: z.int().min(1).max(65_535),
-  cols: z.int().min(1).max(65_535),
-  name: z.string().regex(PROCESS_NAME_PATTERN).optional(),
-});
-export type TerminalCall = z.infer<typeof TerminalCall>;
-
-/** Opening of `tunnel`: a TunnelSpec of contract/guest. */
-export const TunnelCall = z.object({ env: z.record(z.string(), z.string()) });
-export type TunnelCall = z.infer<typeof TunnelCall>;
 
 export const NodeInfo = z.object({
   node_id: z.string(),
@@ -196,18 +166,7 @@ export const NodeInfo = z.object({
     }),
   ),
   /** Machines loaded ahead: of a template in a size, or of a snapshot that is started from often. */
-  warm: z
-    .array(
-      z.object({
-        template: z.string(),
-        size: z.string(),
-        snapshot_id: z.string().optional(),
-        ready: z.int(),
-        /** How many are worth having, by recent demand. */
-        wanted: z.int().optional(),
-      }),
-    )
-    .optional(),
+  warm: z.array(ReadyMachines.extend({ snapshot_id: z.string().optional() })).optional(),
   /** Starts of new machines since this daemon started: with a machine loaded ahead, and without. */
   new_machines: z.object({ from_pool: z.int(), loaded: z.int() }).optional(),
   /** Snapshots that were found damaged. A request for one by name is refused with `snapshot_damaged`. */

@@ -3,6 +3,8 @@ import type { ClientHttp2Stream } from "node:http2";
 import { Transform, type TransformCallback } from "node:stream";
 import { cancel } from "./answers.ts";
 
+/** The part of an error's text that is passed on. */
+export const ERROR_BYTES = 1024;
 const CHECKS = 10;
 
 export abstract class AnswerCheck extends Transform {
@@ -36,17 +38,10 @@ export abstract class AnswerCheck extends Transform {
     return this;
   }
 
-  /**
-   * Breaks off once the agent took `limitMs` in total, however steadily it sends. A slow reader's time does not
-   * count.
-   */
+  /** Breaks off once the agent took `limitMs` in total, however steadily it sends; a slow reader's time is free. */
   breakOffAfter(limitMs: number, reason: string): void {
-    let checks = 0;
-    const isOverdue = () => {
-      checks += 1;
-      return checks >= CHECKS;
-    };
-    this.breakOffWhen(isOverdue, limitMs, reason);
+    let left = CHECKS;
+    this.breakOffWhen(() => --left <= 0, limitMs, reason);
   }
 
   /** Breaks off once `isOverdue` returns true. It is called about ten times in `intervalMs`. */

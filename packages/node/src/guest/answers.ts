@@ -36,23 +36,30 @@ export function cancel(stream: ClientHttp2Stream): void {
 
 /** The body of an answer of status 200, checked against the schema. A refusal is thrown. */
 export async function readAnswer<T>(
-  { status, stream }: AgentAnswer,
+  answer: AgentAnswer,
   schema: z.ZodType<T>,
   limitBytes: number = GUEST_LIMITS.jsonBodyBytes,
 ): Promise<T> {
-  if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
-  const parsed = schema.safeParse(await readJson(stream, limitBytes));
+  await assertAccepted(answer);
+  const parsed = schema.safeParse(await readJson(answer.stream, limitBytes));
   if (!parsed.success) throw new NodeError("agent_unavailable", "the agent answered outside its contract");
   return parsed.data;
 }
 
-/** For a streamed answer: throws its refusal, if it is one. */
+/** Throws the refusal, if the answer is one. */
 export async function assertAccepted({ status, stream }: AgentAnswer): Promise<void> {
   if (status !== 200) throw agentRefusal(await readJson(stream, REFUSAL_BYTES));
 }
 
 async function readJson(stream: ClientHttp2Stream, limitBytes: number) {
-  const body = await collect(stream, limitBytes);
+  const body = await readAtMost(stream, limitBytes).catch((cause: unknown) => {
+    cancel(stream);
+    throw new NodeError("agent_unavailable", "the agent broke off its answer", { cause });
+  });
+  if (!body) {
+    cancel(stream);
+    throw new NodeError("agent_unavailable", "the agent answered with too much");
+  }
   try {
     return JSON.parse(body.toString("utf8")) as unknown;
   } catch (cause) {
@@ -60,20 +67,8 @@ async function readJson(stream: ClientHttp2Stream, limitBytes: number) {
   }
 }
 
-async function collect(stream: ClientHttp2Stream, limitBytes: number) {
-  try {
-    const body = await readAtMost(stream, limitBytes);
-    if (body) return body;
-  } catch (cause) {
-    cancel(stream);
-    throw new NodeError("agent_unavailable", "the agent broke off its answer", { cause });
-  }
-  cancel(stream);
-  throw new NodeError("agent_unavailable", "the agent answered with too much");
-}
-
 /** An agent's refusal as an error of the node. Guest text goes to the tenant and is never part of a decision. */
-export function agentRefusal(body: unknown): NodeError {
+function agentRefusal(body: unknown): NodeError {
   const parsed = AgentError.safeParse(body);
   if (!parsed.success) return new NodeError("agent_unavailable", "the agent refused without a reason");
   const { code, message } = parsed.data;

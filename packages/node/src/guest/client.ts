@@ -63,16 +63,16 @@ export class AgentClient {
     this.#socketPath = socketPath;
   }
 
-  health(limitMs = CALL_LIMIT_MS): Promise<AgentHealth> {
-    return this.#call("GET", "/v1/health", undefined, AgentHealth, limitMs);
+  health(): Promise<AgentHealth> {
+    return this.#call("GET", "/v1/health", undefined, AgentHealth);
   }
 
-  async resumed(body: Resumed): Promise<ResumedAck> {
-    return this.#call("POST", "/v1/resumed", body, ResumedAck, CALL_LIMIT_MS);
+  resumed(body: Resumed): Promise<ResumedAck> {
+    return this.#call("POST", "/v1/resumed", body, ResumedAck);
   }
 
   async command(path: "/v1/freeze" | "/v1/thaw" | "/v1/power-off"): Promise<void> {
-    await this.#call("POST", path, {}, z.object({}), CALL_LIMIT_MS);
+    await this.#call("POST", path, {}, z.object({}));
   }
 
   /** Starts a request. The caller sends its body, reads its answer, and closes the stream to give up. */
@@ -89,15 +89,14 @@ export class AgentClient {
         "the machine's agent has as many requests as it takes at once",
       );
     const stream = beginRequest(session, { ":method": method, ":path": path, ...headers }, isWhole);
+    const leave = () => cancel(stream);
+    signal?.addEventListener("abort", leave, { once: true });
     this.#streams += 1;
     stream.once("close", () => {
       this.#streams -= 1;
+      signal?.removeEventListener("abort", leave);
     });
-    stream.on("error", () => {});
-    const leave = () => cancel(stream);
-    signal?.addEventListener("abort", leave, { once: true });
-    stream.once("close", () => signal?.removeEventListener("abort", leave));
-    return stream;
+    return stream.on("error", () => {});
   }
 
   /** Sends a request and returns its answer's headers. The caller reads or closes the stream. */
@@ -135,28 +134,18 @@ export class AgentClient {
 
   close(): void {
     this.#closed = true;
-    void this.#session?.then(
-      (session) => session.destroy(),
-      () => {},
-    );
-    this.#session = null;
+    this.#drop();
   }
 
-  async #call<T>(
-    method: string,
-    path: string,
-    body: unknown,
-    schema: z.ZodType<T>,
-    limitMs: number,
-  ): Promise<T> {
+  async #call<T>(method: string, path: string, body: unknown, schema: z.ZodType<T>): Promise<T> {
     const asked = this.request(method, path, { body, isRepeatable: true, isOwn: true });
-    const answer = await withLimit(asked, limitMs, () => {
+    const answer = await withLimit(asked, CALL_LIMIT_MS, () => {
       this.#drop();
-      return late(limitMs);
+      return late(CALL_LIMIT_MS);
     });
-    return await withLimit(readAnswer(answer, schema), limitMs, () => {
+    return await withLimit(readAnswer(answer, schema), CALL_LIMIT_MS, () => {
       cancel(answer.stream);
-      return late(limitMs);
+      return late(CALL_LIMIT_MS);
     });
   }
 

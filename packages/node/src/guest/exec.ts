@@ -6,11 +6,9 @@ import { ExecEnd, type ExecSpec, encodeFrame, FRAME, type FrameAsSent } from "@v
 import type { AnswerCheck } from "./answer-check.ts";
 import { assertAccepted } from "./answers.ts";
 import type { AgentClient } from "./client.ts";
-import { errorFrame, FrameCheck } from "./frame-check.ts";
+import { FrameCheck } from "./frame-check.ts";
 
-/**
- * How long past its time limit a command may stay silent without an end. Generous, because emulated guests are slow.
- */
+/** How long past its time limit a command may be silent without an end. Generous: emulated guests are slow. */
 const OVERDUE_MS = 10_000;
 
 /** Resolves once the command is spawned. Destroying the stream kills the command's whole process tree. */
@@ -42,11 +40,10 @@ export class ExecCheck extends FrameCheck {
   }
 
   protected override acceptFrame(frame: FrameAsSent): boolean {
-    const { type, payload } = frame;
-    if (type === FRAME.exit) this.#acceptExit(payload);
-    else if (type === FRAME.error) this.push(errorFrame(payload));
+    const isExit = frame.type === FRAME.exit;
+    if (isExit) this.#acceptExit(frame.payload);
     else this.#acceptOutput(frame);
-    return type === FRAME.exit || type === FRAME.error;
+    return isExit;
   }
 
   /** Passes the agent's bytes on unchanged, unless the output has to be cut. */

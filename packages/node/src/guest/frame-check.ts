@@ -1,6 +1,6 @@
 /** Frames of an agent, checked: known types, bounded sizes, one end and nothing after it. */
 import { encodeFrame, FRAME, type FrameAsSent, FrameDecoder } from "@vivarium/contract/guest";
-import { AnswerCheck } from "./answer-check.ts";
+import { AnswerCheck, ERROR_BYTES } from "./answer-check.ts";
 
 /** How long an answer may stay open after its last frame. */
 const END_WITHIN_MS = 10_000;
@@ -18,13 +18,13 @@ export abstract class FrameCheck extends AnswerCheck {
     this.breakOffWhen(isOverdue, endWithinMs, "the agent did not end the stream after its last frame");
   }
 
-  /** Passes on the allowed part of a frame. Returns whether it is the last one. */
+  /** Passes on the allowed part of a frame that is no error. Returns whether it is the last one. */
   protected abstract acceptFrame(frame: FrameAsSent): boolean;
 
   protected override accept(chunk: Buffer): void {
     for (const frame of this.#decoder.push(chunk)) {
       if (this.#hasEnded) throw new Error("the agent sent a frame after the end");
-      this.#hasEnded = this.acceptFrame(frame);
+      this.#hasEnded = frame.type === FRAME.error ? this.#acceptError(frame) : this.acceptFrame(frame);
     }
   }
 
@@ -32,11 +32,10 @@ export abstract class FrameCheck extends AnswerCheck {
     if (!this.#hasEnded) throw new Error(`the agent ended the stream without an ${this.#endName}`);
     if (!this.#decoder.isBetweenFrames) throw new Error("the agent sent half a frame after the end");
   }
-}
 
-const ERROR_BYTES = 1024;
-
-/** An error that the agent sends in place of an end. The text goes to the tenant and is never part of a decision. */
-export function errorFrame(payload: Buffer): Buffer {
-  return encodeFrame(FRAME.error, payload.subarray(0, ERROR_BYTES));
+  /** It takes the place of an end. The text goes to the tenant and is never part of a decision. */
+  #acceptError({ payload }: FrameAsSent): boolean {
+    this.push(encodeFrame(FRAME.error, payload.subarray(0, ERROR_BYTES)));
+    return true;
+  }
 }

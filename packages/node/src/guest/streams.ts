@@ -1,13 +1,20 @@
-/** Streamed answers of an agent: content of files, logs of processes, lists. */
+/** Streamed answers of an agent, checked on their way: content of files, logs of processes, lists. */
+import type { ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import { LIMITS } from "@vivarium/contract/api";
+import {
+  encodeFrame,
+  FRAME,
+  type FrameAsSent,
+  ListReader,
+  type ListShape,
+  LogEnd,
+} from "@vivarium/contract/guest";
 import { NodeError } from "../node-error.ts";
-import type { AnswerCheck } from "./answer-check.ts";
+import { AnswerCheck } from "./answer-check.ts";
 import { assertAccepted, cancel } from "./answers.ts";
 import type { GuestCall, ListCall } from "./calls.ts";
 import type { AgentClient } from "./client.ts";
-import { ContentCheck } from "./content.ts";
-import { ListCheck } from "./lists.ts";
-import { LogCheck } from "./logs.ts";
+import { FrameCheck } from "./frame-check.ts";
 
 /** How long an agent may send nothing although its reader waits. */
 const CONTENT_SILENCE_MS = 120_000;
@@ -22,15 +29,13 @@ export interface Content {
 
 export async function readContent(
   agent: AgentClient,
-  { path, query }: GuestCall,
+  call: GuestCall,
   signal: AbortSignal,
   silenceMs = CONTENT_SILENCE_MS,
 ): Promise<Content> {
-  const source = await agent.open({ method: "GET", path, isWhole: true, signal });
-  const promised = Promise.withResolvers<string | undefined>();
-  source.once("response", (headers) => promised.resolve(headers["content-length"]));
-  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
-  const bytes = Number((await promised.promise) ?? Number.NaN);
+  const { source, headers } = await ask(agent, call, signal);
+  const bytes = Number(headers["content-length"] ?? Number.NaN);
+  const { query } = call;
   const most = query.has("max_bytes") ? Number(query.get("max_bytes")) : Number.MAX_SAFE_INTEGER;
   if (!Number.isSafeInteger(bytes) || bytes > most) {
     cancel(source);
@@ -44,12 +49,12 @@ export async function readContent(
 /** A followed log may be silent for as long as its process runs. */
 export async function readLog(
   agent: AgentClient,
-  { path, query }: GuestCall,
+  call: GuestCall,
   signal: AbortSignal,
   silenceMs = LOG_SILENCE_MS,
 ): Promise<AnswerCheck> {
-  const source = await agent.open({ method: "GET", path, isWhole: true, signal });
-  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
+  const { source } = await ask(agent, call, signal);
+  const { query } = call;
   if (query.get("follow") === "true") return new LogCheck(Number.POSITIVE_INFINITY).follow(source);
   const asked = query.has("tail_bytes") ? Number(query.get("tail_bytes")) : LIMITS.processLogBytes;
   const stream = new LogCheck(Math.min(asked, LIMITS.processLogBytes)).follow(source);
@@ -59,19 +64,95 @@ export async function readLog(
 
 export async function readList(
   agent: AgentClient,
-  { path, shape }: GuestCall & ListCall,
+  call: GuestCall & ListCall,
   signal: AbortSignal,
   times = LIST_TIMES,
 ): Promise<AnswerCheck> {
-  const source = await agent.open({ method: "GET", path, isWhole: true, signal });
-  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
-  const stream = new ListCheck(shape).follow(source);
+  const { source } = await ask(agent, call, signal);
+  const stream = new ListCheck(call.shape).follow(source);
   breakOffWhenSilent(stream, times.silenceMs);
   stream.breakOffAfter(times.limitMs, "the agent took too long over its answer");
   return stream;
 }
 
+/** Resolves once the agent has accepted. */
+async function ask(
+  agent: AgentClient,
+  { path }: GuestCall,
+  signal: AbortSignal,
+): Promise<{ source: ClientHttp2Stream; headers: IncomingHttpHeaders }> {
+  const source = await agent.open({ method: "GET", path, isWhole: true, signal });
+  const answered = Promise.withResolvers<IncomingHttpHeaders>();
+  source.once("response", answered.resolve);
+  await assertAccepted(await agent.answerTo(source, { isRepeatable: true }));
+  return { source, headers: await answered.promise };
+}
+
 function breakOffWhenSilent(stream: AnswerCheck, silenceMs: number): void {
   const isOverdue = () => Date.now() - stream.heardAt >= silenceMs;
   stream.breakOffWhen(isOverdue, silenceMs, "the agent fell silent in the middle of its answer");
+}
+
+/** Exactly as long as the agent promised, or broken off. */
+export class ContentCheck extends AnswerCheck {
+  #left: number;
+
+  constructor(promisedBytes: number) {
+    super();
+    this.#left = promisedBytes;
+  }
+
+  protected override accept(chunk: Buffer): void {
+    this.#left -= chunk.length;
+    if (this.#left < 0) throw new Error("the agent sent more of a file than it promised");
+    this.push(chunk);
+  }
+
+  protected override acceptEnd(): void {
+    if (this.#left > 0) throw new Error("the agent sent less of a file than it promised");
+  }
+}
+
+export class LogCheck extends FrameCheck {
+  readonly #left: Map<number, number>;
+
+  /** `limitBytes`: per stream. */
+  constructor(limitBytes: number) {
+    super("eof");
+    this.#left = new Map([
+      [FRAME.stdout, limitBytes],
+      [FRAME.stderr, limitBytes],
+    ]);
+  }
+
+  protected override acceptFrame({ type, payload, whole }: FrameAsSent): boolean {
+    if (type === FRAME.eof) {
+      const end = LogEnd.parse(JSON.parse(payload.toString("utf8")));
+      this.push(encodeFrame(type, JSON.stringify(end)));
+      return true;
+    }
+    const left = this.#left.get(type);
+    if (left === undefined) throw new Error(`the agent sent a frame of type ${type} in a log`);
+    if (payload.length > left) throw new Error("the agent sent more of a log than it was asked for");
+    this.#left.set(type, left - payload.length);
+    this.push(whole);
+    return false;
+  }
+}
+
+/** Each item is checked against the contract and none is stored. */
+class ListCheck extends FrameCheck {
+  readonly #reader: ListReader<unknown, unknown>;
+
+  constructor(shape: ListShape<unknown, unknown>) {
+    super("eof");
+    this.#reader = new ListReader(shape);
+  }
+
+  protected override acceptFrame(frame: FrameAsSent): boolean {
+    for (const _ of this.#reader.read(frame));
+    const { end } = this.#reader;
+    this.push(end === undefined ? frame.whole : encodeFrame(FRAME.eof, JSON.stringify(end)));
+    return end !== undefined;
+  }
 }

@@ -5,9 +5,7 @@ import {
   type TerminalFrame,
   TerminalFrameDecoder,
 } from "@vivarium/contract/guest";
-import { AnswerCheck } from "./answer-check.ts";
-
-const ERROR_BYTES = 1024;
+import { AnswerCheck, ERROR_BYTES } from "./answer-check.ts";
 
 export class TerminalCheck extends AnswerCheck {
   readonly #decoder = new TerminalFrameDecoder();

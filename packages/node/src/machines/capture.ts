@@ -11,7 +11,6 @@ import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
 import { MIB } from "@vivarium/kit/sizes";
 import { cloneFile, shareFile } from "../disks/clone.ts";
-import type { DiskGate } from "../disks/gate.ts";
 import { sharedBytes } from "../disks/shared-bytes.ts";
 import { NodeError } from "../node-error.ts";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
@@ -26,7 +25,7 @@ import {
   type SnapshotFile,
 } from "../snapshots/manifest.ts";
 import { PageSums } from "../snapshots/page-sums.ts";
-import type { SumsThread } from "../snapshots/sums-thread.ts";
+import type { MachineDeps } from "./deps.ts";
 import { thawAndContinue } from "./guest-state.ts";
 import type { Machine } from "./machine.ts";
 
@@ -53,10 +52,7 @@ export interface CaptureInput {
 /** In ms; filled as the stages end. */
 type Stages = Omit<CaptureTimings, "publish">;
 
-interface CaptureDeps {
-  gate: DiskGate;
-  sums: SumsThread;
-}
+type CaptureDeps = Pick<MachineDeps, "gate" | "sums">;
 
 export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<Loadable> {
   const { machine, target } = input;
@@ -76,7 +72,7 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
     ]);
     crashPoint("capture.freeze");
     const freeze = watch();
-    const { stages, ownBytes, sums, release } = await takeInstant(deps, input, parentSums, freeze);
+    const instant = await takeInstant(deps, input, parentSums, freeze);
     try {
       if (!input.hold) {
         isStill = false;
@@ -84,17 +80,10 @@ export async function capture(deps: CaptureDeps, input: CaptureInput): Promise<L
       }
       crashPoint("capture.instant");
       watch();
-      const manifest = await makeDurable(deps, input, {
-        sums,
-        ownBytes,
-        sharedDisk,
-        stages,
-        isFrozen,
-        watch,
-      });
+      const manifest = await makeDurable(deps, input, instant, { sharedDisk, isFrozen, watch });
       return { dir: target, manifest };
     } finally {
-      release();
+      instant.release();
     }
   } catch (error) {
     await removeFolder(target);
@@ -204,21 +193,8 @@ async function seal({ sums }: CaptureDeps, target: string, name: SnapshotFile) {
 async function makeDurable(
   deps: CaptureDeps,
   { parent, target, spec }: CaptureInput,
-  {
-    sums,
-    ownBytes,
-    sharedDisk,
-    stages,
-    isFrozen,
-    watch,
-  }: {
-    sums: PageSums;
-    ownBytes: number;
-    sharedDisk: number;
-    stages: Stages;
-    isFrozen: boolean;
-    watch: () => number;
-  },
+  { sums, ownBytes, stages }: Awaited<ReturnType<typeof takeInstant>>,
+  { sharedDisk, isFrozen, watch }: { sharedDisk: number; isFrozen: boolean; watch: () => number },
 ): Promise<Manifest> {
   const writeSums = async () => await writeFile(path.join(target, "mem.sums"), sums.toBytes());
   const [mem, state, disk, memSums] = await allOrNone([

@@ -1,10 +1,9 @@
 import type { NetworkSpec } from "@vivarium/contract/node";
-import type { NodeNetwork } from "../network/node-network.ts";
-import type { MachineTable } from "./table.ts";
+import type { MachineDeps } from "./deps.ts";
 
 /** Waits for a start in progress. A stopped machine gets the network before it continues. */
 export async function changeNetwork(
-  { table, network }: { table: MachineTable; network: NodeNetwork },
+  { table, network }: Pick<MachineDeps, "table" | "network">,
   id: string,
   spec: NetworkSpec,
 ): Promise<void> {

@@ -1,14 +1,8 @@
-import type { Log } from "@vivarium/kit/log";
-import type { NodeConfig } from "../config.ts";
+import type { MachineDeps } from "./deps.ts";
 import { markRunning, resumeAs } from "./guest-state.ts";
 import type { Machine } from "./machine.ts";
-import type { MachineTable } from "./table.ts";
 
-export interface ContinueDeps {
-  config: NodeConfig;
-  table: MachineTable;
-  log: Log;
-}
+type ContinueDeps = Pick<MachineDeps, "config" | "table" | "log">;
 
 /**
  * Continues a stopped machine under its own identity, but reseeded: its saved state may have become another machine

@@ -5,7 +5,7 @@ import { endsWithin, sleep } from "@vivarium/kit/clock";
 import type { NodeConfig } from "../config.ts";
 import { type AgentClient, assertGeneration } from "../guest/client.ts";
 import { AgentSilence, NodeError } from "../node-error.ts";
-import { writeEntry } from "./journal.ts";
+import { type JournalEntry, writeEntry } from "./journal.ts";
 import type { Machine } from "./machine.ts";
 
 /** How long the end of a machine may take to be noticed. */
@@ -28,7 +28,8 @@ export async function handshake(machine: Machine, { isUnfrozen = false } = {}): 
     const isOfGuest = await isOfItsGuest(machine);
     // A busy host alone may delay an agent that answered when its state was saved.
     const mayBeOfHost = cause instanceof AgentSilence && !isUnfrozen && !machine.wasEndedByGuest;
-    throw isOfGuest && !mayBeOfHost ? unfit(cause) : cause;
+    if (!isOfGuest || mayBeOfHost) throw cause;
+    throw new NodeError("guest_unfit", `it does not confirm that it goes on: ${cause.message}`, { cause });
   });
 }
 
@@ -37,12 +38,6 @@ async function isOfItsGuest(machine: Machine): Promise<boolean> {
   if (machine.spec.snapshot_id === undefined) return false;
   await endsWithin(ENDS_WITHIN_MS, machine.qmp.closed);
   return machine.isRunning || machine.wasEndedByGuest;
-}
-
-function unfit(cause: Error): NodeError {
-  return new NodeError("guest_unfit", `it does not confirm that it goes on: ${cause.message}`, {
-    cause,
-  });
 }
 
 export async function resumeAs(
@@ -95,16 +90,18 @@ async function isStillFrozen(machine: Machine): Promise<boolean> {
   );
 }
 
-export async function markHeld(config: NodeConfig, machine: Machine): Promise<void> {
-  await writeState(config, machine, "held");
-}
+export const markHeld = (config: NodeConfig, machine: Machine) =>
+  writeChange(config, machine, { state: "held", holding_for: undefined });
 
-export async function markRunning(config: NodeConfig, machine: Machine): Promise<void> {
-  await writeState(config, machine, "running");
-}
+export const markRunning = (config: NodeConfig, machine: Machine) =>
+  writeChange(config, machine, { state: "running", holding_for: undefined });
 
-async function writeState(config: NodeConfig, machine: Machine, state: "held" | "running"): Promise<void> {
-  const entry = { ...machine.entry, state, holding_for: undefined };
-  await writeEntry(config.dataDir, entry);
+export async function writeChange(
+  { dataDir }: NodeConfig,
+  machine: Machine,
+  change: Partial<JournalEntry>,
+): Promise<void> {
+  const entry = { ...machine.entry, ...change };
+  await writeEntry(dataDir, entry);
   machine.entry = entry;
 }

@@ -56,13 +56,9 @@ export async function readJournal(
 }
 
 export async function readEntry(dataDir: string, machineId: string): Promise<JournalEntry | null> {
-  const text = await readFile(path.join(machineDir(dataDir, machineId), FILE), "utf8").catch(() => null);
-  return text === null ? null : parseEntry(text);
-}
-
-function parseEntry(text: string): JournalEntry | null {
+  const file = path.join(machineDir(dataDir, machineId), FILE);
   try {
-    return JournalEntry.parse(JSON.parse(text));
+    return JournalEntry.parse(JSON.parse(await readFile(file, "utf8")));
   } catch {
     return null;
   }

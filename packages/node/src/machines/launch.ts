@@ -8,12 +8,12 @@ import { cloneFile, shareFile } from "../disks/clone.ts";
 import { removeCgroup } from "../host/cgroup.ts";
 import { makeDevices } from "../host/devices.ts";
 import { type Bind, startJailed } from "../host/jail.ts";
-import { type QemuRoot, rootOf } from "../host/qemu-root.ts";
+import { rootOf } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
 import { JAIL_PATHS, loadArguments } from "../qemu/arguments.ts";
 import { loadDeviceState, Qmp } from "../qemu/qmp.ts";
 import { devicesOf, type Loadable, manifestPath, SNAPSHOT_FILES, shapeOf } from "../snapshots/manifest.ts";
-import type { Verifications } from "../snapshots/verify-together.ts";
+import type { MachineDeps } from "./deps.ts";
 
 const QMP_LIMIT_MS = 15_000;
 
@@ -35,17 +35,26 @@ export async function prepareFiles(dir: string, slot: Slot, parent: Loadable): P
   return { dir: own, manifest: parent.manifest };
 }
 
+type LaunchDeps = Pick<MachineDeps, "qemu" | "verifications">;
+
+interface Launch {
+  dir: string;
+  slot: Slot;
+  parent: Loadable;
+  isVerified: boolean;
+}
+
 /** Starts QEMU and loads the device state. Baselines are not verified again after the daemon's start. */
 export async function launch(
-  deps: { qemu: QemuRoot; verifications: Verifications },
+  deps: LaunchDeps,
   undo: UndoStack,
-  input: { dir: string; slot: Slot; parent: Loadable; isVerified: boolean },
+  input: Launch,
 ): Promise<{ process: ProcessIdentity; qmp: Qmp }> {
-  const { dir, slot, parent } = input;
-  const verified = input.isVerified ? Promise.resolve() : deps.verifications.verify(parent);
+  const { dir, parent, isVerified } = input;
+  const verified = isVerified ? Promise.resolve() : deps.verifications.verify(parent);
   // Awaited only after QEMU has started. Until then a rejection must not count as unhandled.
   verified.catch(() => {});
-  const process = await connect(deps, undo, { dir, slot, parent }).catch(async (error) => {
+  const process = await connect(deps, undo, input).catch(async (error) => {
     // If QEMU did not take the files, damage in them is the best explanation.
     await verified;
     throw error;
@@ -56,12 +65,9 @@ export async function launch(
   return process;
 }
 
-async function connect(
-  deps: { qemu: QemuRoot },
-  undo: UndoStack,
-  { dir, slot, parent }: { dir: string; slot: Slot; parent: Loadable },
-): Promise<{ process: ProcessIdentity; qmp: Qmp }> {
-  const { identity: process, lastWords } = await startQemu(deps, dir, slot, parent);
+async function connect(deps: LaunchDeps, undo: UndoStack, input: Launch) {
+  const { dir, slot } = input;
+  const { identity: process, lastWords } = await startQemu(deps, input);
   undo.push("cgroup", () => removeCgroup(slot));
   undo.push("process", () => killAndWait(process));
   const qmp = await Qmp.connect(path.join(dir, "run/qmp.sock"), {
@@ -80,7 +86,7 @@ async function sealRunDir(dir: string): Promise<void> {
   await chmod(path.join(dir, "run"), 0o711);
 }
 
-async function startQemu(deps: { qemu: QemuRoot }, dir: string, slot: Slot, parent: Loadable) {
+async function startQemu(deps: LaunchDeps, { dir, slot, parent }: Launch) {
   const { manifest } = parent;
   const from = (name: string) => path.join(parent.dir, name);
   const binds: Bind[] = [

@@ -60,7 +60,7 @@ export class Machine {
   /** Calls back once if QEMU ends without having been asked to. */
   onEnd(listener: (reason: string) => void): void {
     void this.qmp.closed.then(() => {
-      this.endReason ??= describeEnd(this.#shutdownReason);
+      this.endReason ??= END_REASONS.get(this.#shutdownReason) ?? "its process ended unexpectedly";
       this.agent.close();
       listener(this.endReason);
     });
@@ -87,15 +87,10 @@ export class Machine {
   }
 }
 
-/** The reason that QEMU gave; none if it was killed. */
-function describeEnd(shutdownReason: unknown): string {
-  switch (shutdownReason) {
-    case "guest-shutdown":
-      return "it was powered off from inside";
-    case "guest-reset":
-    case "guest-panic":
-      return "its kernel crashed or was restarted from inside";
-    default:
-      return "its process ended unexpectedly";
-  }
-}
+const CRASHED = "its kernel crashed or was restarted from inside";
+/** By the reason that QEMU gave. It gives none if it was killed. */
+const END_REASONS = new Map<unknown, string>([
+  ["guest-shutdown", "it was powered off from inside"],
+  ["guest-reset", CRASHED],
+  ["guest-panic", CRASHED],
+]);

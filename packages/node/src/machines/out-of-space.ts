@@ -1,13 +1,11 @@
 import { sleep } from "@vivarium/kit/clock";
-import type { Log } from "@vivarium/kit/log";
-import type { DiskGate } from "../disks/gate.ts";
-import type { MachineTable } from "./table.ts";
+import type { MachineDeps } from "./deps.ts";
 
 const LOOK_MS = 2_000;
 
 /** Continues machines that QEMU stopped because a write found the pool full, once there is space. */
 export async function continueWhenSpaceIsFree(
-  deps: { table: MachineTable; gate: DiskGate; log: Log },
+  deps: Pick<MachineDeps, "table" | "gate" | "log">,
   until: AbortSignal,
 ): Promise<void> {
   while (!until.aborted) {

@@ -9,9 +9,8 @@ import { isAlive } from "@vivarium/kit/process-identity";
 import { AgentClient } from "../guest/client.ts";
 import { orphanedSlots, removeUnnamedSlots, slotsOf } from "../host/slots.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
-import type { NodeNetwork } from "../network/node-network.ts";
 import { Qmp } from "../qemu/qmp.ts";
-import type { SnapshotTable } from "../snapshots/table.ts";
+import type { MachineDeps } from "./deps.ts";
 import { markHeld, markRunning, thawAndContinue } from "./guest-state.ts";
 import { type JournalEntry, machineDir, readJournal } from "./journal.ts";
 import { Machine } from "./machine.ts";
@@ -21,7 +20,7 @@ import { clean, cleanWithoutSlot, type StopDeps } from "./stop.ts";
 /** A busy host makes a monitor slow, so only a process that is gone is given up. */
 const QMP_LIMIT_MS = 30_000;
 
-export type ReconcileDeps = StopDeps & { snapshots: SnapshotTable; network: NodeNetwork };
+type ReconcileDeps = StopDeps & Pick<MachineDeps, "snapshots" | "network">;
 
 export async function reconcile(deps: ReconcileDeps): Promise<void> {
   await deps.snapshots.removeUnpublished();

@@ -2,11 +2,7 @@
 import path from "node:path";
 import type { SnapshotSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
-import type { NodeConfig } from "../config.ts";
 import { shareFile } from "../disks/clone.ts";
-import type { DiskGate } from "../disks/gate.ts";
-import type { QemuRoot } from "../host/qemu-root.ts";
 import { NodeError } from "../node-error.ts";
 import { makeUnpublished, removeFolder } from "../snapshots/folder.ts";
 import {
@@ -16,23 +12,13 @@ import {
   SNAPSHOT_FILES,
   verifyLoadable,
 } from "../snapshots/manifest.ts";
-import type { SumsThread } from "../snapshots/sums-thread.ts";
-import type { SnapshotTable } from "../snapshots/table.ts";
 import { capture } from "./capture.ts";
-import { markHeld, markRunning } from "./guest-state.ts";
-import { machineDir, parentDir, writeEntry } from "./journal.ts";
+import type { MachineDeps } from "./deps.ts";
+import { markHeld, markRunning, writeChange } from "./guest-state.ts";
+import { machineDir, parentDir } from "./journal.ts";
 import type { Machine } from "./machine.ts";
-import type { MachineTable } from "./table.ts";
 
-export interface SaveDeps {
-  config: NodeConfig;
-  qemu: QemuRoot;
-  sums: SumsThread;
-  snapshots: SnapshotTable;
-  table: MachineTable;
-  gate: DiskGate;
-  log: Log;
-}
+export type SaveDeps = Pick<MachineDeps, "config" | "qemu" | "sums" | "snapshots" | "table" | "gate" | "log">;
 
 /** Repeating the call returns the same snapshot, also while it is being made. */
 export async function saveSnapshot(deps: SaveDeps, id: string, spec: SnapshotSpec): Promise<Loadable> {
@@ -93,7 +79,8 @@ async function captureMachine(
     target: deps.snapshots.dirOf(id),
     spec,
     announce: async () => {
-      if (hold) await writeIntendedHold(config, machine, id);
+      // Lets a restarted daemon keep the machine stopped if the snapshot is whole: later work would be lost.
+      if (hold) await writeChange(config, machine, { holding_for: id });
       crashPoint("capture.journal");
     },
     hold,
@@ -107,13 +94,6 @@ async function captureMachine(
   if (made.manifest.unfrozen)
     deps.log.warn({ machine: machine.id, snapshot: id }, "its processes could not be frozen for it");
   return made;
-}
-
-/** Lets a restarted daemon keep the machine stopped if it finds the snapshot whole: later work would be lost. */
-async function writeIntendedHold(config: NodeConfig, machine: Machine, id: string): Promise<void> {
-  const entry = { ...machine.entry, holding_for: id };
-  await writeEntry(config.dataDir, entry);
-  machine.entry = entry;
 }
 
 /** The disk may be full. The snapshot is whole and the journal has the intended hold, so the machine counts as held. */

@@ -9,32 +9,22 @@ import type { StartSpec } from "@vivarium/contract/node";
 import { allOrNone } from "@vivarium/kit/all-or-none";
 import { stopwatch } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import { killAndWait } from "@vivarium/kit/process-identity";
 import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
-import type { NodeConfig } from "../config.ts";
-import type { DiskGate } from "../disks/gate.ts";
 import { AgentClient } from "../guest/client.ts";
-import type { QemuRoot } from "../host/qemu-root.ts";
 import { OPEN_NETWORK } from "../network/kernel-policy.ts";
-import type { NamespacePool } from "../network/namespace-pool.ts";
-import type { NodeNetwork } from "../network/node-network.ts";
 import { NodeError } from "../node-error.ts";
-import { type Baselines, baselineKey } from "../snapshots/baselines.ts";
+import { baselineKey } from "../snapshots/baselines.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
-import type { SumsThread } from "../snapshots/sums-thread.ts";
-import type { SnapshotTable } from "../snapshots/table.ts";
-import type { Verifications } from "../snapshots/verify-together.ts";
 import { excess, freeMemory, readyOrLoaded } from "./admission.ts";
+import type { MachineDeps } from "./deps.ts";
 import { handshake } from "./guest-state.ts";
 import { inTime } from "./in-time.ts";
 import { type JournalEntry, machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
 import { Machine } from "./machine.ts";
-import type { MachineTable } from "./table.ts";
 import type { WarmMachine } from "./warm-machine.ts";
-import type { WarmPool } from "./warm-pool.ts";
 
 /** A warm machine needs some milliseconds. One that needs this long is stuck. */
 const WARM_LIMIT_MS = 3_000;
@@ -43,26 +33,11 @@ const GATEWAY_KNOWS_MS = 1_000;
 /** Disk that a machine is expected to write before the gate measures again. */
 export const DISK_PER_START_BYTES = 64 * MIB;
 
-export interface StartDeps {
-  config: NodeConfig;
-  qemu: QemuRoot;
-  baselines: Baselines;
-  sums: SumsThread;
-  snapshots: SnapshotTable;
-  verifications: Verifications;
-  pool: WarmPool;
-  namespaces: NamespacePool;
-  network: NodeNetwork;
-  gate: DiskGate;
-  table: MachineTable;
-  log: Log;
-}
-
 /** Baselines of the current version were verified when the daemon started. */
 type Source = Loadable & { isVerified: boolean };
 
 /** Repeating the start returns the same machine, also while the first start is in progress. */
-export async function startMachine(deps: StartDeps, id: string, spec: StartSpec): Promise<Machine> {
+export async function startMachine(deps: MachineDeps, id: string, spec: StartSpec): Promise<Machine> {
   const { table } = deps;
   await table.stopping.get(id);
   const known = table.running.get(id) ?? table.starting.get(id);
@@ -74,8 +49,8 @@ export async function startMachine(deps: StartDeps, id: string, spec: StartSpec)
     await catchUp(deps, id, spec);
     return machine;
   }
-  if (table.ended.has(id))
-    throw new NodeError("machine_gone", table.ended.get(id)?.reason ?? "the machine has ended");
+  const endReason = table.ended.get(id);
+  if (endReason !== undefined) throw new NodeError("machine_gone", endReason);
   const done = admitAndStart(deps, id, spec).finally(() => table.starting.delete(id));
   table.starting.set(id, { spec, done });
   return done;
@@ -87,13 +62,13 @@ function isSameMachine(one: StartSpec, other: StartSpec): boolean {
 }
 
 /** A repeated start may carry a newer network. */
-async function catchUp({ network }: StartDeps, id: string, { network: wanted }: StartSpec): Promise<void> {
+async function catchUp({ network }: MachineDeps, id: string, { network: wanted }: StartSpec): Promise<void> {
   const { machine } = network.networks.all().find((one) => one.machine?.machineId === id) ?? {};
   if (wanted && machine && wanted.generation > machine.spec.generation)
     await network.networks.change(id, wanted);
 }
 
-async function admitAndStart(deps: StartDeps, id: string, spec: StartSpec): Promise<Machine> {
+async function admitAndStart(deps: MachineDeps, id: string, spec: StartSpec): Promise<Machine> {
   const parent = await findParent(deps, spec);
   const release = await admit(deps);
   const undo = new UndoStack();
@@ -114,7 +89,7 @@ async function admitAndStart(deps: StartDeps, id: string, spec: StartSpec): Prom
   }
 }
 
-async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
+async function findParent(deps: MachineDeps, spec: StartSpec): Promise<Source> {
   if (spec.snapshot_id !== undefined) {
     const snapshot = await deps.snapshots.find(spec.snapshot_id);
     if (snapshot.manifest.size !== spec.size)
@@ -130,14 +105,14 @@ async function findParent(deps: StartDeps, spec: StartSpec): Promise<Source> {
 }
 
 /** Reserves disk and returns the release. Memory is checked later, only if a machine has to be loaded. */
-async function admit({ table, config, gate }: StartDeps): Promise<() => void> {
+async function admit({ table, config, gate }: MachineDeps): Promise<() => void> {
   const lack = excess(table.count, config.maxMachines);
   if (lack !== undefined) throw new NodeError("no_capacity", lack);
   return await gate.reserve(DISK_PER_START_BYTES);
 }
 
 async function start(
-  deps: StartDeps,
+  deps: MachineDeps,
   undo: UndoStack,
   id: string,
   spec: StartSpec,
@@ -167,53 +142,61 @@ interface WarmStart {
 const isNew = ({ resume, hold }: StartSpec) => !resume && !hold;
 
 /**
- * Uses a preloaded machine, which is in the same state as one loaded just now. If it cannot be renamed, the start falls back
- * to loading. Once it continues there is no fallback: a guest that a tenant saved continues only once.
+ * Uses a preloaded machine, which is in the same state as one loaded just now. Once it continues there is no fallback:
+ * a guest that a tenant saved continues only once.
  */
 async function startPreloaded(
-  deps: StartDeps,
+  deps: MachineDeps,
   undo: UndoStack,
   call: WarmStart,
 ): Promise<Machine | undefined> {
-  const own = new UndoStack();
-  own.push("warm machine", () => call.warm.undo.unwind());
-  let loaded: Loaded;
-  try {
-    loaded = await nameWarm(deps, own, call);
-  } catch (err) {
-    deps.log.warn({ machine: call.id, err }, "a machine that was loaded ahead cannot be had");
-    await own.unwind();
-    return undefined;
-  }
-  undo.push("warm machine", () => own.unwind());
-  return await continueAndHandshake(deps, undo, loaded);
+  const failure = "a machine that was loaded ahead cannot be had";
+  const loaded = await tryWarm(deps, undo, call, failure, (own) => nameWarm(deps, own, call));
+  return loaded && (await continueAndHandshake(deps, undo, loaded));
 }
 
-/** Uses a warm machine that has run. If it is not live in time, it is discarded and the start falls back to loading. */
-async function startWarmed(deps: StartDeps, undo: UndoStack, call: WarmStart): Promise<Machine | undefined> {
-  const { warm, id } = call;
-  const own = new UndoStack();
-  own.push("warm machine", () => warm.undo.unwind());
-  const work = async (late: AbortSignal) =>
-    await continueAndHandshake(deps, own, await nameWarm(deps, own, call), late);
+/** Uses a warm machine that has run. It must be live in time. */
+async function startWarmed(
+  deps: MachineDeps,
+  undo: UndoStack,
+  call: WarmStart,
+): Promise<Machine | undefined> {
+  const { agent, process } = call.warm;
   // Without its process and its agent, everything that the work waits for fails soon.
   const giveUp = async () => {
-    warm.agent.close();
-    await killAndWait(warm.process);
+    agent.close();
+    await killAndWait(process);
   };
+  return await tryWarm(deps, undo, call, "a warm machine did not come to life", (own) => {
+    const work = async (late: AbortSignal) =>
+      await continueAndHandshake(deps, own, await nameWarm(deps, own, call), late);
+    return inTime(WARM_LIMIT_MS, { work, giveUp });
+  });
+}
+
+/** If the work with a warm machine fails, the machine is discarded, and the start falls back to loading. */
+async function tryWarm<T>(
+  { log }: MachineDeps,
+  undo: UndoStack,
+  { warm, id }: WarmStart,
+  failure: string,
+  work: (own: UndoStack) => Promise<T>,
+): Promise<T | undefined> {
+  const own = new UndoStack();
+  own.push("warm machine", () => warm.undo.unwind());
   try {
-    const machine = await inTime(WARM_LIMIT_MS, { work, giveUp });
+    const done = await work(own);
     undo.push("warm machine", () => own.unwind());
-    return machine;
+    return done;
   } catch (err) {
-    deps.log.warn({ machine: id, err }, "a warm machine did not come to life");
+    log.warn({ machine: id, err }, failure);
     await own.unwind();
     return undefined;
   }
 }
 
 async function continueAndHandshake(
-  deps: StartDeps,
+  deps: MachineDeps,
   undo: UndoStack,
   loaded: Loaded,
   unwanted?: AbortSignal,
@@ -248,7 +231,7 @@ interface Loaded {
 }
 
 async function load(
-  deps: StartDeps,
+  deps: MachineDeps,
   undo: UndoStack,
   { id, spec, source }: { id: string; spec: StartSpec; source: Source },
 ): Promise<Loaded> {
@@ -284,7 +267,7 @@ async function load(
 
 /** Renames a machine of the pool. The folder comes first, so that after a crash everything has one owner. */
 async function nameWarm(
-  deps: StartDeps,
+  deps: MachineDeps,
   undo: UndoStack,
   { warm, source, id, spec }: WarmStart,
 ): Promise<Loaded> {

@@ -1,20 +1,12 @@
 /** Ends a machine and removes everything of it. Every step may be repeated; an unknown machine counts as removed. */
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import { killAndWait } from "@vivarium/kit/process-identity";
-import type { NodeConfig } from "../config.ts";
 import { removeCgroup } from "../host/cgroup.ts";
 import { slotOf } from "../host/slots.ts";
-import type { NamespacePool } from "../network/namespace-pool.ts";
+import type { MachineDeps } from "./deps.ts";
 import { type JournalEntry, readEntry, removeEntry, withdrawEntry } from "./journal.ts";
-import type { MachineTable } from "./table.ts";
 
-export interface StopDeps {
-  config: NodeConfig;
-  namespaces: NamespacePool;
-  table: MachineTable;
-  log: Log;
-}
+export type StopDeps = Pick<MachineDeps, "config" | "namespaces" | "table" | "log">;
 
 export function stopMachine(deps: StopDeps, id: string): Promise<void> {
   const { table } = deps;

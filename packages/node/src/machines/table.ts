@@ -3,15 +3,11 @@ import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { NodeError } from "../node-error.ts";
 import type { Machine } from "./machine.ts";
 
-export interface Ended {
-  machineId: string;
-  reason: string;
-}
-
 export class MachineTable {
   readonly running = new Map<string, Machine>();
   readonly starting = new Map<string, { spec: StartSpec; done: Promise<Machine> }>();
-  readonly ended = new Map<string, Ended>();
+  /** The reason of each end. */
+  readonly ended = new Map<string, string>();
   readonly stopping = new Map<string, Promise<void>>();
 
   /** The machine. Throws, with the reason, if there is none. */
@@ -19,7 +15,7 @@ export class MachineTable {
     const machine = this.running.get(machineId);
     if (machine?.isRunning) return machine;
     const ended = this.ended.get(machineId);
-    if (machine || ended) throw new NodeError("machine_gone", ended?.reason ?? "the machine has ended");
+    if (machine || ended !== undefined) throw new NodeError("machine_gone", ended ?? "the machine has ended");
     throw new NodeError("machine_not_found", `no machine ${machineId} on this node`);
   }
 
@@ -34,8 +30,8 @@ export class MachineTable {
     return [
       ...[...this.running.values()].map((machine) => machine.status()),
       ...[...this.starting.keys()].map((machine_id): MachineStatus => ({ machine_id, state: "starting" })),
-      ...[...this.ended.values()].map(
-        ({ machineId, reason }): MachineStatus => ({ machine_id: machineId, state: "ended", reason }),
+      ...[...this.ended].map(
+        ([machine_id, reason]): MachineStatus => ({ machine_id, state: "ended", reason }),
       ),
     ];
   }
@@ -50,7 +46,7 @@ export class MachineTable {
 
   markEnded(machineId: string, reason: string): void {
     this.running.delete(machineId);
-    this.ended.set(machineId, { machineId, reason });
+    this.ended.set(machineId, reason);
   }
 
   get count(): number {

@@ -4,16 +4,12 @@ import { randomId } from "@vivarium/kit/id";
 import type { ProcessIdentity } from "@vivarium/kit/process-identity";
 import { MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
-import type { NodeConfig } from "../config.ts";
-import type { DiskGate } from "../disks/gate.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
-import type { QemuRoot } from "../host/qemu-root.ts";
 import type { Slot } from "../host/slots.ts";
-import type { NamespacePool } from "../network/namespace-pool.ts";
 import type { Qmp } from "../qemu/qmp.ts";
 import type { Loadable } from "../snapshots/manifest.ts";
-import type { Verifications } from "../snapshots/verify-together.ts";
+import type { MachineDeps } from "./deps.ts";
 import { resumeAs } from "./guest-state.ts";
 import { machineDir, removeEntry, writeEntry } from "./journal.ts";
 import { launch, prepareFiles } from "./launch.ts";
@@ -46,13 +42,7 @@ export interface WarmMachine {
   hasRun: boolean;
 }
 
-export interface WarmDeps {
-  config: NodeConfig;
-  qemu: QemuRoot;
-  verifications: Verifications;
-  namespaces: NamespacePool;
-  gate: DiskGate;
-}
+export type WarmDeps = Pick<MachineDeps, "config" | "qemu" | "verifications" | "namespaces" | "gate">;
 
 export async function makeWarm(deps: WarmDeps, source: WarmSource): Promise<WarmMachine> {
   const { config, namespaces, gate } = deps;

@@ -5,13 +5,12 @@
  * minute, and discarded if the check fails.
  */
 import { freemem } from "node:os";
+import type { NodeInfo } from "@vivarium/contract/node";
 import { sleep, stopwatch } from "@vivarium/kit/clock";
-import type { Log } from "@vivarium/kit/log";
 import { MIB } from "@vivarium/kit/sizes";
 import { Processor } from "../host/processor.ts";
-import type { Baselines } from "../snapshots/baselines.ts";
-import type { SnapshotTable } from "../snapshots/table.ts";
 import { type Kind, lackOf, mayMake, rateOf, worthHaving } from "./demand.ts";
+import type { MachineDeps } from "./deps.ts";
 import { HOT_MS, hotKeys } from "./hot.ts";
 import type { MachineTable } from "./table.ts";
 import { isUsable, makeWarm, type WarmDeps, type WarmMachine, type WarmSource } from "./warm-machine.ts";
@@ -33,22 +32,11 @@ const RETRY_MS = 60_000;
 /** Assumed until one was made. */
 const FIRST_GUESS_MS = 1_500;
 
-export interface WarmPoolDeps extends WarmDeps {
-  baselines: Baselines;
-  snapshots: SnapshotTable;
+export interface WarmPoolDeps extends WarmDeps, Pick<MachineDeps, "baselines" | "snapshots" | "log"> {
   table: Pick<MachineTable, "count">;
-  log: Log;
   /** Bytes of memory available without swapping. Default: this host's. */
   freeBytes?: () => number;
   make?: typeof makeWarm;
-}
-
-interface WarmCount {
-  template: string;
-  size: string;
-  snapshot_id?: string;
-  ready: number;
-  wanted: number;
 }
 
 export class WarmPool {
@@ -94,7 +82,7 @@ export class WarmPool {
   }
 
   /** Ready machines by their source, and how many are worth having. */
-  get counts(): WarmCount[] {
+  get counts(): NonNullable<NodeInfo["warm"]> {
     const { baselines, snapshots } = this.#deps;
     return [...this.#stock.shelves].flatMap(([dir, { ready, of }]) => {
       const baseline = baselines.at(dir)?.manifest;

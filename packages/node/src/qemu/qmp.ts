@@ -3,13 +3,12 @@ import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { sleep } from "@vivarium/kit/clock";
 
-export type QmpCommand =
+type QmpCommand =
   | "qmp_capabilities"
   | "stop"
   | "cont"
   | "quit"
   | "query-status"
-  | "query-version"
   | "migrate-incoming"
   | "migrate-set-capabilities"
   | "xen-save-devices-state"
@@ -17,17 +16,11 @@ export type QmpCommand =
 
 const COMMAND_LIMIT_MS = 30_000;
 
-interface Waiting {
-  resolve: (value: unknown) => void;
-  reject: (error: Error) => void;
-}
-
 export class Qmp {
   readonly #socket: Socket;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
   readonly #listeners = new Set<(event: string, data: Record<string, unknown>) => void>();
   #nextId = 1;
-  #isClosed = false;
   /** Resolves when the monitor is gone, and so QEMU. */
   readonly closed: Promise<void>;
 
@@ -38,7 +31,6 @@ export class Qmp {
     lines.on("error", () => {});
     this.closed = new Promise((resolve) => {
       socket.on("close", () => {
-        this.#isClosed = true;
         for (const waiting of this.#waiting.values()) waiting.reject(new Error("QEMU closed its monitor"));
         this.#waiting.clear();
         resolve();
@@ -65,16 +57,16 @@ export class Qmp {
   }
 
   execute(command: QmpCommand, args?: Record<string, unknown>): Promise<unknown> {
-    if (this.#isClosed) return Promise.reject(new Error("QEMU closed its monitor"));
+    if (this.isClosed) return Promise.reject(new Error("QEMU closed its monitor"));
     const id = this.#nextId++;
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const answer = Promise.withResolvers<unknown>();
     const timer = setTimeout(() => {
       this.#waiting.delete(id);
-      reject(new Error(`QEMU did not answer ${command} within ${COMMAND_LIMIT_MS} ms`));
+      answer.reject(new Error(`QEMU did not answer ${command} within ${COMMAND_LIMIT_MS} ms`));
     }, COMMAND_LIMIT_MS);
-    this.#waiting.set(id, { resolve, reject });
+    this.#waiting.set(id, answer);
     this.#socket.write(`${JSON.stringify({ execute: command, arguments: args, id })}\n`);
-    return promise.finally(() => clearTimeout(timer));
+    return answer.promise.finally(() => clearTimeout(timer));
   }
 
   get isClosed(): boolean {

@@ -4,15 +4,12 @@ import { Applied, Flows, Pin, WakeCall } from "@vivarium/contract/gateway";
 import type { FastifyInstance } from "fastify";
 import type { NodeNetwork } from "../network/node-network.ts";
 import { parse } from "./params.ts";
-import { refusalOf } from "./refusals.ts";
+import { answerRefusals } from "./refusals.ts";
 
 const SIGN_OF_LIFE_MS = 5_000;
 
 export function registerGatewayRoutes(server: FastifyInstance, network: NodeNetwork): void {
-  server.setErrorHandler((error, request, reply) => {
-    const { status, body } = refusalOf(error, request.log);
-    return reply.code(status).send(body);
-  });
+  answerRefusals(server);
 
   server.get("/v1/tables", (_request, reply) => {
     reply.hijack();

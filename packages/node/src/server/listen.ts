@@ -9,19 +9,9 @@ interface Server {
 }
 
 export async function listenForControl(server: Server, config: NodeConfig): Promise<void> {
-  await mkdir(path.dirname(config.socketPath), { recursive: true, mode: 0o755 });
-  await rm(config.socketPath, { force: true });
-  await server.listen({ path: config.socketPath });
-  await chmod(config.socketPath, 0o660);
-  if (config.controlUser === "") return;
-  const gid = await run("id", ["-g", config.controlUser]).catch(() => null);
-  if (gid !== null) await chown(config.socketPath, 0, Number(gid));
-}
-
-export async function findUid(user: string): Promise<number | undefined> {
-  if (user === "") return undefined;
-  const uid = await run("id", ["-u", user]).catch(() => null);
-  return uid === null ? undefined : Number(uid);
+  await listenAt(server, config.socketPath, 0o660);
+  const gid = await findId("-g", config.controlUser);
+  if (gid !== undefined) await chown(config.socketPath, 0, gid);
 }
 
 /** For the gateway's user and root alone, because its callers decide what machines may reach. */
@@ -30,9 +20,21 @@ export async function listenForGateway(
   socketPath: string,
   gatewayUid: number | undefined,
 ): Promise<void> {
+  await listenAt(server, socketPath, 0o600);
+  if (gatewayUid !== undefined) await chown(socketPath, gatewayUid, 0);
+}
+
+async function listenAt(server: Server, socketPath: string, mode: number): Promise<void> {
   await mkdir(path.dirname(socketPath), { recursive: true, mode: 0o755 });
   await rm(socketPath, { force: true });
   await server.listen({ path: socketPath });
-  await chmod(socketPath, 0o600);
-  if (gatewayUid !== undefined) await chown(socketPath, gatewayUid, 0);
+  await chmod(socketPath, mode);
+}
+
+export const findUid = (user: string) => findId("-u", user);
+
+async function findId(which: "-u" | "-g", user: string): Promise<number | undefined> {
+  if (user === "") return undefined;
+  const id = await run("id", [which, user]).catch(() => null);
+  return id === null ? undefined : Number(id);
 }

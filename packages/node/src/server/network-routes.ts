@@ -3,7 +3,7 @@ import { NetworkSpec, PreviewTable, WakeOutcome } from "@vivarium/contract/node"
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { changeNetwork } from "../machines/change-network.ts";
-import type { StartDeps } from "../machines/start.ts";
+import type { MachineDeps } from "../machines/deps.ts";
 import { machineId, parse } from "./params.ts";
 
 const ReportQuery = z.object({ after: z.string().max(100).optional() });
@@ -11,7 +11,7 @@ const WakeParams = z.object({ wake_id: z.string() });
 
 export function registerNetworkRoutes(
   server: FastifyInstance,
-  deps: Pick<StartDeps, "table" | "network">,
+  deps: Pick<MachineDeps, "table" | "network">,
 ): void {
   const { network } = deps;
 

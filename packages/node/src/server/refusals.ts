@@ -1,11 +1,19 @@
 /** Refusals are `{code, message}` with a status of NODE_ERRORS. */
 import { NODE_ERRORS, type NodeErrorCode } from "@vivarium/contract/node";
 import type { Log } from "@vivarium/kit/log";
+import type { FastifyInstance } from "fastify";
 import { NodeError } from "../node-error.ts";
 
 export interface RefusalAnswer {
   status: number;
   body: { code: NodeErrorCode; message: string };
+}
+
+export function answerRefusals(server: FastifyInstance): void {
+  server.setErrorHandler((error, request, reply) => {
+    const { status, body } = refusalOf(error, request.log);
+    return reply.code(status).send(body);
+  });
 }
 
 /** Any other error is logged, and answered as `internal` without its text. */

@@ -1,27 +1,29 @@
 /** contract/node over HTTP: parse, call, answer. */
 import { ExecCall, SnapshotSpec, StartSpec } from "@vivarium/contract/node";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { execInGuest } from "../guest/exec.ts";
-import { writeGuestFile } from "../guest/files.ts";
+import { uploadToGuest } from "../guest/uploads.ts";
 import { nodeInfo } from "../info.ts";
 import { continueMachine } from "../machines/continue.ts";
+import type { MachineDeps } from "../machines/deps.ts";
 import { saveSnapshot } from "../machines/save-snapshot.ts";
-import { type StartDeps, startMachine } from "../machines/start.ts";
+import { startMachine } from "../machines/start.ts";
 import { stopMachine } from "../machines/stop.ts";
 import { NodeError } from "../node-error.ts";
 import { statusOf } from "../snapshots/table.ts";
 import { registerGuestRoutes } from "./guest-routes.ts";
 import { registerNetworkRoutes } from "./network-routes.ts";
 import { machineId, parse, snapshotId } from "./params.ts";
-import { refusalOf } from "./refusals.ts";
+import { answerRefusals } from "./refusals.ts";
 import { sendStream } from "./send-stream.ts";
 import { registerUpgrades } from "./upgrades.ts";
 
+const Written = z.object({ bytes: z.int().min(0) });
 const FilesQuery = z.object({ path: z.string().min(1), mode: z.string().optional() });
 
-export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
-  server.setErrorHandler((error, request, reply) => sendError(error, request, reply));
+export function registerRoutes(server: FastifyInstance, deps: MachineDeps): void {
+  answerRefusals(server);
   server.addContentTypeParser("application/octet-stream", (_request, payload, done) => done(null, payload));
 
   server.get("/v1/info", () => nodeInfo(deps));
@@ -55,9 +57,14 @@ export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
     return reply;
   });
 
+  // A file of the service. The agent writes it beside its target and renames it.
   server.put("/v1/machines/:machine_id/files", async (request) => {
-    const machine = deps.table.getRunning(machineId(request.params));
-    return writeGuestFile(machine.agent, parse(FilesQuery, request.query), request.raw);
+    const { agent } = deps.table.getRunning(machineId(request.params));
+    const { path, mode } = parse(FilesQuery, request.query);
+    const query = new URLSearchParams({ path, ...(mode && { mode }) });
+    const upload = { method: "PUT", path: `/v1/files?${query}`, source: request.raw, answer: Written };
+    const { bytes } = await uploadToGuest(agent, upload);
+    return { bytes };
   });
   registerNetworkRoutes(server, deps);
   registerGuestRoutes(server, deps);
@@ -65,7 +72,7 @@ export function registerRoutes(server: FastifyInstance, deps: StartDeps): void {
   registerSnapshotRoutes(server, deps);
 }
 
-function registerSnapshotRoutes(server: FastifyInstance, deps: StartDeps): void {
+function registerSnapshotRoutes(server: FastifyInstance, deps: MachineDeps): void {
   const { snapshots } = deps;
   server.get("/v1/snapshots", async () => ({ snapshots: await snapshots.list() }));
 
@@ -85,9 +92,4 @@ function registerSnapshotRoutes(server: FastifyInstance, deps: StartDeps): void 
     await deps.pool.forget(snapshots.dirOf(id));
     return reply.code(204).send();
   });
-}
-
-function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const { status, body } = refusalOf(error, request.log);
-  return reply.code(status).send(body);
 }

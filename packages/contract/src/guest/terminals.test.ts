@@ -1,8 +1,12 @@
 import { expect, test } from "vitest";
 import { GUEST_LIMITS } from "./channel.ts";
 import { FrameError } from "./framing.ts";
-import { encodeTerminalFrame, type TerminalFrame, TerminalFrameDecoder } from "./terminal-frames.ts";
-import { TERMINAL_FRAME } from "./terminals.ts";
+import {
+  encodeTerminalFrame,
+  TERMINAL_FRAME,
+  type TerminalFrame,
+  TerminalFrameDecoder,
+} from "./terminals.ts";
 
 test("frames are read back from chunks of any size", () => {
   const sent: TerminalFrame[] = [

@@ -1,0 +1,28 @@
+/** The parts of the daemon that use cases of machines work with. A use case names those that it needs. */
+import type { Log } from "@vivarium/kit/log";
+import type { NodeConfig } from "../config.ts";
+import type { DiskGate } from "../disks/gate.ts";
+import type { QemuRoot } from "../host/qemu-root.ts";
+import type { NamespacePool } from "../network/namespace-pool.ts";
+import type { NodeNetwork } from "../network/node-network.ts";
+import type { Baselines } from "../snapshots/baselines.ts";
+import type { SumsThread } from "../snapshots/sums-thread.ts";
+import type { SnapshotTable } from "../snapshots/table.ts";
+import type { Verifications } from "../snapshots/verify-together.ts";
+import type { MachineTable } from "./table.ts";
+import type { WarmPool } from "./warm-pool.ts";
+
+export interface MachineDeps {
+  config: NodeConfig;
+  qemu: QemuRoot;
+  baselines: Baselines;
+  sums: SumsThread;
+  snapshots: SnapshotTable;
+  verifications: Verifications;
+  pool: WarmPool;
+  namespaces: NamespacePool;
+  network: NodeNetwork;
+  gate: DiskGate;
+  table: MachineTable;
+  log: Log;
+}
