@@ -31,13 +31,18 @@ const ended = (child: ChildProcess) =>
     else child.once("exit", resolve);
   });
 
-/** A client in the background that is gone when `use` is done. */
+/**
+ * A client in the background that is gone when `use` is done. OpenSSH 9.2 notes a signal that comes just before its
+ * poll() and then sleeps in it; the next signal wakes it.
+ */
 async function beside<T>(child: ChildProcess, use: () => Promise<T>): Promise<T> {
   try {
     return await use();
   } finally {
     child.kill();
+    const again = setInterval(() => child.kill(), 1_000);
     await ended(child);
+    clearInterval(again);
   }
 }
 
