@@ -3,7 +3,8 @@ import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import type { EgressDeps } from "./deps.ts";
-import { getOrgCap, setOrgCap } from "./org-cap.ts";
+import { setOrgCap } from "./org-cap.ts";
+import { readOrgCap } from "./org-cap-store.ts";
 
 const tags = ["Egress"];
 
@@ -18,7 +19,7 @@ export function addOrgCapRoutes(server: Server, deps: EgressDeps): void {
         response: { 200: OrgEgressCap, ...errorAnswers() },
       },
     },
-    async (request) => await getOrgCap(deps, principalOf(request)),
+    async (request) => await readOrgCap(deps.db, deps.egressCaps, principalOf(request).orgId),
   );
   server.put(
     "/v1/org/egress-cap",

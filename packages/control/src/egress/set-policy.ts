@@ -33,11 +33,7 @@ export async function setPolicy(
   });
 }
 
-async function store(
-  deps: EgressDeps,
-  session: SessionRow,
-  egress: StoredPolicy,
-): Promise<SessionRow | undefined> {
+async function store(deps: EgressDeps, session: SessionRow, egress: StoredPolicy) {
   const limitBytes = session.state === "live" ? await currentLimit(deps.db, session) : undefined;
   const row = await saveDesiredNetwork(deps.db, session, { egress, limitBytes });
   if (row) deps.signals.moved(session.id);

@@ -1,12 +1,9 @@
 import { type BatchExecResult, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
-import type { Caller } from "../audit/caller.ts";
 import { errorBody } from "../http/render-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { ExecDeps } from "./deps.ts";
-import { execBuffered } from "./exec.ts";
-import type { CommandInput } from "./open-exec.ts";
-import type { OutputQuota } from "./output-quota.ts";
+import { type BufferedExec, execBuffered } from "./exec.ts";
 
 type BatchItem = BatchExecResult["results"][number];
 
@@ -16,12 +13,8 @@ type BatchItem = BatchExecResult["results"][number];
 export async function execBatch(
   deps: ExecDeps,
   scope: Scope,
-  {
-    sessionIds,
-    input,
-    by,
-    reservation,
-  }: { sessionIds: string[]; input: CommandInput; by: Caller; reservation: OutputQuota },
+  sessionIds: string[],
+  exec: BufferedExec,
 ): Promise<{ result: BatchExecResult; sessions: SessionRow[] }> {
   const ids = [...new Set(sessionIds)];
   const limitBytes = Math.min(
@@ -32,13 +25,7 @@ export async function execBatch(
   const results = await Promise.all(
     ids.map(async (sessionId): Promise<BatchItem> => {
       try {
-        const { session, result } = await execBuffered(deps, scope, {
-          sessionId,
-          input,
-          by,
-          reservation,
-          limitBytes,
-        });
+        const { session, result } = await execBuffered(deps, scope, sessionId, { ...exec, limitBytes });
         sessions.push(session);
         return { session_id: sessionId, ...result };
       } catch (error) {

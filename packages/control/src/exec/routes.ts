@@ -5,6 +5,7 @@ import { type Scope, scopeOf } from "../access/principal.ts";
 import { type Caller, callerOf } from "../audit/caller.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
+import { onceClosed } from "../http/once-closed.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
@@ -44,13 +45,12 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
     },
     async (request, reply) => {
       const principal = principalOf(request);
-      const call = { sessionId: request.params.id, input: request.body, by: callerOf(principal, request) };
+      const { id } = request.params;
+      const call = { input: request.body, by: callerOf(principal, request) };
       const scope = scopeOf(principal);
-      if (request.query.stream) {
-        return await execStreamed(deps, scope, call, reply);
-      }
+      if (request.query.stream) return await execStreamed(deps, scope, { sessionId: id, ...call }, reply);
       const reservation = deps.outputQuotas.reserve(scope.orgId, 2 * LIMITS.execOutputBytes);
-      const { session, result } = await execBuffered(deps, scope, { ...call, reservation }).finally(() =>
+      const { session, result } = await execBuffered(deps, scope, id, { ...call, reservation }).finally(() =>
         returnOnceAnswered(reservation, reply.raw),
       );
       destroyOnceAnswered(deps, [session], reply);
@@ -75,12 +75,10 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
       const { session_ids: sessionIds, ...input } = request.body;
       const principal = principalOf(request);
       const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
-      const { result, sessions } = await execBatch(deps, scopeOf(principal), {
-        sessionIds,
-        input,
-        by: callerOf(principal, request),
-        reservation,
-      }).finally(() => returnOnceAnswered(reservation, reply.raw));
+      const exec = { input, by: callerOf(principal, request), reservation };
+      const { result, sessions } = await execBatch(deps, scopeOf(principal), sessionIds, exec).finally(() =>
+        returnOnceAnswered(reservation, reply.raw),
+      );
       destroyOnceAnswered(deps, sessions, reply);
       return result;
     },
@@ -95,13 +93,8 @@ async function execStreamed(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
-  const call = (row: SessionRow) => execCall(row, input);
-  const { session, frames } = await startExec(deps, scope, {
-    sessionId,
-    call,
-    signal: gone,
-    by,
-  }).catch(async (error: unknown) => {
+  const start = { sessionId, call: (row: SessionRow) => execCall(row, input), signal: gone, by };
+  const { session, frames } = await startExec(deps, scope, start).catch(async (error: unknown) => {
     // The client left while the command was being started. That counts as the session's one command.
     if (gone.aborted) await completeAfterLeave(deps, scope, sessionId);
     throw error;
@@ -142,7 +135,6 @@ function destroyOnceAnswered(
         ),
       );
     };
-    if (reply.raw.closed || reply.raw.destroyed) destroy();
-    else reply.raw.once("close", destroy);
+    onceClosed(reply.raw, destroy);
   }
 }

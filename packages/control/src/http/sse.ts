@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { LIMITS } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 
@@ -17,6 +18,7 @@ export function clientGone(reply: FastifyReply): AbortSignal {
 export class EventStream {
   readonly #reply: FastifyReply;
   readonly #heartbeatMs: number;
+  readonly #closed = new AbortController();
   #heartbeat: NodeJS.Timeout | undefined;
 
   constructor(reply: FastifyReply, heartbeatMs: number = LIMITS.sseHeartbeatMs) {
@@ -30,7 +32,7 @@ export class EventStream {
       "x-accel-buffering": "no",
     });
     reply.raw.flushHeaders();
-    reply.raw.on("error", () => reply.raw.destroy());
+    reply.raw.on("error", () => reply.raw.destroy()).once("close", () => this.#closed.abort());
     this.#restartHeartbeat();
   }
 
@@ -45,18 +47,7 @@ export class EventStream {
     this.#restartHeartbeat();
     const idLine = id === undefined ? "" : `id: ${id}\n`;
     if (raw.write(`${idLine}event: ${event}\ndata: ${data}\n\n`)) return;
-    await new Promise<void>((resolve, reject) => {
-      const onDrain = () => {
-        raw.off("close", onClose);
-        resolve();
-      };
-      const onClose = () => {
-        raw.off("drain", onDrain);
-        reject(new Error("the client is gone"));
-      };
-      raw.once("drain", onDrain);
-      raw.once("close", onClose);
-    });
+    await once(raw, "drain", { signal: this.#closed.signal });
   }
 
   /** Output in base64, in events of bounded size. */
