@@ -27,62 +27,52 @@ const ExecQuery = z.object({
 const tags = ["Exec"];
 
 export function addExecRoutes(server: Server, deps: ExecDeps): void {
-  server.post(
-    "/v1/sessions/:id/exec",
-    {
-      schema: {
-        operationId: "exec",
-        summary: "Run a command; with stream=true its output comes as server-sent events",
-        tags,
-        params: SessionParams,
-        querystring: ExecQuery,
-        body: ExecRequest,
-        response: {
-          200: ExecResult,
-          ...errorAnswers("not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
-        },
-      },
+  const one = {
+    operationId: "exec",
+    summary: "Run a command; with stream=true its output comes as server-sent events",
+    tags,
+    params: SessionParams,
+    querystring: ExecQuery,
+    body: ExecRequest,
+    response: {
+      200: ExecResult,
+      ...errorAnswers("not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
     },
-    async (request, reply) => {
-      const principal = principalOf(request);
-      const { id } = request.params;
-      const call = { input: request.body, by: callerOf(principal, request) };
-      const scope = scopeOf(principal);
-      if (request.query.stream) return await execStreamed(deps, scope, { sessionId: id, ...call }, reply);
-      const reservation = deps.outputQuotas.reserve(scope.orgId, 2 * LIMITS.execOutputBytes);
-      const { session, result } = await execBuffered(deps, scope, id, { ...call, reservation }).finally(() =>
-        returnOnceAnswered(reservation, reply.raw),
-      );
-      destroyOnceAnswered(deps, [session], reply);
-      const wasWoken = result.restore_ms !== undefined;
-      return request.query.timing && wasWoken && session.timings
-        ? { ...result, timing: session.timings }
-        : result;
-    },
-  );
-  server.post(
-    "/v1/sessions/batch/exec",
-    {
-      schema: {
-        operationId: "execBatch",
-        summary: "Run one command in several sessions",
-        tags,
-        body: BatchExecRequest,
-        response: { 200: BatchExecResult, ...errorAnswers("forbidden") },
-      },
-    },
-    async (request, reply) => {
-      const { session_ids: sessionIds, ...input } = request.body;
-      const principal = principalOf(request);
-      const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
-      const exec = { input, by: callerOf(principal, request), reservation };
-      const { result, sessions } = await execBatch(deps, scopeOf(principal), sessionIds, exec).finally(() =>
-        returnOnceAnswered(reservation, reply.raw),
-      );
-      destroyOnceAnswered(deps, sessions, reply);
-      return result;
-    },
-  );
+  };
+  server.post("/v1/sessions/:id/exec", { schema: one }, async (request, reply) => {
+    const principal = principalOf(request);
+    const { id } = request.params;
+    const call = { input: request.body, by: callerOf(principal, request) };
+    const scope = scopeOf(principal);
+    if (request.query.stream) return await execStreamed(deps, scope, { sessionId: id, ...call }, reply);
+    const reservation = deps.outputQuotas.reserve(scope.orgId, 2 * LIMITS.execOutputBytes);
+    const { session, result } = await execBuffered(deps, scope, id, { ...call, reservation }).finally(() =>
+      returnOnceAnswered(reservation, reply.raw),
+    );
+    destroyOnceAnswered(deps, [session], reply);
+    const wasWoken = result.restore_ms !== undefined;
+    return request.query.timing && wasWoken && session.timings
+      ? { ...result, timing: session.timings }
+      : result;
+  });
+  const batch = {
+    operationId: "execBatch",
+    summary: "Run one command in several sessions",
+    tags,
+    body: BatchExecRequest,
+    response: { 200: BatchExecResult, ...errorAnswers("forbidden") },
+  };
+  server.post("/v1/sessions/batch/exec", { schema: batch }, async (request, reply) => {
+    const { session_ids: sessionIds, ...input } = request.body;
+    const principal = principalOf(request);
+    const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
+    const exec = { input, by: callerOf(principal, request), reservation };
+    const { result, sessions } = await execBatch(deps, scopeOf(principal), sessionIds, exec).finally(() =>
+      returnOnceAnswered(reservation, reply.raw),
+    );
+    destroyOnceAnswered(deps, sessions, reply);
+    return result;
+  });
 }
 
 /** A failure before the command runs is an ordinary answer. A later one is an `error` event. */
