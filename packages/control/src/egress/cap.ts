@@ -14,10 +14,7 @@ export async function setCap(
   { id, patch }: { id: string; patch: SessionPatch },
 ): Promise<EgressCap> {
   const session = await getSession(deps.db, scope, id);
-  const change = {
-    capBytes: patch.egress_cap_bytes || null,
-    ...(patch.wake_on_http != null && { wakeOnHttp: patch.wake_on_http }),
-  };
+  const change = { capBytes: patch.egress_cap_bytes || null, wakeOnHttp: patch.wake_on_http ?? undefined };
   const saved = await saveCap(deps.db, session, change);
   if (!saved) throw notUsable(await getSession(deps.db, scope, id));
   deps.signals.moved(id);

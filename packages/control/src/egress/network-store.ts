@@ -4,7 +4,7 @@ import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
 import { NETWORK_FIXED_DURING } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { StoredPolicy } from "./policy.ts";
+import type { StoredPolicy } from "./entry.ts";
 
 const NETWORK_IS_FREE = sql<boolean>`(op is null or op <> all(${[...NETWORK_FIXED_DURING]}::text[]))`;
 

@@ -49,10 +49,7 @@ export async function listOrgsWithWrongMark(db: Queries, caps: EgressCaps): Prom
   return found.map(({ id }) => id);
 }
 
-/**
- * The caller has locked the organisation's row, so that the cap does not change meanwhile. True when this call set a
- * mark.
- */
+/** The caller has locked the organisation's row, so that its cap does not change. True when this call set a mark. */
 export async function updateOrgMark(tx: Queries, caps: EgressCaps, orgId: string): Promise<boolean> {
   const row = await tx
     .updateTable("orgs")

@@ -10,8 +10,8 @@ import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { applyNetwork } from "./apply.ts";
 import type { EgressDeps } from "./deps.ts";
+import { normalPolicy, type StoredPolicy } from "./entry.ts";
 import { saveDesiredNetwork } from "./network-store.ts";
-import { normalPolicy, type StoredPolicy } from "./policy.ts";
 import { currentLimit } from "./prepare.ts";
 
 export async function setPolicy(

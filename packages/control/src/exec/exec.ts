@@ -48,10 +48,7 @@ export async function execBuffered(
   };
 }
 
-/**
- * Records in the row that a one-command session had its command, so that the session ends even if this process dies
- * now.
- */
+/** Records in the row that a one-command session had its command: it ends even if this process dies now. */
 export async function markCompleted(deps: ExecDeps, session: SessionRow): Promise<void> {
   deps.activity.touch(session.id);
   if (session.destroy_on_completion) {

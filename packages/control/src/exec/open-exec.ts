@@ -1,5 +1,4 @@
 /** Starts a command in a session's machine, and explains why a command did not start or broke off. */
-
 import { LIMITS } from "@vivarium/contract/api";
 import { type ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
@@ -80,10 +79,7 @@ async function openUnderLease(
   }
 }
 
-/**
- * Resolves once the command runs. An error either means that nothing was started, or says that the command may have
- * started.
- */
+/** Resolves once the command runs. An error means that nothing was started, or says that it may have started. */
 export async function openExec(
   deps: ExecDeps,
   session: SessionRow,
@@ -103,10 +99,7 @@ export async function openExec(
   }
 }
 
-/**
- * Passes the frames on. Records the command's end in the audit log, or that the end is unknown, and releases the
- * session.
- */
+/** Passes the frames on. Audits the command's end, or that the end is unknown, and releases the session. */
 async function* logAndRelease(
   frames: AsyncIterable<Frame>,
   entry: CommandEntry,

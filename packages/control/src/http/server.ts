@@ -68,10 +68,7 @@ export async function createServer(deps: ServerDeps) {
   server.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   server.setErrorHandler(renderError);
   takeTurns(server);
-  server.addHook("onRequest", (request, reply, done) => {
-    addCommonHeaders(request, reply);
-    done();
-  });
+  server.addHook("onRequest", async (request, reply) => addCommonHeaders(request, reply));
   requireCredential(server, deps);
   answerUnknownRoutes(server);
   refuseWritesOfSuspended(server);

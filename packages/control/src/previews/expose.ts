@@ -1,5 +1,4 @@
 /** Exposes a port of the guest under a URL, or changes how it is exposed (docs/spec/network.md). */
-
 import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -87,16 +86,11 @@ async function attempt(deps: PreviewDeps, session: SessionRow, ask: Ask): Promis
     if (session.op === null) await wakeSession(deps, session, "operation_wake");
     return BUSY;
   }
-  return await deps.exposeQueue.run(`${session.id} ${ask.port}`, () => writeAndApply(deps, session, ask));
-}
-
-/**
- * Runs in the serial queue of the port. So the next call does not replace a bearer token that is still on its way to
- * its caller.
- */
-async function writeAndApply(deps: PreviewDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
-  const route = await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
-  return route === BUSY ? BUSY : await applyRoute(deps, route);
+  // Serial by port, so that the next call does not replace a bearer token that is still on its way to its caller.
+  return await deps.exposeQueue.run(`${session.id} ${ask.port}`, async () => {
+    const route = await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
+    return route === BUSY ? BUSY : await applyRoute(deps, route);
+  });
 }
 
 function decideOn(row: RouteRow | undefined, { settings, rotate }: Ask): Decision {

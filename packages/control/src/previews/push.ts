@@ -79,7 +79,9 @@ export class PreviewPush {
       } catch (error) {
         const isBehind = error instanceof NodeError && error.code === "network_conflict";
         if (!isBehind || attempt >= ATTEMPTS) throw error;
-        await this.#skipVersions();
+        // Another process was faster, or the database was restored from a backup.
+        await skipTableVersions(this.#deps.db, await this.#knownVersion());
+        this.#confirmed = undefined;
       }
     }
   }
@@ -104,12 +106,6 @@ export class PreviewPush {
     const isLast = (await lastTableVersion(this.#deps.db)) === confirmed.version;
     // A tick may have found meanwhile that the node lost the table.
     return isLast && this.#confirmed === confirmed;
-  }
-
-  /** The node has a higher version: another process was faster, or the database was restored from a backup. */
-  async #skipVersions(): Promise<void> {
-    await skipTableVersions(this.#deps.db, await this.#knownVersion());
-    this.#confirmed = undefined;
   }
 
   /** The version of the node's table; 0 if it has none. */

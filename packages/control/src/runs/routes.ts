@@ -9,7 +9,7 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
 import type { RunDeps } from "./deps.ts";
-import { type ParsedRun, runCode } from "./run.ts";
+import { runCode } from "./run.ts";
 
 /** Fields of a session create that a run refuses. Ignoring them silently would be worse. */
 const REFUSED = ["egress", "connections", "env", "secrets"] as const;
@@ -37,7 +37,7 @@ export function addRunRoutes(server: Server, deps: RunDeps): void {
     const by = callerOf(principal, request);
     // Output of the installer and of the code.
     const reservation = deps.outputQuotas.reserve(principal.orgId, 4 * LIMITS.execOutputBytes);
-    const input = { body: request.body as ParsedRun, signal: gone, by, reservation };
+    const input = { body: request.body, signal: gone, by, reservation };
     return await runCode(deps, principal, input)
       .catch((error: unknown) => {
         if (!gone.aborted) throw error;
