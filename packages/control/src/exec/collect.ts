@@ -29,8 +29,8 @@ export async function collect(
 }
 
 function finish(stdout: OutputBuffer, stderr: OutputBuffer, end: ExecEnd): CollectedExec {
-  if (end.stdout_truncated) stdout.markCut();
-  if (end.stderr_truncated) stderr.markCut();
+  stdout.isCut ||= end.stdout_truncated;
+  stderr.isCut ||= end.stderr_truncated;
   return { stdout, stderr, end };
 }
 
