@@ -1,11 +1,11 @@
-/** The desired network of a session's machine or next machine, and how changes and moves write it into the row. */
+/** The desired network of a session's machine and of its next one, and changes to it. */
 import type { NetworkSpec } from "@vivarium/contract/node";
-import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
 import type { NextNetwork } from "../sessions/operation-kinds.ts";
-import { type Move, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
+import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { nextNetworkColumns } from "./columns.ts";
 import { saveDesiredNetwork } from "./network-store.ts";
 import { type DayUsage, dayUsageOf } from "./usage-store.ts";
 
@@ -28,32 +28,10 @@ export function limitOf(
   return machineStart + (isReached ? 0 : Math.max(0, capBytes - others));
 }
 
-/**
- * The next machine gets a new generation. Written by the claim of the operation. A process that takes the operation over
- * asks the node for the same network.
- */
+/** Written by the claim of the operation. A process that takes the operation over asks for the same network. */
 export async function nextNetwork(db: Queries, session: SessionRow): Promise<NextNetwork> {
   const usage = await dayUsageOf(db, session.id, nextMachineIdOf(session));
-  return {
-    network_generation: sql<number>`network_generation + 1`,
-    egress_limit_bytes: limitOf(session.egress_cap_bytes, usage),
-  };
-}
-
-/**
- * How a move changes the network columns, for a statement that also writes others. `foundGeneration`: the generation of a
- * machine that this database did not start.
- */
-export function networkColumns(move: Move, foundGeneration?: number) {
-  const isNewMachine = move.incarnation !== move.from.incarnation;
-  return {
-    // The machine was started with the row's network, which has not changed since.
-    ...(isNewMachine && { network_applied: sql<number>`network_generation` }),
-    ...(foundGeneration !== undefined && {
-      network_generation: sql<number>`greatest(network_generation, ${foundGeneration}::bigint) + 1`,
-      network_applied: 0,
-    }),
-  };
+  return nextNetworkColumns(limitOf(session.egress_cap_bytes, usage));
 }
 
 /** The limit of the session's current machine. */

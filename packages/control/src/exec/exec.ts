@@ -17,7 +17,7 @@ export interface BufferedExec {
   input: CommandInput;
   by: Caller;
   reservation: OutputQuota;
-  /** Of each output stream. */
+  /** Limit of each output stream. */
   limitBytes?: number;
 }
 

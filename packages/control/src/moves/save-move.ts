@@ -2,7 +2,7 @@
 import type { CreateTiming } from "@vivarium/contract/api";
 import type { Queries } from "../db/pool.ts";
 import { deadlineColumns } from "../deadlines/columns.ts";
-import { networkColumns } from "../egress/prepare.ts";
+import { networkColumns } from "../egress/columns.ts";
 import { leaseColumns } from "../leases/columns.ts";
 import { operationColumns } from "../operations/columns.ts";
 import type { Move, Standing } from "../sessions/state.ts";
