@@ -18,7 +18,6 @@ import { StoreWatch } from "./db/store-watch.ts";
 import { Activity } from "./deadlines/activity.ts";
 import type { OwnHosts } from "./egress/entry.ts";
 import type { EgressCaps } from "./egress/org-cap.ts";
-import { addOrgCapRoutes } from "./egress/org-cap-routes.ts";
 import { NetworkReports } from "./egress/reports.ts";
 import { addEgressRoutes } from "./egress/routes.ts";
 import { EventFeed } from "./events/feed.ts";
@@ -299,7 +298,6 @@ function addRoutes(server: Server, parts: Parts): void {
   addCheckpointRoutes(server, parts);
   addTemplateRoutes(server, parts);
   addEgressRoutes(server, parts);
-  addOrgCapRoutes(server, parts);
   addPreviewRoutes(server, parts);
   addEventRoutes(server, parts);
 }

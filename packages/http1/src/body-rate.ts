@@ -95,24 +95,21 @@ export class PacedBody extends Readable {
     clearInterval(this.#look);
     this.push(null);
   };
-  readonly #fail = (error: Error): void => {
-    this.destroy(error);
-  };
+  readonly #fail = (error: Error): void => void this.destroy(error);
   readonly #close = (): void => {
-    if (!this.#body.readableEnded) this.destroy(cutShort());
+    if (this.#body.readableEnded) return;
+    this.destroy(failure("ECONNRESET", "the client left while it sent the body"));
   };
 
   #checkRate(): void {
     const waitedMs = this.#waitedMs + (this.#askedAt === undefined ? 0 : performance.now() - this.#askedAt);
-    if (waitedMs >= this.#rate.windowMs) this.destroy(tooSlow(this.#rate));
+    const { windowMs, bytes } = this.#rate;
+    if (waitedMs < windowMs) return;
+    const expected = `at least ${bytes} bytes every ${windowMs / 1000} seconds are expected`;
+    this.destroy(failure(TOO_SLOW, `request body: it arrives too slowly; ${expected}`));
   }
 }
 
-function cutShort(): Error {
-  return Object.assign(new Error("the client left while it sent the body"), { code: "ECONNRESET" });
-}
-
-function tooSlow({ windowMs, bytes }: BodyRate): Error {
-  const expected = `at least ${bytes} bytes every ${windowMs / 1000} seconds are expected`;
-  return Object.assign(new Error(`request body: it arrives too slowly; ${expected}`), { code: TOO_SLOW });
+function failure(code: string, message: string): Error {
+  return Object.assign(new Error(message), { code });
 }

@@ -99,16 +99,8 @@ class Forwarding {
       if (interim > MAX_INTERIM_ANSWERS) this.#fail({ why: "bad answer" });
     };
     upstream.on("information", this.#guard(onInterim));
-    upstream.on(
-      "response",
-      this.#guard((answer: IncomingMessage) => this.#onAnswer(answer)),
-    );
-    upstream.on(
-      "upgrade",
-      this.#guard((answer: IncomingMessage, server: Socket, first: Buffer) =>
-        this.#onUpgrade(answer, server, first),
-      ),
-    );
+    upstream.on("response", this.#guard(this.#onAnswer));
+    upstream.on("upgrade", this.#guard(this.#onUpgrade));
     const onError = (error: Error) => {
       // Once an answer has begun, its own end says whether it was whole.
       if (this.#exchange.response.headersSent) return;
@@ -117,7 +109,7 @@ class Forwarding {
     upstream.on("error", this.#guard(onError));
   }
 
-  #onAnswer(answer: IncomingMessage): void {
+  readonly #onAnswer = (answer: IncomingMessage): void => {
     if (!this.#isHeard) return;
     if (!isAnswer(answer)) {
       this.#fail({ why: "bad answer" });
@@ -133,9 +125,9 @@ class Forwarding {
     if (upgrade) request.socket.once("end", () => request.socket.destroy()).resume();
     sendHead(response, answer.statusCode ?? 502, headers);
     copyBody(answer, response, this.#guard);
-  }
+  };
 
-  #onUpgrade(answer: IncomingMessage, server: Socket, first: Buffer): void {
+  readonly #onUpgrade = (answer: IncomingMessage, server: Socket, first: Buffer): void => {
     const { request, response, upgrade, onAnswer, onConsent } = this.#exchange;
     // Node has removed its own listeners: an error without any would end the process.
     server.on("error", () => server.destroy());
@@ -153,7 +145,7 @@ class Forwarding {
     client.write(first);
     server.write(upgrade.head);
     onConsent(server);
-  }
+  };
 
   #hearClient(): void {
     const { upstream } = this;

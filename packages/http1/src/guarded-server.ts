@@ -19,12 +19,14 @@ export interface Handlers {
 
 export function listenGuarded(server: Server, log: Pick<Log, "error">, handlers: Handlers): void {
   const { connection, connect, unreadable, upgradeBehind = (socket) => socket.destroy() } = handlers;
-  const destroy = (socket: Socket) => void socket.destroy();
   const onRequest = (request: IncomingMessage, response: ServerResponse, upgrade?: { head: Buffer }) => {
     // Without a listener the error would end the process.
     response.on("error", () => request.socket.destroy());
     handlers.request(request, response, upgrade);
   };
+  /** For events whose second argument is the socket. */
+  const ownSocket = <First, Rest extends unknown[]>(handler: (...args: [First, Socket, ...Rest]) => void) =>
+    guarded(log, handler, (...[, socket]) => void socket.destroy());
   const serve = guarded(
     log,
     (request: IncomingMessage, response: ServerResponse) => onRequest(request, response),
@@ -36,19 +38,12 @@ export function listenGuarded(server: Server, log: Pick<Log, "error">, handlers:
     if (response) onRequest(request, response, { head });
     else upgradeBehind(socket);
   };
-  server.on(
-    "upgrade",
-    guarded(log, onUpgrade, (_, socket) => socket.destroy()),
-  );
-  server.on(
-    "clientError",
-    guarded(log, unreadable, (_, socket) => socket.destroy()),
-  );
+  server.on("upgrade", ownSocket(onUpgrade)).on("clientError", ownSocket(unreadable));
+  const destroy = (socket: Socket) => void socket.destroy();
   if (connection) server.on("connection", guarded(log, connection, destroy));
-  if (!connect) return;
-  const onConnect = (_: IncomingMessage, socket: Socket) => connect(socket);
-  server.on(
-    "connect",
-    guarded(log, onConnect, (_, socket) => socket.destroy()),
-  );
+  if (connect)
+    server.on(
+      "connect",
+      ownSocket((_: IncomingMessage, socket: Socket) => connect(socket)),
+    );
 }

@@ -28,11 +28,10 @@ export class HeadLimit {
   }
 
   #destroyOldest(): void {
-    for (const [key, socket] of this.#oldestFirst) {
-      this.#oldestFirst.delete(key);
-      socket.destroy();
-      return;
-    }
+    const [oldest] = this.#oldestFirst;
+    if (!oldest) return;
+    this.#oldestFirst.delete(oldest[0]);
+    oldest[1].destroy();
   }
 }
 

@@ -2,11 +2,10 @@
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import type { SessionRow } from "../sessions/store.ts";
-import { findSessionById } from "../sessions/store.ts";
+import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import type { EgressDeps } from "./deps.ts";
-import { networkSpec } from "./network-spec.ts";
 import { saveApplied, saveDesiredNetwork } from "./network-store.ts";
+import { networkSpec } from "./prepare.ts";
 
 type ApplyDeps = Pick<EgressDeps, "db" | "nodes" | "log">;
 

@@ -14,24 +14,13 @@ export async function setCap(
   { id, patch }: { id: string; patch: SessionPatch },
 ): Promise<EgressCap> {
   const session = await getSession(deps.db, scope, id);
-  const change = {
-    capBytes: patch.egress_cap_bytes || null,
-    ...(patch.wake_on_http != null && { wakeOnHttp: patch.wake_on_http }),
-  };
+  const change = { capBytes: patch.egress_cap_bytes || null, wakeOnHttp: patch.wake_on_http ?? undefined };
   const saved = await saveCap(deps.db, session, change);
   if (!saved) throw notUsable(await getSession(deps.db, scope, id));
   deps.signals.moved(id);
-  if (patch.wake_on_http != null) await pushToGateway(deps, id);
+  // Before the next visitor. If the node is away, the sweep does it.
+  if (patch.wake_on_http != null) await deps.previewPush.attempt({ session_id: id });
   return await toCap(deps, saved);
-}
-
-/** Sends the change to the gateway before the next visitor. If the node is away, the sweep does it. */
-async function pushToGateway({ previewPush, log }: EgressDeps, id: string): Promise<void> {
-  await previewPush
-    .ensure()
-    .catch((err: unknown) =>
-      log.debug({ err, session_id: id }, "routes could not be sent; the sweep repeats it"),
-    );
 }
 
 export async function getCap(deps: Pick<EgressDeps, "db">, scope: Scope, id: string): Promise<EgressCap> {

@@ -44,9 +44,7 @@ export async function addDenials(db: Queries, entries: readonly EgressEntry[]): 
 
 export type Denial = Omit<EgressDenialTable, "session_id" | "minute"> & EventOwner;
 
-/**
- * Takes the sums of past minutes; each goes to one process only. Ordered by minute and session, most frequent first.
- */
+/** Takes the sums of past minutes; each goes to one process only. Ordered by minute and session, most frequent first. */
 export async function takeDenials(tx: Queries): Promise<(Denial & { minute: Date })[]> {
   const taken = await sql<Denial & { minute: Date }>`
     with taken as (delete from egress_denials where minute < ${thisMinute} returning *)

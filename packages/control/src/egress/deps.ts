@@ -16,6 +16,6 @@ export interface EgressDeps {
   egressCaps: EgressCaps;
   networkReports: NetworkReports;
   /** Sends the routes of previews to the gateway. */
-  previewPush: { ensure(): Promise<unknown> };
+  previewPush: { attempt(logged: { session_id: string }): Promise<void> };
   log: Log;
 }

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type OwnHosts, parseEntry } from "./entry.ts";
-import { normalPolicy } from "./policy.ts";
+import { normalPolicy, type OwnHosts, parseEntry } from "./entry.ts";
 
 const OWN: OwnHosts = {
   names: ["preview.example.net"],

@@ -1,12 +1,13 @@
 /**
- * Parses one entry of an egress policy (docs/spec/network.md) into the form that the gateway compares with. Refuses
+ * Parses the entries of an egress policy (docs/spec/network.md) into the form that the gateway compares with. Refuses
  * text that two parsers could read in two ways. Pure.
  */
 import { domainToASCII, domainToUnicode } from "node:url";
-import { LIMITS } from "@vivarium/contract/api";
+import { type EgressPolicy, LIMITS } from "@vivarium/contract/api";
 import { NEVER_RANGES } from "@vivarium/contract/gateway";
 import { findRange } from "@vivarium/kit/ipv4-ranges";
 import { getPublicSuffix } from "tldts";
+import { invalidField } from "../http/validation.ts";
 import { DNS_OVER_HTTPS, ECH_FRONTS } from "./bypass-names.ts";
 
 /** Names and addresses of this deployment. No policy may list them. */
@@ -17,13 +18,27 @@ export interface OwnHosts {
   ranges: readonly string[];
 }
 
-export type ParsedEntry = { entry: string } | { reason: string };
-
 const FORM = "must be host, host:port, *.host, *.host:port, IPv4 or IPv4:port";
 const NUMBERS =
   "must be an IPv4 address as four decimal numbers, or a host name that does not end in a number";
 
-export function parseEntry(text: string, own: OwnHosts): ParsedEntry {
+/** A policy as it is stored: normalised entries without duplicates. */
+export interface StoredPolicy {
+  mode: EgressPolicy["mode"];
+  allow: string[];
+}
+
+/** One refused entry refuses the whole policy. `field` is the name of the list in the caller's body. */
+export function normalPolicy({ mode, allow = [] }: EgressPolicy, own: OwnHosts, field: string): StoredPolicy {
+  const entries = allow.map((text, index) => {
+    const parsed = parseEntry(text, own);
+    if ("reason" in parsed) throw invalidField(`${field}[${index}]`, parsed.reason, text);
+    return parsed.entry;
+  });
+  return { mode, allow: [...new Set(entries)] };
+}
+
+export function parseEntry(text: string, own: OwnHosts): { entry: string } | { reason: string } {
   try {
     return { entry: normalise(text, own) };
   } catch (error) {

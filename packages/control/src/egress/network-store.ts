@@ -4,9 +4,11 @@ import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
 import { NETWORK_FIXED_DURING } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import type { StoredPolicy } from "./policy.ts";
+import type { StoredPolicy } from "./entry.ts";
 
-export interface NetworkChange {
+const NETWORK_IS_FREE = sql<boolean>`(op is null or op <> all(${[...NETWORK_FIXED_DURING]}::text[]))`;
+
+interface NetworkChange {
   egress?: StoredPolicy;
   limitBytes?: number | null;
   exposed?: ExposedPort[];
@@ -32,7 +34,7 @@ export async function saveDesiredNetwork(
     .where("id", "=", session.id)
     .where("state", "=", session.state)
     .where("network_generation", "=", session.network_generation)
-    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_FIXED_DURING])]))
+    .where(NETWORK_IS_FREE)
     .returningAll()
     .executeTakeFirst();
   return row as SessionRow | undefined;
@@ -64,7 +66,7 @@ export async function listNetworksToReconcile(db: Queries): Promise<SessionRow[]
         eb("egress_limit_bytes", "is not", null),
       ]),
     )
-    .where((eb) => eb.or([eb("op", "is", null), eb("op", "not in", [...NETWORK_FIXED_DURING])]))
+    .where(NETWORK_IS_FREE)
     .execute();
   return rows as SessionRow[];
 }
@@ -77,10 +79,7 @@ export async function saveCap(
 ): Promise<SessionRow | undefined> {
   const row = await db
     .updateTable("sessions")
-    .set({
-      egress_cap_bytes: capBytes,
-      ...(wakeOnHttp !== undefined && { wake_on_http: wakeOnHttp }),
-    })
+    .set({ egress_cap_bytes: capBytes, wake_on_http: wakeOnHttp })
     .where("id", "=", session.id)
     .where("state", "in", ["live", "paused"])
     .returningAll()

@@ -1,4 +1,5 @@
 /** SQL of organisations' caps. An organisation's row is marked when it reaches its cap; a create reads the mark. */
+import type { OrgEgressCap } from "@vivarium/contract/api";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { TODAY } from "../db/time.ts";
@@ -19,24 +20,14 @@ const sentToday = sql<number>`(select coalesce(sum(egress_last - egress_start), 
 const correctMark = (caps: EgressCaps) =>
   sql<string | null>`case when ${sentToday} >= ${inForce(caps)} then ${TODAY} end`;
 
-export async function findOrgCap(
-  db: Queries,
-  caps: EgressCaps,
-  orgId: string,
-): Promise<{ bytes: number; isOwn: boolean; defaultBytes: number }> {
+/** The cap in its public form. */
+export async function readOrgCap(db: Queries, caps: EgressCaps, orgId: string): Promise<OrgEgressCap> {
   return await db
     .selectFrom("orgs")
-    .select(sql<number>`coalesce(${inForce(caps)}, 0)`.as("bytes"))
-    .select(sql<boolean>`egress_cap_bytes is not null`.as("isOwn"))
-    .select(sql<number>`coalesce(${defaultCap(caps)}, 0)`.as("defaultBytes"))
-    .where("id", "=", orgId)
-    .executeTakeFirstOrThrow();
-}
-
-export async function orgUsage(db: Queries, orgId: string): Promise<{ date: string; bytes: number }> {
-  return await db
-    .selectFrom("orgs")
-    .select([TODAY.as("date"), sentToday.as("bytes")])
+    .select(sql<number>`coalesce(${inForce(caps)}, 0)`.as("cap_bytes"))
+    .select(sql<boolean>`egress_cap_bytes is not null`.as("override"))
+    .select(sql<number>`coalesce(${defaultCap(caps)}, 0)`.as("default_cap_bytes"))
+    .select([sentToday.as("today_bytes"), TODAY.as("date")])
     .where("id", "=", orgId)
     .executeTakeFirstOrThrow();
 }
@@ -58,10 +49,7 @@ export async function listOrgsWithWrongMark(db: Queries, caps: EgressCaps): Prom
   return found.map(({ id }) => id);
 }
 
-/**
- * The caller has locked the organisation's row, so that the cap does not change meanwhile. True when this call set a
- * mark.
- */
+/** The caller has locked the organisation's row, so that its cap does not change. True when this call set a mark. */
 export async function updateOrgMark(tx: Queries, caps: EgressCaps, orgId: string): Promise<boolean> {
   const row = await tx
     .updateTable("orgs")

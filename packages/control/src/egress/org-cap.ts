@@ -2,11 +2,10 @@
 import type { OrgEgressCap } from "@vivarium/contract/api";
 import type { Principal } from "../access/principal.ts";
 import { lockOrg } from "../access/store.ts";
-import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import type { EgressDeps } from "./deps.ts";
-import { findOrgCap, orgUsage, saveOrgCap, updateOrgMark } from "./org-cap-store.ts";
+import { readOrgCap, saveOrgCap, updateOrgMark } from "./org-cap-store.ts";
 
 /** The operator's settings, in bytes of a UTC day; 0: no cap. */
 export interface EgressCaps {
@@ -19,10 +18,6 @@ export interface EgressCaps {
 }
 
 type OrgCapDeps = Pick<EgressDeps, "db" | "egressCaps">;
-
-export async function getOrgCap(deps: OrgCapDeps, principal: Principal): Promise<OrgEgressCap> {
-  return await readCap(deps.db, deps.egressCaps, principal.orgId);
-}
 
 /**
  * Null restores the operator's default. A key of the whole organisation may set the cap, since keys have no roles. A
@@ -45,7 +40,7 @@ export async function setOrgCap(
     await saveOrgCap(tx, principal.orgId, capBytes);
     // Marked before the call answers, so that the new cap refuses or admits sessions from now on.
     await updateOrgMark(tx, egressCaps, principal.orgId);
-    return await readCap(tx, egressCaps, principal.orgId);
+    return await readOrgCap(tx, egressCaps, principal.orgId);
   });
 }
 
@@ -65,21 +60,6 @@ export async function markOrg(
 function checkBound({ orgMaxBytes }: EgressCaps, capBytes: number | null): void {
   if (capBytes === null || orgMaxBytes === 0) return;
   if (capBytes > 0 && capBytes <= orgMaxBytes) return;
-  throw invalidField(
-    "cap_bytes",
-    `must be from 1 to ${orgMaxBytes}, the operator's bound, or null`,
-    capBytes,
-  );
-}
-
-async function readCap(db: Queries, caps: EgressCaps, orgId: string): Promise<OrgEgressCap> {
-  const { bytes, isOwn, defaultBytes } = await findOrgCap(db, caps, orgId);
-  const today = await orgUsage(db, orgId);
-  return {
-    cap_bytes: bytes,
-    override: isOwn,
-    default_cap_bytes: defaultBytes,
-    today_bytes: today.bytes,
-    date: today.date,
-  };
+  const range = `must be from 1 to ${orgMaxBytes}, the operator's bound, or null`;
+  throw invalidField("cap_bytes", range, capBytes);
 }

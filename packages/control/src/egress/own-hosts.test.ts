@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { readConfig } from "../config.ts";
+import { normalPolicy } from "./entry.ts";
 import { ownHostsOf } from "./own-hosts.ts";
-import { normalPolicy } from "./policy.ts";
 
 const configWith = (ranges: string) =>
   readConfig({ DATABASE_URL: "postgresql://localhost/none", VIV_NEVER_RANGES: ranges });

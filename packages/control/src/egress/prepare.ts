@@ -1,17 +1,34 @@
-/** The desired network of a session's next machine, and changes to it. */
+/** The desired network of a session's machine and of its next one, and changes to it. */
+import type { NetworkSpec } from "@vivarium/contract/node";
 import type { Queries } from "../db/pool.ts";
 import type { ExposedPort } from "../db/tables.ts";
 import type { NextNetwork } from "../sessions/operation-kinds.ts";
 import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { nextNetworkColumns } from "./columns.ts";
-import { limitOf } from "./limit.ts";
 import { saveDesiredNetwork } from "./network-store.ts";
-import { dayUsageOf } from "./usage-store.ts";
+import { type DayUsage, dayUsageOf } from "./usage-store.ts";
 
-/**
- * Written by the claim of the operation. A process that takes the operation over asks the node for the same network.
- */
+/** The network that the node is asked to apply to a session's machine. */
+export function networkSpec(session: SessionRow): NetworkSpec {
+  return {
+    generation: session.network_generation,
+    egress: session.egress,
+    exposed: (session.exposed ?? []).map(({ port }) => port),
+    ...(session.egress_limit_bytes !== null && { egress_limit_bytes: session.egress_limit_bytes }),
+  };
+}
+
+/** The counter at which a session's machine is cut off, so that the day's cap is kept; null: no limit. */
+export function limitOf(
+  capBytes: number | null,
+  { machineStart, others, isReached }: DayUsage,
+): number | null {
+  if (capBytes === null) return null;
+  return machineStart + (isReached ? 0 : Math.max(0, capBytes - others));
+}
+
+/** Written by the claim of the operation. A process that takes the operation over asks for the same network. */
 export async function nextNetwork(db: Queries, session: SessionRow): Promise<NextNetwork> {
   const usage = await dayUsageOf(db, session.id, nextMachineIdOf(session));
   return nextNetworkColumns(limitOf(session.egress_cap_bytes, usage));

@@ -1,8 +1,4 @@
-/**
- * Run every tick: updates the limits of machines by the day and the cap, and applies network changes that were not
- * confirmed.
- */
-
+/** Run every tick: updates limits of machines by day and cap, and applies network changes that were not confirmed. */
 import type { SessionRow } from "../sessions/store.ts";
 import { applyNetwork } from "./apply.ts";
 import type { EgressDeps } from "./deps.ts";

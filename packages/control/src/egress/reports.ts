@@ -5,8 +5,8 @@ import type { Database } from "../db/pool.ts";
 import { appendEvents, eventOf } from "../events/append.ts";
 import { addDenials } from "./denials-store.ts";
 import type { EgressDeps } from "./deps.ts";
-import { limitOf } from "./limit.ts";
 import { insertLines, moveCursor, readCursor } from "./log-store.ts";
+import { limitOf } from "./prepare.ts";
 import { dayUsageOf, listOverCap, listUnmarked, markCapped, saveCounters } from "./usage-store.ts";
 
 type ReportDeps = Pick<EgressDeps, "db" | "nodes" | "activity" | "log">;

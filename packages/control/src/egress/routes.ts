@@ -1,4 +1,12 @@
-import { EgressCap, EgressLog, EgressPolicy, SessionEgress, SessionPatch } from "@vivarium/contract/api";
+import {
+  EgressCap,
+  EgressLog,
+  EgressPolicy,
+  OrgEgressCap,
+  OrgEgressCapPut,
+  SessionEgress,
+  SessionPatch,
+} from "@vivarium/contract/api";
 import { scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
@@ -7,6 +15,8 @@ import { getReadable } from "../sessions/get.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { getCap, setCap } from "./cap.ts";
 import type { EgressDeps } from "./deps.ts";
+import { setOrgCap } from "./org-cap.ts";
+import { readOrgCap } from "./org-cap-store.ts";
 import { EgressLogQuery, readLog } from "./read-log.ts";
 import { setPolicy } from "./set-policy.ts";
 
@@ -18,93 +28,93 @@ const OF_CHANGES = ["not_found", "conflict", "session_not_live", "session_ended"
 export function addEgressRoutes(server: Server, deps: EgressDeps): void {
   addPolicyRoutes(server, deps);
   addCapRoutes(server, deps);
-  server.get(
-    "/v1/sessions/:id/egress-log",
-    {
-      schema: {
-        operationId: "listEgressLog",
-        summary: "Read what a session reached and what it was refused, newest first; also after its end",
-        tags,
-        params,
-        querystring: EgressLogQuery,
-        response: { 200: EgressLog, ...errorAnswers("not_found") },
-      },
-    },
-    async (request) => {
-      const scope = scopeOf(principalOf(request));
-      const { entries, nextCursor } = await readLog(deps.db, scope, request.params.id, request.query);
-      return { entries, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
-    },
-  );
+  const log = {
+    operationId: "listEgressLog",
+    summary: "Read what a session reached and what it was refused, newest first; also after its end",
+    tags,
+    params,
+    querystring: EgressLogQuery,
+    response: { 200: EgressLog, ...errorAnswers("not_found") },
+  };
+  server.get("/v1/sessions/:id/egress-log", { schema: log }, async (request) => {
+    const scope = scopeOf(principalOf(request));
+    const { entries, nextCursor } = await readLog(deps.db, scope, request.params.id, request.query);
+    return { entries, next_cursor: nextCursor };
+  });
+  addOrgCapRoutes(server, deps);
 }
 
 function addPolicyRoutes(server: Server, deps: EgressDeps): void {
-  server.get(
-    "/v1/sessions/:id/egress",
-    {
-      schema: {
-        operationId: "getEgress",
-        summary: "Read a session's egress policy",
-        tags,
-        params,
-        response: { 200: SessionEgress, ...errorAnswers("not_found", "conflict", "session_ended") },
-      },
-    },
-    async (request) => {
-      const scope = scopeOf(principalOf(request));
-      const { id, egress } = await getReadable(deps.db, scope, request.params.id, POLICY_CLOSED_IN);
-      return { session_id: id, ...egress };
-    },
-  );
-  server.post(
-    "/v1/sessions/:id/egress",
-    {
-      schema: {
-        operationId: "setEgress",
-        summary: "Replace a session's egress policy; it is in force when the call answers, and wakes nothing",
-        tags,
-        params,
-        body: EgressPolicy,
-        response: { 200: SessionEgress, ...errorAnswers(...OF_CHANGES) },
-      },
-    },
-    async (request) => {
-      const { id } = request.params;
-      const input = { id, policy: request.body };
-      return { session_id: id, ...(await setPolicy(deps, scopeOf(principalOf(request)), input)) };
-    },
-  );
+  const read = {
+    operationId: "getEgress",
+    summary: "Read a session's egress policy",
+    tags,
+    params,
+    response: { 200: SessionEgress, ...errorAnswers("not_found", "conflict", "session_ended") },
+  };
+  server.get("/v1/sessions/:id/egress", { schema: read }, async (request) => {
+    const scope = scopeOf(principalOf(request));
+    const { id, egress } = await getReadable(deps.db, scope, request.params.id, POLICY_CLOSED_IN);
+    return { session_id: id, ...egress };
+  });
+  const set = {
+    operationId: "setEgress",
+    summary: "Replace a session's egress policy; it is in force when the call answers, and wakes nothing",
+    tags,
+    params,
+    body: EgressPolicy,
+    response: { 200: SessionEgress, ...errorAnswers(...OF_CHANGES) },
+  };
+  server.post("/v1/sessions/:id/egress", { schema: set }, async (request) => {
+    const { id } = request.params;
+    const input = { id, policy: request.body };
+    return { session_id: id, ...(await setPolicy(deps, scopeOf(principalOf(request)), input)) };
+  });
 }
 
 function addCapRoutes(server: Server, deps: EgressDeps): void {
-  server.patch(
-    "/v1/sessions/:id",
-    {
-      schema: {
-        operationId: "updateSession",
-        summary: "Set or clear a session's daily egress cap; it takes effect with the next sweep",
-        tags,
-        params,
-        body: SessionPatch,
-        response: { 200: EgressCap, ...errorAnswers(...OF_CHANGES) },
-      },
-    },
-    async (request) => {
-      const input = { id: request.params.id, patch: request.body };
-      return await setCap(deps, scopeOf(principalOf(request)), input);
-    },
+  const set = {
+    operationId: "updateSession",
+    summary: "Set or clear a session's daily egress cap; it takes effect with the next sweep",
+    tags,
+    params,
+    body: SessionPatch,
+    response: { 200: EgressCap, ...errorAnswers(...OF_CHANGES) },
+  };
+  server.patch("/v1/sessions/:id", { schema: set }, async (request) => {
+    const input = { id: request.params.id, patch: request.body };
+    return await setCap(deps, scopeOf(principalOf(request)), input);
+  });
+  const read = {
+    operationId: "getEgressCap",
+    summary: "Read a session's daily egress cap and what it sent today",
+    tags,
+    params,
+    response: { 200: EgressCap, ...errorAnswers("not_found", "conflict") },
+  };
+  server.get("/v1/sessions/:id/egress-cap", { schema: read }, async (request) =>
+    getCap(deps, scopeOf(principalOf(request)), request.params.id),
   );
-  server.get(
-    "/v1/sessions/:id/egress-cap",
-    {
-      schema: {
-        operationId: "getEgressCap",
-        summary: "Read a session's daily egress cap and what it sent today",
-        tags,
-        params,
-        response: { 200: EgressCap, ...errorAnswers("not_found", "conflict") },
-      },
-    },
-    async (request) => await getCap(deps, scopeOf(principalOf(request)), request.params.id),
+}
+
+function addOrgCapRoutes(server: Server, { db, egressCaps }: EgressDeps): void {
+  const read = {
+    operationId: "getOrgEgressCap",
+    summary: "Read the organisation's daily egress cap and what its sessions sent today",
+    tags,
+    response: { 200: OrgEgressCap, ...errorAnswers() },
+  };
+  server.get("/v1/org/egress-cap", { schema: read }, async (request) =>
+    readOrgCap(db, egressCaps, principalOf(request).orgId),
+  );
+  const set = {
+    operationId: "setOrgEgressCap",
+    summary: "Set the organisation's daily egress cap; over it, its sessions are paused and none starts",
+    tags,
+    body: OrgEgressCapPut,
+    response: { 200: OrgEgressCap, ...errorAnswers("forbidden") },
+  };
+  server.put("/v1/org/egress-cap", { schema: set }, async (request) =>
+    setOrgCap({ db, egressCaps }, principalOf(request), request.body.cap_bytes),
   );
 }

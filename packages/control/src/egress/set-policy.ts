@@ -10,8 +10,8 @@ import { isNetworkFixed } from "../sessions/operation-kinds.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { applyNetwork } from "./apply.ts";
 import type { EgressDeps } from "./deps.ts";
+import { normalPolicy, type StoredPolicy } from "./entry.ts";
 import { saveDesiredNetwork } from "./network-store.ts";
-import { normalPolicy, type StoredPolicy } from "./policy.ts";
 import { currentLimit } from "./prepare.ts";
 
 export async function setPolicy(
@@ -33,11 +33,7 @@ export async function setPolicy(
   });
 }
 
-async function store(
-  deps: EgressDeps,
-  session: SessionRow,
-  egress: StoredPolicy,
-): Promise<SessionRow | undefined> {
+async function store(deps: EgressDeps, session: SessionRow, egress: StoredPolicy) {
   const limitBytes = session.state === "live" ? await currentLimit(deps.db, session) : undefined;
   const row = await saveDesiredNetwork(deps.db, session, { egress, limitBytes });
   if (row) deps.signals.moved(session.id);

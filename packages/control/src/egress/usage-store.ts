@@ -4,7 +4,6 @@ import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { TODAY } from "../db/time.ts";
 import type { EventOwner } from "../events/append.ts";
-import type { DayUsage } from "./limit.ts";
 
 /**
  * Saves the counters. A machine's day starts at its counter of the last day on which it was seen. A lower counter than
@@ -42,6 +41,16 @@ export async function todayUsage(db: Queries, sessionId: string): Promise<{ date
 
 const NOT_REACHED = sql<boolean>`not coalesce(
   egress_capped_on = ${TODAY} and egress_capped_bytes >= egress_cap_bytes, false)`;
+
+/** Bytes of the session's machines on one UTC day. */
+export interface DayUsage {
+  /** The machine's counter when the day began. */
+  machineStart: number;
+  /** Bytes that other machines of the session sent today. */
+  others: number;
+  /** The cap was reached today. */
+  isReached: boolean;
+}
 
 /** For the limit of one machine. If the machine was not seen today, its day starts at its last counter. */
 export async function dayUsageOf(db: Queries, sessionId: string, machineId: string): Promise<DayUsage> {

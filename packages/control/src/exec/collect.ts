@@ -1,4 +1,3 @@
-import type { BatchExecResult } from "@vivarium/contract/api";
 import { ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import { type EncodedOutput, OutputBuffer } from "./output.ts";
 import { FREE_BYTES, type OutputQuota } from "./output-quota.ts";
@@ -30,8 +29,8 @@ export async function collect(
 }
 
 function finish(stdout: OutputBuffer, stderr: OutputBuffer, end: ExecEnd): CollectedExec {
-  if (end.stdout_truncated) stdout.markCut();
-  if (end.stderr_truncated) stderr.markCut();
+  stdout.isCut ||= end.stdout_truncated;
+  stderr.isCut ||= end.stderr_truncated;
   return { stdout, stderr, end };
 }
 
@@ -41,17 +40,8 @@ export function endOf(type: Frame["type"], payload: Buffer): ExecEnd {
   return ExecEnd.parse(JSON.parse(payload.toString("utf8")));
 }
 
-type ResultFields = Omit<
-  Extract<BatchExecResult["results"][number], { exit_code: number }>,
-  "session_id" | "sandbox_id"
->;
-type StreamFields = Pick<
-  ResultFields,
-  "stdout" | "stderr" | "stdout_encoding" | "stderr_encoding" | "truncated"
->;
-
 /** The output fields of every buffered answer. */
-export function outputFields({ stdout, stderr, end }: CollectedExec): ResultFields {
+export function outputFields({ stdout, stderr, end }: CollectedExec) {
   return {
     ...streamFields(stdout.toText(), stderr.toText(), stdout.isCut || stderr.isCut),
     exit_code: end.exit_code,
@@ -60,7 +50,7 @@ export function outputFields({ stdout, stderr, end }: CollectedExec): ResultFiel
   };
 }
 
-export function streamFields(out: EncodedOutput, err: EncodedOutput, isCut: boolean): StreamFields {
+export function streamFields(out: EncodedOutput, err: EncodedOutput, isCut: boolean) {
   return {
     stdout: out.text,
     stderr: err.text,

@@ -5,7 +5,7 @@
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { extendLease, type Lease, revertLease } from "../leases/lease.ts";
+import { extendLease, type Lease } from "../leases/lease.ts";
 import type { SessionRow } from "../sessions/store.ts";
 
 /** Time beyond the command's timeout, for its start and its last output. */
@@ -20,15 +20,6 @@ export async function extendCommandLease(
 ): Promise<Lease | undefined> {
   if (!session.destroy_on_completion || session.origin === "run") return undefined;
   return await extendLease(db, session.id, timeoutMs + COMMAND_GRACE_MS);
-}
-
-/** Undoes `extendCommandLease`: no command was started, so the session may still have its one command. */
-export async function revertCommandLease(
-  db: Queries,
-  session: SessionRow,
-  lease: Lease | undefined,
-): Promise<void> {
-  if (lease) await revertLease(db, session.id, lease).catch(() => undefined);
 }
 
 /** Whether it is certain that no command was started. */

@@ -13,31 +13,24 @@ import type { OutputQuota } from "./output-quota.ts";
 const COMPLETION_GRACE_MS = 10_000;
 const neverAborted = new AbortController().signal;
 
+export interface BufferedExec {
+  input: CommandInput;
+  by: Caller;
+  reservation: OutputQuota;
+  /** Limit of each output stream. */
+  limitBytes?: number;
+}
+
 /** Runs a command to its end and answers with its output. A client that goes away does not cancel it. */
 export async function execBuffered(
   deps: ExecDeps,
   scope: Scope,
-  {
-    sessionId,
-    input,
-    by,
-    reservation,
-    limitBytes = LIMITS.execOutputBytes,
-  }: {
-    sessionId: string;
-    input: CommandInput;
-    by: Caller;
-    reservation: OutputQuota;
-    limitBytes?: number;
-  },
+  sessionId: string,
+  { input, by, reservation, limitBytes = LIMITS.execOutputBytes }: BufferedExec,
 ): Promise<{ session: SessionRow; result: ExecResult }> {
   const call = (row: SessionRow) => execCall(row, input, limitBytes);
-  const { session, restoreMs, frames } = await startExec(deps, scope, {
-    sessionId,
-    call,
-    signal: neverAborted,
-    by,
-  });
+  const start = { sessionId, call, signal: neverAborted, by };
+  const { session, restoreMs, frames } = await startExec(deps, scope, start);
   const collected = await collect(frames, { limitBytes, reservation }).catch(async (cause: unknown) => {
     const error = await explainCommandBreak(deps, session, cause);
     // A command that was paused with its session may still run; its lease ends the session.
@@ -55,10 +48,7 @@ export async function execBuffered(
   };
 }
 
-/**
- * Records in the row that a one-command session had its command, so that the session ends even if this process dies
- * now.
- */
+/** Records in the row that a one-command session had its command: it ends even if this process dies now. */
 export async function markCompleted(deps: ExecDeps, session: SessionRow): Promise<void> {
   deps.activity.touch(session.id);
   if (session.destroy_on_completion) {

@@ -1,5 +1,4 @@
 /** Starts a command in a session's machine, and explains why a command did not start or broke off. */
-
 import { LIMITS } from "@vivarium/contract/api";
 import { type ExecEnd, FRAME, type Frame } from "@vivarium/contract/guest";
 import type { ExecCall } from "@vivarium/contract/node";
@@ -13,21 +12,24 @@ import { environmentOf } from "../guest/environment.ts";
 import { type BreakDeps, type BreakTexts, explainBreak, findEndError } from "../guest/explain-break.ts";
 import { useMachine } from "../guest/use-machine.ts";
 import type { LiveSession } from "../guest/wait-for-live.ts";
+import { revertLease } from "../leases/lease.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { endOf } from "./collect.ts";
-import { extendCommandLease, hasStartedNothing, revertCommandLease } from "./command-lease.ts";
+import { extendCommandLease, hasStartedNothing } from "./command-lease.ts";
 import type { ExecDeps } from "./deps.ts";
-
-interface OpenedExec {
-  frames: AsyncIterable<Frame>;
-}
-type StartedExec = LiveSession & OpenedExec;
 
 export interface CommandInput {
   command: string[];
   cwd?: string | null;
   timeout_ms?: number | null;
+}
+
+interface ExecStart {
+  sessionId: string;
+  call: (row: SessionRow) => ExecCall;
+  signal: AbortSignal;
+  by: Caller;
 }
 
 /** The node call for a command of this session. */
@@ -48,19 +50,14 @@ export function execCall(session: SessionRow, input: CommandInput, outputLimitBy
 export async function startExec(
   deps: ExecDeps,
   scope: Scope,
-  {
-    sessionId,
-    call,
-    signal,
-    by,
-  }: { sessionId: string; call: (row: SessionRow) => ExecCall; signal: AbortSignal; by: Caller },
-): Promise<StartedExec> {
+  { sessionId, call, signal, by }: ExecStart,
+): Promise<LiveSession & { frames: AsyncIterable<Frame> }> {
   const { result, release, ...live } = await useMachine(deps, scope, { sessionId }, (session) =>
     openUnderLease(deps, session, call(session), signal),
   );
   const { argv } = call(live.session);
   const entry = deps.commandLog.started({ session: live.session, by, kind: "exec", argv });
-  return { ...live, ...result, frames: logAndRelease(result.frames, entry, release) };
+  return { ...live, frames: logAndRelease(result, entry, release) };
 }
 
 /** If the command did not start, the session's lease is as it was before. */
@@ -69,21 +66,20 @@ async function openUnderLease(
   session: SessionRow,
   call: ExecCall,
   signal: AbortSignal,
-): Promise<OpenedExec> {
+): Promise<AsyncIterable<Frame>> {
   const lease = await extendCommandLease(deps.db, session, call.timeout_ms);
   try {
-    return { frames: await deps.nodes.exec(machineIdOf(session), call, signal) };
+    return await deps.nodes.exec(machineIdOf(session), call, signal);
   } catch (error) {
-    if (hasStartedNothing(error)) await revertCommandLease(deps.db, session, lease);
+    // The session may still have its one command.
+    if (lease && hasStartedNothing(error))
+      await revertLease(deps.db, session.id, lease).catch(() => undefined);
     if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
     throw await explainBreak(deps, session, START_BREAK_TEXTS, error);
   }
 }
 
-/**
- * Resolves once the command runs. An error either means that nothing was started, or says that the command may have
- * started.
- */
+/** Resolves once the command runs. An error means that nothing was started, or says that it may have started. */
 export async function openExec(
   deps: ExecDeps,
   session: SessionRow,
@@ -103,10 +99,7 @@ export async function openExec(
   }
 }
 
-/**
- * Passes the frames on. Records the command's end in the audit log, or that the end is unknown, and releases the
- * session.
- */
+/** Passes the frames on. Audits the command's end, or that the end is unknown, and releases the session. */
 async function* logAndRelease(
   frames: AsyncIterable<Frame>,
   entry: CommandEntry,

@@ -2,9 +2,11 @@
  * Closes: buffered outputs of one organisation cannot fill the memory that all share.
  *
  * A quota of memory by organisation. A short output is free. A longer one reserves the bytes of the longest possible one;
- * until they are free its frames are not read, and back-pressure stops its command.
+ * until they are free its frames are not read, and back-pressure stops its command. Measured without it: 32 commands that
+ * fill both outputs hold 255 MiB.
  */
 import type { ServerResponse } from "node:http";
+import { onceClosed } from "../http/once-closed.ts";
 
 /** Bytes of all buffered answers of one organisation together: two batches, or sixteen single commands. */
 const ORG_BYTES = 128 * 1024 * 1024;
@@ -88,12 +90,8 @@ function admit(org: Org): void {
 
 /** Gives the bytes back once the answer was sent, its client left, or no one reads it. */
 export function returnOnceAnswered(reservation: OutputQuota, response: ServerResponse): void {
-  if (response.closed || response.destroyed) {
-    reservation.release();
-    return;
-  }
   const late = setTimeout(() => reservation.release(), UNREAD_MS).unref();
-  response.once("close", () => {
+  onceClosed(response, () => {
     clearTimeout(late);
     reservation.release();
   });

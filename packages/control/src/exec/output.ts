@@ -5,7 +5,8 @@ export class OutputBuffer {
   readonly #limitBytes: number;
   readonly #chunks: Buffer[] = [];
   #sizeBytes = 0;
-  #isCut = false;
+  /** Bytes were dropped: here, or by the node or the agent before the output came. */
+  isCut = false;
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
@@ -13,30 +14,21 @@ export class OutputBuffer {
 
   push(chunk: Buffer): void {
     const left = this.#limitBytes - this.#sizeBytes;
-    if (chunk.length > left) this.#isCut = true;
+    if (chunk.length > left) this.isCut = true;
     const kept = chunk.length > left ? chunk.subarray(0, left) : chunk;
     if (kept.length === 0) return;
     this.#chunks.push(kept);
     this.#sizeBytes += kept.length;
   }
 
-  /** The node or the agent dropped bytes before these came. */
-  markCut(): void {
-    this.#isCut = true;
-  }
-
   get sizeBytes(): number {
     return this.#sizeBytes;
-  }
-
-  get isCut(): boolean {
-    return this.#isCut;
   }
 
   /** Text where the bytes are UTF-8, base64 otherwise. A cut never splits a character. */
   toText(): EncodedOutput {
     const bytes = Buffer.concat(this.#chunks);
-    return encodeOutput(bytes, this.#isCut ? withoutSplitCharacter(bytes) : bytes);
+    return encodeOutput(bytes, this.isCut ? withoutSplitCharacter(bytes) : bytes);
   }
 }
 

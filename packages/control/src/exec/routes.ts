@@ -5,6 +5,7 @@ import { type Scope, scopeOf } from "../access/principal.ts";
 import { type Caller, callerOf } from "../audit/caller.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
+import { onceClosed } from "../http/once-closed.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
@@ -26,65 +27,52 @@ const ExecQuery = z.object({
 const tags = ["Exec"];
 
 export function addExecRoutes(server: Server, deps: ExecDeps): void {
-  server.post(
-    "/v1/sessions/:id/exec",
-    {
-      schema: {
-        operationId: "exec",
-        summary: "Run a command; with stream=true its output comes as server-sent events",
-        tags,
-        params: SessionParams,
-        querystring: ExecQuery,
-        body: ExecRequest,
-        response: {
-          200: ExecResult,
-          ...errorAnswers("not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
-        },
-      },
+  const one = {
+    operationId: "exec",
+    summary: "Run a command; with stream=true its output comes as server-sent events",
+    tags,
+    params: SessionParams,
+    querystring: ExecQuery,
+    body: ExecRequest,
+    response: {
+      200: ExecResult,
+      ...errorAnswers("not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
     },
-    async (request, reply) => {
-      const principal = principalOf(request);
-      const call = { sessionId: request.params.id, input: request.body, by: callerOf(principal, request) };
-      const scope = scopeOf(principal);
-      if (request.query.stream) {
-        return await execStreamed(deps, scope, call, reply);
-      }
-      const reservation = deps.outputQuotas.reserve(scope.orgId, 2 * LIMITS.execOutputBytes);
-      const { session, result } = await execBuffered(deps, scope, { ...call, reservation }).finally(() =>
-        returnOnceAnswered(reservation, reply.raw),
-      );
-      destroyOnceAnswered(deps, [session], reply);
-      const wasWoken = result.restore_ms !== undefined;
-      return request.query.timing && wasWoken && session.timings
-        ? { ...result, timing: session.timings }
-        : result;
-    },
-  );
-  server.post(
-    "/v1/sessions/batch/exec",
-    {
-      schema: {
-        operationId: "execBatch",
-        summary: "Run one command in several sessions",
-        tags,
-        body: BatchExecRequest,
-        response: { 200: BatchExecResult, ...errorAnswers("forbidden") },
-      },
-    },
-    async (request, reply) => {
-      const { session_ids: sessionIds, ...input } = request.body;
-      const principal = principalOf(request);
-      const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
-      const { result, sessions } = await execBatch(deps, scopeOf(principal), {
-        sessionIds,
-        input,
-        by: callerOf(principal, request),
-        reservation,
-      }).finally(() => returnOnceAnswered(reservation, reply.raw));
-      destroyOnceAnswered(deps, sessions, reply);
-      return result;
-    },
-  );
+  };
+  server.post("/v1/sessions/:id/exec", { schema: one }, async (request, reply) => {
+    const principal = principalOf(request);
+    const { id } = request.params;
+    const call = { input: request.body, by: callerOf(principal, request) };
+    const scope = scopeOf(principal);
+    if (request.query.stream) return await execStreamed(deps, scope, { sessionId: id, ...call }, reply);
+    const reservation = deps.outputQuotas.reserve(scope.orgId, 2 * LIMITS.execOutputBytes);
+    const { session, result } = await execBuffered(deps, scope, id, { ...call, reservation }).finally(() =>
+      returnOnceAnswered(reservation, reply.raw),
+    );
+    destroyOnceAnswered(deps, [session], reply);
+    const wasWoken = result.restore_ms !== undefined;
+    return request.query.timing && wasWoken && session.timings
+      ? { ...result, timing: session.timings }
+      : result;
+  });
+  const batch = {
+    operationId: "execBatch",
+    summary: "Run one command in several sessions",
+    tags,
+    body: BatchExecRequest,
+    response: { 200: BatchExecResult, ...errorAnswers("forbidden") },
+  };
+  server.post("/v1/sessions/batch/exec", { schema: batch }, async (request, reply) => {
+    const { session_ids: sessionIds, ...input } = request.body;
+    const principal = principalOf(request);
+    const reservation = deps.outputQuotas.reserve(principal.orgId, LIMITS.batchOutputTotalBytes);
+    const exec = { input, by: callerOf(principal, request), reservation };
+    const { result, sessions } = await execBatch(deps, scopeOf(principal), sessionIds, exec).finally(() =>
+      returnOnceAnswered(reservation, reply.raw),
+    );
+    destroyOnceAnswered(deps, sessions, reply);
+    return result;
+  });
 }
 
 /** A failure before the command runs is an ordinary answer. A later one is an `error` event. */
@@ -95,13 +83,8 @@ async function execStreamed(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const gone = clientGone(reply);
-  const call = (row: SessionRow) => execCall(row, input);
-  const { session, frames } = await startExec(deps, scope, {
-    sessionId,
-    call,
-    signal: gone,
-    by,
-  }).catch(async (error: unknown) => {
+  const start = { sessionId, call: (row: SessionRow) => execCall(row, input), signal: gone, by };
+  const { session, frames } = await startExec(deps, scope, start).catch(async (error: unknown) => {
     // The client left while the command was being started. That counts as the session's one command.
     if (gone.aborted) await completeAfterLeave(deps, scope, sessionId);
     throw error;
@@ -142,7 +125,6 @@ function destroyOnceAnswered(
         ),
       );
     };
-    if (reply.raw.closed || reply.raw.destroyed) destroy();
-    else reply.raw.once("close", destroy);
+    onceClosed(reply.raw, destroy);
   }
 }

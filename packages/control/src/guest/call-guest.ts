@@ -1,5 +1,4 @@
 /** Calls to a session's machine whose answer says how the operation ended. */
-
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { NodeError } from "../fleet/node-error.ts";
@@ -82,12 +81,11 @@ async function pauseErrorOfRead(deps: MoveDeps, session: SessionRow): Promise<Ap
   return error && new ApiError("session_not_live", error.message);
 }
 
-const RETRYABLE = { conflict: "session_not_live", internal: "session_unavailable" } as const;
-
 async function explainReadBreak(deps: MoveDeps, session: SessionRow, cause: NodeError): Promise<ApiError> {
   const error = await explainBreak(deps, session, READ_BREAK_TEXTS, cause);
-  const code = error.code === "conflict" || error.code === "internal" ? RETRYABLE[error.code] : undefined;
-  return code ? new ApiError(code, error.message, { cause }) : error;
+  if (error.code === "conflict") return new ApiError("session_not_live", error.message, { cause });
+  if (error.code === "internal") return new ApiError("session_unavailable", error.message, { cause });
+  return error;
 }
 
 function withinTime(signal: AbortSignal | undefined): AbortSignal {

@@ -5,8 +5,7 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { type OperationKind, stopsGuest } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
-import type { SessionRow } from "../sessions/store.ts";
-import { findSessionById } from "../sessions/store.ts";
+import { findSessionById, type SessionRow } from "../sessions/store.ts";
 
 export interface BreakDeps {
   db: Database;

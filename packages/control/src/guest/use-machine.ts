@@ -1,16 +1,11 @@
-/**
- * The frame of every guest operation: waits for the session, wakes it, and keeps it from becoming idle
- * (docs/spec/sessions.md).
- */
-
+/** The frame of every guest operation: waits for the session, wakes it, keeps it from idling (docs/spec/sessions.md). */
 import type { Scope } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { apiErrorOfNode } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { stopsGuest } from "../sessions/operation-kinds.ts";
-import type { SessionRow } from "../sessions/store.ts";
-import { findSessionById } from "../sessions/store.ts";
+import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import { findEndError, hasSameMachine } from "./explain-break.ts";
 import { type LiveSession, waitForLive } from "./wait-for-live.ts";
 

@@ -1,8 +1,8 @@
+import { headerPairs, valuesOf } from "@vivarium/http1/headers";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Authenticator } from "../access/authenticate.ts";
 import type { Principal } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { timesSent } from "./times-sent.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -30,7 +30,7 @@ export async function authenticate(
   { authenticator }: { authenticator: Authenticator },
   { raw }: FastifyRequest,
 ): Promise<Principal> {
-  if (timesSent(raw, "authorization") > 1)
+  if (valuesOf(headerPairs(raw.rawHeaders), "authorization").length > 1)
     throw new ApiError("unauthenticated", "Authorization: must be sent once");
   return await authenticator.authenticate(raw.headers.authorization);
 }

@@ -1,4 +1,4 @@
-import { type ErrorBody, type ErrorCode, errorRow, LIMITS } from "@vivarium/contract/api";
+import { type ErrorBody, errorRow, LIMITS } from "@vivarium/contract/api";
 import { TOO_SLOW } from "@vivarium/http1/body-rate";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
@@ -7,6 +7,8 @@ import { ApiError } from "../errors/api-error.ts";
 const INTERNAL_MESSAGE =
   "internal error: the request failed unexpectedly; the server log has it under its X-Request-Id";
 const CUT_SHORT = "request body: the connection was closed before its end";
+const WRONG_LENGTH = "request body: its size does not match the Content-Length header";
+const BAD_URL = "no such path: the URL is not validly percent-encoded";
 const STORE_MESSAGE = "the catalog database is not reachable at the moment; try again";
 
 /** Writes every error answer of the service: `{error, code}`, the status of the code's row, Retry-After. */
@@ -27,18 +29,19 @@ export function renderError(error: unknown, request: FastifyRequest, reply: Fast
 }
 
 /** The limit is the route's own. */
-function bodyTooLarge(error: unknown, { routeOptions }: FastifyRequest): ApiError | undefined {
-  if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_BODY_TOO_LARGE"))
-    return undefined;
+function bodyTooLarge(cause: unknown, { routeOptions }: FastifyRequest): ApiError | undefined {
+  if (codeOf(cause) !== "FST_ERR_CTP_BODY_TOO_LARGE") return undefined;
   const limit = routeOptions.bodyLimit ?? LIMITS.jsonBodyBytes;
-  return new ApiError("payload_too_large", `request body: must be at most ${limit} bytes of JSON`, {
-    cause: error,
-  });
+  return new ApiError("payload_too_large", `request body: must be at most ${limit} bytes of JSON`, { cause });
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
 /** The client left while it sent the body. No one reads the answer, and nothing failed here. */
 function isCutShort(error: unknown, { raw }: FastifyRequest): boolean {
-  return error instanceof Error && "code" in error && error.code === "ECONNRESET" && raw.complete === false;
+  return codeOf(error) === "ECONNRESET" && raw.complete === false;
 }
 
 /** An operation that was aborted because its client left is not a failure of the service. */
@@ -58,23 +61,16 @@ export function errorBody(error: unknown): ErrorBody {
   return renderedError(toApiError(error)).body;
 }
 
-export function toApiError(error: unknown): ApiError {
+function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (isStoreUnavailable(error)) return new ApiError("unavailable", STORE_MESSAGE, { cause: error });
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  const code = codeOf(error);
   if (code === TOO_SLOW) return new ApiError("validation", (error as Error).message);
-  const known = FRAMEWORK_ERRORS[code];
-  if (known) return new ApiError(known.code, known.message, { cause: error });
+  if (code === "FST_ERR_CTP_INVALID_CONTENT_LENGTH")
+    return new ApiError("validation", WRONG_LENGTH, { cause: error });
+  if (code === "FST_ERR_BAD_URL") return new ApiError("not_found", BAD_URL, { cause: error });
   return new ApiError("internal", INTERNAL_MESSAGE, { cause: error });
 }
-
-const FRAMEWORK_ERRORS: Record<string, { code: ErrorCode; message: string } | undefined> = {
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
-    code: "validation",
-    message: "request body: its size does not match the Content-Length header",
-  },
-  FST_ERR_BAD_URL: { code: "not_found", message: "no such path: the URL is not validly percent-encoded" },
-};
 
 /** One line of at most 500 characters without control characters. */
 export function oneLine(text: string, maxChars: number = LIMITS.errorMessageChars): string {

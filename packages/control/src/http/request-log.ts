@@ -1,19 +1,25 @@
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Meter } from "../metrics/meter.ts";
 
-/** One line per answered request: caller, route, status, duration. Never a header, a body or a query. */
-export function logRequests(server: FastifyInstance): void {
+/** Counts every request, and logs a line per answer: caller, route, status, duration; no header, no body, no query. */
+export function observeRequests(server: FastifyInstance, meter: Meter): void {
+  const observe = ({ method, routeOptions }: FastifyRequest, reply: FastifyReply, status: string) => {
+    const route = routeOptions.url ?? "(no route)";
+    meter.answered({ method, route, status, ms: reply.elapsedTime });
+    return { method, route };
+  };
+  server.addHook("onRequest", (request, reply, done) => {
+    // `onResponse` is not called for an answer that does not end because its client left.
+    reply.raw.once("close", () => {
+      if (!reply.raw.writableFinished) observe(request, reply, "left");
+    });
+    done();
+  });
   server.addHook("onResponse", (request, reply, done) => {
-    request.log.info(
-      {
-        method: request.method,
-        route: request.routeOptions.url ?? "(no route)",
-        status: reply.statusCode,
-        elapsed_ms: Math.round(reply.elapsedTime),
-        org_id: request.principal?.orgId,
-        key_id: request.principal?.keyId,
-      },
-      "answered",
-    );
+    const { statusCode: status, elapsedTime } = reply;
+    const who = { org_id: request.principal?.orgId, key_id: request.principal?.keyId };
+    const observed = observe(request, reply, String(status));
+    request.log.info({ ...observed, status, elapsed_ms: Math.round(elapsedTime), ...who }, "answered");
     done();
   });
 }

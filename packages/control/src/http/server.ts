@@ -13,13 +13,12 @@ import type { Authenticator } from "../access/authenticate.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { authenticate, refuseWritesOfSuspended, requireCredential } from "./authenticate.ts";
 import { acceptJsonBodies } from "./body.ts";
-import { meterRequests } from "./meter-requests.ts";
 import { giveUpSlowBodies } from "./minimum-body-rate.ts";
 import { documentApi } from "./openapi.ts";
 import { parseQuery, refuseUnreadableQuery } from "./query.ts";
 import { renderError } from "./render-error.ts";
 import { requestId } from "./request-id.ts";
-import { logRequests } from "./request-log.ts";
+import { observeRequests } from "./request-log.ts";
 import { inTurn, takeTurns } from "./turns.ts";
 import { answerUnknownRoutes } from "./unknown-route.ts";
 import { boundUnreadAnswers } from "./unread-answers.ts";
@@ -69,10 +68,7 @@ export async function createServer(deps: ServerDeps) {
   server.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   server.setErrorHandler(renderError);
   takeTurns(server);
-  server.addHook("onRequest", (request, reply, done) => {
-    addCommonHeaders(request, reply);
-    done();
-  });
+  server.addHook("onRequest", async (request, reply) => addCommonHeaders(request, reply));
   requireCredential(server, deps);
   answerUnknownRoutes(server);
   refuseWritesOfSuspended(server);
@@ -81,8 +77,7 @@ export async function createServer(deps: ServerDeps) {
   giveUpSlowBodies(server);
   boundUnreadAnswers(server);
   acceptJsonBodies(server);
-  logRequests(server);
-  meterRequests(server, deps.meter);
+  observeRequests(server, deps.meter);
   await documentApi(server, deps.version);
   return server;
 }

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
 import { LIMITS } from "@vivarium/contract/api";
 import type { FastifyReply } from "fastify";
 
@@ -15,48 +17,41 @@ export function clientGone(reply: FastifyReply): AbortSignal {
  * filling memory.
  */
 export class EventStream {
-  readonly #reply: FastifyReply;
+  readonly #raw: ServerResponse;
   readonly #heartbeatMs: number;
+  readonly #closed = new AbortController();
   #heartbeat: NodeJS.Timeout | undefined;
 
   constructor(reply: FastifyReply, heartbeatMs: number = LIMITS.sseHeartbeatMs) {
-    this.#reply = reply;
+    this.#raw = reply.raw;
     this.#heartbeatMs = heartbeatMs;
     reply.hijack();
-    reply.raw.writeHead(200, {
+    this.#raw.writeHead(200, {
       ...(reply.getHeaders() as Record<string, string>),
       "content-type": "text/event-stream",
       "cache-control": "no-store",
       "x-accel-buffering": "no",
     });
-    reply.raw.flushHeaders();
-    reply.raw.on("error", () => reply.raw.destroy());
+    this.#raw.flushHeaders();
+    this.#raw.on("error", () => this.#raw.destroy()).once("close", () => this.#closed.abort());
     this.#restartHeartbeat();
   }
 
   get isClosed(): boolean {
-    return this.#reply.raw.destroyed;
+    return this.#raw.destroyed;
+  }
+
+  get #isOver(): boolean {
+    return this.#raw.destroyed || this.#raw.writableEnded;
   }
 
   /** With an id, a client that reconnects can resume behind this event. */
   async send(event: string, data: string, id?: string): Promise<void> {
-    const { raw } = this.#reply;
-    if (raw.destroyed || raw.writableEnded) throw new Error("the client is gone");
+    if (this.#isOver) throw new Error("the client is gone");
     this.#restartHeartbeat();
     const idLine = id === undefined ? "" : `id: ${id}\n`;
-    if (raw.write(`${idLine}event: ${event}\ndata: ${data}\n\n`)) return;
-    await new Promise<void>((resolve, reject) => {
-      const onDrain = () => {
-        raw.off("close", onClose);
-        resolve();
-      };
-      const onClose = () => {
-        raw.off("drain", onDrain);
-        reject(new Error("the client is gone"));
-      };
-      raw.once("drain", onDrain);
-      raw.once("close", onClose);
-    });
+    if (this.#raw.write(`${idLine}event: ${event}\ndata: ${data}\n\n`)) return;
+    await once(this.#raw, "drain", { signal: this.#closed.signal });
   }
 
   /** Output in base64, in events of bounded size. */
@@ -68,32 +63,31 @@ export class EventStream {
 
   /** Sets the client's position before the first event. Without data the client sees no event. */
   resumeFrom(id: string): void {
-    this.#reply.raw.write(`id: ${id}\n\n`);
+    this.#raw.write(`id: ${id}\n\n`);
   }
 
   end(): void {
     clearInterval(this.#heartbeat);
-    this.#reply.raw.end();
+    this.#raw.end();
   }
 
   /** Ends the stream, without waiting for a client that does not read. */
   close(): void {
-    if (this.#reply.raw.writableNeedDrain) this.breakOff();
+    if (this.#raw.writableNeedDrain) this.breakOff();
     else this.end();
   }
 
   breakOff(): void {
     clearInterval(this.#heartbeat);
-    this.#reply.raw.destroy();
+    this.#raw.destroy();
   }
 
   #restartHeartbeat(): void {
     clearInterval(this.#heartbeat);
     this.#heartbeat = setInterval(() => {
-      const { raw } = this.#reply;
-      if (raw.destroyed || raw.writableEnded) return clearInterval(this.#heartbeat);
+      if (this.#isOver) return clearInterval(this.#heartbeat);
       // A client that does not read needs no heartbeat.
-      if (!raw.writableNeedDrain) raw.write(": hb\n\n");
+      if (!this.#raw.writableNeedDrain) this.#raw.write(": hb\n\n");
     }, this.#heartbeatMs);
   }
 }

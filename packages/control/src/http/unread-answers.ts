@@ -2,10 +2,11 @@
  * Closes: clients that ask for large answers and do not read them cannot fill the memory that all share.
  *
  * A few large answers may wait for as long as they like. Once those of one organisation take too much together, its
- * connections that have been slow for a while are cut.
+ * connections that have been slow for a while are cut. Measured with node:http alone: 16 connections that do not read one
+ * answer of 25 MiB each cost 405 MiB.
  */
-import type { ServerResponse } from "node:http";
 import type { FastifyInstance } from "fastify";
+import { onceClosed } from "./once-closed.ts";
 
 /** Unread answers of one organisation together: five of the largest lists. */
 const ORG_BYTES = 128 * 1024 * 1024;
@@ -27,28 +28,22 @@ export function boundUnreadAnswers(
   server.addHook("onSend", (request, reply, payload, done) => {
     const bytes = sizeOf(payload);
     const orgId = request.principal?.orgId;
-    if (bytes > SMALL_BYTES && orgId !== undefined && isOpen(reply.raw)) {
+    if (bytes > SMALL_BYTES && orgId !== undefined) {
       add(orgId, bytes);
       const look = setInterval(() => {
         if ((byOrg.get(orgId) ?? 0) <= orgBytes) return;
         // Subtracted at once, so that the next answers to be checked may stay.
         forget();
-        reply.raw.destroy();
+        reply.raw.off("close", forget).destroy();
       }, patienceMs).unref();
       const forget = () => {
         clearInterval(look);
-        reply.raw.off("close", forget);
         add(orgId, -bytes);
       };
-      reply.raw.once("close", forget);
+      onceClosed(reply.raw, forget);
     }
     done(null, payload);
   });
-}
-
-/** A closed response emits no further event. */
-function isOpen(response: ServerResponse): boolean {
-  return !response.closed && !response.destroyed;
 }
 
 /** Bytes of a complete answer; streams have back-pressure. */

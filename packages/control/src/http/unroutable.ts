@@ -1,8 +1,9 @@
 /**
  * Closes: malformed and unroutable requests get the error envelope, and their connections end.
  *
- * Node answers some requests by itself, with a bare status or with silence. Requests with a method and a path are routed
- * like all others. Bytes that are not HTTP get the same envelope, written by hand.
+ * Node answers some requests by itself: two Expect headers and a missing Host with a bare status, CONNECT with silence.
+ * Requests with a method and a path are routed like all others. Bytes that are not HTTP get the same envelope, written by
+ * hand. Node alone sends its 400 for them at once, which a client takes for the answer to its unanswered earlier request.
  */
 import {
   type IncomingMessage,
@@ -14,13 +15,13 @@ import type { Duplex } from "node:stream";
 import { LIMITS } from "@vivarium/contract/api";
 import { TOO_SLOW } from "@vivarium/http1/body-rate";
 import { endGently } from "@vivarium/http1/close-gently";
+import { headerPairs, valuesOf } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { renderedError } from "./render-error.ts";
 import { newRequestId } from "./request-id.ts";
-import { timesSent } from "./times-sent.ts";
 import { breakOff, isCutOff } from "./turns.ts";
 import { handOver } from "./upgrades.ts";
 
@@ -57,7 +58,8 @@ export function refuseUnusableHeaders(server: FastifyInstance): void {
     if (host === undefined && request.raw.httpVersion !== "1.0") {
       throw new ApiError("validation", "Host: is required in HTTP/1.1");
     }
-    if (timesSent(request.raw, "host") > 1) throw new ApiError("validation", "Host: must be sent once");
+    if (valuesOf(headerPairs(request.raw.rawHeaders), "host").length > 1)
+      throw new ApiError("validation", "Host: must be sent once");
     const encoding = request.headers["content-encoding"];
     if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
       throw new ApiError("validation", "Content-Encoding: must be identity, or left out");

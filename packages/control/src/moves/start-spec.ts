@@ -1,5 +1,5 @@
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
-import { networkSpec } from "../egress/network-spec.ts";
+import { networkSpec } from "../egress/prepare.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { SessionRow } from "../sessions/store.ts";
 

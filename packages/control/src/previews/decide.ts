@@ -38,17 +38,10 @@ export function decideExpose(
   }
   const token = decideToken(stored, asked, rotate);
   const bearer = decideBearer(stored, asked, rotate);
-  const isSame =
-    stored.visibility === asked.visibility &&
-    stored.auth === asked.auth &&
-    stored.loginUrl === asked.loginUrl &&
-    bearer === "keep";
-  const isNewVersion =
-    token !== "keep" ||
-    bearer !== "keep" ||
-    stored.visibility !== asked.visibility ||
-    stored.auth !== asked.auth;
-  return { result: isSame && !rotate ? "unchanged" : "updated", token, bearer, isNewVersion };
+  const isOtherGate = stored.visibility !== asked.visibility || stored.auth !== asked.auth;
+  const isNewVersion = isOtherGate || token !== "keep" || bearer !== "keep";
+  const isSame = !isOtherGate && bearer === "keep" && stored.loginUrl === asked.loginUrl && !rotate;
+  return { result: isSame ? "unchanged" : "updated", token, bearer, isNewVersion };
 }
 
 function decideToken(stored: StoredRoute, asked: RouteSettings, rotate: boolean): Credential {

@@ -1,5 +1,4 @@
 /** Exposes a port of the guest under a URL, or changes how it is exposed (docs/spec/network.md). */
-
 import { type Exposed, type ExposeRequest, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
@@ -14,10 +13,10 @@ import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getSession } from "../sessions/get.ts";
 import { notUsable } from "../sessions/not-usable.ts";
 import { isNetworkFixed } from "../sessions/operation-kinds.ts";
+import { type PreviewUrls, previewUrl, withToken } from "../sessions/preview-urls.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { type Decision, decideExpose, type RouteSettings } from "./decide.ts";
 import type { PreviewDeps } from "./deps.ts";
-import { toExposed } from "./exposed.ts";
 import { checkLoginUrl } from "./login-url.ts";
 import { newToken, seal, sha256Hex, unseal } from "./secrets.ts";
 import {
@@ -26,7 +25,7 @@ import {
   listExposed,
   lockSession,
   markBearerDelivered,
-  nextRouteVersion,
+  nextVersion,
   publicFields,
   putRoute,
   type RouteRow,
@@ -87,16 +86,11 @@ async function attempt(deps: PreviewDeps, session: SessionRow, ask: Ask): Promis
     if (session.op === null) await wakeSession(deps, session, "operation_wake");
     return BUSY;
   }
-  return await deps.exposeQueue.run(`${session.id} ${ask.port}`, () => writeAndApply(deps, session, ask));
-}
-
-/**
- * Runs in the serial queue of the port. So the next call does not replace a bearer token that is still on its way to
- * its caller.
- */
-async function writeAndApply(deps: PreviewDeps, session: SessionRow, ask: Ask): Promise<Route | typeof BUSY> {
-  const route = await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
-  return route === BUSY ? BUSY : await applyRoute(deps, route);
+  // Serial by port, so that the next call does not replace a bearer token that is still on its way to its caller.
+  return await deps.exposeQueue.run(`${session.id} ${ask.port}`, async () => {
+    const route = await deps.db.transaction().execute((tx) => write(deps, tx, session, ask));
+    return route === BUSY ? BUSY : await applyRoute(deps, route);
+  });
 }
 
 function decideOn(row: RouteRow | undefined, { settings, rotate }: Ask): Decision {
@@ -162,7 +156,7 @@ async function credentials(
   const row = {
     session_id: session.id,
     port: ask.port,
-    version: known && !decision.isNewVersion ? known.version : await nextRouteVersion(tx),
+    version: known && !decision.isNewVersion ? known.version : await nextVersion(tx, "preview_versions"),
     visibility,
     auth,
     sealed_token: ingressToken === undefined ? null : seal(deps.previewKey, context, ingressToken),
@@ -196,6 +190,29 @@ async function applyRoute(deps: PreviewDeps, route: Route): Promise<Route> {
   await ensurePushed(deps);
   if (authToken !== undefined) await markBearerDelivered(deps.db, row);
   return route;
+}
+
+/** The answer to an expose. */
+function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
+  const { session, row, result, ingressToken, authToken } = route;
+  const url = previewUrl(previewSite, session.id, row.port);
+  const lifetimeMs = session.max_lifetime_ms;
+  return {
+    session_id: session.id,
+    port: row.port,
+    preview_url: ingressToken === undefined ? url : withToken(url, ingressToken),
+    visibility: row.visibility,
+    auth: row.auth,
+    result,
+    ...(session.state === "live" && session.guest_ip !== null && { guest_ip: session.guest_ip }),
+    ...(ingressToken !== undefined && { ingress_token: ingressToken }),
+    ...(authToken !== undefined && { auth_token: authToken }),
+    ...(row.login_url !== null && { login_url: row.login_url }),
+    // A route lives as long as its session.
+    ...(lifetimeMs !== null && {
+      expires_at: new Date(session.created_at.getTime() + lifetimeMs).toISOString(),
+    }),
+  };
 }
 
 export async function ensurePushed({ previewPush }: Pick<PreviewDeps, "previewPush">): Promise<void> {

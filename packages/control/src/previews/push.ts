@@ -1,17 +1,19 @@
 /** Keeps the node's table of routes equal to the rows. */
 import { createHash } from "node:crypto";
+import type { SessionState } from "@vivarium/contract/api";
 import type { PreviewRoute } from "@vivarium/contract/gateway";
 import { Coalesced } from "@vivarium/kit/coalesced";
 import { NodeError } from "../fleet/node-error.ts";
 import type { PreviewDeps } from "./deps.ts";
+import { cookieKey } from "./secrets.ts";
 import {
   deleteRoutesOfEnded,
   lastTableVersion,
   listRoutes,
-  nextTableVersion,
+  nextVersion,
+  type RouteOfSession,
   skipTableVersions,
 } from "./store.ts";
-import { toPreviewRoute } from "./table.ts";
 
 type PushDeps = Pick<PreviewDeps, "db" | "nodes" | "signals" | "previewKey" | "log">;
 
@@ -38,14 +40,19 @@ export class PreviewPush {
     return this.#pushes.run();
   }
 
+  /** Like `ensure`, for a caller that does not depend on it. */
+  async attempt(logged: { session_id?: string } = {}): Promise<void> {
+    await this.ensure().catch((err: unknown) =>
+      this.#deps.log.debug({ err, ...logged }, "routes could not be sent; the sweep repeats it"),
+    );
+  }
+
   /** Sends a table after every move of a session, until the returned function is called. */
   followMoves(): () => Promise<void> {
     const stop = this.#deps.signals.onAnyMove(() => {
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
-        this.ensure().catch((err: unknown) =>
-          this.#deps.log.debug({ err }, "routes could not be sent; the sweep repeats it"),
-        );
+        void this.attempt();
       }, COALESCE_MS);
     });
     return async () => {
@@ -72,7 +79,9 @@ export class PreviewPush {
       } catch (error) {
         const isBehind = error instanceof NodeError && error.code === "network_conflict";
         if (!isBehind || attempt >= ATTEMPTS) throw error;
-        await this.#skipVersions();
+        // Another process was faster, or the database was restored from a backup.
+        await skipTableVersions(this.#deps.db, await this.#knownVersion());
+        this.#confirmed = undefined;
       }
     }
   }
@@ -80,7 +89,7 @@ export class PreviewPush {
   async #push(): Promise<void> {
     if (await this.#isUpToDate()) return;
     // Read again after the version is taken: so a higher version never has older rows.
-    const version = await nextTableVersion(this.#deps.db);
+    const version = await nextVersion(this.#deps.db, "preview_table_versions");
     const routes = await this.#routes();
     const isUnneeded = routes.length === 0 && (await this.#knownVersion()) === 0;
     if (!isUnneeded) await this.#deps.nodes.putPreviews({ version, routes });
@@ -99,12 +108,6 @@ export class PreviewPush {
     return isLast && this.#confirmed === confirmed;
   }
 
-  /** The node has a higher version: another process was faster, or the database was restored from a backup. */
-  async #skipVersions(): Promise<void> {
-    await skipTableVersions(this.#deps.db, await this.#knownVersion());
-    this.#confirmed = undefined;
-  }
-
   /** The version of the node's table; 0 if it has none. */
   async #knownVersion(): Promise<number> {
     return (await this.#deps.nodes.info()).previews_version ?? 0;
@@ -118,3 +121,30 @@ export class PreviewPush {
 function digestOf(routes: PreviewRoute[]): string {
   return createHash("sha256").update(JSON.stringify(routes)).digest("base64");
 }
+
+function toPreviewRoute(key: Buffer, row: RouteOfSession): PreviewRoute {
+  const context = { orgId: row.org_id, sessionId: row.session_id, port: row.port };
+  return {
+    session_id: row.session_id,
+    port: row.port,
+    version: row.version,
+    visibility: row.visibility,
+    ...(row.token_sha256 !== null && { token_sha256: row.token_sha256 }),
+    ...(row.bearer_sha256 !== null && { bearer_sha256: row.bearer_sha256 }),
+    cookie_key: cookieKey(key, context, row.version),
+    ...(row.login_url !== null && { login_url: row.login_url }),
+    wake_on_http: row.wake_on_http,
+    state: ROUTE_STATES[row.state],
+  };
+}
+
+/** The table has no routes of `destroyed` sessions. */
+const ROUTE_STATES: Record<SessionState, PreviewRoute["state"]> = {
+  creating: "unavailable",
+  live: "live",
+  paused: "paused",
+  lifetime_expired: "gone",
+  node_lost: "gone",
+  failed: "gone",
+  destroyed: "gone",
+};

@@ -13,39 +13,28 @@ const params = SessionParams;
 const REFUSALS = ["not_found", "conflict", "session_not_live", "session_ended"] as const;
 
 export function addPreviewRoutes(server: Server, deps: PreviewDeps): void {
-  server.post(
-    "/v1/sessions/:id/expose",
-    {
-      schema: {
-        operationId: "exposePort",
-        summary:
-          "Make a guest port reachable under a URL, or change how; it wakes a paused session if it has to",
-        tags,
-        params,
-        body: ExposeRequest,
-        response: { 200: Exposed, ...errorAnswers(...REFUSALS, "rate_limited") },
-      },
-    },
-    async (request) => {
-      const input = { id: request.params.id, body: request.body };
-      return await exposePort(deps, scopeOf(principalOf(request)), input);
-    },
-  );
-  server.post(
-    "/v1/sessions/:id/unexpose",
-    {
-      schema: {
-        operationId: "unexposePort",
-        summary: "Close a port; URL, cookies and open connections are dead when the call answers",
-        tags,
-        params,
-        body: UnexposeRequest,
-        response: { 200: Unexposed, ...errorAnswers(...REFUSALS) },
-      },
-    },
-    async (request) => {
-      const input = { id: request.params.id, port: request.body.port };
-      return { ok: await unexposePort(deps, scopeOf(principalOf(request)), input) };
-    },
-  );
+  const expose = {
+    operationId: "exposePort",
+    summary: "Make a guest port reachable under a URL, or change how; it wakes a paused session if it has to",
+    tags,
+    params,
+    body: ExposeRequest,
+    response: { 200: Exposed, ...errorAnswers(...REFUSALS, "rate_limited") },
+  };
+  server.post("/v1/sessions/:id/expose", { schema: expose }, async (request) => {
+    const input = { id: request.params.id, body: request.body };
+    return await exposePort(deps, scopeOf(principalOf(request)), input);
+  });
+  const unexpose = {
+    operationId: "unexposePort",
+    summary: "Close a port; URL, cookies and open connections are dead when the call answers",
+    tags,
+    params,
+    body: UnexposeRequest,
+    response: { 200: Unexposed, ...errorAnswers(...REFUSALS) },
+  };
+  server.post("/v1/sessions/:id/unexpose", { schema: unexpose }, async (request) => {
+    const input = { id: request.params.id, port: request.body.port };
+    return { ok: await unexposePort(deps, scopeOf(principalOf(request)), input) };
+  });
 }

@@ -40,11 +40,7 @@ export async function putRoute(db: Queries, route: RouteRow): Promise<void> {
 }
 
 /** Returns the deleted route. */
-export async function deleteRoute(
-  db: Queries,
-  sessionId: string,
-  port: number,
-): Promise<RouteRow | undefined> {
+export async function deleteRoute(db: Queries, sessionId: string, port: number) {
   return await db
     .deleteFrom("preview_routes")
     .where("session_id", "=", sessionId)
@@ -54,25 +50,18 @@ export async function deleteRoute(
 }
 
 /** The fields that the whole organisation may see. */
-export function publicFields({ port, visibility, auth }: ExposedPort): {
-  port: number;
-  visibility: ExposedPort["visibility"];
-  auth: ExposedPort["auth"];
-} {
+export function publicFields({ port, visibility, auth }: ExposedPort) {
   return { port, visibility, auth };
 }
 
 /** The caller has got the bearer token, unless a newer one was made meanwhile. */
-export async function markBearerDelivered(
-  db: Queries,
-  { session_id, port, version }: RouteRow,
-): Promise<void> {
+export async function markBearerDelivered(db: Queries, route: RouteRow): Promise<void> {
   await db
     .updateTable("preview_routes")
     .set({ is_bearer_told: true })
-    .where("session_id", "=", session_id)
-    .where("port", "=", port)
-    .where("version", "=", version)
+    .where("session_id", "=", route.session_id)
+    .where("port", "=", route.port)
+    .where("version", "=", route.version)
     .execute();
 }
 
@@ -108,19 +97,21 @@ export async function deleteRoutesOfEnded(db: Queries): Promise<void> {
     where sessions.id = preview_routes.session_id and sessions.state = 'destroyed'`.execute(db);
 }
 
-export async function nextRouteVersion(db: Queries): Promise<number> {
-  return await next(db, "preview_versions");
+/** The next version of a route, or of the node's table. */
+export async function nextVersion(
+  db: Queries,
+  sequence: "preview_versions" | "preview_table_versions",
+): Promise<number> {
+  const found = await sql<{ version: number }>`select nextval(${sequence}::regclass) as version`.execute(db);
+  const version = found.rows[0]?.version;
+  if (version === undefined) throw new Error("the database gave no next version");
+  return version;
 }
 
-export async function nextTableVersion(db: Queries): Promise<number> {
-  return await next(db, "preview_table_versions");
-}
-
-/** The last version that any process took. */
+/** The last version of a table that any process took. */
 export async function lastTableVersion(db: Queries): Promise<number | undefined> {
-  const found = await sql<{
-    version: number;
-  }>`select last_value as version from preview_table_versions`.execute(db);
+  type Row = { version: number };
+  const found = await sql<Row>`select last_value as version from preview_table_versions`.execute(db);
   return found.rows[0]?.version;
 }
 
@@ -129,11 +120,4 @@ export async function skipTableVersions(db: Queries, known: number): Promise<voi
   await sql`select setval('preview_table_versions', greatest(${known}, nextval('preview_table_versions')))`.execute(
     db,
   );
-}
-
-async function next(db: Queries, sequence: "preview_versions" | "preview_table_versions"): Promise<number> {
-  const found = await sql<{ version: number }>`select nextval(${sequence}::regclass) as version`.execute(db);
-  const version = found.rows[0]?.version;
-  if (version === undefined) throw new Error("the database gave no next version");
-  return version;
 }

@@ -2,16 +2,10 @@
  * Runs code in a session made for it, and destroys the session. The session's row carries a lease: when this process
  * dies, the sweep destroys the session as soon as the lease runs out.
  */
-
-import {
-  type Language,
-  LIMITS,
-  type RunPhase,
-  type RunRequest,
-  type RunResult,
-} from "@vivarium/contract/api";
+import { LIMITS, type RunPhase, type RunRequest, type RunResult } from "@vivarium/contract/api";
 import type { ExecCall } from "@vivarium/contract/node";
 import { sleep } from "@vivarium/kit/clock";
+import type { z } from "zod";
 import { type Principal, scopeOf } from "../access/principal.ts";
 import { resolveProject } from "../access/resolve-project.ts";
 import type { Caller } from "../audit/caller.ts";
@@ -26,8 +20,7 @@ import { waitForLive } from "../guest/wait-for-live.ts";
 import { leaseFromNow, leaseSession } from "../leases/lease.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import type { SessionRow } from "../sessions/store.ts";
-import { findSessionById } from "../sessions/store.ts";
+import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import { admitSession, checkReferences, type SessionSettings } from "../starts/admit.ts";
 import { failureCode } from "../starts/provision-failures.ts";
 import { type StartSettings, startFrom } from "../starts/start-from.ts";
@@ -37,10 +30,7 @@ import type { RunDeps } from "./deps.ts";
 const RUN_LEASE_MS = 30_000;
 const RENEW_MS = 10_000;
 
-export type ParsedRun = Omit<RunRequest, "language" | "timeout_ms"> & {
-  language: Language;
-  timeout_ms?: number | null;
-};
+type ParsedRun = z.output<typeof RunRequest>;
 
 export async function runCode(
   deps: RunDeps,
@@ -99,11 +89,8 @@ async function waitForRun(
     if (now?.state === "destroyed")
       throw new ApiError("session_ended", "the run's session was destroyed", { cause });
     const reason = now?.status_reason;
-    throw new ApiError(
-      failureCode(reason),
-      `no machine for this run: ${reason ?? "it was not ready in time"}`,
-      { cause },
-    );
+    const message = `no machine for this run: ${reason ?? "it was not ready in time"}`;
+    throw new ApiError(failureCode(reason), message, { cause });
   }
 }
 

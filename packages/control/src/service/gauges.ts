@@ -1,11 +1,14 @@
 /** Metrics of the present state, read when they are collected. */
 import { SESSION_STATES } from "@vivarium/contract/api";
+import type { NodeInfo } from "@vivarium/contract/node";
 import { Counter, Gauge } from "prom-client";
 import { countByState } from "../sessions/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
 /** Destroyed sessions are history. */
 const PRESENT = SESSION_STATES.filter((state) => state !== "destroyed");
+
+type WarmMachines = NonNullable<NodeInfo["warm"]>[number];
 
 export function addGauges({ db, node, meter }: ServiceDeps): void {
   const registers = [meter.registry];
@@ -28,30 +31,31 @@ export function addGauges({ db, node, meter }: ServiceDeps): void {
       this.set((await node.present()) ? 1 : 0);
     },
   });
-  new Gauge({
-    name: "vivarium_warm_machines",
-    help: "Machines that wait for the next create; kind: baseline, or saved for templates and checkpoints of users",
-    labelNames: ["kind", "template", "size"],
-    registers,
-    async collect() {
-      const { warm = [] } = (await node.present()) ?? {};
-      this.reset();
-      for (const { template, size, snapshot_id: id, ready } of warm)
-        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, ready);
-    },
-  });
-  new Gauge({
-    name: "vivarium_warm_machines_wanted",
-    help: "How many are to wait, by how often one was wanted lately; labels as of vivarium_warm_machines",
-    labelNames: ["kind", "template", "size"],
-    registers,
-    async collect() {
-      const { warm = [] } = (await node.present()) ?? {};
-      this.reset();
-      for (const { template, size, snapshot_id: id, wanted = 0 } of warm)
-        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, wanted);
-    },
-  });
+  const addWarm = (name: string, help: string, countOf: (warm: WarmMachines) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ["kind", "template", "size"],
+      registers,
+      async collect() {
+        const { warm = [] } = (await node.present()) ?? {};
+        this.reset();
+        for (const one of warm) {
+          const { template, size, snapshot_id: id } = one;
+          this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, countOf(one));
+        }
+      },
+    });
+  addWarm(
+    "vivarium_warm_machines",
+    "Machines that wait for the next create; kind: baseline, or saved for templates and checkpoints of users",
+    ({ ready }) => ready,
+  );
+  addWarm(
+    "vivarium_warm_machines_wanted",
+    "How many are to wait, by how often one was wanted lately; labels as of vivarium_warm_machines",
+    ({ wanted = 0 }) => wanted,
+  );
   new Counter({
     name: "vivarium_new_machines_total",
     help: "Starts of new machines since the node started; from: pool where one waited, load where none did",

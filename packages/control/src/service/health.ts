@@ -1,10 +1,9 @@
 import { type CheckResult, DEFAULT_SIZE, type Health } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
-import type { Database } from "../db/pool.ts";
+import { sleep } from "@vivarium/kit/clock";
 import { readLeaseTime } from "../db/time.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
-import type { NodeState } from "../fleet/node-state.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import type { ServiceDeps } from "./deps.ts";
 
@@ -14,8 +13,11 @@ const DISK_WARN_SHARE = 0.1;
 const DISK_FAIL_SHARE = 0.02;
 
 export async function checkHealth(deps: ServiceDeps): Promise<Health> {
-  const [storeOk, info] = await Promise.all([isStoreUp(deps.db), readNode(deps.node)]);
-  if (!storeOk) throw new ApiError("unavailable", "the catalog database does not answer");
+  const [storeTime, info] = await Promise.all([
+    inTime(readLeaseTime(deps.db)),
+    inTime(deps.node.refresh(AbortSignal.timeout(CHECK_MS))),
+  ]);
+  if (!storeTime) throw new ApiError("unavailable", "the catalog database does not answer");
   if (!info) throw new ApiError("unavailable", "the node that runs machines does not answer");
   const checks: Health["checks"] = {
     store: "ok",
@@ -29,29 +31,11 @@ export async function checkHealth(deps: ServiceDeps): Promise<Health> {
   return { status: isWell ? "ok" : "degraded", version: deps.version, isolation: info.isolation, checks };
 }
 
-async function isStoreUp(db: Database): Promise<boolean> {
-  return await withinTime(
-    readLeaseTime(db).then(
-      () => true,
-      () => false,
-    ),
-    false,
-  );
-}
-
-async function readNode(node: NodeState): Promise<NodeInfo | undefined> {
-  return await withinTime(
-    node.refresh(AbortSignal.timeout(CHECK_MS)).catch(() => undefined),
-    undefined,
-  );
-}
-
-async function withinTime<T>(work: Promise<T>, otherwise: T): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<T>((resolve) => {
-    timer = setTimeout(() => resolve(otherwise), CHECK_MS);
-  });
-  return await Promise.race([work, late]).finally(() => clearTimeout(timer));
+/** Undefined after a failure, or once it takes too long. */
+async function inTime<T>(work: Promise<T>): Promise<T | undefined> {
+  const over = new AbortController();
+  const late = sleep(CHECK_MS, over.signal).then(() => undefined);
+  return await Promise.race([work.catch(() => undefined), late]).finally(() => over.abort());
 }
 
 /** A create without a template must find a baseline. */

@@ -2,7 +2,7 @@
 import { LIMITS, type ParsedSessionCreate } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { OwnHosts } from "../egress/entry.ts";
-import { normalPolicy, type StoredPolicy } from "../egress/policy.ts";
+import { normalPolicy, type StoredPolicy } from "../egress/entry.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 

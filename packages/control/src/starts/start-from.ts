@@ -5,7 +5,7 @@ import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { Scope } from "../access/principal.ts";
 import { getCheckpointForUse } from "../checkpoints/get.ts";
 import type { Queries } from "../db/pool.ts";
-import type { StoredPolicy } from "../egress/policy.ts";
+import type { StoredPolicy } from "../egress/entry.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
