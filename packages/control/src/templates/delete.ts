@@ -1,11 +1,9 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
-import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvents, type NewEvent } from "../events/append.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { releaseOrigin } from "../moves/release-origin.ts";
 import { templateNotFound } from "./get.ts";
 import { isOfficial } from "./official.ts";
@@ -14,7 +12,7 @@ import { removeVersions, type TemplateRow } from "./store.ts";
 
 /** Deletes a template of the caller's, or one of its versions. Sessions that were started from it are not affected. */
 export async function deleteTemplate(
-  deps: { db: Database; nodes: NodeClient; node: NodeState; log: Log },
+  deps: Pick<MoveDeps, "db" | "nodes" | "log"> & { node: NodeState },
   scope: Scope,
   text: string,
 ): Promise<void> {

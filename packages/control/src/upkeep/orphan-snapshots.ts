@@ -7,7 +7,7 @@ import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import { catchUpWithSavedState } from "../moves/catch-up.ts";
-import { deleteGoneNames, ownSnapshots } from "../operations/snapshot-names.ts";
+import { deleteOldNames, keepOnlyNamed } from "../operations/store.ts";
 import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById } from "../sessions/store.ts";
 
@@ -47,7 +47,7 @@ export class OrphanSnapshots {
     const ids = snapshots.map(idOf);
     const owned = await this.#ownersOf(ids);
     const unowned = ids.filter((id) => !owned.has(id));
-    const orphans = new Set(await ownSnapshots(this.#deps.db, unowned));
+    const orphans = new Set(await keepOnlyNamed(this.#deps.db, unowned));
     const unknown = snapshots.filter(({ snapshot_id: id }) => !owned.has(id) && !orphans.has(id));
     await catchUpPaused(this.#deps, unknown);
     this.#logUnknown(unknown.map(idOf));
@@ -58,7 +58,7 @@ export class OrphanSnapshots {
   /** Deletes names of snapshots that are not on the node any more and that no row refers to. */
   async forgetNames(): Promise<void> {
     const listed = (await this.#deps.nodes.listSnapshots()).map(idOf);
-    await deleteGoneNames(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
+    await deleteOldNames(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
   }
 
   async #ownersOf(ids: string[]): Promise<Set<string>> {

@@ -5,13 +5,11 @@
 
 import type { MachineStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { oneLine } from "../http/render-error.ts";
 import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { releaseSession } from "../moves/release-session.ts";
-import { saveMove } from "../moves/save-move.ts";
+import { failSession } from "../moves/release-session.ts";
 import { settleSession } from "../moves/settle.ts";
-import { decide, hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
+import { hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
 
 const UNKNOWN_GRACE_MS = 60_000;
@@ -61,17 +59,9 @@ async function catchUp(deps: MoveDeps, machines: MachineStatus[]): Promise<Set<s
 async function loseMachine(deps: MoveDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
   const saved = await catchUpWithSavedState(deps, session, await deps.nodes.listSnapshots());
   if (saved) return deps.signals.moved(session.id);
-  const move = decide(session, "machine_lost");
   const why = machine?.reason ? `: ${machine.reason}` : "";
-  const statusReason = oneLine(
-    machine ? `the machine ended${why}` : "the machine is gone from its node",
-    200,
-  );
-  const row = move && (await saveMove(deps.db, session.id, move, { statusReason }));
-  if (!row) return;
-  deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
-  deps.signals.moved(session.id);
-  await releaseSession(deps, row);
+  const reason = machine ? `the machine ended${why}` : "the machine is gone from its node";
+  await failSession(deps, session, "machine_lost", reason);
 }
 
 async function removeUnwanted(
