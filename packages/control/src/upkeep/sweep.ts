@@ -10,7 +10,6 @@ import { listDueForDestroy } from "../leases/lease.ts";
 import { claimOrphanedProvisions } from "../leases/provision-claim.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { releaseSession } from "../moves/release-session.ts";
-import { takeOverOperations } from "../operations/take-over.ts";
 import { deleteOldHistory, listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
 import { discardSessions, isProvisional } from "../starts/start-together.ts";
@@ -20,7 +19,7 @@ import { endAfterDetachedCommands } from "./detached-commands.ts";
 import { fireClocks } from "./fire-clocks.ts";
 import { takeFirstLook } from "./first-look.ts";
 import { keepOrgCaps } from "./keep-org-caps.ts";
-import { TAKE_OVERS } from "./take-overs.ts";
+import { takeOverOperations } from "./take-overs.ts";
 
 /** Runs more often than the other parts, because callers see how late a deadline is noticed. */
 export const CLOCK_PART = fireClocks;
@@ -45,7 +44,7 @@ export const TICK_PARTS: Parts = {
   },
   "take over operations": async (deps) => {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
-    if (lapsedBefore) await takeOverOperations(deps, TAKE_OVERS, lapsedBefore);
+    if (lapsedBefore) await takeOverOperations(deps, lapsedBefore);
   },
   ...RECONCILE_PARTS,
   "end sessions after their only command": endAfterDetachedCommands,
