@@ -32,10 +32,10 @@ export async function requireSnapshotable(
   return session;
 }
 
-/** What becomes of the snapshot, and the row that owns it then. */
+/** How a snapshot is kept: the row that owns it afterwards. */
 interface Keeping<Row> {
   kind: "checkpoint" | "save_template";
-  /** Of the snapshot's id. */
+  /** The snapshot's id begins with it. */
   prefix: string;
   /** Refuses what could not be kept, before the snapshot is taken. */
   check?(session: SessionRow): Promise<void>;

@@ -5,7 +5,7 @@ export interface TemplateReference {
   name: string;
   /** As written. */
   version?: string;
-  /** The version as the number of a saved template; undefined if it is none. */
+  /** The version of a saved template; absent if the text is not a number. */
   number?: number;
 }
 
