@@ -63,10 +63,6 @@ import {
   TICK_PARTS,
 } from "./upkeep/sweep.ts";
 
-/** The ingress address of a gateway with default configuration. */
-const LOCAL_SITE: PreviewSite = { isSecure: false, domain: "localhost", port: 7401 };
-const NO_OWN_HOSTS: OwnHosts = { names: [], addresses: [], ranges: [] };
-const NO_CAPS: EgressCaps = { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 };
 const TICK_MS = 2_000;
 /** Interval of the deadline checks. */
 const CLOCK_MS = 500;
@@ -75,26 +71,39 @@ const WATCH_MS = 1_000;
 const HOUR_MS = 3_600_000;
 const RECONCILE_WAIT_MS = 5_000;
 
-export interface AppSettings {
+interface AppOptions {
+  /** Refuse requests to pause, because no archive can make the pause durable. */
+  requireDurablePause: boolean;
+  /** Cap on the children of one fork. */
+  forkChildren: number;
+  /** Where previews are reached. */
+  previewSite: PreviewSite;
+  /** Names and addresses of this deployment, which no egress policy may list. */
+  ownHosts: OwnHosts;
+  /** Default caps on what sessions and organisations may send; 0: no cap. */
+  egressCaps: EgressCaps;
+  /** How long a client of a terminal or a tunnel waits for its session. */
+  upgradeWaitMs: number;
+}
+
+const DEFAULTS: AppOptions = {
+  requireDurablePause: false,
+  forkChildren: LIMITS.forkChildrenDefault,
+  // The ingress address of a gateway with default configuration: on this host only.
+  previewSite: { isSecure: false, domain: "localhost", port: 7401 },
+  ownHosts: { names: [], addresses: [], ranges: [] },
+  egressCaps: { sessionBytes: 0, orgBytes: 0, orgMaxBytes: 0 },
+  upgradeWaitMs: LIMITS.upgradeWaitMs,
+};
+
+export interface AppSettings extends Partial<AppOptions> {
   databaseUrl: string;
   nodeSocket: string;
   controlDir: string;
   /** Interval of the sweeps; default 2 s. */
   tickMs?: number;
-  /** Refuse requests to pause, because no archive can make the pause durable. */
-  requireDurablePause?: boolean;
-  /** Cap on the children of one fork. */
-  forkChildren?: number;
-  /** Where previews are reached; default: on this host only. */
-  previewSite?: PreviewSite;
-  /** Names and addresses of this deployment, which no egress policy may list. */
-  ownHosts?: OwnHosts;
-  /** Default caps on what sessions and organisations may send; default: no cap. */
-  egressCaps?: EgressCaps;
   /** No other control plane serves this database, so a lease that lapsed before this one started has no live owner. */
   isAlone?: boolean;
-  /** How long a client of a terminal or a tunnel waits for its session; default 25 s. */
-  upgradeWaitMs?: number;
 }
 
 export interface App {
@@ -115,32 +124,17 @@ export interface App {
 }
 
 export async function createApp(settings: AppSettings, log: Log): Promise<App> {
-  const db = openDatabase({ url: settings.databaseUrl, log });
-  const { pepper, previewKey, mintedKey } = await prepareStore(db, settings.controlDir, log);
-  const nodes = new NodeClient(settings.nodeSocket);
-  const { forkChildren = LIMITS.forkChildrenDefault, requireDurablePause = false } = settings;
-  const { previewSite = LOCAL_SITE, ownHosts = NO_OWN_HOSTS } = settings;
-  const { egressCaps = NO_CAPS, upgradeWaitMs = LIMITS.upgradeWaitMs } = settings;
-  const watchedDb = openDatabase({ url: settings.databaseUrl, log, connections: 1 });
-  const parts = assemble({
-    db,
-    nodes,
-    storeWatch: new StoreWatch({ db: watchedDb, isAlone: settings.isAlone }),
-    pepper,
-    previewKey,
-    log,
-    forkChildren,
-    requireDurablePause,
-    previewSite,
-    ownHosts,
-    egressCaps,
-    upgradeWaitMs,
-  });
+  const { databaseUrl: url, nodeSocket, controlDir, tickMs = TICK_MS, isAlone, ...chosen } = settings;
+  const db = openDatabase({ url, log });
+  const { mintedKey, ...keys } = await prepareStore(db, controlDir, log);
+  const nodes = new NodeClient(nodeSocket);
+  const watchedDb = openDatabase({ url, log, connections: 1 });
+  const storeWatch = new StoreWatch({ db: watchedDb, isAlone });
+  const parts = assemble({ ...DEFAULTS, ...chosen, ...keys, db, nodes, storeWatch, log });
   addGauges(parts);
   const server = await createServer(parts);
   addRoutes(server, parts);
   const stopping = new AbortController();
-  const tickMs = settings.tickMs ?? TICK_MS;
   let reconciled = Promise.resolve();
   let sweeping: Promise<unknown> = Promise.resolve();
   let stopFollowing = async () => {};
@@ -198,20 +192,15 @@ export async function createApp(settings: AppSettings, log: Log): Promise<App> {
 /** The OpenAPI document of the HTTP interface, as YAML. Nothing connects: describing routes uses no dependency. */
 export async function describeApi(log: Log): Promise<string> {
   const db = openDatabase({ url: "postgresql://localhost/none", log });
-  const nodes = new NodeClient("/nonexistent/node.sock");
   const parts = assemble({
-    db,
-    nodes,
-    storeWatch: new StoreWatch({ db }),
-    pepper: Buffer.alloc(32),
-    log,
+    ...DEFAULTS,
     forkChildren: LIMITS.forkChildrenHard,
-    requireDurablePause: false,
+    pepper: Buffer.alloc(32),
     previewKey: Buffer.alloc(32),
-    previewSite: LOCAL_SITE,
-    ownHosts: NO_OWN_HOSTS,
-    egressCaps: NO_CAPS,
-    upgradeWaitMs: LIMITS.upgradeWaitMs,
+    db,
+    nodes: new NodeClient("/nonexistent/node.sock"),
+    storeWatch: new StoreWatch({ db }),
+    log,
   });
   const server = await createServer(parts);
   addRoutes(server, parts);
@@ -238,19 +227,13 @@ async function reconcileOnce(parts: Parts, hasLooked: Promise<void>, stopping: A
 
 type Parts = ReturnType<typeof assemble>;
 
-interface Base {
+interface Base extends AppOptions {
   db: Database;
   nodes: NodeClient;
   storeWatch: StoreWatch;
   pepper: Buffer;
-  log: Log;
-  forkChildren: number;
-  requireDurablePause: boolean;
   previewKey: Buffer;
-  previewSite: PreviewSite;
-  ownHosts: OwnHosts;
-  egressCaps: EgressCaps;
-  upgradeWaitMs: number;
+  log: Log;
 }
 
 function assemble(given: Base) {

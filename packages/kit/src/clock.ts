@@ -40,3 +40,15 @@ export async function endsWithin(ms: number, work: Promise<unknown>): Promise<bo
   const late = sleep(ms, timer.signal).then(() => false);
   return await Promise.race([work.then(() => true), late]).finally(() => timer.abort());
 }
+
+/** Does the work every `ms`, first after `ms`, until the signal aborts. The pause counts from the end of the work. */
+export async function repeatAfter(
+  ms: number,
+  until: AbortSignal,
+  work: () => Promise<unknown>,
+): Promise<void> {
+  while (!until.aborted) {
+    await sleep(ms, until);
+    if (!until.aborted) await work();
+  }
+}

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { TODAY } from "../db/time.ts";
-import type { Principal } from "./principal.ts";
+import type { Principal, Scope } from "./principal.ts";
 
 /** The principal of a key's digest, unless the key is revoked or expired. */
 export async function findPrincipal(db: Queries, digest: Buffer): Promise<Principal | undefined> {
@@ -34,6 +34,13 @@ export async function hasProject(db: Queries, orgId: string, projectId: string):
     .where("id", "=", projectId)
     .executeTakeFirst();
   return row !== undefined;
+}
+
+/** For a `where` over one table with the columns `org_id` and `project_id`: only what the caller may see. */
+export function isInScope({ orgId, projectId }: Scope) {
+  return projectId === null
+    ? sql<boolean>`org_id = ${orgId}`
+    : sql<boolean>`(org_id = ${orgId} and project_id = ${projectId})`;
 }
 
 export async function findOrg(db: Queries, orgId: string) {

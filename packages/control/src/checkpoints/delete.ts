@@ -1,17 +1,15 @@
 import { CHECKPOINT_ID_PATTERN } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
-import type { Database } from "../db/pool.ts";
 import { appendEvent, eventOf } from "../events/append.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { releaseOrigin } from "../moves/release-origin.ts";
 import { checkpointNotFound } from "./get.ts";
 import { removeCheckpoint } from "./store.ts";
 
 /** Deletes a checkpoint. Sessions that were started from it, or restored to it, are not affected. */
 export async function deleteCheckpoint(
-  deps: { db: Database; nodes: NodeClient; log: Log },
+  deps: Pick<MoveDeps, "db" | "nodes" | "log">,
   scope: Scope,
   id: string,
 ): Promise<void> {

@@ -2,22 +2,19 @@ import { CHECKPOINT_ID_PATTERN, CHECKPOINT_NAME_PATTERN } from "@vivarium/contra
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { type CheckpointRow, findCheckpoint, findCheckpointByName, lockCheckpoint } from "./store.ts";
+import { type CheckpointRow, findCheckpoint, findCheckpointByName } from "./store.ts";
 
-/** The caller's checkpoint. A foreign, deleted or unknown id is the same 404. */
-export async function getCheckpoint(db: Queries, scope: Scope, id: string): Promise<CheckpointRow> {
-  const row = CHECKPOINT_ID_PATTERN.test(id) ? await findCheckpoint(db, scope, id) : undefined;
-  if (!row) throw checkpointNotFound();
-  return row;
-}
-
-/** The same, with a lock: the checkpoint cannot be deleted before the transaction ends. */
-export async function getCheckpointForUse(
-  tx: Queries,
+/**
+ * The caller's checkpoint. A foreign, deleted or unknown id is the same 404. With `lock`, it cannot be deleted before
+ * the transaction ends.
+ */
+export async function getCheckpoint(
+  db: Queries,
   scope: Scope,
-  { id, field }: { id: string; field?: string },
+  id: string,
+  { field, lock }: { field?: string; lock?: boolean } = {},
 ): Promise<CheckpointRow> {
-  const row = CHECKPOINT_ID_PATTERN.test(id) ? await lockCheckpoint(tx, scope, id) : undefined;
+  const row = CHECKPOINT_ID_PATTERN.test(id) ? await findCheckpoint(db, scope, id, lock) : undefined;
   if (!row) throw checkpointNotFound(field);
   return row;
 }

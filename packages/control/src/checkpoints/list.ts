@@ -9,17 +9,12 @@ import { type CheckpointRow, listCheckpointRows } from "./store.ts";
 /** Query of `GET /v1/checkpoints`. */
 export const CheckpointQuery = PageQuery.extend({ session_id: queryText().optional() });
 
-export interface CheckpointPage {
-  checkpoints: CheckpointRow[];
-  nextCursor?: string;
-}
-
 /** Lists all checkpoints in scope, even if their session has ended. */
 export async function listCheckpoints(
   db: Queries,
   scope: Scope,
   query: z.output<typeof CheckpointQuery>,
-): Promise<CheckpointPage> {
+): Promise<{ checkpoints: CheckpointRow[]; nextCursor?: string }> {
   // An id of the wrong form matches nothing.
   if (query.session_id !== undefined && !SESSION_ID_PATTERN.test(query.session_id))
     return { checkpoints: [] };
@@ -29,12 +24,4 @@ export async function listCheckpoints(
   const rows = await listCheckpointRows(db, scope, filter);
   const { page, ...next } = pageOf(rows, limit, ({ created_at: at, id }) => ({ at, id }));
   return { checkpoints: page, ...next };
-}
-
-export async function listCheckpointsOf(
-  db: Queries,
-  scope: Scope,
-  sessionId: string,
-): Promise<CheckpointRow[]> {
-  return await listCheckpointRows(db, scope, { sessionId });
 }

@@ -1,16 +1,16 @@
 import { type Insertable, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
+import { isInScope } from "../access/store.ts";
 import type { Queries } from "../db/pool.ts";
 import { isUniqueViolation } from "../db/postgres-errors.ts";
 import type { CheckpointTable } from "../db/tables.ts";
 import type { Cursor } from "../http/cursor.ts";
 
 export type CheckpointRow = Selectable<CheckpointTable>;
-type NewCheckpoint = Insertable<CheckpointTable>;
 
 export async function insertCheckpoint(
   db: Queries,
-  checkpoint: NewCheckpoint,
+  checkpoint: Insertable<CheckpointTable>,
 ): Promise<CheckpointRow | "name_taken"> {
   try {
     return await db.insertInto("checkpoints").values(checkpoint).returningAll().executeTakeFirstOrThrow();
@@ -20,21 +20,15 @@ export async function insertCheckpoint(
   }
 }
 
+/** With `lock`, the row cannot be deleted before the transaction ends. */
 export async function findCheckpoint(
   db: Queries,
   scope: Scope,
   id: string,
+  lock = false,
 ): Promise<CheckpointRow | undefined> {
-  return await visible(db, scope).where("id", "=", id).executeTakeFirst();
-}
-
-/** The same, with a lock: the row cannot be deleted before the transaction ends. */
-export async function lockCheckpoint(
-  tx: Queries,
-  scope: Scope,
-  id: string,
-): Promise<CheckpointRow | undefined> {
-  return await visible(tx, scope).where("id", "=", id).forShare().executeTakeFirst();
+  const query = db.selectFrom("checkpoints").selectAll().where("id", "=", id).where(isInScope(scope));
+  return await (lock ? query.forShare() : query).executeTakeFirst();
 }
 
 /** Without a scope, for background work. */
@@ -70,7 +64,12 @@ export async function listCheckpointRows(
   scope: Scope,
   { sessionId, after, limit }: { sessionId?: string; after?: Cursor; limit?: number },
 ): Promise<CheckpointRow[]> {
-  let query = visible(db, scope).orderBy("created_at", "desc").orderBy("id", "desc");
+  let query = db
+    .selectFrom("checkpoints")
+    .selectAll()
+    .where(isInScope(scope))
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc");
   if (sessionId !== undefined) query = query.where("session_id", "=", sessionId);
   if (after) query = query.where(sql<boolean>`(created_at, id) < (${after.at}, ${after.id})`);
   if (limit !== undefined) query = query.limit(limit);
@@ -83,14 +82,12 @@ export async function removeCheckpoint(
   scope: Scope,
   id: string,
 ): Promise<CheckpointRow | undefined> {
-  let query = db.deleteFrom("checkpoints").where("id", "=", id).where("org_id", "=", scope.orgId);
-  if (scope.projectId !== null) query = query.where("project_id", "=", scope.projectId);
-  return await query.returningAll().executeTakeFirst();
-}
-
-function visible(db: Queries, scope: Scope) {
-  const query = db.selectFrom("checkpoints").selectAll().where("org_id", "=", scope.orgId);
-  return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
+  return await db
+    .deleteFrom("checkpoints")
+    .where("id", "=", id)
+    .where(isInScope(scope))
+    .returningAll()
+    .executeTakeFirst();
 }
 
 /** Those of the ids that are checkpoints. */

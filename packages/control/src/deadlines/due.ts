@@ -1,7 +1,7 @@
 /** SQL for sessions that are due: claim them, read their clocks, set the next check. By `service_now()`. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
-import type { SessionRow } from "../sessions/store.ts";
+import { findSessions, type SessionRow } from "../sessions/store.ts";
 import type { ClockRow } from "./clocks.ts";
 
 /** A session with its clock inputs. Leases use `now()`; here they are converted to the deadlines' clock. */
@@ -51,35 +51,20 @@ export async function claimDueSessions(db: Queries, limit: number, leaseMs: numb
   if (taken.length === 0) return [];
   // Race: the statement above may find a detach in the row that was committed after its snapshot, and would still read
   // the client's old lease. A second statement has a newer snapshot.
-  const rows = await db
-    .selectFrom("sessions")
-    .selectAll()
+  const ids = taken.map(({ id }) => id);
+  const claims = taken.map(({ due_claim: claim }) => claim);
+  return await findSessions(db)
     .select(CLOCK_COLUMNS)
-    .where(
-      "id",
-      "in",
-      taken.map(({ id }) => id),
-    )
-    .where(
-      "due_claim",
-      "in",
-      taken.map(({ due_claim: claim }) => claim),
-    )
+    .where("id", "in", ids)
+    .where("due_claim", "in", claims)
     .execute();
-  return rows as DueSession[];
 }
 
 /** Locks the session's row and reads its clock inputs. No client can attach until the transaction ends. */
 export async function lockForClocks(tx: Queries, id: string): Promise<DueSession | undefined> {
   await tx.selectFrom("sessions").select("id").where("id", "=", id).forUpdate().execute();
   // A second statement, so that changes committed while this one waited for the lock are seen.
-  const row = await tx
-    .selectFrom("sessions")
-    .selectAll()
-    .select(CLOCK_COLUMNS)
-    .where("id", "=", id)
-    .executeTakeFirst();
-  return row as DueSession | undefined;
+  return await findSessions(tx).select(CLOCK_COLUMNS).where("id", "=", id).executeTakeFirst();
 }
 
 /**

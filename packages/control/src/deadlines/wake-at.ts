@@ -23,7 +23,9 @@ export async function saveWakeAt(
     })
     .where("id", "=", id)
     .where("state", "=", WAKES_FROM)
-    .where("op", "is", null);
+    .where("op", "is", null)
+    .returningAll()
+    .$castTo<SessionRow>();
   if (known !== undefined) update = update.where(sql<boolean>`wake_at is not distinct from ${known}`);
-  return (await update.returningAll().executeTakeFirst()) as SessionRow | undefined;
+  return await update.executeTakeFirst();
 }

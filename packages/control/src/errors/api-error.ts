@@ -27,7 +27,3 @@ export class SessionNotFound extends ApiError {
     );
   }
 }
-
-export function sessionNotFound(): ApiError {
-  return new SessionNotFound();
-}

@@ -1,12 +1,10 @@
 /** SQL of detached commands: the only command of a session, running without a listener after a pause and a wake. */
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
-import type { SessionRow } from "../sessions/store.ts";
+import { findSessions, type SessionRow } from "../sessions/store.ts";
 
 export async function listWithDetachedCommand(db: Queries): Promise<SessionRow[]> {
-  const rows = await db
-    .selectFrom("sessions")
-    .selectAll()
+  return await findSessions(db)
     .where("command_goes_on", "=", true)
     .where("state", "=", "live")
     .where("op", "is", null)
@@ -14,7 +12,6 @@ export async function listWithDetachedCommand(db: Queries): Promise<SessionRow[]
     .orderBy(sql`random()`)
     .limit(100)
     .execute();
-  return rows as SessionRow[];
 }
 
 /** Makes the session due for destruction, unless it got another machine or another command since. */

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { leaseEnd } from "../db/time.ts";
-import type { SessionRow } from "../sessions/store.ts";
+import { findSessions, type SessionRow } from "../sessions/store.ts";
 
 /** The end of a lease that starts with an insert. From the present time: the transaction may have waited before. */
 export function leaseFromNow(ms: number): RawBuilder<Date> {
@@ -61,13 +61,10 @@ export async function revertLease(db: Queries, id: string, { until, before }: Le
 }
 
 export async function listDueForDestroy(db: Queries, lapsedBefore: Date): Promise<SessionRow[]> {
-  const rows = await db
-    .selectFrom("sessions")
-    .selectAll()
+  return await findSessions(db)
     .where("destroy_after", "<", lapsedBefore)
     .where("command_left_ms", "is", null)
     .where("state", "<>", "destroyed")
     .limit(100)
     .execute();
-  return rows as SessionRow[];
 }

@@ -8,15 +8,14 @@ import type { SessionRow } from "../sessions/store.ts";
 export const PROVISION_LEASE_MS = 5_000;
 
 /** Renews the claim. False if the session is no longer creating. */
-export async function renewProvisionClaim(db: Queries, id: string, leaseMs: number): Promise<boolean> {
-  const rows = await db
+export async function renewProvisionClaim(db: Queries, id: string): Promise<boolean> {
+  const { numUpdatedRows } = await db
     .updateTable("sessions")
-    .set({ provision_claimed_until: leaseEnd(leaseMs) })
+    .set({ provision_claimed_until: leaseEnd(PROVISION_LEASE_MS) })
     .where("id", "=", id)
     .where("state", "=", "creating")
-    .returning("id")
-    .execute();
-  return rows.length > 0;
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
 }
 
 /**
@@ -25,11 +24,11 @@ export async function renewProvisionClaim(db: Queries, id: string, leaseMs: numb
  */
 export async function claimOrphanedProvisions(
   db: Queries,
-  { leaseMs, lapsedBefore }: { leaseMs: number; lapsedBefore: Date },
+  lapsedBefore: Date,
 ): Promise<{ session: SessionRow; ageMs: number }[]> {
   const rows = await db
     .updateTable("sessions")
-    .set({ provision_claimed_until: leaseEnd(leaseMs) })
+    .set({ provision_claimed_until: leaseEnd(PROVISION_LEASE_MS) })
     .where("id", "in", (eb) =>
       eb
         .selectFrom("sessions")

@@ -33,14 +33,13 @@ export async function renewProvisionalLeases(db: Queries, ids: readonly string[]
 
 /** Ends the leases of sessions that become live. False if a lease among them had lapsed. */
 export async function endProvisionalLeases(db: Queries, ids: readonly string[]): Promise<boolean> {
-  const rows = await db
+  const { numUpdatedRows } = await db
     .updateTable("sessions")
     .set({ destroy_after: null })
     .where("id", "in", ids)
     .where("destroy_after", ">", sql<Date>`clock_timestamp()`)
-    .returning("id")
-    .execute();
-  return rows.length === ids.length;
+    .executeTakeFirst();
+  return numUpdatedRows === BigInt(ids.length);
 }
 
 const NEVER_LIVE: EndReason = "error";

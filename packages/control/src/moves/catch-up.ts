@@ -5,20 +5,14 @@
  * operation of this database left is an orphan instead, and is removed.
  */
 import type { MachineStatus, SnapshotStatus } from "@vivarium/contract/node";
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
-import { ownSnapshots, recordSnapshotName } from "../operations/snapshot-names.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
-import { decideCatchUp, incarnationOf } from "../sessions/state.ts";
+import { keepOnlyNamed } from "../operations/store.ts";
+import { decideCatchUp, incarnationOf, sessionIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { MoveDeps } from "./deps.ts";
 import { saveMove } from "./save-move.ts";
+import { insertSnapshotName } from "./store.ts";
 
 type IsNewer = (session: SessionRow, machine: MachineStatus) => boolean;
-
-interface CatchUpDeps {
-  db: Database;
-  log: Log;
-}
 
 /**
  * Catches the row up with the newest of the machines. Returns whether the row was older. `machines` must be all
@@ -26,7 +20,7 @@ interface CatchUpDeps {
  * ends.
  */
 export async function catchUpWithMachine(
-  { db, signals, log }: CatchUpDeps & { signals: SessionSignals },
+  { db, signals, log }: Pick<MoveDeps, "db" | "signals" | "log">,
   session: SessionRow,
   machines: readonly MachineStatus[],
   isNewer?: IsNewer,
@@ -87,12 +81,12 @@ export function isNewerThanRow(
 
 /** Catches the row up with a snapshot that was saved after the row was written. Returns the new row, if any. */
 export async function catchUpWithSavedState(
-  { db, log }: CatchUpDeps,
+  { db, log }: Pick<MoveDeps, "db" | "log">,
   session: SessionRow,
   snapshots: readonly SnapshotStatus[],
 ): Promise<SessionRow | undefined> {
-  const saved = await newestForeignSnapshot({ db }, session, snapshots);
-  const move = saved && decideCatchUp(session, "saved_state_found", incarnationOf(saved.machine_id));
+  const saved = await newestForeignSnapshot(db, session, snapshots);
+  const move = saved && decideCatchUp(session, "saved_state_found", saved.incarnation);
   if (!move) return undefined;
   const row = await db.transaction().execute(async (tx) => {
     const moved = await saveMove(tx, session.id, move, {
@@ -101,7 +95,7 @@ export async function catchUpWithSavedState(
       // The scheduled wake in the row is outdated: the session was woken since.
       wakeAt: null,
     });
-    if (moved) await recordSnapshotName(tx, saved.snapshot_id);
+    if (moved) await insertSnapshotName(tx, saved.snapshot_id);
     return moved;
   });
   if (row)
@@ -119,31 +113,23 @@ const operationOf = ({ op_id: id }: SessionRow) => (id === null ? {} : { operati
  * asked for, even of those that it discarded.
  */
 async function newestForeignSnapshot(
-  { db }: Pick<CatchUpDeps, "db">,
+  db: MoveDeps["db"],
   session: SessionRow,
   snapshots: readonly SnapshotStatus[],
 ) {
   const least = session.state === "live" ? session.incarnation : session.incarnation + 1;
-  const candidates = snapshots.flatMap(({ machine_id: machineId, ...snapshot }) =>
-    machineId?.startsWith(`${session.id}-`) && incarnationOf(machineId) >= least
-      ? [{ ...snapshot, machine_id: machineId }]
-      : [],
-  );
-  const own = new Set(
-    await ownSnapshots(
-      db,
-      candidates.map(({ snapshot_id: id }) => id),
-    ),
-  );
-  return (
-    candidates
-      // A snapshot from before the row's last move is an older state.
-      .filter(({ created_at: at }) => Date.parse(at) > session.state_changed_at.getTime())
-      .filter(({ snapshot_id: id, state }) => state === "ready" && !own.has(id))
-      .sort(
-        (one, other) =>
-          incarnationOf(other.machine_id) - incarnationOf(one.machine_id) ||
-          Date.parse(other.created_at) - Date.parse(one.created_at),
-      )[0]
-  );
+  const candidates = snapshots
+    .filter(({ machine_id: id = "" }) => sessionIdOf(id) === session.id)
+    .map((one) => ({
+      ...one,
+      at: Date.parse(one.created_at),
+      incarnation: incarnationOf(one.machine_id ?? ""),
+    }))
+    .filter(({ incarnation, state }) => incarnation >= least && state === "ready")
+    // A snapshot from before the row's last move is an older state.
+    .filter(({ at }) => at > session.state_changed_at.getTime())
+    .sort((one, other) => other.incarnation - one.incarnation || other.at - one.at);
+  const ids = candidates.map(({ snapshot_id: id }) => id);
+  const own = new Set(await keepOnlyNamed(db, ids));
+  return candidates.find(({ snapshot_id: id }) => !own.has(id));
 }

@@ -1,6 +1,6 @@
 import type { EndReason, SessionEvent } from "@vivarium/contract/api";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { ApiError, sessionNotFound } from "../errors/api-error.ts";
+import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import { decide, isActive } from "../sessions/state.ts";
 import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
@@ -45,11 +45,11 @@ async function moveToEnd(
   let current: SessionRow | undefined = session;
   for (let attempt = 0; attempt < ATTEMPTS && current; attempt++) {
     const move = decide(current, event, endReason);
-    if (!move) throw sessionNotFound();
+    if (!move) throw new SessionNotFound();
     const saved = await saveMove(db, session.id, move, { preempts: true });
     if (saved) return { ended: saved, before: current };
     current = await findSessionById(db, session.id);
   }
-  if (!current) throw sessionNotFound();
+  if (!current) throw new SessionNotFound();
   throw new ApiError("session_not_live", "the session keeps moving; try again");
 }

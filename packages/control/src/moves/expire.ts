@@ -2,11 +2,10 @@ import type { Scope } from "../access/principal.ts";
 import { readDeadlineTime } from "../db/time.ts";
 import { dueEvent } from "../deadlines/clocks.ts";
 import { getSession } from "../sessions/get.ts";
-import { decide } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { lifetimeReason } from "./pause-machine.ts";
-import { saveMove } from "./save-move.ts";
+import { moveSession } from "./save-move.ts";
 
 /** Marks the paused session as expired if its lifetime is over. Returns whether it is over. */
 export async function expireIfLifetimeOver(deps: MoveDeps, session: SessionRow): Promise<boolean> {
@@ -26,8 +25,8 @@ export async function readSession(deps: MoveDeps, scope: Scope, id: string): Pro
 
 /** Marks a paused session as expired. Its saved state is kept, but it cannot wake any more. */
 export async function expirePaused(deps: MoveDeps, session: SessionRow): Promise<void> {
-  const move = decide(session, "max_lifetime");
-  const row = move && (await saveMove(deps.db, session.id, move, { statusReason: lifetimeReason(session) }));
+  const details = { statusReason: lifetimeReason(session) };
+  const row = await moveSession(deps.db, session, "max_lifetime", details);
   if (!row) return;
   deps.log.info({ session_id: session.id }, "session expired");
   deps.signals.moved(session.id);

@@ -4,19 +4,17 @@ import type { CaptureTimings, SnapshotStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { randomId } from "@vivarium/kit/id";
 import type { Queries } from "../db/pool.ts";
-import { untilStored } from "../db/retry.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
-import { NodeError } from "../fleet/node-error.ts";
 import { carryOut, operate } from "../operations/frame.ts";
-import type { Operation } from "../operations/operations.ts";
+import { type Operation, snapshotIdOf } from "../operations/operations.ts";
 import { isRefusal } from "../operations/until-answered.ts";
 import { BUSY } from "../operations/when-free.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
-import { decide, machineIdOf } from "../sessions/state.ts";
+import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { releaseSession } from "./release-session.ts";
-import { saveMove } from "./save-move.ts";
+import { commitMove } from "./save-move.ts";
 
 /** A refused pause may have stopped the guest for a while, so a deadline tries again only after this time. */
 const RETRY_MS = 10_000;
@@ -71,38 +69,27 @@ function wasUsedSinceDecision({ activity }: MoveDeps, op: Operation): boolean {
   return eventOf(op) === "idle_timeout" && activity.hasUnflushed(op.session);
 }
 
-async function commit(
-  deps: MoveDeps,
-  op: Operation,
-  snapshot: SnapshotStatus,
-): Promise<SessionRow | undefined> {
-  const move = decide(op.session, eventOf(op));
-  if (!move) throw new Error(`a session that is ${op.session.state} cannot be paused by ${eventOf(op)}`);
-  return await untilStored(() =>
-    saveMove(deps.db, op.session.id, move, {
-      operation: { id: op.id },
-      snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
-      wakeAt: op.input.wake_at === undefined ? null : new Date(op.input.wake_at),
-      ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
-    }),
-  );
+async function commit({ db }: MoveDeps, op: Operation, snapshot: SnapshotStatus) {
+  return await commitMove(db, op, eventOf(op), {
+    snapshot: { id: snapshot.snapshot_id, bytes: snapshot.bytes },
+    wakeAt: op.input.wake_at === undefined ? null : new Date(op.input.wake_at),
+    ...(eventOf(op) === "max_lifetime" && { statusReason: lifetimeReason(op.session) }),
+  });
 }
 
 /** After a refusal of the node: continues the machine, if it is stopped, and leaves the session live. */
 async function rollBack(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.continueMachine(machineIdOf(op.session)).catch((error: unknown) => {
-    if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+    if (!isRefusal(error)) throw error;
   });
   await deps.nodes.deleteSnapshot(snapshotIdOf(op)).catch(() => undefined);
   if (eventOf(op) === "max_lifetime") await destroyInstead(deps, op);
-  else await deps.operations.clear(op, deps.db, { lookAfterMs: isByDeadline(op) ? RETRY_MS : 0 });
+  else await deps.operations.clear(op, { lookAfterMs: eventOf(op) === "pause" ? 0 : RETRY_MS });
 }
 
 /** A session that cannot be paused at the end of its lifetime is destroyed instead. */
 async function destroyInstead(deps: MoveDeps, op: Operation): Promise<void> {
-  const move = decide(op.session, "max_lifetime_pause_failed");
-  const row =
-    move && (await untilStored(() => saveMove(deps.db, op.session.id, move, { operation: { id: op.id } })));
+  const row = await commitMove(deps.db, op, "max_lifetime_pause_failed");
   if (!row) return;
   deps.log.warn({ session_id: row.id }, "session destroyed: its lifetime is over and it could not be paused");
   await releaseSession(deps, row);
@@ -121,11 +108,5 @@ export function lifetimeReason(session: SessionRow): string {
 }
 
 const eventOf = (op: Operation) => op.input.event ?? "pause";
-const isByDeadline = (op: Operation) => eventOf(op) !== "pause";
-
-function snapshotIdOf(op: Operation): string {
-  if (op.input.snapshot_id === undefined) throw new Error("the pause in the row names no snapshot");
-  return op.input.snapshot_id;
-}
 
 const NO_TIMINGS: CaptureTimings = { freeze: 0, state: 0, memory: 0, disk: 0, publish: 0, stopped: 0 };

@@ -33,7 +33,12 @@ async function attempt(deps: MoveDeps, scope: Scope, id: string, wakeAt: Date | 
   }
   if (session.state !== "live") throw notUsable(session);
   if (session.op !== null) return BUSY;
-  if (deps.requireDurablePause) throw notDurable();
+  if (deps.requireDurablePause) {
+    throw new ApiError(
+      "archive_unavailable",
+      "this server is set to pause durably only and has no archive to pause to; the session goes on running",
+    );
+  }
   const why = { event: "pause" as const, ...(wakeAt && { wake_at: wakeAt.toISOString() }) };
   return await pauseLiveSession(deps, session, why);
 }
@@ -44,11 +49,4 @@ async function checkWakeAt({ db }: MoveDeps, wakeAt: Date): Promise<void> {
   if (inMs > LIMITS.wakeAtMaxMs) {
     throw invalidField("wake_at", "must be at most 90 days in the future", wakeAt.toISOString());
   }
-}
-
-export function notDurable(): ApiError {
-  return new ApiError(
-    "archive_unavailable",
-    "this server is set to pause durably only and has no archive to pause to; the session goes on running",
-  );
 }

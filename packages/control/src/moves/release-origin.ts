@@ -1,19 +1,17 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
-import { isOriginInUse } from "../sessions/store.ts";
+import { listCreatingFrom } from "../sessions/store.ts";
+import type { MoveDeps } from "./deps.ts";
 
 /**
  * Deletes the snapshot of a deleted checkpoint or template version. If a session is being started from it, or the node
  * does not answer, the sweep deletes it later.
  */
 export async function releaseOrigin(
-  { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },
+  { db, nodes, log }: Pick<MoveDeps, "db" | "nodes" | "log">,
   snapshotId: string,
 ): Promise<void> {
   try {
-    if (await isOriginInUse(db, snapshotId)) return;
+    if ((await listCreatingFrom(db, snapshotId)).length > 0) return;
     await nodes.deleteSnapshot(snapshotId);
     crashPoint("release.origin");
   } catch (err) {

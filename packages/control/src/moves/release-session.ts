@@ -1,10 +1,10 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
+import { oneLine } from "../http/render-error.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
 import { machineIdOf, nextMachineIdOf, previousMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import type { MoveDeps } from "./deps.ts";
+import { moveSession } from "./save-move.ts";
 import { markReleased } from "./store.ts";
 
 const NEVER = new AbortController().signal;
@@ -15,7 +15,7 @@ const NEVER = new AbortController().signal;
  * `isNodeAwaited`, deleting machines is retried for a moment while the node is away.
  */
 export async function releaseSession(
-  { db, nodes, log }: { db: Database; nodes: NodeClient; log: Log },
+  { db, nodes, log }: Pick<MoveDeps, "db" | "nodes" | "log">,
   session: SessionRow,
   { isNodeAwaited = false } = {},
 ): Promise<void> {
@@ -33,6 +33,21 @@ export async function releaseSession(
       "a session could not be removed from its node yet; the sweep tries again",
     );
   }
+}
+
+/** Marks a session as failed and removes what the node has of it. */
+export async function failSession(
+  deps: Pick<MoveDeps, "db" | "nodes" | "signals" | "log">,
+  session: SessionRow,
+  event: "provision_failed" | "machine_lost",
+  reason: string,
+): Promise<void> {
+  const statusReason = oneLine(reason, 200);
+  const row = await moveSession(deps.db, session, event, { statusReason });
+  deps.signals.moved(session.id);
+  if (!row) return;
+  deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
+  await releaseSession(deps, row);
 }
 
 /** An operation may have made the next machine. A `settle` may not have removed the previous one yet. */

@@ -21,12 +21,7 @@ export async function resumeSession(deps: MoveDeps, scope: Scope, id: string): P
     // A pause in flight completes first. A stopped machine is continued before the session counts as live.
     return stopsGuest(session.op) ? BUSY : session;
   };
-  return await whenFree(deps, id, attempt, { waitMs: LIMITS.creatingWaitMs, late: notReadyInTime });
-}
-
-function notReadyInTime(): ApiError {
-  return new ApiError(
-    "session_not_live",
-    `the session is not ready after ${LIMITS.creatingWaitMs / 1000} s; try again`,
-  );
+  const waitMs = LIMITS.creatingWaitMs;
+  const text = `the session is not ready after ${waitMs / 1000} s; try again`;
+  return await whenFree(deps, id, attempt, { waitMs, late: () => new ApiError("session_not_live", text) });
 }

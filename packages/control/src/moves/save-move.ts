@@ -1,13 +1,14 @@
 /** Writes moves. A move is one statement over columns of several folders; each folder supplies its own assignments. */
-import type { CreateTiming } from "@vivarium/contract/api";
-import type { Queries } from "../db/pool.ts";
+import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
+import type { Database, Queries } from "../db/pool.ts";
+import { untilStored } from "../db/retry.ts";
 import { deadlineColumns } from "../deadlines/columns.ts";
 import { networkColumns } from "../egress/columns.ts";
 import { leaseColumns } from "../leases/columns.ts";
 import { operationColumns } from "../operations/columns.ts";
-import type { Move, Standing } from "../sessions/state.ts";
+import type { Operation } from "../operations/operations.ts";
+import { decide, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { eventOfMove } from "./event-of-move.ts";
 import { updateTimings, writeMove } from "./store.ts";
 
 export interface MoveDetails {
@@ -43,7 +44,31 @@ export async function saveMove(
     ...networkColumns(move, foundGeneration),
     ...(operation && operationColumns(operation)),
   };
-  return await writeMove(db, { id, move, details, columns, event: eventOfMove(move, details) });
+  return await writeMove(db, id, move, details, columns);
+}
+
+/** Moves the session by an event. Undefined if its state refuses the event, or as `saveMove`. */
+export async function moveSession(
+  db: Queries,
+  session: SessionRow,
+  event: SessionEvent,
+  details?: MoveDetails,
+): Promise<SessionRow | undefined> {
+  const move = decide(session, event);
+  return move && (await saveMove(db, session.id, move, details));
+}
+
+/** Moves the session of an operation, and ends the operation or turns it into a `settle`. */
+export async function commitMove(
+  db: Database,
+  op: Operation,
+  event: SessionEvent,
+  { thenSettle, ...details }: Omit<MoveDetails, "operation"> & { thenSettle?: boolean } = {},
+): Promise<SessionRow | undefined> {
+  const move = decide(op.session, event);
+  if (!move) throw new Error(`a session that is ${op.session.state} refuses ${event}`);
+  const operation = { id: op.id, thenSettle };
+  return await untilStored(() => saveMove(db, op.session.id, move, { ...details, operation }));
 }
 
 /** Stores how long each stage of the present machine's start took. */

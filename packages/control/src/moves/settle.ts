@@ -4,10 +4,9 @@
  */
 
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
-import { NodeError } from "../fleet/node-error.ts";
 import type { Operation } from "../operations/operations.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
-import { isActive, machineIdOf } from "../sessions/state.ts";
+import { isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { newerMachine } from "./catch-up.ts";
 import type { MoveDeps } from "./deps.ts";
@@ -25,7 +24,7 @@ export async function settleMachines(deps: MoveDeps, op: Operation): Promise<voi
     if (wanted && isInLine)
       await untilAnswered(op.signal, (signal) => deps.nodes.continueMachine(wanted, signal));
   } catch (error) {
-    if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+    if (!isRefusal(error)) throw error;
     // The reconciler marks the session as failed if its machine has really ended.
     deps.log.warn(
       { err: apiErrorOfOperation(error), session_id: op.session.id },
@@ -36,16 +35,11 @@ export async function settleMachines(deps: MoveDeps, op: Operation): Promise<voi
 }
 
 /** False if the row is older than its machines. Nothing is removed then: the next reconcile catches the row up. */
-async function removeOthers(
-  deps: MoveDeps,
-  session: SessionRow,
-  wanted: string | undefined,
-): Promise<boolean> {
-  const machines = (await deps.nodes.listMachines()).filter(({ machine_id: id }) =>
-    id.startsWith(`${session.id}-`),
-  );
+async function removeOthers({ nodes }: MoveDeps, session: SessionRow, wanted?: string): Promise<boolean> {
+  const all = await nodes.listMachines();
+  const machines = all.filter(({ machine_id: id }) => sessionIdOf(id) === session.id);
   if (newerMachine(session, machines)) return false;
-  const others = machines.filter(({ machine_id: id }) => id !== wanted);
-  await Promise.all(others.map(({ machine_id: id }) => deps.nodes.deleteMachine(id)));
+  const others = machines.map(({ machine_id: id }) => id).filter((id) => id !== wanted);
+  await Promise.all(others.map((id) => nodes.deleteMachine(id)));
   return true;
 }

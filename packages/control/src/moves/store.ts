@@ -1,30 +1,36 @@
-import type { CreateTiming, EventType } from "@vivarium/contract/api";
+import type { CreateTiming } from "@vivarium/contract/api";
 import { sql, type UpdateObject } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import type { Tables } from "../db/tables.ts";
 import { newEventId } from "../events/append.ts";
 import { entersLive, entersPause, isCreating, type Move, type Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+import { eventOfMove } from "./event-of-move.ts";
 import type { MoveDetails } from "./save-move.ts";
-
-interface MoveToWrite {
-  id: string;
-  move: Move;
-  details: MoveDetails;
-  /** Assignments of other folders. */
-  columns: UpdateObject<Tables, "sessions">;
-  event?: { type: EventType; data: Record<string, unknown> };
-}
 
 /**
  * Writes row and event in one statement. The event's number is drawn while the row is locked, so the events of a
  * session are numbered in the order of its moves. Undefined if the session moved since the decision.
  */
-export async function writeMove(db: Queries, toWrite: MoveToWrite): Promise<SessionRow | undefined> {
-  const { event } = toWrite;
-  const update = updateOf(db, toWrite);
-  if (!event) return (await update.executeTakeFirst()) as SessionRow | undefined;
-  const row = await db
+export async function writeMove(
+  db: Queries,
+  id: string,
+  move: Move,
+  details: MoveDetails,
+  /** Assignments of other folders. */
+  columns: UpdateObject<Tables, "sessions">,
+): Promise<SessionRow | undefined> {
+  const event = eventOfMove(move, details);
+  let update = db
+    .updateTable("sessions")
+    .set({ ...columns, ...lifeColumns(move, details) })
+    .where((row) => row.and({ id, state: move.from.state, incarnation: move.from.incarnation }))
+    .returningAll()
+    .$castTo<SessionRow>();
+  if (details.operation) update = update.where("op_id", "=", details.operation.id);
+  else if (!details.preempts) update = update.where("op", "is", null);
+  if (!event) return await update.executeTakeFirst();
+  return await db
     .with("moved", () => update)
     .with("written", (within) =>
       within
@@ -46,19 +52,6 @@ export async function writeMove(db: Queries, toWrite: MoveToWrite): Promise<Sess
     .selectFrom("moved")
     .selectAll()
     .executeTakeFirst();
-  return row as SessionRow | undefined;
-}
-
-function updateOf(db: Queries, { id, move, details, columns }: MoveToWrite) {
-  let update = db
-    .updateTable("sessions")
-    .set({ ...columns, ...lifeColumns(move, details) })
-    .where("id", "=", id)
-    .where("state", "=", move.from.state)
-    .where("incarnation", "=", move.from.incarnation);
-  if (details.operation) update = update.where("op_id", "=", details.operation.id);
-  else if (!details.preempts) update = update.where("op", "is", null);
-  return update.returningAll();
 }
 
 function lifeColumns(move: Move, { statusReason, timings, guestIp, snapshot }: MoveDetails) {
@@ -87,9 +80,13 @@ export async function updateTimings(
   await db
     .updateTable("sessions")
     .set({ timings: JSON.stringify(timings) })
-    .where("id", "=", id)
-    .where("incarnation", "=", incarnation)
+    .where((row) => row.and({ id, incarnation }))
     .execute();
+}
+
+/** Records a snapshot that a row adopts although no operation of this database asked for it. */
+export async function insertSnapshotName(db: Queries, id: string): Promise<void> {
+  await db.insertInto("snapshot_names").values({ id }).execute();
 }
 
 export async function markReleased(db: Queries, id: string): Promise<void> {

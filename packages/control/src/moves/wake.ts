@@ -4,22 +4,19 @@ import type { CreateTiming, SessionEvent } from "@vivarium/contract/api";
 import type { StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { findKeyCeiling } from "../access/store.ts";
-import { untilStored } from "../db/retry.ts";
 import { nextNetwork } from "../egress/prepare.ts";
-import type { ApiError } from "../errors/api-error.ts";
 import { emitIfRefused } from "../events/refusals.ts";
 import { guestUnfit } from "../fleet/api-error-of-node.ts";
-import type { NodeError } from "../fleet/node-error.ts";
 import { carryOut, operate } from "../operations/frame.ts";
 import type { Operation } from "../operations/operations.ts";
 import { BUSY } from "../operations/when-free.ts";
 import type { OperationInput } from "../sessions/operation-kinds.ts";
 import { takeSlots } from "../sessions/slots.ts";
-import { decide, nextMachineIdOf } from "../sessions/state.ts";
+import { nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { MoveDeps } from "./deps.ts";
 import { expireIfLifetimeOver } from "./expire.ts";
-import { saveMove } from "./save-move.ts";
+import { commitMove } from "./save-move.ts";
 import { requireState, startSpec } from "./start-spec.ts";
 
 /** Time between two attempts of a scheduled wake that is refused. */
@@ -68,46 +65,29 @@ export async function wakeMachine(deps: MoveDeps, op: Operation): Promise<Sessio
     commit: async (machine, elapsedMs) => {
       crashPoint("wake.started");
       timings = { place: 0, ...machine.timings, total: elapsedMs() };
-      return await commit(deps, op, timings, machine.guest_ip);
+      return await commitMove(deps.db, op, op.input.event ?? "resume", {
+        timings,
+        guestIp: machine.guest_ip,
+      });
     },
     finish: (session) => ({ outcome: session, timings, facts: { event: op.input.event } }),
     // The next wake uses the same machine id, so nothing of this one may remain.
     remove: () => deps.nodes.deleteMachine(machineId),
-    clear: () => clear(deps, op),
-    explain: (error) => (error.code === "guest_unfit" ? sessionUnfit(error) : undefined),
-    whenUnsure: "leave",
-  });
-}
-
-async function commit(
-  { db }: MoveDeps,
-  op: Operation,
-  timings: CreateTiming,
-  guestIp: string | undefined,
-): Promise<SessionRow | undefined> {
-  const move = decide(op.session, op.input.event ?? "resume");
-  if (!move) throw new Error(`a session that is ${op.session.state} cannot be woken by ${op.input.event}`);
-  return await untilStored(() =>
-    saveMove(db, op.session.id, move, { operation: { id: op.id }, timings, guestIp }),
-  );
-}
-
-async function clear({ operations, db }: MoveDeps, op: Operation): Promise<void> {
-  await operations.clear(op, db, {
     lookAfterMs: op.input.event === "wake_at_reached" ? WAKE_RETRY_MS : 0,
+    // Not retryable: a broken guest stays broken. One more resume is suggested, because a busy host can look the same.
+    explain: (error) =>
+      error.code === "guest_unfit"
+        ? guestUnfit(
+            error,
+            "the session's guest does not come back, and the session stays paused",
+            "resume it once more, and if it stays so restore it to a checkpoint or destroy it",
+          )
+        : undefined,
+    whenUnsure: "leave",
   });
 }
 
 function wakeSpec(session: SessionRow): StartSpec {
   if (session.snapshot_id === null) throw new Error("a paused session has no saved state");
   return { ...startSpec(session), snapshot_id: session.snapshot_id, resume: true };
-}
-
-/** Not retryable: a broken guest stays broken. One more resume is suggested, because a busy host can look the same. */
-function sessionUnfit(cause: NodeError): ApiError {
-  return guestUnfit(
-    cause,
-    "the session's guest does not come back, and the session stays paused",
-    "resume it once more, and if it stays so restore it to a checkpoint or destroy it",
-  );
 }

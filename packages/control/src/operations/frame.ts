@@ -10,7 +10,7 @@ import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { apiErrorOfOperation } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import type { Meter, TimedOperation } from "../metrics/meter.ts";
+import type { Meter } from "../metrics/meter.ts";
 import type { OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { SessionRow } from "../sessions/store.ts";
@@ -29,29 +29,14 @@ export interface FrameDeps {
 
 type Framed = Exclude<OperationKind, "settle">;
 
-/** Crash points, and the metric and log message of a success. */
-const REPORTS: Record<Framed, { intent: string; commit: string; metric: TimedOperation; message: string }> = {
-  pause: { intent: "pause.intent", commit: "pause.commit", metric: "pause", message: "session paused" },
-  wake: { intent: "wake.intent", commit: "wake.commit", metric: "wake", message: "session awake" },
-  restore: {
-    intent: "restore.intent",
-    commit: "restore.swap",
-    metric: "restore",
-    message: "session restored",
-  },
-  checkpoint: {
-    intent: "checkpoint.intent",
-    commit: "checkpoint.commit",
-    metric: "checkpoint",
-    message: "checkpoint made",
-  },
-  fork: { intent: "fork.intent", commit: "fork.commit", metric: "fork", message: "session forked" },
-  save_template: {
-    intent: "save_template.intent",
-    commit: "save_template.commit",
-    metric: "template",
-    message: "template saved",
-  },
+/** Crash points, and the log message of a success. */
+const REPORTS: Record<Framed, { intent: string; commit: string; done: string }> = {
+  pause: { intent: "pause.intent", commit: "pause.commit", done: "session paused" },
+  wake: { intent: "wake.intent", commit: "wake.commit", done: "session awake" },
+  restore: { intent: "restore.intent", commit: "restore.swap", done: "session restored" },
+  checkpoint: { intent: "checkpoint.intent", commit: "checkpoint.commit", done: "checkpoint made" },
+  fork: { intent: "fork.intent", commit: "fork.commit", done: "session forked" },
+  save_template: { intent: "save_template.intent", commit: "save_template.commit", done: "template saved" },
 };
 
 /** The steps that differ by kind. `made` is the node's answer, `row` the result of the commit. */
@@ -66,8 +51,8 @@ export interface Steps<Made, Row, Outcome> {
   remove(): Promise<unknown>;
   /** Undoes the operation. The default removes what was made and clears the operation. */
   rollBack?(): Promise<void>;
-  /** Ends an operation that has changed nothing. */
-  clear?(): Promise<unknown>;
+  /** How soon after a failure the deadlines are checked again; default: at once. */
+  lookAfterMs?: number;
   /** The error for the caller, if it differs from the usual one for this error of the node. */
   explain?(error: NodeError): ApiError | undefined;
   /**
@@ -77,7 +62,7 @@ export interface Steps<Made, Row, Outcome> {
   whenUnsure: "leave" | "roll back";
 }
 
-type Ending = Pick<Steps<never, never, never>, "remove" | "rollBack" | "clear" | "whenUnsure">;
+type Ending = Pick<Steps<never, never, never>, "remove" | "rollBack" | "lookAfterMs" | "whenUnsure">;
 
 export interface Finished<Outcome> {
   outcome: Outcome;
@@ -107,12 +92,12 @@ export async function carryOut<Made, Row, Outcome>(
   const elapsedMs = () => Math.round(performance.now() - startedAt);
   const committed = await makeAndCommit(deps, op, steps, elapsedMs);
   if (committed === BUSY) return BUSY;
-  const { commit, metric, message } = REPORTS[op.kind as Framed];
-  crashPoint(commit);
+  const kind = op.kind as Framed;
+  crashPoint(REPORTS[kind].commit);
   const { outcome, timings, facts } = await steps.finish(committed.row, committed.made, elapsedMs);
   deps.signals.moved(op.session.id);
-  deps.meter.recordDuration(metric, timings);
-  deps.log.info({ session_id: op.session.id, ...facts, timings }, message);
+  deps.meter.recordDuration(kind === "save_template" ? "template" : kind, timings);
+  deps.log.info({ session_id: op.session.id, ...facts, timings }, REPORTS[kind].done);
   return outcome;
 }
 
@@ -140,10 +125,9 @@ async function makeAndCommit<Made, Row, Outcome>(
 
 /** A failure before the commit: the session stays as it was. */
 async function endAfter(deps: FrameDeps, op: Operation, steps: Ending, error: unknown): Promise<void> {
-  const isRefused = error instanceof NodeError && isRefusal(error);
-  if (isRefused || steps.whenUnsure === "roll back") return await rollBack(deps, op, steps);
+  if (isRefusal(error) || steps.whenUnsure === "roll back") return await rollBack(deps, op, steps);
   const isUnheard = error instanceof NodeError && error.failure === "unreachable";
-  if (isUnheard && !op.isTakenOver) await clear(deps, op, steps);
+  if (isUnheard && !op.isTakenOver) await deps.operations.clear(op, { lookAfterMs: steps.lookAfterMs });
 }
 
 /** The operation was cancelled, or is not in the row any more. */
@@ -154,14 +138,17 @@ async function calledOff(
   cause?: unknown,
 ): Promise<typeof BUSY> {
   if (steps.whenUnsure === "roll back") await rollBack(deps, op, steps);
-  const now = await ownershipOf(deps, op);
-  if (now.is === "ended") {
+  const owner = await ownershipOf(deps.db, op);
+  if (owner === "ended") {
     // Race: the destroy removes everything on the node, but `make` may have finished after that.
     await steps.remove().catch(() => undefined);
     throw endedDuringRequest();
   }
-  if (steps.whenUnsure === "roll back") throw brokenOff(cause);
-  if (now.is === "another") return BUSY;
+  if (steps.whenUnsure === "roll back") {
+    const text = "the operation was broken off and has changed nothing; try again";
+    throw new ApiError("session_not_live", text, { cause });
+  }
+  if (owner === "another") return BUSY;
   throw cause instanceof NodeError
     ? apiErrorOfOperation(cause)
     : (cause ?? new Error(`a ${op.kind} lost its row`));
@@ -170,15 +157,5 @@ async function calledOff(
 async function rollBack(deps: FrameDeps, op: Operation, steps: Ending): Promise<void> {
   if (steps.rollBack) return await steps.rollBack();
   await steps.remove();
-  await clear(deps, op, steps);
-}
-
-async function clear({ operations }: FrameDeps, op: Operation, steps: Ending): Promise<void> {
-  await (steps.clear ? steps.clear() : operations.clear(op));
-}
-
-function brokenOff(cause: unknown): ApiError {
-  return new ApiError("session_not_live", "the operation was broken off and has changed nothing; try again", {
-    cause,
-  });
+  await deps.operations.clear(op, { lookAfterMs: steps.lookAfterMs });
 }

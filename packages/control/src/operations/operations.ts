@@ -1,25 +1,22 @@
 /** Operations of this process: claims them, renews their claims, and gives identical requests one shared outcome. */
-import { sleep } from "@vivarium/kit/clock";
-import { randomId } from "@vivarium/kit/id";
+import { repeatAfter } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
 import type { Database, Queries } from "../db/pool.ts";
 import type { NextNetwork, OperationInput, OperationKind } from "../sessions/operation-kinds.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import type { Standing } from "../sessions/state.ts";
-import type { SessionRow } from "../sessions/store.ts";
-import { findSessionById } from "../sessions/store.ts";
+import { findSessionById, type SessionRow } from "../sessions/store.ts";
 import { endedDuringRequest } from "./ownership.ts";
 import {
   claimLapsedOperations,
   claimOperation,
   clearOperation,
+  OPERATION_LEASE_MS,
   releaseOperation,
   renewOperation,
 } from "./store.ts";
 
-/** How long a claim lasts without renewal. */
-const LEASE_MS = 5_000;
-const RENEW_MS = LEASE_MS / 3;
+const RENEW_MS = OPERATION_LEASE_MS / 3;
 
 interface OperationDeps {
   db: Database;
@@ -60,7 +57,7 @@ export class Operations {
     db: Queries = this.#deps.db,
     network?: NextNetwork,
   ): Promise<SessionRow | undefined> {
-    return await claimOperation(db, session, { id: randomId(), kind, input, leaseMs: LEASE_MS, network });
+    return await claimOperation(db, session, { kind, input, network });
   }
 
   /**
@@ -88,12 +85,15 @@ export class Operations {
 
   /** Whether the row still has this operation. Locks the row, so in a transaction the answer holds until its end. */
   async isOurs(op: Operation, db: Queries): Promise<boolean> {
-    return await renewOperation(db, op.session.id, op.id, LEASE_MS);
+    return await renewOperation(db, op);
   }
 
   /** Ends an operation without changing the session. False if the row does not have this operation any more. */
-  async clear(op: Operation, db: Queries = this.#deps.db, { lookAfterMs = 0 } = {}): Promise<boolean> {
-    const isCleared = await clearOperation(db, op.session.id, op.id, lookAfterMs);
+  async clear(
+    op: Operation,
+    { db = this.#deps.db, lookAfterMs = 0 }: { db?: Queries; lookAfterMs?: number } = {},
+  ): Promise<boolean> {
+    const isCleared = await clearOperation(db, op, lookAfterMs);
     // Wakes waiters at once, even if background work ends the operation after its answer was sent.
     if (isCleared) this.#deps.signals.moved(op.session.id);
     return isCleared;
@@ -127,7 +127,7 @@ export class Operations {
   /** Takes over operations whose process died. */
   async claimLapsed(lapsedBefore: Date): Promise<SessionRow[]> {
     const except = [...this.#running.keys()];
-    return await claimLapsedOperations(this.#deps.db, { except, leaseMs: LEASE_MS, lapsedBefore });
+    return await claimLapsedOperations(this.#deps.db, { except, lapsedBefore });
   }
 
   /** For shutdown: aborts all work. Another process takes the operations over. */
@@ -141,12 +141,15 @@ export class Operations {
   async #work<T>(op: Operation, cancel: AbortController, work: (op: Operation) => Promise<T>): Promise<T> {
     const over = new AbortController();
     // Not awaited below: a renewal that hangs must not delay the answer.
-    const kept = this.#keepClaim(op, cancel, over.signal).finally(() => this.#claims.delete(kept));
+    const kept = repeatAfter(RENEW_MS, over.signal, async () => {
+      const isOurs = await renewOperation(this.#deps.db, op).catch(() => true);
+      if (!isOurs) cancel.abort();
+    }).finally(() => this.#claims.delete(kept));
     this.#claims.add(kept);
     try {
       return await work(op);
     } catch (error) {
-      await releaseOperation(this.#deps.db, op.session.id, op.id).catch(() => undefined);
+      await releaseOperation(this.#deps.db, op).catch(() => undefined);
       throw (await this.#hasSessionEnded(op)) ? endedDuringRequest() : error;
     } finally {
       over.abort();
@@ -158,15 +161,12 @@ export class Operations {
     const now = await findSessionById(this.#deps.db, op.session.id).catch(() => op.session);
     return now === undefined || now.state === "destroyed";
   }
+}
 
-  async #keepClaim(op: Operation, cancel: AbortController, over: AbortSignal): Promise<void> {
-    for (;;) {
-      await sleep(RENEW_MS, over);
-      if (over.aborted) return;
-      const isOurs = await renewOperation(this.#deps.db, op.session.id, op.id, LEASE_MS).catch(() => true);
-      if (!isOurs) cancel.abort();
-    }
-  }
+/** The snapshot that the operation makes. */
+export function snapshotIdOf({ kind, input }: Operation): string {
+  if (input.snapshot_id === undefined) throw new Error(`the ${kind} in the row names no snapshot`);
+  return input.snapshot_id;
 }
 
 function operationOf(row: SessionRow, signal: AbortSignal, isTakenOver: boolean): Operation {

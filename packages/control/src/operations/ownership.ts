@@ -1,7 +1,7 @@
 import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
 import { ApiError } from "../errors/api-error.ts";
-import type { SessionRow } from "../sessions/store.ts";
+import { hasEnded } from "../sessions/state.ts";
 import { findSessionById } from "../sessions/store.ts";
 import type { Operation } from "./operations.ts";
 
@@ -11,12 +11,10 @@ import type { Operation } from "./operations.ts";
  *   another  another process took it over, committed it or rolled it back; the row has the outcome
  *   ended    the session has ended, so whatever the operation made is an orphan
  */
-export type Ownership = { is: "ours" | "another"; session: SessionRow } | { is: "ended" };
-
-export async function ownershipOf({ db }: { db: Database }, op: Operation): Promise<Ownership> {
+export async function ownershipOf(db: Database, op: Operation): Promise<"ours" | "another" | "ended"> {
   const session = await untilStored(() => findSessionById(db, op.session.id));
-  if (!session || session.state === "destroyed" || session.state === "failed") return { is: "ended" };
-  return { is: session.op_id === op.id ? "ours" : "another", session };
+  if (!session || hasEnded(session.state)) return "ended";
+  return session.op_id === op.id ? "ours" : "another";
 }
 
 export function endedDuringRequest(): ApiError {

@@ -1,3 +1,4 @@
+import { randomId } from "@vivarium/kit/id";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { leaseEnd } from "../db/time.ts";
@@ -6,6 +7,10 @@ import type { NextNetwork, OperationInput, OperationKind } from "../sessions/ope
 import type { Standing } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { NO_OPERATION } from "./columns.ts";
+import type { Operation } from "./operations.ts";
+
+/** How long a claim lasts without renewal. */
+export const OPERATION_LEASE_MS = 5_000;
 
 /**
  * Writes the intent into the row, if state and incarnation are unchanged and no operation is in flight. Also records
@@ -13,34 +18,25 @@ import { NO_OPERATION } from "./columns.ts";
  */
 export async function claimOperation(
   db: Queries,
-  session: Standing & { id: string },
-  op: {
-    id: string;
-    kind: OperationKind;
-    input: OperationInput;
-    leaseMs: number;
-    /** Network of the machine that the operation starts, written with the claim. */
-    network?: NextNetwork;
-  },
+  { id, state, incarnation }: Standing & { id: string },
+  { kind, input, network }: { kind: OperationKind; input: OperationInput; network?: NextNetwork },
 ): Promise<SessionRow | undefined> {
-  const { snapshot_id: snapshotId } = op.input;
+  const { snapshot_id: snapshotId } = input;
   const update = db
     .updateTable("sessions")
     .set({
-      op: op.kind,
-      op_id: op.id,
-      op_input: JSON.stringify(op.input),
-      op_claimed_until: leaseEnd(op.leaseMs),
+      op: kind,
+      op_id: randomId(),
+      op_input: JSON.stringify(input),
+      op_claimed_until: leaseEnd(OPERATION_LEASE_MS),
       // In the same statement: a second update in one transaction would lock the referenced rows again.
-      ...op.network,
+      ...network,
     })
-    .where("id", "=", session.id)
-    .where("state", "=", session.state)
-    .where("incarnation", "=", session.incarnation)
-    .where("op", "is", null)
-    .returningAll();
-  if (snapshotId === undefined) return (await update.executeTakeFirst()) as SessionRow | undefined;
-  const row = await db
+    .where((row) => row.and({ id, state, incarnation, op: null }))
+    .returningAll()
+    .$castTo<SessionRow>();
+  if (snapshotId === undefined) return await update.executeTakeFirst();
+  return await db
     .with("claimed", () => update)
     .with("named", (within) =>
       within
@@ -51,65 +47,46 @@ export async function claimOperation(
     .selectFrom("claimed")
     .selectAll()
     .executeTakeFirst();
-  return row as SessionRow | undefined;
 }
 
 /** Renews the claim. False if the session has ended, or the row does not have this operation any more. */
-export async function renewOperation(
-  db: Queries,
-  sessionId: string,
-  opId: string,
-  leaseMs: number,
-): Promise<boolean> {
-  const row = await db
+export async function renewOperation(db: Queries, op: Operation): Promise<boolean> {
+  const { numUpdatedRows } = await db
     .updateTable("sessions")
-    .set({ op_claimed_until: leaseEnd(leaseMs) })
-    .where("id", "=", sessionId)
-    .where("op_id", "=", opId)
+    .set({ op_claimed_until: leaseEnd(OPERATION_LEASE_MS) })
+    .where((row) => row.and({ id: op.session.id, op_id: op.id }))
     .where("state", "<>", "destroyed")
-    .returning("id")
     .executeTakeFirst();
-  return row !== undefined;
+  return numUpdatedRows > 0n;
 }
 
 /**
  * Ends an operation without changing the session. The deadlines are checked again after `lookAfterMs`. False if the row
  * does not have this operation any more.
  */
-export async function clearOperation(
-  db: Queries,
-  sessionId: string,
-  opId: string,
-  lookAfterMs: number,
-): Promise<boolean> {
-  const row = await db
+export async function clearOperation(db: Queries, op: Operation, lookAfterMs: number): Promise<boolean> {
+  const { numUpdatedRows } = await db
     .updateTable("sessions")
-    .set({
-      ...NO_OPERATION,
-      ...dueIn(lookAfterMs),
-    })
-    .where("id", "=", sessionId)
-    .where("op_id", "=", opId)
+    .set({ ...NO_OPERATION, ...dueIn(lookAfterMs) })
+    .where((row) => row.and({ id: op.session.id, op_id: op.id }))
     .where("state", "<>", "destroyed")
-    .returning("id")
     .executeTakeFirst();
-  return row !== undefined;
+  return numUpdatedRows > 0n;
 }
 
 /** Ends the claim at once, so that the next sweep of any process takes the operation over. */
-export async function releaseOperation(db: Queries, sessionId: string, opId: string): Promise<void> {
+export async function releaseOperation(db: Queries, op: Operation): Promise<void> {
   await db
     .updateTable("sessions")
     .set({ op_claimed_until: sql<Date>`now()` })
-    .where("id", "=", sessionId)
-    .where("op_id", "=", opId)
+    .where((row) => row.and({ id: op.session.id, op_id: op.id }))
     .execute();
 }
 
 /** Claims operations whose claim has lapsed. Each gets a new id, so that its old process cannot commit it any more. */
 export async function claimLapsedOperations(
   db: Queries,
-  { except, leaseMs, lapsedBefore }: { except: string[]; leaseMs: number; lapsedBefore: Date },
+  { except, lapsedBefore }: { except: string[]; lapsedBefore: Date },
 ): Promise<SessionRow[]> {
   let lapsed = db
     .selectFrom("sessions")
@@ -121,43 +98,45 @@ export async function claimLapsedOperations(
     .forUpdate()
     .skipLocked();
   if (except.length > 0) lapsed = lapsed.where("id", "not in", except);
-  const rows = await db
+  return await db
     .updateTable("sessions")
-    .set({ op_id: sql<string>`gen_random_uuid()::text`, op_claimed_until: leaseEnd(leaseMs) })
+    .set({
+      op_id: sql<string>`gen_random_uuid()::text`,
+      op_claimed_until: leaseEnd(OPERATION_LEASE_MS),
+    })
     .where("id", "in", lapsed)
     .returningAll()
+    .$castTo<SessionRow>()
     .execute();
-  return rows as SessionRow[];
 }
 
-export async function insertName(db: Queries, id: string): Promise<void> {
-  await db.insertInto("snapshot_names").values({ id }).execute();
-}
-
-/** Those of the ids that this database has recorded. */
+/** Those of the snapshots that operations of this database asked for, whether or not a row still refers to them. */
 export async function keepOnlyNamed(db: Queries, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const rows = await db.selectFrom("snapshot_names").select("id").where("id", "in", ids).execute();
   return rows.map(({ id }) => id);
 }
 
-/** The next page of names, in order, that were recorded at least a day ago, without those in `except`. */
-export async function listOldNames(
+/** Deletes names, at least a day old, of snapshots neither on the node (`listed`) nor referred to by a row (`owners`). */
+export async function deleteOldNames(
   db: Queries,
-  { after: last, except }: { after: string; except: string[] },
-): Promise<string[]> {
-  const rows = await db
+  listed: string[],
+  owners: (ids: string[]) => Promise<Set<string>>,
+): Promise<void> {
+  const inOrder = db
     .selectFrom("snapshot_names")
     .select("id")
-    .where("id", ">", last)
     .where("named_at", "<", sql<Date>`now() - interval '1 day'`)
-    .where(sql<boolean>`id <> all(${except})`)
+    .where(sql<boolean>`id <> all(${listed})`)
     .orderBy("id")
-    .limit(1_000)
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
-export async function deleteNames(db: Queries, ids: string[]): Promise<void> {
-  if (ids.length > 0) await db.deleteFrom("snapshot_names").where("id", "in", ids).execute();
+    .limit(1_000);
+  let last: string | undefined = "";
+  while (last !== undefined) {
+    const page: { id: string }[] = await inOrder.where("id", ">", last).execute();
+    const ids = page.map(({ id }) => id);
+    const owned = await owners(ids);
+    const gone = ids.filter((id) => !owned.has(id));
+    if (gone.length > 0) await db.deleteFrom("snapshot_names").where("id", "in", gone).execute();
+    last = ids.at(-1);
+  }
 }

@@ -31,6 +31,6 @@ export async function untilAnswered<T>(
 }
 
 /** The node has answered, with an error or unreadably, so the call has no later effect there. */
-export function isRefusal(error: NodeError): boolean {
-  return error.failure === "refused" || error.failure === "garbled";
+export function isRefusal(error: unknown): error is NodeError {
+  return error instanceof NodeError && (error.failure === "refused" || error.failure === "garbled");
 }

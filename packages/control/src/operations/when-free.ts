@@ -17,12 +17,15 @@ export async function whenFree<T>(
   { signals }: { signals: SessionSignals },
   sessionId: string,
   attempt: () => Promise<T | typeof BUSY>,
-  { waitMs = WAIT_MS, late = () => stillBusy(waitMs) }: { waitMs?: number; late?: () => ApiError } = {},
+  { waitMs = WAIT_MS, late }: { waitMs?: number; late?: () => ApiError } = {},
 ): Promise<T> {
   const deadline = performance.now() + waitMs;
   let outcome = await attempt();
   while (outcome === BUSY) {
-    if (performance.now() >= deadline) throw late();
+    if (performance.now() >= deadline) {
+      const text = `another operation has held the session for ${waitMs / 1000} s; try again`;
+      throw late?.() ?? new ApiError("session_not_live", text);
+    }
     // Race: listening starts before the row is read again, so that a move in between is not missed.
     const moved = signals.waitForMove(sessionId, POLL_MS);
     outcome = await attempt().catch(endedWhileWaiting);
@@ -35,11 +38,4 @@ export async function whenFree<T>(
 function endedWhileWaiting(error: unknown): never {
   if (!(error instanceof SessionNotFound)) throw error;
   throw endedDuringRequest();
-}
-
-function stillBusy(waitMs: number): ApiError {
-  return new ApiError(
-    "session_not_live",
-    `another operation has held the session for ${waitMs / 1000} s; try again`,
-  );
 }

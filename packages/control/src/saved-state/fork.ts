@@ -22,8 +22,7 @@ import {
   startTogether,
   withProvisional,
 } from "../starts/start-together.ts";
-import { requireSnapshotable } from "./require-snapshotable.ts";
-import { discardSnapshot, snapshotSteps } from "./snapshot-steps.ts";
+import { discardSnapshot, requireSnapshotable, snapshotSteps } from "./snapshot-steps.ts";
 
 export interface Forked {
   parentId: string;
@@ -40,21 +39,15 @@ export async function forkSession(
     const session = await requireSnapshotable(deps, await getSession(deps.db, scopeOf(principal), sessionId));
     if (session === BUSY) return BUSY;
     const wanted = createAttempt(principal, session.project_id, "fork");
-    return await emitIfRefused(deps.db, wanted, () => tryFork(deps, principal, session, count));
+    return await emitIfRefused(deps.db, wanted, async () => {
+      const claimed = await deps.db
+        .transaction()
+        .execute((tx) => claimFork(deps, tx, principal, session, count));
+      if (!claimed) return BUSY;
+      const { parent, children } = claimed;
+      return await operate(deps, Promise.resolve(parent), (op) => makeChildren(deps, op, children));
+    });
   });
-}
-
-async function tryFork(
-  deps: MoveDeps,
-  principal: Principal,
-  session: SessionRow,
-  count: number,
-): Promise<Forked | typeof BUSY> {
-  const claimed = await deps.db.transaction().execute((tx) => claimFork(deps, tx, principal, session, count));
-  if (!claimed) return BUSY;
-  return await operate(deps, Promise.resolve(claimed.parent), (op) =>
-    makeChildren(deps, op, claimed.children),
-  );
 }
 
 /** Writes the intent and the children's rows in one transaction with the check of the ceilings. */

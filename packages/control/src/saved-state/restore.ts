@@ -4,13 +4,11 @@
  * continue with, and never two that run.
  */
 
-import type { CreateTiming } from "@vivarium/contract/api";
 import type { MachineStatus, StartSpec } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { type Principal, type Scope, scopeOf } from "../access/principal.ts";
+import type { Scope } from "../access/principal.ts";
 import { resolveCheckpoint } from "../checkpoints/get.ts";
 import type { CheckpointRow } from "../checkpoints/store.ts";
-import { untilStored } from "../db/retry.ts";
 import { setMayKeepAlive } from "../deadlines/keep-alive.ts";
 import { nextNetwork } from "../egress/prepare.ts";
 import { collectFinalCounters } from "../egress/reports.ts";
@@ -19,7 +17,7 @@ import { emitIfRefused } from "../events/refusals.ts";
 import { apiErrorOfOperation, guestUnfit } from "../fleet/api-error-of-node.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { saveMove, saveTimings } from "../moves/save-move.ts";
+import { commitMove, saveTimings } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { claimWithSlot } from "../moves/wake.ts";
 import { carryOut, operate } from "../operations/frame.ts";
@@ -28,41 +26,36 @@ import { endedDuringRequest, ownershipOf } from "../operations/ownership.ts";
 import { isRefusal, untilAnswered } from "../operations/until-answered.ts";
 import { BUSY, whenFree } from "../operations/when-free.ts";
 import { getReadable } from "../sessions/get.ts";
-import { decide, machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
+import { machineIdOf, nextMachineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { requireSnapshotable } from "./require-snapshotable.ts";
+import { requireSnapshotable } from "./snapshot-steps.ts";
 
 const CLOSED_IN = ["failed", "lifetime_expired", "node_lost"] as const;
 
 export async function restoreSession(
   deps: MoveDeps,
-  principal: Principal,
+  scope: Scope,
   { sessionId, idOrName }: { sessionId: string; idOrName: string },
 ): Promise<SessionRow> {
   const startedAt = performance.now();
   return await whenFree(deps, sessionId, async () => {
-    const found = await findSessionAndCheckpoint(deps, scopeOf(principal), sessionId, idOrName);
-    const session = await requireSnapshotable(deps, found.session);
+    // Errors of the session come before errors of the checkpoint.
+    const found = await getReadable(deps.db, scope, sessionId, CLOSED_IN);
+    const checkpoint = await resolveCheckpoint(deps.db, { scope, sessionId, idOrName });
+    const session = await requireSnapshotable(deps, found);
     if (session === BUSY) return BUSY;
-    checkLineage(session, found.checkpoint);
+    checkLineage(session, checkpoint);
     // The checkpoint may contain processes with `keep_alive`.
     await setMayKeepAlive(deps.db, session);
     const restore = () =>
-      operate(deps, claimRestore(deps, session, found.checkpoint), (op) =>
-        replaceMachine(deps, op, { checkpoint: found.checkpoint, startedAt }),
+      operate(deps, claimRestore(deps, session, checkpoint), (op) =>
+        replaceMachine(deps, op, { checkpoint, startedAt }),
       );
     if (session.state !== "paused") return await restore();
     const { org_id: orgId, project_id: projectId } = session;
     const wanted = { type: "session.wake_refused", orgId, projectId, sessionId, op: "restore" } as const;
     return await emitIfRefused(deps.db, wanted, restore);
   });
-}
-
-/** Errors of the session come before errors of the checkpoint. */
-async function findSessionAndCheckpoint(deps: MoveDeps, scope: Scope, sessionId: string, idOrName: string) {
-  const session = await getReadable(deps.db, scope, sessionId, CLOSED_IN);
-  const checkpoint = await resolveCheckpoint(deps.db, { scope, sessionId: session.id, idOrName });
-  return { session, checkpoint };
 }
 
 function checkLineage(session: SessionRow, checkpoint: CheckpointRow): void {
@@ -104,8 +97,14 @@ async function replaceMachine(
   return await carryOut(deps, op, {
     make: async (signal) =>
       requireState("held", await deps.nodes.startMachine(machineId, { ...spec, hold: true }, signal)),
+    // Moves the row to the new machine. From here on a process that takes over settles the machines by the row.
     commit: (loaded) =>
-      commit(deps, op, timingsOf(loaded), { guestIp: loaded.guest_ip, restoredFrom: checkpoint.id }),
+      commitMove(deps.db, op, "restore", {
+        thenSettle: true,
+        timings: timingsOf(loaded),
+        guestIp: loaded.guest_ip,
+        restoredFrom: checkpoint.id,
+      }),
     finish: async (session, loaded) => {
       await switchMachines(deps, op, { session, spec });
       const timings = timingsOf(loaded);
@@ -126,27 +125,22 @@ async function replaceMachine(
 }
 
 function explain(error: NodeError): ApiError | undefined {
-  if (error.code === "snapshot_not_found") return checkpointGone(error);
-  return error.code === "guest_unfit" ? checkpointUnfit(error) : undefined;
+  if (error.code === "snapshot_not_found") {
+    const text = "checkpoint_id: the checkpoint was deleted, or its node has lost it";
+    return new ApiError("not_found", text, { cause: error });
+  }
+  if (error.code !== "guest_unfit") return undefined;
+  return guestUnfit(
+    error,
+    "checkpoint_id: the guest in this checkpoint does not come back, and the session is as it was",
+    "choose another checkpoint",
+  );
 }
 
 /** Also run at a take-over before the commit. The machine id is used again, so nothing may remain. */
 export async function rollBackRestore(deps: MoveDeps, op: Operation): Promise<void> {
   await deps.nodes.deleteMachine(nextMachineIdOf(op.session));
   await deps.operations.clear(op);
-}
-
-/** Moves the row to the new machine. From here on a process that takes over settles the machines by the row. */
-async function commit(
-  { db }: MoveDeps,
-  op: Operation,
-  timings: CreateTiming,
-  facts: { guestIp?: string; restoredFrom: string },
-): Promise<SessionRow | undefined> {
-  const move = decide(op.session, "restore");
-  if (!move) throw new Error(`a session that is ${op.session.state} cannot be restored`);
-  const details = { operation: { id: op.id, thenSettle: true }, timings, ...facts };
-  return await untilStored(() => saveMove(db, op.session.id, move, details));
 }
 
 /** Removes the old machine and continues the new one. */
@@ -168,36 +162,17 @@ async function switchMachines(
       isSlow(error) ? continueNew() : Promise.reject(error),
     );
     await continued.catch(async (error: unknown) => {
-      if (!(error instanceof NodeError) || !isRefusal(error)) throw error;
+      if (!isRefusal(error)) throw error;
       // The old machine is gone, so the checkpoint is loaded again.
       await deps.nodes.deleteMachine(machineId);
       await untilAnswered(op.signal, (signal) => deps.nodes.startMachine(machineId, spec, signal));
     });
   } catch (error) {
     if (!(error instanceof NodeError)) throw error;
-    if (op.signal.aborted)
-      throw (await isEnded(deps, op)) ? endedDuringRequest() : apiErrorOfOperation(error);
+    if (op.signal.aborted && (await ownershipOf(deps.db, op)) === "ended") throw endedDuringRequest();
     // A refusal is final: the reconciler finds the session without a machine and marks it as failed.
-    if (isRefusal(error)) await deps.operations.clear(op);
+    if (isRefusal(error) && !op.signal.aborted) await deps.operations.clear(op);
     throw apiErrorOfOperation(error);
   }
   await deps.operations.clear(op);
-}
-
-async function isEnded(deps: MoveDeps, op: Operation): Promise<boolean> {
-  return (await ownershipOf(deps, op)).is === "ended";
-}
-
-function checkpointGone(cause: NodeError): ApiError {
-  return new ApiError("not_found", "checkpoint_id: the checkpoint was deleted, or its node has lost it", {
-    cause,
-  });
-}
-
-function checkpointUnfit(cause: NodeError): ApiError {
-  return guestUnfit(
-    cause,
-    "checkpoint_id: the guest in this checkpoint does not come back, and the session is as it was",
-    "choose another checkpoint",
-  );
 }

@@ -13,8 +13,9 @@ import { scopeOf } from "../access/principal.ts";
 import { checkScopeOfBody } from "../access/resolve-project.ts";
 import { deleteCheckpoint } from "../checkpoints/delete.ts";
 import { getCheckpoint } from "../checkpoints/get.ts";
-import { CheckpointQuery, listCheckpoints, listCheckpointsOf } from "../checkpoints/list.ts";
+import { CheckpointQuery, listCheckpoints } from "../checkpoints/list.ts";
 import { toCheckpoint } from "../checkpoints/record.ts";
+import { listCheckpointRows } from "../checkpoints/store.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
@@ -54,10 +55,7 @@ export function addCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
     },
     async (request) => {
       const page = await listCheckpoints(deps.db, scopeOf(principalOf(request)), request.query);
-      return {
-        checkpoints: page.checkpoints.map(toCheckpoint),
-        ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
-      };
+      return { checkpoints: page.checkpoints.map(toCheckpoint), next_cursor: page.nextCursor };
     },
   );
   server.get(
@@ -108,8 +106,8 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
     },
     async (request) => {
       const input = { sessionId: request.params.id, body: request.body ?? {} };
-      const { checkpoint, timings } = await createCheckpoint(deps, principalOf(request), input);
-      return { ...toCheckpoint(checkpoint), ...(request.query.timing && { timing: timings }) };
+      const { row, timings } = await createCheckpoint(deps, scopeOf(principalOf(request)), input);
+      return { ...toCheckpoint(row), timing: request.query.timing ? timings : undefined };
     },
   );
   server.get(
@@ -125,8 +123,9 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
     },
     async (request) => {
       const scope = scopeOf(principalOf(request));
-      const session = await getReadable(deps.db, scope, request.params.id);
-      return { checkpoints: (await listCheckpointsOf(deps.db, scope, session.id)).map(toCheckpoint) };
+      const { id: sessionId } = await getReadable(deps.db, scope, request.params.id);
+      const rows = await listCheckpointRows(deps.db, scope, { sessionId });
+      return { checkpoints: rows.map(toCheckpoint) };
     },
   );
   server.post(
@@ -144,7 +143,7 @@ function addSessionCheckpointRoutes(server: Server, deps: CheckpointRouteDeps): 
     },
     async (request) => {
       const input = { sessionId: request.params.id, idOrName: request.body.checkpoint_id };
-      const session = await restoreSession(deps, principalOf(request), input);
+      const session = await restoreSession(deps, scopeOf(principalOf(request)), input);
       return toRecord(deps, session, { withTiming: request.query.timing });
     },
   );
@@ -171,7 +170,7 @@ function addCloneRoutes(server: Server, deps: CheckpointRouteDeps): void {
       return {
         parent_session_id: parentId,
         children: children.map(({ id }) => id),
-        ...(request.query.timing && { timing: timings }),
+        timing: request.query.timing ? timings : undefined,
       };
     },
   );

@@ -3,11 +3,94 @@
  * session itself does not change, whatever the outcome.
  */
 
-import type { SnapshotSpec } from "@vivarium/contract/node";
+import type { SnapshotSpec, SnapshotStatus } from "@vivarium/contract/node";
+import { randomId } from "@vivarium/kit/id";
+import type { Scope } from "../access/principal.ts";
+import type { Queries } from "../db/pool.ts";
+import { untilStored } from "../db/retry.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import type { Operation } from "../operations/operations.ts";
+import { expireIfLifetimeOver } from "../moves/expire.ts";
+import { carryOut, operate } from "../operations/frame.ts";
+import { type Operation, snapshotIdOf } from "../operations/operations.ts";
+import { BUSY, whenFree } from "../operations/when-free.ts";
+import { getSession } from "../sessions/get.ts";
+import { notUsable } from "../sessions/not-usable.ts";
 import { isActive, machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
+
+/**
+ * Throws unless the session's state can be saved or replaced: it is live, or paused with its lifetime not over. BUSY if
+ * an operation is in flight, or the session moved.
+ */
+export async function requireSnapshotable(
+  deps: MoveDeps,
+  session: SessionRow,
+): Promise<SessionRow | typeof BUSY> {
+  if (session.state !== "live" && session.state !== "paused") throw notUsable(session);
+  if (session.op !== null) return BUSY;
+  if (session.state === "paused" && (await expireIfLifetimeOver(deps, session))) return BUSY;
+  return session;
+}
+
+/** How a snapshot is kept: the row that owns it afterwards. */
+interface Keeping<Row> {
+  kind: "checkpoint" | "save_template";
+  /** The snapshot's id begins with it. */
+  prefix: string;
+  /** Refuses what could not be kept, before the snapshot is taken. */
+  check?(session: SessionRow): Promise<void>;
+  /** Locks what `keep` counts. */
+  lock?(tx: Queries, session: SessionRow): Promise<unknown>;
+  find(tx: Queries, snapshotId: string): Promise<Row | undefined>;
+  keep(tx: Queries, session: SessionRow, snapshot: SnapshotStatus): Promise<Row>;
+  factsOf(row: Row): Record<string, unknown>;
+}
+
+export interface Kept<Row> {
+  row: Row;
+  timings: Record<string, number>;
+}
+
+/** Takes a snapshot of the session, once no other operation is in flight, and keeps it. */
+export async function keepSnapshot<Row>(
+  deps: MoveDeps,
+  scope: Scope,
+  sessionId: string,
+  keeping: Keeping<Row>,
+): Promise<Kept<Row>> {
+  return await whenFree(deps, sessionId, async () => {
+    const session = await requireSnapshotable(deps, await getSession(deps.db, scope, sessionId));
+    if (session === BUSY) return BUSY;
+    await keeping.check?.(session);
+    const input = { snapshot_id: `${keeping.prefix}${randomId()}` };
+    return await operate(deps, deps.operations.claim(session, keeping.kind, input), (op) =>
+      carryOut(deps, op, {
+        ...snapshotSteps(deps, op),
+        commit: (snapshot) => untilStored(() => commit(deps, op, keeping, snapshot)),
+        finish: (row, snapshot, elapsedMs) => {
+          const timings = { ...snapshot.timings, total: elapsedMs() };
+          return { outcome: { row, timings }, timings, facts: keeping.factsOf(row) };
+        },
+      }),
+    );
+  });
+}
+
+/** Inserts the row and ends the operation in one transaction: the snapshot always has exactly one owner. */
+async function commit<Row>(
+  { db, operations }: MoveDeps,
+  op: Operation,
+  { lock, find, keep }: Keeping<Row>,
+  snapshot: SnapshotStatus,
+): Promise<Row | undefined> {
+  return await db.transaction().execute(async (tx) => {
+    await lock?.(tx, op.session);
+    const known = await find(tx, snapshot.snapshot_id);
+    // An earlier commit succeeded, and only its confirmation was lost.
+    if (known) return known;
+    return (await operations.clear(op, { db: tx })) ? await keep(tx, op.session, snapshot) : undefined;
+  });
+}
 
 /** Take the snapshot, or roll back. The caller adds `commit` and `finish`. */
 export function snapshotSteps(deps: MoveDeps, op: Operation) {
@@ -27,11 +110,6 @@ export async function discardSnapshot(deps: MoveDeps, op: Operation): Promise<vo
       deps.log.warn({ err }, "a snapshot could not be deleted yet; the sweep does it"),
     );
   await deps.operations.clear(op);
-}
-
-function snapshotIdOf(op: Operation): string {
-  if (op.input.snapshot_id === undefined) throw new Error(`the ${op.kind} in the row names no snapshot`);
-  return op.input.snapshot_id;
 }
 
 /** A paused session is not woken: the snapshot shares its saved state. */

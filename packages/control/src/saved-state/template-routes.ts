@@ -78,8 +78,8 @@ export function addTemplateRoutes(server: Server, deps: SaveTemplateDeps): void 
     },
     async (request) => {
       const input = { sessionId: request.params.id, body: request.body };
-      const { template, timings } = await saveTemplate(deps, principalOf(request), input);
-      return { ...template, ...(request.query.timing && { timing: timings }) };
+      const { template, timings } = await saveTemplate(deps, scopeOf(principalOf(request)), input);
+      return { ...template, timing: request.query.timing ? timings : undefined };
     },
   );
 }

@@ -5,8 +5,8 @@ import { findOrg } from "../access/store.ts";
 import type { Database } from "../db/pool.ts";
 import { baselinesFor } from "../fleet/baselines.ts";
 import { countActiveSessions, countPausedSessions } from "../sessions/store.ts";
-import { templateNames } from "../templates/names.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
+import { findTemplateNames } from "../templates/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
 /** Capacity and limits of the caller's organisation. The node's figures are left out while it is down. */
@@ -52,7 +52,7 @@ async function poolOf(
   warm: NonNullable<NodeInfo["warm"]>,
 ): Promise<OrgRecord["capacity"]["pool"]> {
   const saved = warm.flatMap(({ snapshot_id: id }) => id ?? []);
-  const names = await templateNames(db, scopeOf(principal), saved);
+  const names = await findTemplateNames(db, scopeOf(principal), saved);
   return warm.flatMap(({ template, size, snapshot_id: id, ready, wanted }) => {
     const name = id === undefined ? template : names.get(id);
     return name === undefined ? [] : [{ template: name, size, ready, wanted }];

@@ -1,14 +1,14 @@
 import { SESSION_ID_PATTERN, type SessionState } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { sessionNotFound } from "../errors/api-error.ts";
+import { SessionNotFound } from "../errors/api-error.ts";
 import { notUsable } from "./not-usable.ts";
 import { findAnySession, type SessionRow } from "./store.ts";
 
 /** The caller's session. A foreign, destroyed or unknown id is the same 404. */
 export async function getSession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
   const row = await getAnySession(db, scope, id);
-  if (row.state === "destroyed") throw sessionNotFound();
+  if (row.state === "destroyed") throw new SessionNotFound();
   return row;
 }
 
@@ -27,6 +27,6 @@ export async function getReadable(
 /** The caller's session, even if it has ended. */
 export async function getAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow> {
   const row = SESSION_ID_PATTERN.test(id) ? await findAnySession(db, scope, id) : undefined;
-  if (!row) throw sessionNotFound();
+  if (!row) throw new SessionNotFound();
   return row;
 }

@@ -3,11 +3,10 @@ import { plainText } from "@vivarium/contract/api/wire-types";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { Queries } from "../db/pool.ts";
-import { decodeCursor, encodeCursor } from "../http/cursor.ts";
+import { decodeCursor, pageOf } from "../http/cursor.ts";
 import { PageQuery } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
-import { listCurrent, listEnded } from "./list-store.ts";
-import type { SessionRow } from "./store.ts";
+import { listCurrent, listEnded, type SessionRow } from "./store.ts";
 
 /** Query of `GET /v1/sessions`. */
 export const ListQuery = z.object({
@@ -17,7 +16,7 @@ export const ListQuery = z.object({
 });
 export type ListQuery = z.output<typeof ListQuery>;
 
-export interface SessionPage {
+interface SessionPage {
   sessions: SessionRow[];
   nextCursor?: string;
 }
@@ -36,15 +35,12 @@ const STATES_SHOWN: Record<Exclude<ListState, "ended">, string[]> = {
   paused: ["paused", "lifetime_expired"],
 };
 
-/** Fetches one row more than asked for, to know whether another page follows. */
 async function listHistory(db: Queries, scope: Scope, limit: number, query: ListQuery): Promise<SessionPage> {
   if (query.external_id !== undefined) {
     throw invalidField("external_id", "cannot be combined with state=ended");
   }
   const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, SESSION_ID_PATTERN);
   const rows = await listEnded(db, scope, { after, limit: limit + 1 });
-  const sessions = rows.slice(0, limit);
-  const last = sessions.at(-1);
-  if (rows.length <= limit || !last?.ended_at) return { sessions };
-  return { sessions, nextCursor: encodeCursor({ at: last.ended_at, id: last.id }) };
+  const { page, ...next } = pageOf(rows, limit, ({ ended_at: at, id }) => ({ at: at as Date, id }));
+  return { sessions: page, ...next };
 }

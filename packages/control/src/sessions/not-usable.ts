@@ -1,4 +1,4 @@
-import { ApiError, sessionNotFound } from "../errors/api-error.ts";
+import { ApiError, SessionNotFound } from "../errors/api-error.ts";
 import type { SessionRow } from "./store.ts";
 
 /** The error for a session whose state allows no guest operation and no request but GET and DELETE. */
@@ -20,7 +20,7 @@ export function notUsable(session: SessionRow): ApiError {
         "the node of this session is lost; recover or destroy the session",
       );
     case "destroyed":
-      return sessionNotFound();
+      return new SessionNotFound();
     default:
       return new ApiError("session_not_live", `the session is ${session.state}; try again`);
   }

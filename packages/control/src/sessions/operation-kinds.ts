@@ -7,16 +7,7 @@ import type { SessionEvent } from "@vivarium/contract/api";
 import type { RawBuilder } from "kysely";
 
 /** `settle` brings the machines of a session in line with its row: one is continued, the others are removed. */
-export const OPERATION_KINDS = [
-  "pause",
-  "wake",
-  "restore",
-  "checkpoint",
-  "fork",
-  "save_template",
-  "settle",
-] as const;
-export type OperationKind = (typeof OPERATION_KINDS)[number];
+export type OperationKind = "pause" | "wake" | "restore" | "checkpoint" | "fork" | "save_template" | "settle";
 
 /** Everything that another process needs to take the operation over. Plain JSON only. */
 export interface OperationInput {

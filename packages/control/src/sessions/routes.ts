@@ -30,7 +30,7 @@ export function addSessionRoutes(server: Server, deps: ListDeps): void {
         request.query,
       );
       const records = sessions.map((row) => toRecord(deps, withActivity(unflushed, row)));
-      return { sessions: records, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
+      return { sessions: records, next_cursor: nextCursor };
     },
   );
 }

@@ -1,4 +1,5 @@
 import { EventEmitter } from "node:events";
+import { sleep } from "@vivarium/kit/clock";
 
 /** Event name for "any session": no session has this id. */
 const ANY = "*";
@@ -24,15 +25,10 @@ export class SessionSignals {
   }
 
   /** Resolves when the session moves, or after `ms`. */
-  waitForMove(sessionId: string, ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        stopListening();
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      const stopListening = this.onMove(sessionId, done);
-    });
+  async waitForMove(sessionId: string, ms: number): Promise<void> {
+    const moved = new AbortController();
+    const stopListening = this.onMove(sessionId, () => moved.abort());
+    await sleep(ms, moved.signal);
+    stopListening();
   }
 }

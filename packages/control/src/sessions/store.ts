@@ -2,8 +2,10 @@
 import { LIMITS, type SessionState } from "@vivarium/contract/api";
 import { type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
+import { isInScope } from "../access/store.ts";
 import type { Queries } from "../db/pool.ts";
 import type { SessionTable } from "../db/tables.ts";
+import type { Cursor } from "../http/cursor.ts";
 import type { OperationInput, OperationKind } from "./operation-kinds.ts";
 import { ACTIVE_STATES, FIRST_STATE, WAKES_FROM } from "./state.ts";
 
@@ -12,6 +14,11 @@ export type SessionRow = Omit<Selectable<SessionTable>, "state" | "op" | "op_inp
   op: OperationKind | null;
   op_input: OperationInput | null;
 };
+
+/** A query of whole rows. */
+export function findSessions(db: Queries) {
+  return db.selectFrom("sessions").selectAll().$castTo<SessionRow>();
+}
 
 /** Names are unique within a project. */
 export async function isNameTaken(
@@ -76,70 +83,87 @@ export async function countByState(db: Queries): Promise<Map<SessionState, numbe
 
 /** The caller's session, even if it has ended. */
 export async function findAnySession(db: Queries, scope: Scope, id: string): Promise<SessionRow | undefined> {
-  let query = db.selectFrom("sessions").selectAll().where("id", "=", id).where("org_id", "=", scope.orgId);
-  if (scope.projectId) query = query.where("project_id", "=", scope.projectId);
-  return (await query.executeTakeFirst()) as SessionRow | undefined;
+  return await findSessions(db).where("id", "=", id).where(isInScope(scope)).executeTakeFirst();
 }
 
 /** Without a scope: for background work, and for code that has checked access already. */
 export async function findSessionById(db: Queries, id: string): Promise<SessionRow | undefined> {
-  return (await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst()) as
-    | SessionRow
-    | undefined;
+  return await findSessions(db).where("id", "=", id).executeTakeFirst();
 }
 
 /** Sessions in creation from the snapshot. */
 export async function listCreatingFrom(db: Queries, snapshotId: string): Promise<SessionRow[]> {
-  const rows = await db
-    .selectFrom("sessions")
-    .selectAll()
+  return await findSessions(db)
     .where("origin_snapshot_id", "=", snapshotId)
     .where("state", "=", FIRST_STATE)
     .execute();
-  return rows as SessionRow[];
 }
 
-/** Whether a session is being started from the snapshot. */
-export async function isOriginInUse(db: Queries, snapshotId: string): Promise<boolean> {
-  const row = await db
-    .selectFrom("sessions")
-    .select("id")
-    .where("origin_snapshot_id", "=", snapshotId)
-    .where("state", "=", FIRST_STATE)
-    .executeTakeFirst();
-  return row !== undefined;
+/** Newest first. */
+export async function listCurrent(
+  db: Queries,
+  scope: Scope,
+  filter: { states?: string[]; externalId?: string; limit: number },
+): Promise<SessionRow[]> {
+  let query = findSessions(db)
+    .where(isInScope(scope))
+    .where("state", "<>", "destroyed")
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(filter.limit);
+  if (filter.states) query = query.where("state", "in", filter.states);
+  if (filter.externalId !== undefined) query = query.where("external_id", "=", filter.externalId);
+  return await query.execute();
+}
+
+/** The session that ended last comes first. */
+export async function listEnded(
+  db: Queries,
+  scope: Scope,
+  { after, limit }: { after?: Cursor; limit: number },
+): Promise<SessionRow[]> {
+  let query = findSessions(db)
+    .where(isInScope(scope))
+    .where("state", "=", "destroyed")
+    .orderBy("ended_at", "desc")
+    .orderBy("id", "desc")
+    .limit(limit);
+  if (after) query = query.where(sql<boolean>`(ended_at, id) < (${after.at}, ${after.id})`);
+  return await query.execute();
 }
 
 export async function listLiveMachines(db: Queries): Promise<SessionRow[]> {
-  return (await db.selectFrom("sessions").selectAll().where("state", "=", "live").execute()) as SessionRow[];
+  return await findSessions(db).where("state", "=", "live").execute();
 }
 
 export async function findSessionsById(db: Queries, ids: string[]): Promise<SessionRow[]> {
-  if (ids.length === 0) return [];
-  return (await db.selectFrom("sessions").selectAll().where("id", "in", ids).execute()) as SessionRow[];
+  return ids.length === 0 ? [] : await findSessions(db).where("id", "in", ids).execute();
 }
 
 /** Ended sessions whose machine may still exist. */
 export async function listUnreleased(db: Queries): Promise<SessionRow[]> {
-  const rows = await db
-    .selectFrom("sessions")
-    .selectAll()
+  return await findSessions(db)
     .where("machine_released_at", "is", null)
     .where("state", "in", ["failed", "destroyed"])
     .limit(100)
     .execute();
-  return rows as SessionRow[];
 }
 
 export async function listOldFailures(db: Queries): Promise<SessionRow[]> {
-  const rows = await db
-    .selectFrom("sessions")
-    .selectAll()
+  return await findSessions(db)
     .where("state", "=", "failed")
     .where("state_changed_at", "<", before(LIMITS.failedRetentionMs))
     .limit(100)
     .execute();
-  return rows as SessionRow[];
+}
+
+export async function deleteOldHistory(db: Queries): Promise<void> {
+  await db
+    .deleteFrom("sessions")
+    .where("state", "=", "destroyed")
+    .where("machine_released_at", "is not", null)
+    .where("ended_at", "<", before(LIMITS.historyRetentionMs))
+    .execute();
 }
 
 /** Those of the snapshots that a session, or an operation in its row, refers to. */

@@ -16,13 +16,13 @@ export async function tryLockKey(tx: Queries, { orgId, key }: KeyOfOrg): Promise
 }
 
 export async function findIdempotencyKey(db: Queries, { orgId, key }: KeyOfOrg) {
-  const row = await db
+  return await db
     .selectFrom("idempotency_keys")
-    .select(["session_id", "body_digest", sql<boolean>`created_at < ${oldest()}`.as("is_expired")])
+    .select(["session_id as sessionId", "body_digest as bodyDigest"])
+    .select(sql<boolean>`created_at < ${oldest()}`.as("isExpired"))
     .where("org_id", "=", orgId)
     .where("key", "=", key)
     .executeTakeFirst();
-  return row && { sessionId: row.session_id, bodyDigest: row.body_digest, isExpired: row.is_expired };
 }
 
 export async function insertIdempotencyKey(

@@ -6,12 +6,6 @@ import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { deleteIdempotencyKey, findIdempotencyKey, tryLockKey } from "./idempotency-store.ts";
 
-export interface IdempotentRequest {
-  orgId: string;
-  key: string;
-  bodyDigest: Buffer;
-}
-
 export function readIdempotencyKey(header: string | string[] | undefined): string | undefined {
   if (header === undefined) return undefined;
   if (typeof header === "string" && IDEMPOTENCY_KEY_PATTERN.test(header)) return header;
@@ -33,7 +27,7 @@ export function bodyDigest(pepper: Buffer, body: object): Buffer {
  */
 export async function claimIdempotencyKey(
   tx: Queries,
-  request: IdempotentRequest,
+  request: { orgId: string; key: string; bodyDigest: Buffer },
 ): Promise<string | undefined> {
   if (!(await tryLockKey(tx, request))) {
     throw new ApiError(

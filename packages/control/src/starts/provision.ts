@@ -6,21 +6,16 @@
 
 import { LIMITS } from "@vivarium/contract/api";
 import type { MachineStatus } from "@vivarium/contract/node";
-import { sleep } from "@vivarium/kit/clock";
+import { repeatAfter, sleep } from "@vivarium/kit/clock";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
-import type { Database } from "../db/pool.ts";
 import { untilStored } from "../db/retry.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
-import { oneLine } from "../http/render-error.ts";
 import { PROVISION_LEASE_MS, renewProvisionClaim } from "../leases/provision-claim.ts";
-import type { Meter } from "../metrics/meter.ts";
-import { releaseSession } from "../moves/release-session.ts";
-import { saveMove } from "../moves/save-move.ts";
+import type { MoveDeps } from "../moves/deps.ts";
+import { failSession } from "../moves/release-session.ts";
+import { moveSession } from "../moves/save-move.ts";
 import { startSpec } from "../moves/start-spec.ts";
-import type { SessionSignals } from "../sessions/signals.ts";
-import { decide, machineIdOf } from "../sessions/state.ts";
+import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import { failureReason } from "./provision-failures.ts";
 import { setStatusDetail } from "./store.ts";
@@ -29,13 +24,7 @@ const RENEW_MS = PROVISION_LEASE_MS / 3;
 const RETRY_MS = 500;
 const TOO_LATE = `the machine was not ready within ${LIMITS.provisionMs / 60_000} minutes`;
 
-interface ProvisionDeps {
-  db: Database;
-  nodes: NodeClient;
-  signals: SessionSignals;
-  log: Log;
-  meter: Meter;
-}
+type ProvisionDeps = Pick<MoveDeps, "db" | "nodes" | "signals" | "log" | "meter">;
 
 export class Provisioner {
   readonly #deps: ProvisionDeps;
@@ -91,7 +80,10 @@ async function provision(deps: ProvisionDeps, wanted: Wanted, cancel: AbortContr
   if (outcome === "cancelled") return;
   crashPoint("create.started");
   if (outcome.state === "running") await markLive(deps, wanted, outcome);
-  else await failProvisioning(deps, session, outcome.reason ?? "the machine ended while it started");
+  else {
+    const reason = outcome.reason ?? "the machine ended while it started";
+    await untilStored(() => failSession(deps, session, "provision_failed", reason));
+  }
 }
 
 /** A machine. `placeMs` is the time from the create to the call that started it. */
@@ -128,40 +120,21 @@ async function startWithin(
 
 /** Renews the claim until aborted. Aborts the work when the session is no longer creating. */
 async function keepClaim(deps: ProvisionDeps, sessionId: string, cancel: AbortController): Promise<Outcome> {
-  while (!cancel.signal.aborted) {
-    await sleep(RENEW_MS, cancel.signal);
-    if (cancel.signal.aborted) break;
-    const isWanted = await renewProvisionClaim(deps.db, sessionId, PROVISION_LEASE_MS).catch(() => true);
+  await repeatAfter(RENEW_MS, cancel.signal, async () => {
+    const isWanted = await renewProvisionClaim(deps.db, sessionId).catch(() => true);
     if (!isWanted) cancel.abort();
-  }
+  });
   return "cancelled";
 }
 
 async function markLive(deps: ProvisionDeps, { session, age }: Wanted, machine: Started): Promise<void> {
   const timings = { place: machine.placeMs, ...machine.timings, total: age() };
-  const move = decide(session, "provisioned");
-  const row =
-    move &&
-    (await untilStored(() => saveMove(deps.db, session.id, move, { timings, guestIp: machine.guest_ip })));
+  const details = { timings, guestIp: machine.guest_ip };
+  const row = await untilStored(() => moveSession(deps.db, session, "provisioned", details));
   if (row) deps.meter.recordDuration("create", timings);
   if (row) deps.log.info({ session_id: session.id, timings }, "session live");
   // Without a row, the session was destroyed, and the sweep removes the machine, or another process made it live.
   deps.signals.moved(session.id);
-}
-
-/** Marks a session as failed and removes what the node has of it. */
-export async function failProvisioning(
-  deps: ProvisionDeps,
-  session: SessionRow,
-  reason: string,
-): Promise<void> {
-  const move = decide(session, "provision_failed");
-  const statusReason = oneLine(reason, 200);
-  const row = move && (await untilStored(() => saveMove(deps.db, session.id, move, { statusReason })));
-  deps.signals.moved(session.id);
-  if (!row) return;
-  deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
-  await releaseSession(deps, row);
 }
 
 function isWorthWaiting(error: NodeError): boolean {

@@ -3,14 +3,13 @@
 import { DEFAULT_SIZE, LIMITS, type ParsedSessionCreate, type Size } from "@vivarium/contract/api";
 import { variablesBytes } from "@vivarium/contract/api/wire-types";
 import type { Scope } from "../access/principal.ts";
-import { getCheckpointForUse } from "../checkpoints/get.ts";
+import { getCheckpoint } from "../checkpoints/get.ts";
 import type { Queries } from "../db/pool.ts";
 import type { StoredPolicy } from "../egress/entry.ts";
 import type { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 import { BASE_TEMPLATE } from "../templates/official.ts";
 import { resolveTemplate } from "../templates/resolve.ts";
-import type { SessionSettings } from "./admit.ts";
 import type { StartDeps } from "./deps.ts";
 
 type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "size" | "env"> & {
@@ -21,19 +20,7 @@ type StartRequest = Pick<ParsedSessionCreate, "from_checkpoint" | "template" | "
 const OPEN: StoredPolicy = { mode: "allow", allow: [] };
 
 /** The columns of a new session that depend on its origin. */
-export type StartSettings = Pick<
-  SessionSettings,
-  | "size"
-  | "template"
-  | "template_version"
-  | "baseline"
-  | "origin_snapshot_id"
-  | "origin_checkpoint_id"
-  | "env"
-  | "egress"
-  | "no_sudo"
-  | "may_keep_alive"
->;
+export type StartSettings = Awaited<ReturnType<typeof startFromCheckpoint>>;
 
 /** `refusal`: why the node cannot start it. Errors of the request are reported before it. */
 interface Start {
@@ -75,20 +62,16 @@ async function startFromTemplate(
   return { start, refusal };
 }
 
-async function startFromCheckpoint(
-  tx: Queries,
-  scope: Scope,
-  request: StartRequest,
-  checkpointId: string,
-): Promise<StartSettings> {
-  const checkpoint = await getCheckpointForUse(tx, scope, { id: checkpointId, field: "from_checkpoint" });
+async function startFromCheckpoint(tx: Queries, scope: Scope, request: StartRequest, checkpointId: string) {
+  const asked = { field: "from_checkpoint", lock: true };
+  const checkpoint = await getCheckpoint(tx, scope, checkpointId, asked);
   return {
     size: sizeOf("checkpoint", checkpoint.size as Size, request.size),
     template: checkpoint.template,
     template_version: checkpoint.template_version,
     baseline: checkpoint.baseline,
-    origin_snapshot_id: checkpoint.id,
-    origin_checkpoint_id: checkpoint.id,
+    origin_snapshot_id: checkpoint.id as string | null,
+    origin_checkpoint_id: checkpoint.id as string | null,
     env: mapOrNull(joinEnv(checkpoint.env, request.env)),
     egress: JSON.stringify(request.egress ?? checkpoint.egress),
     // Cannot be undone: without sudo, the guest has no way to get it back.

@@ -4,7 +4,7 @@
  */
 
 import { type CreateTiming, LIMITS } from "@vivarium/contract/api";
-import { sleep } from "@vivarium/kit/clock";
+import { repeatAfter } from "@vivarium/kit/clock";
 import type { Queries } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import {
@@ -16,10 +16,10 @@ import {
 } from "../leases/provisional.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { destroySession } from "../moves/destroy.ts";
-import { saveMove } from "../moves/save-move.ts";
+import { moveSession } from "../moves/save-move.ts";
 import { requireState, startSpec } from "../moves/start-spec.ts";
 import { untilAnswered } from "../operations/until-answered.ts";
-import { decide, isCreating, machineIdOf } from "../sessions/state.ts";
+import { isCreating, machineIdOf } from "../sessions/state.ts";
 import { findSessionsById, type SessionRow } from "../sessions/store.ts";
 import { insertSessions, type NewSession } from "./store.ts";
 
@@ -54,7 +54,10 @@ export async function withProvisional<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const over = new AbortController();
-  const kept = keepLeases(deps, sessions, over.signal);
+  const ids = sessions.map(({ id }) => id);
+  const kept = repeatAfter(RENEW_MS, over.signal, () =>
+    renewProvisionalLeases(deps.db, ids).catch(() => undefined),
+  );
   try {
     return await work();
   } catch (error) {
@@ -97,12 +100,14 @@ export async function markAllLive(tx: Queries, ready: readonly StartedSession[])
   if (known.length === ids.length && known.every(({ incarnation }) => incarnation > 0)) return known;
   if (!(await endProvisionalLeases(tx, ids))) {
     const areLeft = known.length === ids.length && known.every(({ state }) => isCreating(state));
-    throw areLeft ? leasesLapsed() : destroyedMeanwhile();
+    if (!areLeft) throw destroyedMeanwhile();
+    // The database was away for so long that the leases could not be renewed.
+    const text = "the sessions could not be handed out in time and are given up; try again";
+    throw new ApiError("unavailable", text);
   }
   const rows: SessionRow[] = [];
   for (const { session, timings, guestIp } of ready) {
-    const move = decide(session, "provisioned");
-    const row = move && (await saveMove(tx, session.id, move, { timings, guestIp }));
+    const row = await moveSession(tx, session, "provisioned", { timings, guestIp });
     if (!row) throw destroyedMeanwhile();
     rows.push(row);
   }
@@ -116,14 +121,6 @@ function destroyedMeanwhile(): ApiError {
   );
 }
 
-/** The database was away for so long that the leases could not be renewed. */
-function leasesLapsed(): ApiError {
-  return new ApiError(
-    "unavailable",
-    "the sessions could not be handed out in time and are given up; try again",
-  );
-}
-
 /**
  * Destroys provisional sessions. Idempotent, in any process. No caller knows of these sessions, so their history is
  * deleted as well.
@@ -134,12 +131,9 @@ export async function discardSessions(deps: MoveDeps, sessions: readonly Session
       try {
         await destroySession(deps, session, { endReason: "error" });
       } catch (err) {
-        const isGone = err instanceof ApiError && err.code === "not_found";
-        if (!isGone)
-          deps.log.warn(
-            { err, session_id: session.id },
-            "a session could not be discarded yet; the sweep tries again",
-          );
+        if (err instanceof ApiError && err.code === "not_found") return;
+        const context = { err, session_id: session.id };
+        deps.log.warn(context, "a session could not be discarded yet; the sweep tries again");
       }
     }),
   );
@@ -147,17 +141,4 @@ export async function discardSessions(deps: MoveDeps, sessions: readonly Session
   await deleteProvisionalHistory(deps.db, ids).catch((err: unknown) =>
     deps.log.warn({ err }, "the history of discarded sessions could not be deleted"),
   );
-}
-
-async function keepLeases(
-  { db }: Pick<MoveDeps, "db">,
-  sessions: readonly SessionRow[],
-  over: AbortSignal,
-): Promise<void> {
-  const ids = sessions.map(({ id }) => id);
-  while (!over.aborted) {
-    await sleep(RENEW_MS, over);
-    if (over.aborted) return;
-    await renewProvisionalLeases(db, ids).catch(() => undefined);
-  }
 }

@@ -1,33 +1,30 @@
 import { crashPoint } from "@vivarium/kit/crash-point";
-import type { Log } from "@vivarium/kit/log";
 import type { Scope } from "../access/principal.ts";
-import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { appendEvents, type NewEvent } from "../events/append.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
+import type { MoveDeps } from "../moves/deps.ts";
 import { releaseOrigin } from "../moves/release-origin.ts";
 import { templateNotFound } from "./get.ts";
 import { isOfficial } from "./official.ts";
-import { readReference, versionNumber } from "./reference.ts";
+import { readReference } from "./reference.ts";
 import { removeVersions, type TemplateRow } from "./store.ts";
 
 /** Deletes a template of the caller's, or one of its versions. Sessions that were started from it are not affected. */
 export async function deleteTemplate(
-  deps: { db: Database; nodes: NodeClient; node: NodeState; log: Log },
+  deps: Pick<MoveDeps, "db" | "nodes" | "log"> & { node: NodeState },
   scope: Scope,
   text: string,
 ): Promise<void> {
   const reference = readReference(text);
   if (!reference) throw templateNotFound();
-  const { name } = reference;
+  const { name, number: version } = reference;
   if (isOfficial(await deps.node.current(), name)) {
     throw new ApiError(
       "forbidden",
       `${name} is an official template; only templates of your own can be deleted`,
     );
   }
-  const version = reference.version === undefined ? undefined : versionNumber(reference.version);
   // Versions of saved templates are numbers, so any other text matches nothing.
   if (reference.version !== undefined && version === undefined) throw templateNotFound();
   const gone = await deps.db.transaction().execute(async (tx) => {

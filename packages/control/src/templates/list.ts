@@ -4,7 +4,7 @@ import type { Database } from "../db/pool.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { officialTemplates } from "./official.ts";
 import { toTemplate } from "./record.ts";
-import { listVersions, type TemplateRow } from "./store.ts";
+import { listVersions } from "./store.ts";
 
 /** Official templates, then the caller's own, each by name. A caller's template with an official name is hidden. */
 export async function listTemplates(
@@ -14,10 +14,7 @@ export async function listTemplates(
   const info = await node.current();
   const official = officialTemplates(info);
   const taken = new Set(official.map(({ name }) => name));
-  const byName = new Map<string, TemplateRow[]>();
-  for (const row of await listVersions(db, scope)) {
-    if (!taken.has(row.name)) byName.set(row.name, [...(byName.get(row.name) ?? []), row]);
-  }
-  const own = [...byName.values()].flatMap((rows) => (rows[0] ? [toTemplate(rows[0], rows, info)] : []));
-  return [...official, ...own];
+  const own = (await listVersions(db, scope)).filter(({ name }) => !taken.has(name));
+  const byName = [...Map.groupBy(own, ({ name }) => name).values()];
+  return [...official, ...byName.flatMap((rows) => (rows[0] ? [toTemplate(rows[0], rows, info)] : []))];
 }

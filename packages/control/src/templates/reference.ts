@@ -3,8 +3,10 @@ import { TEMPLATE_NAME_PATTERN } from "@vivarium/contract/api";
 
 export interface TemplateReference {
   name: string;
-  /** As written. Versions of saved templates are plain numbers. */
+  /** As written. */
   version?: string;
+  /** The version of a saved template; absent if the text is not a number. */
+  number?: number;
 }
 
 /** Undefined if the text is not a reference. */
@@ -12,12 +14,8 @@ export function readReference(text: string): TemplateReference | undefined {
   const [name = "", version, ...rest] = text.split("@");
   if (!TEMPLATE_NAME_PATTERN.test(name) || rest.length > 0) return undefined;
   if (version === undefined) return { name };
-  return VERSION_PATTERN.test(version) ? { name, version } : undefined;
-}
-
-/** The version number of a saved template; undefined if the text is not a number. */
-export function versionNumber(version: string): number | undefined {
-  return /^[1-9][0-9]{0,8}$/.test(version) ? Number(version) : undefined;
+  if (!VERSION_PATTERN.test(version)) return undefined;
+  return { name, version, number: /^[1-9][0-9]{0,8}$/.test(version) ? Number(version) : undefined };
 }
 
 const VERSION_PATTERN = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/;

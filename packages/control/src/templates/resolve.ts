@@ -7,7 +7,7 @@ import { ApiError } from "../errors/api-error.ts";
 import type { NodeClient } from "../fleet/node-client.ts";
 import type { NodeState } from "../fleet/node-state.ts";
 import { isOfficial, officialVersions } from "./official.ts";
-import { readReference, type TemplateReference, versionNumber } from "./reference.ts";
+import { readReference, type TemplateReference } from "./reference.ts";
 import { lockVersion, type TemplateRow } from "./store.ts";
 
 export interface ResolvedTemplate {
@@ -31,7 +31,10 @@ export async function resolveTemplate(
   if (!reference) throw noSuchTemplate(text);
   const info = await node.current();
   if (isOfficial(info, reference.name)) return resolveOfficial(info, reference);
-  const row = await findOwn(tx, scope, reference);
+  const { name, version, number } = reference;
+  // Versions of saved templates are numbers, so any other text matches nothing.
+  const mayExist = version === undefined || number !== undefined;
+  const row = mayExist ? await lockVersion(tx, scope, { name, version: number }) : undefined;
   if (!row) throw noSuchTemplate(text);
   const refusal = await checkOnNode(nodes, row);
   const { id: snapshotId, baseline, no_sudo: noSudo } = row;
@@ -45,16 +48,6 @@ function resolveOfficial(info: NodeInfo | undefined, { name, version }: Template
   if (!info) throw unavailable("template: the node that knows its versions does not answer at the moment");
   if (!officialVersions(info, name).includes(version)) throw noSuchTemplate(`${name}@${version}`);
   return { version, saved: null };
-}
-
-async function findOwn(
-  tx: Queries,
-  scope: Scope,
-  { name, version }: TemplateReference,
-): Promise<TemplateRow | undefined> {
-  if (version === undefined) return await lockVersion(tx, scope, { name });
-  const number = versionNumber(version);
-  return number === undefined ? undefined : await lockVersion(tx, scope, { name, version: number });
 }
 
 /**

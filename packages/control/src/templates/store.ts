@@ -1,11 +1,11 @@
 import { type Insertable, type Selectable, sql } from "kysely";
 import type { Scope } from "../access/principal.ts";
+import { isInScope } from "../access/store.ts";
 import type { Queries } from "../db/pool.ts";
 import type { TemplateTable } from "../db/tables.ts";
 
 /** One version of a template that its organisation saved. */
 export type TemplateRow = Selectable<TemplateTable>;
-type NewTemplate = Insertable<TemplateTable>;
 
 /** The next version number of a name. Numbers are never reused. Locks the name until the transaction ends. */
 export async function takeNextVersion(tx: Queries, orgId: string, name: string): Promise<number> {
@@ -22,7 +22,7 @@ export async function takeNextVersion(tx: Queries, orgId: string, name: string):
   return row.last_version;
 }
 
-export async function insertTemplate(db: Queries, template: NewTemplate): Promise<TemplateRow> {
+export async function insertTemplate(db: Queries, template: Insertable<TemplateTable>): Promise<TemplateRow> {
   return await db.insertInto("templates").values(template).returningAll().executeTakeFirstOrThrow();
 }
 
@@ -55,20 +55,24 @@ export async function removeVersions(
   scope: Scope,
   { name, version }: { name: string; version?: number },
 ): Promise<TemplateRow[]> {
-  let query = db.deleteFrom("templates").where("org_id", "=", scope.orgId).where("name", "=", name);
-  if (scope.projectId !== null) query = query.where("project_id", "=", scope.projectId);
+  let query = db.deleteFrom("templates").where(isInScope(scope)).where("name", "=", name);
   if (version !== undefined) query = query.where("version", "=", version);
   return await query.returningAll().execute();
 }
 
-/** Those of the ids that are the caller's versions. */
-export async function findVersions(db: Queries, scope: Scope, ids: string[]): Promise<TemplateRow[]> {
-  return ids.length === 0 ? [] : await visible(db, scope).where("id", "in", ids).execute();
+/** `<name>@<version>` by snapshot id, for those of the snapshots that are the caller's templates. */
+export async function findTemplateNames(
+  db: Queries,
+  scope: Scope,
+  snapshotIds: string[],
+): Promise<Map<string, string>> {
+  if (snapshotIds.length === 0) return new Map();
+  const rows = await visible(db, scope).where("id", "in", snapshotIds).execute();
+  return new Map(rows.map(({ id, name, version }) => [id, `${name}@${version}`]));
 }
 
 function visible(db: Queries, scope: Scope) {
-  const query = db.selectFrom("templates").selectAll().where("org_id", "=", scope.orgId);
-  return scope.projectId === null ? query : query.where("project_id", "=", scope.projectId);
+  return db.selectFrom("templates").selectAll().where(isInScope(scope));
 }
 
 /** Those of the ids that are versions of templates. */

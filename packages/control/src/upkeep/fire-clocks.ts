@@ -9,9 +9,8 @@ import { ApiError } from "../errors/api-error.ts";
 import { expirePaused } from "../moves/expire.ts";
 import { pauseLiveSession } from "../moves/pause-machine.ts";
 import { releaseSession } from "../moves/release-session.ts";
-import { saveMove } from "../moves/save-move.ts";
+import { moveSession } from "../moves/save-move.ts";
 import { WAKE_RETRY_MS, wakeSession } from "../moves/wake.ts";
-import { decide } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { UpkeepDeps } from "./deps.ts";
 import { withKeepAlive } from "./kept-alive.ts";
@@ -109,10 +108,8 @@ async function destroyDetached(deps: UpkeepDeps, session: DueSession): Promise<v
   if (deps.activity.isInUse(session))
     return await saveDueAt(deps.db, session, after(session.now, RECHECK_MS));
   const ended = await deps.db.transaction().execute(async (tx) => {
-    const move = decide(session, event);
-    return move && (await isStillDue(deps, tx, session, event))
-      ? await saveMove(tx, session.id, move)
-      : undefined;
+    const isDue = await isStillDue(deps, tx, session, event);
+    return isDue ? await moveSession(tx, session, event) : undefined;
   });
   if (ended) await release(deps, ended);
 }
@@ -144,8 +141,7 @@ async function putOffWake(deps: UpkeepDeps, session: DueSession, reason: ApiErro
 }
 
 async function endPaused(deps: UpkeepDeps, session: DueSession): Promise<void> {
-  const move = decide(session, "paused_ttl_exceeded");
-  const ended = move && (await saveMove(deps.db, session.id, move));
+  const ended = await moveSession(deps.db, session, "paused_ttl_exceeded");
   if (ended) await release(deps, ended);
 }
 

@@ -3,13 +3,13 @@
  * database asked for are deleted. After the database was replaced, or restored from a backup, the node has others.
  */
 import type { SnapshotStatus } from "@vivarium/contract/node";
-import type { Log } from "@vivarium/kit/log";
-import type { Database, Queries } from "../db/pool.ts";
-import type { NodeClient } from "../fleet/node-client.ts";
+import type { Queries } from "../db/pool.ts";
 import { catchUpWithSavedState } from "../moves/catch-up.ts";
-import { deleteGoneNames, ownSnapshots } from "../operations/snapshot-names.ts";
+import type { MoveDeps } from "../moves/deps.ts";
+import { deleteOldNames, keepOnlyNamed } from "../operations/store.ts";
 import { sessionIdOf, WAKES_FROM } from "../sessions/state.ts";
 import { findSessionsById } from "../sessions/store.ts";
+import { seenFor } from "./seen-for.ts";
 
 /** Returns those of the snapshots that rows of one kind refer to. */
 export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
@@ -20,18 +20,13 @@ export type SnapshotOwners = (db: Queries, ids: string[]) => Promise<string[]>;
  */
 const BETWEEN_LOOKS_MS = 5_000;
 
-export interface OrphanDeps {
-  db: Database;
-  nodes: NodeClient;
-  log: Log;
-  snapshotOwners: readonly SnapshotOwners[];
-}
+type OrphanDeps = Pick<MoveDeps, "db" | "nodes" | "log"> & { snapshotOwners: readonly SnapshotOwners[] };
 
 export class OrphanSnapshots {
   /** Orphans at the last look, and since when. */
   readonly since: Map<string, number>;
   /** Snapshots on the node that this database does not know. */
-  readonly unknown = new Set<string>();
+  unknown = new Set<string>();
   readonly #deps: OrphanDeps;
 
   constructor(deps: OrphanDeps, since = new Map<string, number>()) {
@@ -47,18 +42,20 @@ export class OrphanSnapshots {
     const ids = snapshots.map(idOf);
     const owned = await this.#ownersOf(ids);
     const unowned = ids.filter((id) => !owned.has(id));
-    const orphans = new Set(await ownSnapshots(this.#deps.db, unowned));
+    const orphans = new Set(await keepOnlyNamed(this.#deps.db, unowned));
     const unknown = snapshots.filter(({ snapshot_id: id }) => !owned.has(id) && !orphans.has(id));
     await catchUpPaused(this.#deps, unknown);
     this.#logUnknown(unknown.map(idOf));
-    for (const id of this.since.keys()) if (!orphans.has(id)) this.since.delete(id);
-    for (const id of orphans) await this.#removeAtSecondLook(id);
+    for (const id of seenFor(this.since, orphans, BETWEEN_LOOKS_MS)) {
+      this.#deps.log.info({ snapshot_id: id }, "removing an orphan snapshot");
+      await this.#deps.nodes.deleteSnapshot(id);
+    }
   }
 
   /** Deletes names of snapshots that are not on the node any more and that no row refers to. */
   async forgetNames(): Promise<void> {
     const listed = (await this.#deps.nodes.listSnapshots()).map(idOf);
-    await deleteGoneNames(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
+    await deleteOldNames(this.#deps.db, listed, (ids) => this.#ownersOf(ids));
   }
 
   async #ownersOf(ids: string[]): Promise<Set<string>> {
@@ -71,22 +68,9 @@ export class OrphanSnapshots {
   /** Logs unknown snapshots, because they take disk space. Only the operator can know where they come from. */
   #logUnknown(ids: string[]): void {
     const hasNew = ids.some((id) => !this.unknown.has(id));
-    this.unknown.clear();
-    for (const id of ids) this.unknown.add(id);
-    if (hasNew)
-      this.#deps.log.warn(
-        { snapshots: ids },
-        "saved states that this database does not know are left as they are",
-      );
-  }
-
-  async #removeAtSecondLook(id: string): Promise<void> {
-    const now = performance.now();
-    const since = this.since.get(id) ?? now;
-    this.since.set(id, since);
-    if (now - since < BETWEEN_LOOKS_MS) return;
-    this.#deps.log.info({ snapshot_id: id }, "removing an orphan snapshot");
-    await this.#deps.nodes.deleteSnapshot(id);
+    this.unknown = new Set(ids);
+    const text = "saved states that this database does not know are left as they are";
+    if (hasNew) this.#deps.log.warn({ snapshots: ids }, text);
   }
 }
 

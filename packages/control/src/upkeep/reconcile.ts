@@ -5,14 +5,13 @@
 
 import type { MachineStatus } from "@vivarium/contract/node";
 import { crashPoint } from "@vivarium/kit/crash-point";
-import { oneLine } from "../http/render-error.ts";
 import { catchUpWithMachine, catchUpWithSavedState } from "../moves/catch-up.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { releaseSession } from "../moves/release-session.ts";
-import { saveMove } from "../moves/save-move.ts";
+import { failSession } from "../moves/release-session.ts";
 import { settleSession } from "../moves/settle.ts";
-import { decide, hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
+import { hasEnded, incarnationOf, isActive, machineIdOf, sessionIdOf } from "../sessions/state.ts";
 import { findSessionsById, listLiveMachines, type SessionRow } from "../sessions/store.ts";
+import { seenFor } from "./seen-for.ts";
 
 const UNKNOWN_GRACE_MS = 60_000;
 
@@ -27,24 +26,21 @@ export class Reconciler {
 
   /** One comparison of all rows with all machines. */
   async reconcile(): Promise<void> {
-    await reconcileMachines(this.#deps, this.#unknownSince);
+    const deps = this.#deps;
+    // Rows first: a session that is live now had its machine before the list is taken, unless the machine is lost.
+    const live = await listLiveMachines(deps.db);
+    const machines = await deps.nodes.listMachines();
+    const byId = new Map(machines.map((machine) => [machine.machine_id, machine]));
+    const isCaughtUp = await catchUp(deps, machines);
+    // An operation in flight decides about the machines of its session itself, and its row refuses these moves.
+    for (const session of live.filter(({ id, op }) => op === null && !isCaughtUp.has(id))) {
+      const machine = byId.get(machineIdOf(session));
+      if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
+      else if (machine.state === "held") await settleSession(deps, session);
+    }
+    const others = machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id)));
+    await removeUnwanted(deps, others, this.#unknownSince);
   }
-}
-
-async function reconcileMachines(deps: MoveDeps, unknownSince: Map<string, number>): Promise<void> {
-  // Rows first: a session that is live now had its machine before the list is taken, unless the machine is lost.
-  const live = await listLiveMachines(deps.db);
-  const machines = await deps.nodes.listMachines();
-  const byId = new Map(machines.map((machine) => [machine.machine_id, machine]));
-  const isCaughtUp = await catchUp(deps, machines);
-  // An operation in flight decides about the machines of its session itself, and its row refuses these moves.
-  for (const session of live.filter(({ id, op }) => op === null && !isCaughtUp.has(id))) {
-    const machine = byId.get(machineIdOf(session));
-    if (!machine || machine.state === "ended") await loseMachine(deps, session, machine);
-    else if (machine.state === "held") await settleSession(deps, session);
-  }
-  const others = machines.filter(({ machine_id: id }) => !isCaughtUp.has(sessionIdOf(id)));
-  await removeUnwanted(deps, others, unknownSince);
 }
 
 /** Catches up rows that are older than their machines. Returns those sessions, which the next look compares again. */
@@ -61,17 +57,9 @@ async function catchUp(deps: MoveDeps, machines: MachineStatus[]): Promise<Set<s
 async function loseMachine(deps: MoveDeps, session: SessionRow, machine?: MachineStatus): Promise<void> {
   const saved = await catchUpWithSavedState(deps, session, await deps.nodes.listSnapshots());
   if (saved) return deps.signals.moved(session.id);
-  const move = decide(session, "machine_lost");
   const why = machine?.reason ? `: ${machine.reason}` : "";
-  const statusReason = oneLine(
-    machine ? `the machine ended${why}` : "the machine is gone from its node",
-    200,
-  );
-  const row = move && (await saveMove(deps.db, session.id, move, { statusReason }));
-  if (!row) return;
-  deps.log.warn({ session_id: session.id, reason: statusReason }, "session failed");
-  deps.signals.moved(session.id);
-  await releaseSession(deps, row);
+  const reason = machine ? `the machine ended${why}` : "the machine is gone from its node";
+  await failSession(deps, session, "machine_lost", reason);
 }
 
 async function removeUnwanted(
@@ -79,25 +67,24 @@ async function removeUnwanted(
   machines: MachineStatus[],
   unknownSince: Map<string, number>,
 ): Promise<void> {
-  const sessions = await findSessionsById(
-    deps.db,
-    machines.map(({ machine_id: id }) => sessionIdOf(id)),
-  );
+  const ids = machines.map(({ machine_id: id }) => id);
+  const sessions = await findSessionsById(deps.db, ids.map(sessionIdOf));
   const byId = new Map(sessions.map((session) => [session.id, session]));
-  const unknown = machines.filter((machine) => !byId.has(sessionIdOf(machine.machine_id)));
-  for (const machine of pastGrace(unknownSince, unknown)) await remove(deps, machine);
+  const unknown = new Set(ids.filter((id) => !byId.has(sessionIdOf(id))));
+  // Machines without a row are not removed at once, because the database may be the wrong one.
+  for (const id of seenFor(unknownSince, unknown, UNKNOWN_GRACE_MS)) await remove(deps, id);
   for (const machine of machines) {
     const session = byId.get(sessionIdOf(machine.machine_id));
     if (!session || isWanted(machine, session)) continue;
-    if (isSuperseded(machine, session)) await remove(deps, machine);
+    if (isSuperseded(machine, session)) await remove(deps, machine.machine_id);
     // Race: an operation may start a machine with this id at any moment, so only an operation may remove it.
     else if (session.op === null) await settleSession(deps, session);
   }
 }
 
-async function remove({ nodes, log }: MoveDeps, machine: MachineStatus): Promise<void> {
-  log.info({ machine_id: machine.machine_id }, "removing a machine that no session wants");
-  await nodes.deleteMachine(machine.machine_id);
+async function remove({ nodes, log }: MoveDeps, id: string): Promise<void> {
+  log.info({ machine_id: id }, "removing a machine that no session wants");
+  await nodes.deleteMachine(id);
   crashPoint("reconcile.removed");
 }
 
@@ -112,13 +99,4 @@ function isSuperseded(machine: MachineStatus, session: SessionRow): boolean {
   if (hasEnded(session.state)) return true;
   const number = incarnationOf(machine.machine_id);
   return number < session.incarnation || (number === session.incarnation && !isActive(session.state));
-}
-
-/** Machines without a row for longer than a minute. Not removed at once, because the database may be the wrong one. */
-function pastGrace(unknownSince: Map<string, number>, unknown: MachineStatus[]): MachineStatus[] {
-  const ids = new Set(unknown.map((machine) => machine.machine_id));
-  for (const id of unknownSince.keys()) if (!ids.has(id)) unknownSince.delete(id);
-  const now = Date.now();
-  for (const id of ids) if (!unknownSince.has(id)) unknownSince.set(id, now);
-  return unknown.filter((machine) => now - (unknownSince.get(machine.machine_id) ?? now) > UNKNOWN_GRACE_MS);
 }

@@ -7,11 +7,10 @@ import { reconcileNetworks } from "../egress/reconcile-networks.ts";
 import { deleteOldEvents } from "../events/store.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { listDueForDestroy } from "../leases/lease.ts";
-import { claimOrphanedProvisions, PROVISION_LEASE_MS } from "../leases/provision-claim.ts";
+import { claimOrphanedProvisions } from "../leases/provision-claim.ts";
 import { destroySession } from "../moves/destroy.ts";
 import { releaseSession } from "../moves/release-session.ts";
-import { takeOverOperations } from "../operations/take-over.ts";
-import { listOldFailures, listUnreleased } from "../sessions/store.ts";
+import { deleteOldHistory, listOldFailures, listUnreleased } from "../sessions/store.ts";
 import { deleteOldIdempotencyKeys } from "../starts/idempotency-store.ts";
 import { discardSessions, isProvisional } from "../starts/start-together.ts";
 import { deleteOldAttachments } from "../terminals/attachments-store.ts";
@@ -20,8 +19,7 @@ import { endAfterDetachedCommands } from "./detached-commands.ts";
 import { fireClocks } from "./fire-clocks.ts";
 import { takeFirstLook } from "./first-look.ts";
 import { keepOrgCaps } from "./keep-org-caps.ts";
-import { deleteOldHistory } from "./store.ts";
-import { TAKE_OVERS } from "./take-overs.ts";
+import { takeOverOperations } from "./take-overs.ts";
 
 /** Runs more often than the other parts, because callers see how late a deadline is noticed. */
 export const CLOCK_PART = fireClocks;
@@ -41,13 +39,12 @@ export const TICK_PARTS: Parts = {
   "adopt provisioning": async (deps) => {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
     if (!lapsedBefore) return;
-    const claim = { leaseMs: PROVISION_LEASE_MS, lapsedBefore };
-    for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, claim))
+    for (const { session, ageMs } of await claimOrphanedProvisions(deps.db, lapsedBefore))
       deps.provisioner.start(session, ageMs);
   },
   "take over operations": async (deps) => {
     const lapsedBefore = deps.storeWatch.lapsedBefore();
-    if (lapsedBefore) await takeOverOperations(deps, TAKE_OVERS, lapsedBefore);
+    if (lapsedBefore) await takeOverOperations(deps, lapsedBefore);
   },
   ...RECONCILE_PARTS,
   "end sessions after their only command": endAfterDetachedCommands,
