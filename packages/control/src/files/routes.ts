@@ -15,10 +15,9 @@ import {
 } from "@vivarium/contract/api";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
-import { MACHINE_REFUSALS, machineCall } from "../guest/endpoint.ts";
+import { machineCall, machineSchema } from "../guest/endpoint.ts";
 import type { Server } from "../http/server.ts";
 import type { MoveDeps } from "../moves/deps.ts";
-import { SessionParams } from "../sessions/params.ts";
 import { writeBatch } from "./batch.ts";
 import { deleteFile, makeDirectory, renameFile, writeFile } from "./change.ts";
 import { DeleteQuery, FILES_ROOT, type FileCall, FilesQuery, filesRead, required } from "./query.ts";
@@ -27,11 +26,6 @@ import { addFileStreamRoutes } from "./stream-routes.ts";
 
 const PATH = "/v1/sessions/:id/files";
 const bodyLimit = LIMITS.filesJsonBodyBytes;
-
-/** The part of a schema that all file endpoints have. */
-function answering<Result extends z.ZodType>(result: Result) {
-  return { tags: ["Files"], params: SessionParams, response: { 200: result, ...MACHINE_REFUSALS } };
-}
 
 export function addFileRoutes(server: Server, deps: MoveDeps): void {
   addReads(server, deps);
@@ -42,7 +36,7 @@ export function addFileRoutes(server: Server, deps: MoveDeps): void {
 
 function addReads(server: Server, deps: MoveDeps): void {
   const schema = {
-    ...answering(z.union([FileContent, FileEntries, FoundPaths, FoundLines])),
+    ...machineSchema("Files", z.union([FileContent, FileEntries, FoundPaths, FoundLines])),
     operationId: "readFiles",
     summary: "Read a file, list a directory, find files by name or lines by content",
     querystring: FilesQuery,
@@ -58,37 +52,31 @@ function addReads(server: Server, deps: MoveDeps): void {
 
 function addWrites(server: Server, deps: MoveDeps): void {
   const write = {
-    ...answering(FileWriteResult),
+    ...machineSchema("Files", FileWriteResult),
     operationId: "writeFile",
     summary: "Write a file, in place of the old one or not at all",
     body: FileWrite,
   };
-  server.put(
-    PATH,
-    { schema: write, bodyLimit },
-    async (request, reply) => await writeFile(deps, ...machineCall(request, reply, request.body)),
+  server.put(PATH, { schema: write, bodyLimit }, async (request, reply) =>
+    writeFile(deps, ...machineCall(request, reply, request.body)),
   );
   const batch = {
-    ...answering(FileBatchResult),
+    ...machineSchema("Files", FileBatchResult),
     operationId: "writeFiles",
     summary: "Write several files, each with an outcome of its own",
     body: FileBatch,
   };
-  server.put(
-    `${PATH}/batch`,
-    { schema: batch, bodyLimit },
-    async (request, reply) => await writeBatch(deps, ...machineCall(request, reply, request.body)),
+  server.put(`${PATH}/batch`, { schema: batch, bodyLimit }, async (request, reply) =>
+    writeBatch(deps, ...machineCall(request, reply, request.body)),
   );
   const legacy = {
-    ...answering(z.union([FileContent, FileWriteResult, FileEntries])),
+    ...machineSchema("Files", z.union([FileContent, FileWriteResult, FileEntries])),
     operationId: "callFiles",
     summary: "Read, write or list; the older form of these calls",
     body: LegacyFileCall,
   };
-  server.post(
-    PATH,
-    { schema: legacy, bodyLimit },
-    async (request, reply) => await callByOp(deps, ...machineCall(request, reply, request.body)),
+  server.post(PATH, { schema: legacy, bodyLimit }, async (request, reply) =>
+    callByOp(deps, ...machineCall(request, reply, request.body)),
   );
 }
 
@@ -106,36 +94,30 @@ async function callByOp(
 
 function addChanges(server: Server, deps: MoveDeps): void {
   const remove = {
-    ...answering(FileDeleted),
+    ...machineSchema("Files", FileDeleted),
     operationId: "deleteFile",
     summary: "Delete a file or a directory",
     querystring: DeleteQuery,
   };
-  server.delete(
-    PATH,
-    { schema: remove },
-    async (request, reply) => await deleteFile(deps, ...machineCall(request, reply, request.query)),
+  server.delete(PATH, { schema: remove }, async (request, reply) =>
+    deleteFile(deps, ...machineCall(request, reply, request.query)),
   );
   const mkdir = {
-    ...answering(Mkdir),
+    ...machineSchema("Files", Mkdir),
     operationId: "makeDirectory",
     summary: "Make a directory and its parents; one that exists is fine",
     body: Mkdir,
   };
-  server.post(
-    `${PATH}/mkdir`,
-    { schema: mkdir },
-    async (request, reply) => await makeDirectory(deps, ...machineCall(request, reply, request.body)),
+  server.post(`${PATH}/mkdir`, { schema: mkdir }, async (request, reply) =>
+    makeDirectory(deps, ...machineCall(request, reply, request.body)),
   );
   const rename = {
-    ...answering(Rename),
+    ...machineSchema("Files", Rename),
     operationId: "renameFile",
     summary: "Rename a file or a directory; a file at the destination is replaced",
     body: Rename,
   };
-  server.post(
-    `${PATH}/rename`,
-    { schema: rename },
-    async (request, reply) => await renameFile(deps, ...machineCall(request, reply, request.body)),
+  server.post(`${PATH}/rename`, { schema: rename }, async (request, reply) =>
+    renameFile(deps, ...machineCall(request, reply, request.body)),
   );
 }

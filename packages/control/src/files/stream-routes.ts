@@ -3,7 +3,7 @@ import { FileUploaded } from "@vivarium/contract/api";
 import { PacedBody } from "@vivarium/http1/body-rate";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
-import { MACHINE_REFUSALS, machineCall } from "../guest/endpoint.ts";
+import { MACHINE_REFUSALS, machineCall, machineSchema } from "../guest/endpoint.ts";
 import { takeRawBodies } from "../http/body.ts";
 import type { Server } from "../http/server.ts";
 import type { MoveDeps } from "../moves/deps.ts";
@@ -13,15 +13,16 @@ import { PathQuery } from "./query.ts";
 import { uploadFile } from "./upload.ts";
 
 const PATH = "/v1/sessions/:id/files/stream";
-const common = { tags: ["Files"], params: SessionParams, querystring: PathQuery };
 const bytes = z.string().meta({ format: "binary", description: "The bytes of the file" });
 
 export function addFileStreamRoutes(server: Server, deps: MoveDeps): void {
   takeRawBodies(server, (raw) => addUpload(raw, deps));
   const download = {
-    ...common,
+    tags: ["Files"],
+    params: SessionParams,
     operationId: "downloadFile",
     summary: "Download a file of any size",
+    querystring: PathQuery,
     response: {
       200: { description: "The file", content: { "application/octet-stream": { schema: bytes } } },
       ...MACHINE_REFUSALS,
@@ -34,10 +35,10 @@ export function addFileStreamRoutes(server: Server, deps: MoveDeps): void {
 
 function addUpload(server: Server, deps: MoveDeps): void {
   const upload = {
-    ...common,
+    ...machineSchema("Files", FileUploaded),
     operationId: "uploadFile",
     summary: "Upload a file of any size as the raw body, with any Content-Type",
-    response: { 200: FileUploaded, ...MACHINE_REFUSALS },
+    querystring: PathQuery,
   };
   server.put(PATH, { schema: upload, config: { takesRawBody: true } }, async (request, reply) => {
     const input = { path: request.query.path, body: new PacedBody(request.raw) };

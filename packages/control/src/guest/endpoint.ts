@@ -1,9 +1,11 @@
 /** Endpoints that make one call into a session's machine. */
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { z } from "zod";
 import { type Scope, scopeOf } from "../access/principal.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { errorAnswers } from "../http/error-answers.ts";
 import { clientGone } from "../http/sse.ts";
+import { SessionParams } from "../sessions/params.ts";
 
 export const MACHINE_REFUSALS = errorAnswers(
   "forbidden",
@@ -13,6 +15,11 @@ export const MACHINE_REFUSALS = errorAnswers(
   "rate_limited",
   "bad_gateway",
 );
+
+/** The part of a schema that these endpoints share. */
+export function machineSchema<Result extends z.ZodType>(tag: string, result: Result) {
+  return { tags: [tag], params: SessionParams, response: { 200: result, ...MACHINE_REFUSALS } };
+}
 
 /** The caller's scope, and the call, with a signal that fires when the client has gone. */
 export function machineCall<Input extends object>(

@@ -6,9 +6,9 @@ import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
 import type { CommandEntry } from "../audit/command-log.ts";
+import { MACHINE_REFUSALS } from "../guest/endpoint.ts";
 import { environmentOf } from "../guest/environment.ts";
 import { principalOf } from "../http/authenticate.ts";
-import { errorAnswers } from "../http/error-answers.ts";
 import { keepAlive } from "../http/keep-alive.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
@@ -23,7 +23,7 @@ import { relay } from "./relay.ts";
 const tags = ["Terminals"];
 const answers = {
   101: z.void().meta({ description: "The connection is a WebSocket from here on" }),
-  ...errorAnswers("forbidden", "not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
+  ...MACHINE_REFUSALS,
 };
 
 export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
