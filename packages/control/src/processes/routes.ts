@@ -11,7 +11,7 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { openFollow, relayFollow } from "./follow.ts";
 import { readLogs } from "./logs.ts";
-import { endProcess, getProcess, listProcesses } from "./read.ts";
+import { callProcess, listProcesses } from "./read.ts";
 import { type ProcessDeps, startProcess } from "./start.ts";
 
 const PATH = "/v1/sessions/:id/processes";
@@ -56,9 +56,10 @@ function addOneProcess(server: Server, deps: MoveDeps): void {
     operationId: "getProcess",
     summary: "Read a named process",
   };
-  server.get(`${PATH}/:name`, { schema: read }, async (request, reply) =>
-    getProcess(deps, ...machineCall(request, reply, { name: request.params.name })),
-  );
+  server.get(`${PATH}/:name`, { schema: read }, async (request, reply) => {
+    const [scope, call] = machineCall(request, reply, { name: request.params.name });
+    return await callProcess(deps, scope, "GET", call);
+  });
   const end = {
     ...machineSchema(TAG, ProcessInfo),
     params: ProcessParams,
@@ -67,7 +68,7 @@ function addOneProcess(server: Server, deps: MoveDeps): void {
   };
   server.delete(`${PATH}/:name`, { schema: end }, async (request) => {
     const { id: sessionId, name } = request.params;
-    return await endProcess(deps, scopeOf(principalOf(request)), { sessionId, name });
+    return await callProcess(deps, scopeOf(principalOf(request)), "DELETE", { sessionId, name });
   });
 }
 
