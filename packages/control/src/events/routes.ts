@@ -6,10 +6,9 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
 import { watchCredential } from "./credential.ts";
-import type { EventDeps } from "./deps.ts";
+import type { EventDeps } from "./feed.ts";
 import { followEvents } from "./follow.ts";
-import { listPage } from "./list.ts";
-import { EventQuery, filterOf } from "./query.ts";
+import { EventQuery, filterOf, listPage } from "./list.ts";
 import { startAfter, startNow } from "./start.ts";
 import type { EventFilter } from "./store.ts";
 

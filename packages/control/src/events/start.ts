@@ -2,7 +2,7 @@
 import { EVENT_ID_PATTERN, type Event, ID_PREFIXES, STREAM_GAP } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { newEventId } from "./append.ts";
-import type { EventDeps } from "./deps.ts";
+import type { EventDeps } from "./feed.ts";
 import { type EventFilter, findNewestId, findPosition, listEvents } from "./store.ts";
 
 export interface Start {
