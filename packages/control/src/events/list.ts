@@ -2,10 +2,10 @@
 import { EVENT_TYPE_FILTER_PATTERN, type Event, LIMITS } from "@vivarium/contract/api";
 import type { z } from "zod";
 import type { Scope } from "../access/principal.ts";
+import type { Database } from "../db/pool.ts";
 import { decodeCursor, pageOf } from "../http/cursor.ts";
 import { PageQuery, queryText } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
-import type { EventDeps } from "./feed.ts";
 import { toEvent } from "./record.ts";
 import { type Start, startAfter } from "./start.ts";
 import { type EventFilter, listEvents } from "./store.ts";
@@ -45,13 +45,13 @@ function parseTypes(text: string): { exact: string[]; groups: string[] } {
 }
 
 export async function listPage(
-  deps: Pick<EventDeps, "db">,
+  db: Database,
   filter: EventFilter,
   query: EventQuery,
 ): Promise<{ events: Event[]; nextCursor?: string }> {
   const limit = Math.min(query.limit ?? LIMITS.pageDefault, LIMITS.pageMax);
-  const { after, gap } = await startOf(deps, filter, query);
-  const rows = await listEvents(deps.db, filter, { after, limit: limit + 1 });
+  const { after, gap } = await startOf(db, filter, query);
+  const rows = await listEvents(db, filter, { after, limit: limit + 1 });
   const { page, ...next } = pageOf(rows, limit, ({ created_at: at, position }) => ({
     at,
     id: String(position),
@@ -60,7 +60,7 @@ export async function listPage(
 }
 
 /** The cursor replaces `after`, which was for the first page. */
-async function startOf(deps: Pick<EventDeps, "db">, filter: EventFilter, query: EventQuery): Promise<Start> {
+async function startOf(db: Database, filter: EventFilter, query: EventQuery): Promise<Start> {
   if (query.cursor !== undefined) return { after: Number(decodeCursor(query.cursor, POSITION_PATTERN).id) };
-  return query.after === undefined ? { after: 0 } : await startAfter(deps, filter, query.after);
+  return query.after === undefined ? { after: 0 } : await startAfter(db, filter, query.after);
 }

@@ -235,12 +235,7 @@ export class NodeClient {
     path: string,
     signal = AbortSignal.timeout(SHORT_CALL_MS),
   ): Promise<T> {
-    const call = {
-      socketPath: this.#socketPath,
-      method: "GET",
-      path: `/v1/${path}`,
-      signal,
-    } as const;
+    const call = { socketPath: this.#socketPath, method: "GET", path: `/v1/${path}`, signal } as const;
     const answer = await exchangeJson({ ...call, agent: this.#agent }).catch((error: unknown) => {
       // A kept connection may have been closed meanwhile. Reading can be repeated.
       if (!(error instanceof NodeError) || !CLOSED.has(error.failure)) throw error;
