@@ -15,7 +15,7 @@ import {
 } from "@vivarium/contract/api";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
-import { machineCall, machineSchema } from "../guest/endpoint.ts";
+import { machineCall, machineSchema } from "../guest/routes.ts";
 import type { Server } from "../http/server.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { writeBatch } from "./batch.ts";

@@ -3,7 +3,7 @@ import { FileUploaded } from "@vivarium/contract/api";
 import { PacedBody } from "@vivarium/http1/body-rate";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
-import { MACHINE_REFUSALS, machineCall, machineSchema } from "../guest/endpoint.ts";
+import { MACHINE_REFUSALS, machineCall, machineSchema } from "../guest/routes.ts";
 import { takeRawBodies } from "../http/body.ts";
 import type { Server } from "../http/server.ts";
 import type { MoveDeps } from "../moves/deps.ts";

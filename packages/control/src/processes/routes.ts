@@ -2,7 +2,7 @@ import { ProcessInfo, ProcessList, ProcessLogs, ProcessStart } from "@vivarium/c
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
-import { machineCall, machineSchema } from "../guest/endpoint.ts";
+import { machineCall, machineSchema } from "../guest/routes.ts";
 import { principalOf } from "../http/authenticate.ts";
 import { queryFlag } from "../http/query.ts";
 import type { Server } from "../http/server.ts";

@@ -1,4 +1,4 @@
-/** Endpoints that make one call into a session's machine. */
+/** The shared parts of routes that make one call into a session's machine. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { z } from "zod";
 import { type Scope, scopeOf } from "../access/principal.ts";
