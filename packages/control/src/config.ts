@@ -3,7 +3,6 @@ import path from "node:path";
 import { LIMITS } from "@vivarium/contract/api";
 import { readRanges } from "@vivarium/kit/ipv4-ranges";
 import { z } from "zod";
-import type { EgressCaps } from "./egress/org-cap.ts";
 import type { PreviewSite } from "./sessions/preview-urls.ts";
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
@@ -62,33 +61,7 @@ const Environment = z.object({
     .default(LIMITS.forkChildrenDefault),
 });
 
-export interface Config {
-  controlDir: string;
-  nodeSocket: string;
-  databaseUrl: string;
-  listen: { host: string; port: number };
-  /** Address for metrics; undefined: no metrics server. */
-  metricsListen: { host: string; port: number } | undefined;
-  /** Where previews are reached. Must match the gateway's configuration. */
-  previewSite: PreviewSite;
-  logLevel: string;
-  /** System user to become when started as root; empty: stay. */
-  user: string;
-  isSupervised: boolean;
-  /** No other control plane can serve this database: the supervisor that started this one has claimed it. */
-  isAlone: boolean;
-  /** Cap on the children of one fork. */
-  forkChildren: number;
-  egressCaps: EgressCaps;
-  /** The node closes these to all sessions and has the same list. No policy may list addresses in them. */
-  neverRanges: string[];
-  /** Refuse requests to pause, because no archive can make the pause durable. */
-  requireDurablePause: boolean;
-  /** Crash point at which this process kills itself, in tests. */
-  crashAt: string | undefined;
-}
-
-export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+export function readConfig(environment: NodeJS.ProcessEnv = process.env) {
   const parsed = Environment.safeParse(environment);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -100,22 +73,30 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     nodeSocket: env.VIV_NODE_SOCKET ?? path.join(env.VIV_DATA_DIR, "run", "node.sock"),
     databaseUrl: env.DATABASE_URL,
     listen: parseListen("VIV_LISTEN", env.VIV_LISTEN),
+    /** Address for metrics; undefined: no metrics server. */
     metricsListen: env.VIV_METRICS_LISTEN
       ? parseListen("VIV_METRICS_LISTEN", env.VIV_METRICS_LISTEN)
       : undefined,
+    /** Where previews are reached. Must match the gateway's configuration. */
     previewSite: previewSite(env),
     logLevel: env.VIV_LOG_LEVEL,
+    /** System user to become when started as root; empty: stay. */
     user: env.VIV_CONTROL_USER,
     isSupervised: env.VIV_SUPERVISED === "1",
+    /** No other control plane can serve this database: the supervisor that started this one has claimed it. */
     isAlone: env.VIV_SOLE_CONTROL === "1",
+    /** Refuse requests to pause, because no archive can make the pause durable. */
     requireDurablePause: env.VIV_REQUIRE_DURABLE_PAUSE === "1",
+    /** Crash point at which this process kills itself, in tests. */
     crashAt: env.VIV_CRASH_AT,
+    /** Cap on the children of one fork. */
     forkChildren: env.VIV_FORK_CHILDREN,
     egressCaps: {
       sessionBytes: env.VIV_SESSION_EGRESS_CAP_BYTES,
       orgBytes: env.VIV_ORG_EGRESS_CAP_BYTES,
       orgMaxBytes: env.VIV_ORG_EGRESS_CAP_MAX_BYTES,
     },
+    /** The node closes these to all sessions and has the same list. No policy may list addresses in them. */
     neverRanges: readRanges("VIV_NEVER_RANGES", env.VIV_NEVER_RANGES),
   };
 }
@@ -128,7 +109,7 @@ function previewSite(env: z.output<typeof Environment>): PreviewSite {
   };
 }
 
-function parseListen(name: string, text: string): Config["listen"] {
+function parseListen(name: string, text: string): { host: string; port: number } {
   const colon = text.lastIndexOf(":");
   const port = Number(text.slice(colon + 1));
   if (port > 65_535)

@@ -1,14 +1,3 @@
-/** Time as a dependency, so that tests can move it. */
-export interface Clock {
-  now(): Date;
-  sleep(ms: number, signal?: AbortSignal): Promise<void>;
-}
-
-export const systemClock: Clock = {
-  now: () => new Date(),
-  sleep: (ms, signal) => sleep(ms, signal),
-};
-
 /** Resolves after `ms`, or early (without an error) when the signal aborts. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();

@@ -1,18 +1,10 @@
-import { randomBytes } from "node:crypto";
+import { randomInt } from "node:crypto";
 
-const ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789";
-/** The largest multiple of 36 that fits a byte: bytes from here on would favour the first letters. */
-const UNBIASED = 252;
+/** `length` characters of the alphabet from the system's random source, without modulo bias. */
+export function randomText(alphabet: string, length: number): string {
+  return Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("");
+}
 
-/** `length` characters of [a-z0-9] from the system's random source, without modulo bias. */
 export function randomId(length = 21): string {
-  let id = "";
-  while (id.length < length) {
-    for (const byte of randomBytes(length * 2)) {
-      if (byte >= UNBIASED) continue;
-      id += ALPHABET[byte % ALPHABET.length];
-      if (id.length === length) break;
-    }
-  }
-  return id;
+  return randomText("abcdefghijklmnopqrstuvwxyz0123456789", length);
 }

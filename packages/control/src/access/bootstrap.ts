@@ -1,8 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import path from "node:path";
-import { ID_PREFIXES, LIMITS } from "@vivarium/contract/api";
+import { LIMITS } from "@vivarium/contract/api";
 import { writeDurably } from "@vivarium/kit/durable-file";
-import { randomId } from "@vivarium/kit/id";
 import type { Database } from "../db/pool.ts";
 import { apiKeyDigest, newApiKey } from "./api-key.ts";
 import { keyedDigest } from "./pepper.ts";
@@ -35,13 +34,8 @@ export async function bootstrap({
     }
     const key = newApiKey();
     await insertInstallation(tx, check);
-    await insertTenant(tx, {
-      orgId: ID_PREFIXES.org + randomId(),
-      projectId: ID_PREFIXES.project + randomId(),
-      keyId: ID_PREFIXES.apiKey + randomId(),
-      digest: apiKeyDigest(pepper, key),
-      concurrentSessions: LIMITS.concurrentSessions,
-    });
+    const { concurrentSessions } = LIMITS;
+    await insertTenant(tx, { digest: apiKeyDigest(pepper, key), concurrentSessions });
     await writeDurably(path.join(controlDir, "bootstrap.key"), `${key}\n`, 0o600);
     return { mintedKey: key };
   });

@@ -1,3 +1,5 @@
+import { ID_PREFIXES } from "@vivarium/contract/api";
+import { randomId } from "@vivarium/kit/id";
 import { sql } from "kysely";
 import type { Queries } from "../db/pool.ts";
 import { TODAY } from "../db/time.ts";
@@ -86,31 +88,16 @@ export async function lockBootstrap(db: Queries): Promise<void> {
   await sql`select pg_advisory_xact_lock(7483920118)`.execute(db);
 }
 
-export interface NewTenant {
-  orgId: string;
-  projectId: string;
-  keyId: string;
-  digest: Buffer;
-  concurrentSessions: number;
-}
-
-export async function insertTenant(db: Queries, tenant: NewTenant): Promise<void> {
-  await db
-    .insertInto("orgs")
-    .values({ id: tenant.orgId, name: "default", concurrent_sessions: tenant.concurrentSessions })
-    .execute();
-  await db
-    .insertInto("projects")
-    .values({ id: tenant.projectId, org_id: tenant.orgId, name: "default", is_default: true })
-    .execute();
-  await db
-    .insertInto("api_keys")
-    .values({
-      id: tenant.keyId,
-      org_id: tenant.orgId,
-      default_project_id: tenant.projectId,
-      name: "bootstrap",
-      digest: tenant.digest,
-    })
-    .execute();
+/** An organisation with its default project and its first key. */
+export async function insertTenant(
+  db: Queries,
+  { digest, concurrentSessions }: { digest: Buffer; concurrentSessions: number },
+): Promise<void> {
+  const org = { id: ID_PREFIXES.org + randomId(), name: "default", concurrent_sessions: concurrentSessions };
+  const project = { id: ID_PREFIXES.project + randomId(), org_id: org.id, name: "default", is_default: true };
+  const keyId = ID_PREFIXES.apiKey + randomId();
+  const key = { id: keyId, org_id: org.id, default_project_id: project.id, name: "bootstrap", digest };
+  await db.insertInto("orgs").values(org).execute();
+  await db.insertInto("projects").values(project).execute();
+  await db.insertInto("api_keys").values(key).execute();
 }

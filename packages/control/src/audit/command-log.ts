@@ -6,17 +6,13 @@ import { type CommandMeta, ID_PREFIXES } from "@vivarium/contract/api";
 import { randomId } from "@vivarium/kit/id";
 import type { Log } from "@vivarium/kit/log";
 import type { Database } from "../db/pool.ts";
+import { refusedData } from "../db/postgres-errors.ts";
 import type { SessionRow } from "../sessions/store.ts";
 import type { Caller } from "./caller.ts";
 import { captureCommand } from "./capture.ts";
 import { type Completion, completeEntries, insertEntries, type NewAuditRow } from "./store.ts";
-import { writeAllButRefused } from "./write-all-but-refused.ts";
 
-export interface CommandEnd {
-  exit_code?: number;
-  duration_ms?: number;
-  timed_out?: boolean;
-}
+type CommandEnd = Pick<CommandMeta, "exit_code" | "duration_ms" | "timed_out">;
 
 /** A command that was started. Only the first call counts. */
 export interface CommandEntry {
@@ -128,15 +124,29 @@ export class CommandLog {
     }
   }
 
+  /**
+   * Writes rows in their order. If the database refuses their data, writes each half by itself, so that one bad row does
+   * not block the others. Any other failure ends the writing.
+   */
   async #writeRows<Row extends { id: string }>(
     rows: readonly Row[],
     write: (rows: readonly Row[]) => Promise<void>,
   ): Promise<void> {
-    await writeAllButRefused(rows, write, ({ id }, sqlState) => {
-      // The database's message is left out, because it repeats the command.
-      const facts = { audit_id: id, sql_state: sqlState };
-      this.#deps.log.warn(facts, "the database refused the data of an audit entry: it is left out");
-    });
+    try {
+      await write(rows);
+    } catch (error) {
+      const sqlState = refusedData(error);
+      if (sqlState === undefined) throw error;
+      if (rows.length === 1) {
+        // The database's message is left out, because it repeats the command.
+        const facts = { audit_id: rows[0]?.id, sql_state: sqlState };
+        this.#deps.log.warn(facts, "the database refused the data of an audit entry: it is left out");
+        return;
+      }
+      const middle = Math.ceil(rows.length / 2);
+      await this.#writeRows(rows.slice(0, middle), write);
+      await this.#writeRows(rows.slice(middle), write);
+    }
   }
 
   #requeue(batch: readonly NewAuditRow[]): void {

@@ -13,7 +13,6 @@ export type NewAuditRow = Insertable<AuditLogTable>;
  * now.
  */
 export async function insertEntries(db: Queries, entries: readonly NewAuditRow[]): Promise<void> {
-  if (entries.length === 0) return;
   await db
     .insertInto("audit_log")
     .values([...entries])
@@ -34,7 +33,6 @@ export interface Completion {
 
 /** Completes pending entries. Complete entries stay as they are. */
 export async function completeEntries(db: Queries, completions: readonly Completion[]): Promise<void> {
-  if (completions.length === 0) return;
   await sql`update audit_log set outcome = done.outcome, meta = audit_log.meta || done.meta
     from unnest(
       ${completions.map(({ id }) => id)}::text[],

@@ -22,19 +22,12 @@ export async function migrate(db: Database): Promise<number[]> {
     );
   }
   const done: number[] = [];
-  for (const file of files) {
-    if (file.number <= applied.number) continue;
-    if (await applyMigration(db, file)) done.push(file.number);
-  }
+  for (const { number, name } of files)
+    if (number > applied.number && (await applyMigration(db, number, name))) done.push(number);
   return done;
 }
 
-interface Migration {
-  number: number;
-  name: string;
-}
-
-async function listMigrations(): Promise<Migration[]> {
+async function listMigrations(): Promise<{ number: number; name: string }[]> {
   const names = (await readdir(MIGRATIONS)).filter((name) => FILE_NAME.test(name)).sort();
   return names.map((name) => ({ number: Number(name.slice(0, 4)), name }));
 }
@@ -51,7 +44,7 @@ async function createMigrationTable(db: Database): Promise<void> {
 }
 
 /** The number is claimed in the transaction that changes the schema. A racing instance finds it taken and continues. */
-async function applyMigration(db: Database, { number, name }: Migration): Promise<boolean> {
+async function applyMigration(db: Database, number: number, name: string): Promise<boolean> {
   const text = await readFile(new URL(name, MIGRATIONS), "utf8");
   return await db.transaction().execute(async (tx) => {
     await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);

@@ -7,7 +7,7 @@ const CONNECTION_SENTENCES =
 /** Whether the database could not be reached, or broke off. The caller may try again later. */
 export function isStoreUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  const code = "code" in error && typeof error.code === "string" ? error.code : "";
+  const code = codeOf(error);
   if (code.startsWith("08") || CONNECTION_STATES.has(code)) return true;
   if (CONNECTION_CODES.has(code) && (isSocketCall(error) || error instanceof AggregateError)) return true;
   return CONNECTION_SENTENCES.test(error.message);
@@ -15,21 +15,19 @@ export function isStoreUnavailable(error: unknown): boolean {
 
 /** The SQLSTATE if the database refused the data itself. It will refuse the same data again. */
 export function refusedData(error: unknown): string | undefined {
-  if (!(error instanceof Error && "code" in error && typeof error.code === "string")) return undefined;
-  return /^22[0-9A-Z]{3}$/.test(error.code) ? error.code : undefined;
-}
-
-function isSocketCall(error: Error): boolean {
-  return "syscall" in error && ["connect", "read", "write", "getaddrinfo"].includes(String(error.syscall));
+  const code = codeOf(error);
+  return /^22[0-9A-Z]{3}$/.test(code) ? code : undefined;
 }
 
 /** Whether the named unique index refused a row. */
 export function isUniqueViolation(error: unknown, constraint: string): boolean {
-  return (
-    error instanceof Error &&
-    "code" in error &&
-    error.code === "23505" &&
-    "constraint" in error &&
-    error.constraint === constraint
-  );
+  return codeOf(error) === "23505" && (error as { constraint?: unknown }).constraint === constraint;
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
+}
+
+function isSocketCall(error: Error): boolean {
+  return "syscall" in error && ["connect", "read", "write", "getaddrinfo"].includes(String(error.syscall));
 }

@@ -3,34 +3,28 @@ import type { ColumnType, Generated, GeneratedAlways } from "kysely";
 
 /** The tables for Kysely. `schema.sql` beside this file is the result of the migrations. */
 export interface Tables {
-  installation: InstallationTable;
+  installation: { only_row: Generated<boolean>; pepper_check: Buffer; created_at: Generated<Date> };
   orgs: OrgTable;
   projects: ProjectTable;
   api_keys: ApiKeyTable;
   sessions: SessionTable;
   idempotency_keys: IdempotencyKeyTable;
   checkpoints: CheckpointTable;
-  template_names: TemplateNameTable;
+  template_names: { org_id: string; name: string; last_version: number };
   templates: TemplateTable;
-  snapshot_names: SnapshotNameTable;
+  snapshot_names: { id: string; named_at: Generated<Date> };
   attachments: AttachmentTable;
   audit_log: AuditLogTable;
   egress_usage: EgressUsageTable;
   egress_log: EgressLogTable;
-  node_reports: NodeReportTable;
+  node_reports: { node_id: string; cursor: string };
   preview_routes: PreviewRouteTable;
   events: EventTable;
-  event_head: EventHeadTable;
+  event_head: { only_row: Generated<boolean>; position: number };
   egress_denials: EgressDenialTable;
 }
 
 type Json<T> = ColumnType<T, string, string>;
-
-interface InstallationTable {
-  only_row: Generated<boolean>;
-  pepper_check: Buffer;
-  created_at: Generated<Date>;
-}
 
 interface OrgTable {
   id: string;
@@ -184,12 +178,6 @@ export interface CheckpointTable {
   no_sudo: boolean;
 }
 
-interface TemplateNameTable {
-  org_id: string;
-  name: string;
-  last_version: number;
-}
-
 export interface TemplateTable {
   id: string;
   org_id: string;
@@ -203,11 +191,6 @@ export interface TemplateTable {
   size: string;
   baseline: string;
   no_sudo: boolean;
-}
-
-interface SnapshotNameTable {
-  id: string;
-  named_at: Generated<Date>;
 }
 
 interface AttachmentTable {
@@ -268,11 +251,6 @@ export interface EgressLogTable {
   count: number;
 }
 
-interface NodeReportTable {
-  node_id: string;
-  cursor: string;
-}
-
 export interface PreviewRouteTable {
   session_id: string;
   port: number;
@@ -296,11 +274,6 @@ export interface EventTable {
   project_id: string | null;
   session_id: string | null;
   data: Json<Record<string, unknown>>;
-}
-
-interface EventHeadTable {
-  only_row: Generated<boolean>;
-  position: number;
 }
 
 export interface EgressDenialTable {

@@ -33,17 +33,18 @@ export async function appendEvent(tx: Queries, event: NewEvent): Promise<void> {
 }
 
 export async function appendEvents(tx: Queries, events: readonly NewEvent[]): Promise<void> {
-  await insertEvents(
-    tx,
-    events.map(({ type, orgId, projectId, sessionId, data }) => ({
-      id: newEventId(),
-      type,
-      org_id: orgId,
-      project_id: projectId,
-      session_id: sessionId ?? null,
-      data: JSON.stringify(data),
-    })),
-  );
+  await insertEvents(tx, events.map(rowOf));
+}
+
+export function rowOf({ type, orgId, projectId, sessionId, data }: NewEvent) {
+  return {
+    id: newEventId(),
+    type,
+    org_id: orgId,
+    project_id: projectId,
+    session_id: sessionId ?? null,
+    data: JSON.stringify(data),
+  };
 }
 
 export function newEventId(): string {

@@ -5,6 +5,8 @@
 import { EventEmitter } from "node:events";
 import { sleep } from "@vivarium/kit/clock";
 import { Coalesced } from "@vivarium/kit/coalesced";
+import type { Log } from "@vivarium/kit/log";
+import type { Authenticator } from "../access/authenticate.ts";
 import type { Database } from "../db/pool.ts";
 import type { SessionSignals } from "../sessions/signals.ts";
 import { publishEvents } from "./publish.ts";
@@ -13,10 +15,11 @@ import { listOrgsAfter, readHead } from "./store.ts";
 /** A reader polls after this time, in case it was not woken. */
 const POLL_MS = 30_000;
 
-export interface Subscription {
-  /** Resolves when events have come since the last call, after a while, or when the signal aborts. */
-  next(signal: AbortSignal): Promise<void>;
-  stop(): void;
+export interface EventDeps {
+  db: Database;
+  eventFeed: EventFeed;
+  authenticator: Authenticator;
+  log: Log;
 }
 
 export class EventFeed {
@@ -56,7 +59,8 @@ export class EventFeed {
     return this.#looks.run();
   }
 
-  subscribe(orgId: string): Subscription {
+  /** `next` resolves when events have come since the last call, after a while, or when the signal aborts. */
+  subscribe(orgId: string): { next: (signal: AbortSignal) => Promise<void>; stop: () => void } {
     let isNew = false;
     let wakeReader = () => {};
     const listener = () => {

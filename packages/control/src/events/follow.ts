@@ -6,7 +6,7 @@ import { LIMITS } from "@vivarium/contract/api";
 import { sleep } from "@vivarium/kit/clock";
 import { isStoreUnavailable } from "../db/postgres-errors.ts";
 import type { EventStream } from "../http/sse.ts";
-import type { EventDeps } from "./deps.ts";
+import type { EventDeps } from "./feed.ts";
 import { toEvent } from "./record.ts";
 import type { Start } from "./start.ts";
 import { countEvents, type EventFilter, type EventRow, listEvents } from "./store.ts";

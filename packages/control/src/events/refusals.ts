@@ -7,7 +7,7 @@ import type { Principal } from "../access/principal.ts";
 import type { Database } from "../db/pool.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { oneLine } from "../http/render-error.ts";
-import { newEventId } from "./append.ts";
+import { type NewEvent, rowOf } from "./append.ts";
 import { insertUnlessRecent } from "./store.ts";
 
 /** Capacity only: mistakes of a caller concern that caller alone, and an unreachable node refuses nothing. */
@@ -20,13 +20,10 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   "node_disk_pressure",
 ]);
 
-interface Attempt {
+type Attempt = Omit<NewEvent, "type" | "data"> & {
   type: Extract<EventType, "session.wake_refused" | "session.create_refused">;
-  orgId: string;
-  projectId: string | null;
-  sessionId?: string;
   op: string;
-}
+};
 
 /** A create. Its project is checked before a lack of capacity can refuse it. */
 export function createAttempt(
@@ -58,18 +55,10 @@ export async function emitIfRefused<T>(db: Database, attempt: Attempt, work: () 
 /** At most one a minute, so that a caller who retries does not flood the others. */
 async function emitRefusal(
   db: Database,
-  attempt: Attempt,
+  { op, ...attempt }: Attempt,
   { code, message, ...error }: ApiError,
 ): Promise<void> {
-  const { type, orgId, projectId, sessionId, op } = attempt;
   const retryAfter = error.retryAfterS === undefined ? errorRow(code).retryAfterS : error.retryAfterS;
   const data = { code, reason: oneLine(message), ...(retryAfter != null && { retry_after: retryAfter }), op };
-  await insertUnlessRecent(db, {
-    id: newEventId(),
-    type,
-    org_id: orgId,
-    project_id: projectId,
-    session_id: sessionId ?? null,
-    data: JSON.stringify(data),
-  });
+  await insertUnlessRecent(db, rowOf({ ...attempt, data }));
 }

@@ -6,10 +6,9 @@ import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone, EventStream } from "../http/sse.ts";
 import { watchCredential } from "./credential.ts";
-import type { EventDeps } from "./deps.ts";
+import type { EventDeps } from "./feed.ts";
 import { followEvents } from "./follow.ts";
-import { listPage } from "./list.ts";
-import { EventQuery, filterOf } from "./query.ts";
+import { EventQuery, filterOf, listPage } from "./list.ts";
 import { startAfter, startNow } from "./start.ts";
 import type { EventFilter } from "./store.ts";
 
@@ -31,7 +30,7 @@ export function addEventRoutes(server: Server, deps: EventDeps): void {
       // A caller who changed something through any process, and then reads, must find its event.
       await deps.eventFeed.look();
       if (!wantsJson(request)) return await stream(deps, filter, request, reply);
-      const { events, nextCursor } = await listPage(deps, filter, request.query);
+      const { events, nextCursor } = await listPage(deps.db, filter, request.query);
       return { events, ...(nextCursor !== undefined && { next_cursor: nextCursor }) };
     },
   );
@@ -49,7 +48,8 @@ async function stream(
 ): Promise<FastifyReply> {
   // A client that reconnects by itself repeats its URL. So the header is newer than `after`.
   const lastId = [request.headers["last-event-id"]].flat()[0] || request.query.after;
-  const start = lastId === undefined ? await startNow(deps, filter) : await startAfter(deps, filter, lastId);
+  const start =
+    lastId === undefined ? await startNow(deps, filter) : await startAfter(deps.db, filter, lastId);
   const credential = watchCredential(() => authenticate(deps, request));
   const over = AbortSignal.any([clientGone(reply), credential.signal, deps.eventFeed.closing]);
   // The connection ends with its stream, so it serves no other request.

@@ -2,7 +2,7 @@
 import { EVENT_ID_PATTERN, type Event, ID_PREFIXES, STREAM_GAP } from "@vivarium/contract/api";
 import type { Database } from "../db/pool.ts";
 import { newEventId } from "./append.ts";
-import type { EventDeps } from "./deps.ts";
+import type { EventDeps } from "./feed.ts";
 import { type EventFilter, findNewestId, findPosition, listEvents } from "./store.ts";
 
 export interface Start {
@@ -27,11 +27,7 @@ export async function startNow(
 }
 
 /** The filter may exclude the event of this id, because a client may change its filter between connections. */
-export async function startAfter(
-  { db }: Pick<EventDeps, "db">,
-  filter: EventFilter,
-  id: string,
-): Promise<Start> {
+export async function startAfter(db: Database, filter: EventFilter, id: string): Promise<Start> {
   const after = EVENT_ID_PATTERN.test(id) ? await findPosition(db, filter.scope, id) : undefined;
   return after === undefined ? { after: 0, gap: await gapOf(db, filter) } : { after };
 }

@@ -1,18 +1,13 @@
-import { errorRow, type FileBatchResult, type FileEncoding, FilePath, LIMITS } from "@vivarium/contract/api";
+import { errorRow, type FileBatchResult, FilePath, type FileWrite, LIMITS } from "@vivarium/contract/api";
 import type { Scope } from "../access/principal.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { waitForLive } from "../guest/wait-for-live.ts";
 import { errorBody } from "../http/render-error.ts";
 import { validationError } from "../http/validation.ts";
 import type { MoveDeps } from "../moves/deps.ts";
+import { writeBytes } from "./change.ts";
 import { decodeContent } from "./content.ts";
-import { writeBytes } from "./write.ts";
 
-interface FileOfBatch {
-  path: string;
-  content: string;
-  encoding?: FileEncoding | null;
-}
 type Item = FileBatchResult["results"][number];
 /** The bytes of a file, or the reason against it. */
 type Prepared = Buffer | ApiError;
@@ -21,7 +16,7 @@ type Prepared = Buffer | ApiError;
 export async function writeBatch(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, files, signal }: { sessionId: string; files: FileOfBatch[]; signal: AbortSignal },
+  { sessionId, files, signal }: { sessionId: string; files: FileWrite[]; signal: AbortSignal },
 ): Promise<FileBatchResult> {
   const startedAt = performance.now();
   const prepared = prepare(files);
@@ -33,10 +28,12 @@ export async function writeBatch(
     const results: Item[] = [];
     for (const [index, { path }] of files.entries()) {
       const bytes = prepared[index] as Prepared;
-      const error = await writeOne(deps, scope, { sessionId, path, bytes, signal }).then(
-        () => undefined,
-        (reason: unknown) => reason,
-      );
+      const error =
+        bytes instanceof ApiError
+          ? bytes
+          : await writeBytes(deps, scope, { sessionId, path, bytes, signal }).catch(
+              (reason: unknown) => reason,
+            );
       if (isAboutMachine(error) && !results.some(({ ok }) => ok)) throw error;
       results.push({
         path,
@@ -51,7 +48,7 @@ export async function writeBatch(
 }
 
 /** Throws when the batch as a whole is refused. Nothing is written then. */
-function prepare(files: FileOfBatch[]): Prepared[] {
+function prepare(files: FileWrite[]): Prepared[] {
   const prepared = files.map(prepareOne);
   const total = prepared.reduce((sum, bytes) => sum + (Buffer.isBuffer(bytes) ? bytes.length : 0), 0);
   if (total <= LIMITS.batchFilesBytes && !prepared.some(isTooLarge)) return prepared;
@@ -61,7 +58,7 @@ function prepare(files: FileOfBatch[]): Prepared[] {
   );
 }
 
-function prepareOne(file: FileOfBatch): Prepared {
+function prepareOne(file: FileWrite): Prepared {
   const path = FilePath.safeParse(file.path);
   try {
     const bytes = decodeContent(file);
@@ -79,15 +76,6 @@ function withField<T extends { path: PropertyKey[] }>(issues: readonly T[]): T[]
 
 function isTooLarge(prepared: Prepared): boolean {
   return prepared instanceof ApiError && prepared.code === "payload_too_large";
-}
-
-async function writeOne(
-  deps: MoveDeps,
-  scope: Scope,
-  { bytes, ...file }: { sessionId: string; path: string; bytes: Prepared; signal: AbortSignal },
-): Promise<void> {
-  if (!Buffer.isBuffer(bytes)) throw bytes;
-  await writeBytes(deps, scope, { ...file, bytes });
 }
 
 /** A retryable error concerns all files. If no file is written yet, the whole call is retryable. */

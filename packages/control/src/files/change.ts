@@ -1,29 +1,64 @@
-/** Changes to files that carry no content. */
-
-import type { FileDeleted } from "@vivarium/contract/api";
+import type { FileDeleted, FileWrite, FileWriteResult, Mkdir, Rename } from "@vivarium/contract/api";
+import { UploadWritten } from "@vivarium/contract/node";
 import { z } from "zod";
 import type { Scope } from "../access/principal.ts";
 import type { GuestCall } from "../fleet/node-client.ts";
 import { NodeError } from "../fleet/node-error.ts";
 import { changeGuest } from "../guest/call-guest.ts";
+import type { BreakTexts } from "../guest/explain-break.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
-import { CHANGE_BREAK_TEXTS, type FileCall } from "./paths.ts";
+import { decodeContent } from "./content.ts";
+import type { FileCall } from "./query.ts";
+
+export const WRITTEN = { schema: UploadWritten, limitBytes: 4096 };
+const DONE = { schema: z.object({}), limitBytes: 4096 };
+
+/** Errors for a change of files whose outcome is unknown. */
+export const CHANGE_BREAK_TEXTS: BreakTexts = {
+  paused: "the session was paused during this change of its files; whether it was made is unknown",
+  exchanged:
+    "the session was paused and woken, or restored, during this change of its files; whether it was made is unknown",
+  unknown: "the connection to the session's machine broke; whether its files were changed is unknown",
+};
+
+/** Writes a whole file. The old file is replaced completely or not at all. */
+export async function writeFile(
+  deps: MoveDeps,
+  scope: Scope,
+  { content, encoding, ...file }: FileCall & FileWrite,
+): Promise<FileWriteResult> {
+  const bytes = decodeContent({ content, encoding });
+  await writeBytes(deps, scope, { ...file, bytes });
+  return { path: file.path, bytes: bytes.length };
+}
+
+export async function writeBytes(
+  deps: MoveDeps,
+  scope: Scope,
+  { path, bytes, ...call }: FileCall & { bytes: Buffer },
+): Promise<void> {
+  const write = { method: "PUT", path: "files/write", query: { path }, body: bytes } as const;
+  await change(deps, scope, call, write, { answer: WRITTEN });
+}
 
 export async function deleteFile(
   deps: MoveDeps,
   scope: Scope,
-  { recursive, ...file }: FileCall & { recursive: boolean },
+  { path, recursive, ...call }: FileCall & { recursive?: boolean },
 ): Promise<FileDeleted> {
-  const query = { path: file.path, recursive: recursive ? true : undefined };
-  await change(deps, scope, file, { method: "DELETE", path: "files", query });
-  return { ok: true, path: file.path };
+  const query = { path, recursive: recursive ? true : undefined };
+  await change(deps, scope, call, { method: "DELETE", path: "files", query });
+  return { ok: true, path };
 }
 
 /** Parents are made as well; a directory that exists is fine. */
-export async function makeDirectory(deps: MoveDeps, scope: Scope, file: FileCall): Promise<{ path: string }> {
-  const { path } = file;
-  await change(deps, scope, file, { method: "POST", path: "files/mkdir", body: { path } });
+export async function makeDirectory(
+  deps: MoveDeps,
+  scope: Scope,
+  { path, ...call }: FileCall,
+): Promise<Mkdir> {
+  await change(deps, scope, call, { method: "POST", path: "files/mkdir", body: { path } });
   return { path };
 }
 
@@ -31,13 +66,22 @@ export async function makeDirectory(deps: MoveDeps, scope: Scope, file: FileCall
 export async function renameFile(
   deps: MoveDeps,
   scope: Scope,
-  { destPath, ...file }: FileCall & { destPath: string },
-): Promise<{ path: string; dest_path: string }> {
-  const paths = { path: file.path, dest_path: destPath };
-  await change(deps, scope, file, { method: "POST", path: "files/rename", body: paths }, ({ message }) =>
-    isAbout(message, destPath) && !isAbout(message, file.path) ? `dest_path: ${message}` : undefined,
-  );
+  { path, dest_path, ...call }: FileCall & Rename,
+): Promise<Rename> {
+  const paths = { path, dest_path };
+  const rename = { method: "POST", path: "files/rename", body: paths } as const;
+  await change(deps, scope, call, rename, { onFailure: nameDestination(paths) });
   return paths;
+}
+
+/** Puts the field's name before a refusal that is about the destination alone. Other errors are rethrown. */
+function nameDestination({ path, dest_path }: Rename): (error: unknown) => never {
+  return (error) => {
+    if (!(error instanceof NodeError) || error.failure !== "refused") throw error;
+    const { message, code } = error;
+    if (!isAbout(message, dest_path) || isAbout(message, path)) throw error;
+    throw new NodeError("refused", `dest_path: ${message}`, { code, cause: error });
+  };
 }
 
 /**
@@ -49,29 +93,15 @@ function isAbout(message: string, path: string): boolean {
   return message.startsWith(prefix.slice(0, message.length));
 }
 
-const DONE = { schema: z.object({}), limitBytes: 4096 };
-
 async function change(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, signal: gone }: FileCall,
+  { sessionId, signal: gone }: Omit<FileCall, "path">,
   call: Omit<GuestCall, "signal">,
-  /** A better message for a refusal, with the field's name. */
-  reword: (error: NodeError) => string | undefined = () => undefined,
+  { answer = DONE, onFailure }: { answer?: typeof DONE; onFailure?: (error: unknown) => never } = {},
 ): Promise<void> {
-  await changeGuest(
-    deps,
-    scope,
-    { sessionId, texts: CHANGE_BREAK_TEXTS, signal: gone },
-    async (session, signal) => {
-      try {
-        await deps.nodes.guestJson(machineIdOf(session), { ...call, signal }, DONE);
-      } catch (error) {
-        const words = error instanceof NodeError && error.failure === "refused" ? reword(error) : undefined;
-        throw words
-          ? new NodeError("refused", words, { code: (error as NodeError).code, cause: error })
-          : error;
-      }
-    },
-  );
+  const during = { sessionId, texts: CHANGE_BREAK_TEXTS, signal: gone };
+  await changeGuest(deps, scope, during, async (session, signal) => {
+    await deps.nodes.guestJson(machineIdOf(session), { ...call, signal }, answer).catch(onFailure);
+  });
 }

@@ -1,14 +1,11 @@
 /** The content of a file in a request. */
-import { type FileEncoding, LIMITS } from "@vivarium/contract/api";
+import { type FileWrite, LIMITS } from "@vivarium/contract/api";
 import { ApiError } from "../errors/api-error.ts";
 import { invalidField } from "../http/validation.ts";
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
-interface Content {
-  content: string;
-  encoding?: FileEncoding | null;
-}
+type Content = Omit<FileWrite, "path">;
 
 /** Undefined for invalid base64, and for text that is not valid Unicode: both would be written as something else. */
 function bytesOf({ content, encoding }: Content): Buffer | undefined {

@@ -4,6 +4,7 @@ import { NodeError } from "../fleet/node-error.ts";
 import { openGuest } from "../guest/call-guest.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
+import type { FileCall } from "./query.ts";
 
 export interface Download {
   sizeBytes: number;
@@ -17,7 +18,7 @@ export interface Download {
 export async function downloadFile(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, path, signal }: { sessionId: string; path: string; signal: AbortSignal },
+  { sessionId, path, signal }: FileCall,
 ): Promise<Download> {
   const { result, release } = await openGuest(deps, scope, sessionId, async (session) => {
     const call = { method: "GET", path: "files/read", query: { path }, signal } as const;

@@ -3,7 +3,9 @@ import { FILE_ENCODINGS, type FileEncoding, FilePath, LIMITS } from "@vivarium/c
 import { z } from "zod";
 import { queryFlag, queryText } from "../http/query.ts";
 import { invalidField } from "../http/validation.ts";
-import { FILES_ROOT } from "./paths.ts";
+
+/** The default directory of list, find and grep. */
+export const FILES_ROOT = "/workspace";
 
 const pattern = queryText().min(1, "must not be empty");
 
@@ -33,41 +35,48 @@ type FilesQuery = z.output<typeof FilesQuery>;
 export const PathQuery = z.object({ path: FilePath });
 export const DeleteQuery = z.object({ path: FilePath, recursive: queryFlag.optional() });
 
-interface Search {
+/** One call for a file or directory of a session. */
+export interface FileCall {
+  sessionId: string;
+  path: string;
+  signal: AbortSignal;
+}
+
+/** A search, as the agent is asked for it. */
+export interface SearchQuery {
   path: string;
   pattern: string;
-  maxResults: number;
+  max_results: number;
+  file_pattern?: string;
+  case_sensitive?: true;
+  context_lines?: number;
+  exclude_dirs?: string;
 }
-export type FilesRead =
+type FilesRead =
   | { op: "read"; path: string; encoding: FileEncoding }
   | { op: "list"; path: string }
-  | ({ op: "find" } & Search)
-  | ({
-      op: "grep";
-      filePattern?: string;
-      caseSensitive: boolean;
-      contextLines: number;
-      excludeDirs?: string;
-    } & Search);
+  | { op: "find" | "grep"; query: SearchQuery };
 
 /** The request with its defaults. */
-export function filesRead({ op = "read", path, encoding, ...query }: FilesQuery): FilesRead {
+export function filesRead({ op = "read", path, encoding, ...search }: FilesQuery): FilesRead {
   if (op === "read") return { op, path: required("path", path), encoding: encoding ?? "text" };
   if (encoding !== undefined) throw invalidField("encoding", "is accepted with op=read only", encoding);
   if (op === "list") return { op, path: path ?? FILES_ROOT };
-  const search = {
+  const query = {
     path: path ?? FILES_ROOT,
-    pattern: required("pattern", query.pattern),
-    maxResults: query.max_results ?? LIMITS.searchResultsDefault,
+    pattern: required("pattern", search.pattern),
+    max_results: search.max_results ?? LIMITS.searchResultsDefault,
   };
-  if (op === "find") return { op, ...search };
+  if (op === "find") return { op, query };
   return {
     op,
-    ...search,
-    ...(query.file_pattern !== undefined && { filePattern: query.file_pattern }),
-    caseSensitive: query.case_sensitive ?? false,
-    contextLines: query.context_lines ?? 0,
-    ...(query.exclude_dirs !== undefined && { excludeDirs: query.exclude_dirs }),
+    query: {
+      ...query,
+      file_pattern: search.file_pattern,
+      case_sensitive: search.case_sensitive || undefined,
+      context_lines: search.context_lines || undefined,
+      exclude_dirs: search.exclude_dirs,
+    },
   };
 }
 

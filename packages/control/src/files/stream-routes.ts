@@ -3,12 +3,9 @@ import { FileUploaded } from "@vivarium/contract/api";
 import { PacedBody } from "@vivarium/http1/body-rate";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
-import { scopeOf } from "../access/principal.ts";
-import { principalOf } from "../http/authenticate.ts";
+import { MACHINE_REFUSALS, machineCall, machineSchema } from "../guest/routes.ts";
 import { takeRawBodies } from "../http/body.ts";
-import { errorAnswers } from "../http/error-answers.ts";
 import type { Server } from "../http/server.ts";
-import { clientGone } from "../http/sse.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { SessionParams } from "../sessions/params.ts";
 import { type Download, downloadFile } from "./download.ts";
@@ -16,45 +13,36 @@ import { PathQuery } from "./query.ts";
 import { uploadFile } from "./upload.ts";
 
 const PATH = "/v1/sessions/:id/files/stream";
-const common = { tags: ["Files"], params: SessionParams, querystring: PathQuery };
-const refusals = errorAnswers(
-  "forbidden",
-  "not_found",
-  "conflict",
-  "session_ended",
-  "rate_limited",
-  "bad_gateway",
-);
 const bytes = z.string().meta({ format: "binary", description: "The bytes of the file" });
 
 export function addFileStreamRoutes(server: Server, deps: MoveDeps): void {
   takeRawBodies(server, (raw) => addUpload(raw, deps));
   const download = {
-    ...common,
+    tags: ["Files"],
+    params: SessionParams,
     operationId: "downloadFile",
     summary: "Download a file of any size",
+    querystring: PathQuery,
     response: {
       200: { description: "The file", content: { "application/octet-stream": { schema: bytes } } },
-      ...refusals,
+      ...MACHINE_REFUSALS,
     },
   };
-  server.get(PATH, { schema: download }, async (request, reply) => {
-    const call = { sessionId: request.params.id, path: request.query.path, signal: clientGone(reply) };
-    return send(reply, await downloadFile(deps, scopeOf(principalOf(request)), call));
-  });
+  server.get(PATH, { schema: download }, async (request, reply) =>
+    send(reply, await downloadFile(deps, ...machineCall(request, reply, request.query))),
+  );
 }
 
 function addUpload(server: Server, deps: MoveDeps): void {
   const upload = {
-    ...common,
+    ...machineSchema("Files", FileUploaded),
     operationId: "uploadFile",
     summary: "Upload a file of any size as the raw body, with any Content-Type",
-    response: { 200: FileUploaded, ...refusals },
+    querystring: PathQuery,
   };
   server.put(PATH, { schema: upload, config: { takesRawBody: true } }, async (request, reply) => {
-    const body = new PacedBody(request.raw);
-    const call = { sessionId: request.params.id, path: request.query.path, body, signal: clientGone(reply) };
-    return await uploadFile(deps, scopeOf(principalOf(request)), call);
+    const input = { path: request.query.path, body: new PacedBody(request.raw) };
+    return await uploadFile(deps, ...machineCall(request, reply, input));
   });
 }
 

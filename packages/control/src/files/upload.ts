@@ -8,21 +8,14 @@ import { isMachineMoved, useMachine } from "../guest/use-machine.ts";
 import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { CHANGE_BREAK_TEXTS } from "./paths.ts";
-import { WRITTEN } from "./write.ts";
-
-interface Upload {
-  sessionId: string;
-  path: string;
-  body: PacedBody;
-  signal: AbortSignal;
-}
+import { CHANGE_BREAK_TEXTS, WRITTEN } from "./change.ts";
+import type { FileCall } from "./query.ts";
 
 /** Uploads a file of any size, only as fast as the guest takes it. An upload that breaks off leaves nothing behind. */
 export async function uploadFile(
   deps: MoveDeps,
   scope: Scope,
-  { sessionId, path, body, signal }: Upload,
+  { sessionId, path, body, signal }: FileCall & { body: PacedBody },
 ): Promise<FileUploaded> {
   try {
     const { result, release } = await useMachine(deps, scope, { sessionId }, async (session) => {

@@ -1,37 +1,29 @@
 import type { ErrorCode } from "@vivarium/contract/api";
 import { GUEST_ERRORS, type GuestErrorCode, isGuestErrorCode } from "@vivarium/contract/guest";
+import type { NodeErrorCode } from "@vivarium/contract/node";
 import { ApiError } from "../errors/api-error.ts";
 import { oneLine } from "../http/render-error.ts";
 import { invalidField } from "../http/validation.ts";
-import type { NodeError } from "./node-error.ts";
+import type { NodeError, NodeFailure } from "./node-error.ts";
+
+type ApiText = [ErrorCode, string];
 
 /** The caller's error when the node call of a guest operation failed before the operation started. */
 export function apiErrorOfNode(error: NodeError): ApiError {
-  const cause = { cause: error };
-  switch (error.failure) {
-    case "unreachable":
-      return new ApiError(
-        "session_node_unavailable",
-        "the node of this session does not answer at the moment",
-        cause,
-      );
-    case "garbled":
-      return new ApiError(
-        "bad_gateway",
-        "the node of this session gave an answer that cannot be understood",
-        cause,
-      );
-    case "broken":
-    case "aborted":
-      return new ApiError(
-        "internal",
-        "the node broke the connection; whether the operation started is unknown",
-        cause,
-      );
-    case "refused":
-      return refusedError(error);
-  }
+  if (error.failure === "refused") return refusedError(error);
+  return new ApiError(...FAILURES[error.failure], { cause: error });
 }
+
+const BROKEN: ApiText = [
+  "internal",
+  "the node broke the connection; whether the operation started is unknown",
+];
+const FAILURES: Record<Exclude<NodeFailure, "refused">, ApiText> = {
+  unreachable: ["session_node_unavailable", "the node of this session does not answer at the moment"],
+  garbled: ["bad_gateway", "the node of this session gave an answer that cannot be understood"],
+  broken: BROKEN,
+  aborted: BROKEN,
+};
 
 /**
  * The caller's error for an operation on a session. The operation is in the row and can be repeated. So after a broken
@@ -58,66 +50,60 @@ export function apiErrorOfPreparation(error: NodeError): ApiError {
 }
 
 function refusedError(error: NodeError): ApiError {
-  const cause = { cause: error };
-  if (error.code !== undefined && isGuestErrorCode(error.code)) return refusedByGuest(error.code, error);
-  switch (error.code) {
+  const { code } = error;
+  if (code === undefined) return new ApiError(...UNEXPECTED, { cause: error });
+  if (isGuestErrorCode(code)) return refusedByGuest(code, error);
+  switch (code) {
     case "cwd_not_found":
       return invalidField("cwd", "no such file or directory");
     case "cwd_not_a_directory":
       return invalidField("cwd", "not a directory");
     case "invalid":
-      return new ApiError("validation", refusalOfArgument(error.message), cause);
-    case "disk_pressure":
-      return new ApiError("node_disk_pressure", "the node has too little free disk for this", cause);
-    case "no_capacity":
-      return new ApiError("unavailable", "the node has no room for this at the moment", cause);
-    case "template_unavailable":
-      return new ApiError("template_version_unavailable", "the node cannot provide this template", cause);
-    case "network_conflict":
-    case "network_unconfirmed":
-      return new ApiError(
-        "session_node_unavailable",
-        "the node has not confirmed the change of the network yet; it is kept and goes on being applied",
-        cause,
-      );
-    case "capture_failed":
-      return new ApiError(
-        "session_unavailable",
-        "the session's state could not be saved; the session goes on as before",
-        cause,
-      );
-    case "snapshot_unfrozen":
-      return new ApiError(
-        "conflict",
-        "what runs in the session could not be frozen when it was paused, so its saved state cannot be copied; resume it first",
-        cause,
-      );
+      return new ApiError("validation", refusalOfArgument(error.message), { cause: error });
     case "guest_unfit":
       return guestUnfit(
         error,
         "the guest in the saved state does not come back",
         "start from another checkpoint, or repair it in the session and save it again",
       );
-    case "snapshot_damaged":
-    case "snapshot_not_found":
-      return new ApiError(
-        "internal",
-        "the saved state cannot be loaded: it is damaged, or was made by a QEMU that this host does not have; it was left as it is, and trying again does not help",
-        cause,
-      );
-    case "machine_held":
-    case "machine_not_found":
-    case "machine_gone":
-    case "agent_unavailable":
-      return new ApiError(
-        "session_unavailable",
-        "the session's machine does not answer at the moment",
-        cause,
-      );
     default:
-      return new ApiError("internal", "the node or the machine failed unexpectedly", cause);
+      return new ApiError(...(REFUSALS[code] ?? UNEXPECTED), { cause: error });
   }
 }
+
+const UNEXPECTED: ApiText = ["internal", "the node or the machine failed unexpectedly"];
+const NETWORK_PENDING: ApiText = [
+  "session_node_unavailable",
+  "the node has not confirmed the change of the network yet; it is kept and goes on being applied",
+];
+const UNLOADABLE: ApiText = [
+  "internal",
+  "the saved state cannot be loaded: it is damaged, or was made by a QEMU that this host does not have; it was left as it is, and trying again does not help",
+];
+const SILENT: ApiText = ["session_unavailable", "the session's machine does not answer at the moment"];
+
+/** The API error of each refusal of the node that needs no more than its code. */
+const REFUSALS: Partial<Record<NodeErrorCode, ApiText>> = {
+  disk_pressure: ["node_disk_pressure", "the node has too little free disk for this"],
+  no_capacity: ["unavailable", "the node has no room for this at the moment"],
+  template_unavailable: ["template_version_unavailable", "the node cannot provide this template"],
+  network_conflict: NETWORK_PENDING,
+  network_unconfirmed: NETWORK_PENDING,
+  capture_failed: [
+    "session_unavailable",
+    "the session's state could not be saved; the session goes on as before",
+  ],
+  snapshot_unfrozen: [
+    "conflict",
+    "what runs in the session could not be frozen when it was paused, so its saved state cannot be copied; resume it first",
+  ],
+  snapshot_damaged: UNLOADABLE,
+  snapshot_not_found: UNLOADABLE,
+  machine_held: SILENT,
+  machine_not_found: SILENT,
+  machine_gone: SILENT,
+  agent_unavailable: SILENT,
+};
 
 /** Contains the guest's own message. It helps the owner of the guest, and only the owner reads it. */
 export function guestUnfit(cause: NodeError, what: string, advice: string): ApiError {

@@ -63,31 +63,21 @@ export class NodeClient {
   }
 
   async info(signal?: AbortSignal): Promise<NodeInfo> {
-    return parseAnswer(NodeInfo, await this.#read("/v1/info", signal));
+    return await this.#read(NodeInfo, "info", signal);
   }
 
   async listMachines(): Promise<MachineStatus[]> {
-    return parseAnswer(MachineList, await this.#read("/v1/machines")).machines;
+    return (await this.#read(MachineList, "machines")).machines;
   }
 
   /** Answers once the machine runs. Repeating the call gives the same answer. */
   async startMachine(machineId: string, spec: StartSpec, signal: AbortSignal): Promise<MachineStatus> {
-    const path = `/v1/machines/${machineId}`;
-    return parseAnswer(
-      MachineStatus,
-      await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: spec, signal }),
-    );
+    return parseAnswer(MachineStatus, await this.#send("PUT", `machines/${machineId}`, signal, spec));
   }
 
   /** Answers once nothing of the machine is left. Deleting an absent machine succeeds. */
   async deleteMachine(machineId: string): Promise<void> {
-    const signal = AbortSignal.timeout(DELETE_MS);
-    await exchangeJson({
-      socketPath: this.#socketPath,
-      method: "DELETE",
-      path: `/v1/machines/${machineId}`,
-      signal,
-    });
+    await this.#send("DELETE", `machines/${machineId}`, AbortSignal.timeout(DELETE_MS));
   }
 
   /** Continues a stopped machine. For a running one the answer is the same. */
@@ -95,48 +85,43 @@ export class NodeClient {
     machineId: string,
     signal = AbortSignal.timeout(CONTINUE_MS),
   ): Promise<MachineStatus> {
-    const path = `/v1/machines/${machineId}/continue`;
-    const call = { socketPath: this.#socketPath, method: "POST", path, signal } as const;
-    return parseAnswer(MachineStatus, await exchangeJson(call));
+    return parseAnswer(MachineStatus, await this.#send("POST", `machines/${machineId}/continue`, signal));
   }
 
   /** Answers once kernel and gateway apply it. */
   async putNetwork(machineId: string, spec: NetworkSpec): Promise<void> {
-    const path = `/v1/machines/${machineId}/network`;
-    await this.#put(path, spec);
+    await this.#send("PUT", `machines/${machineId}/network`, AbortSignal.timeout(NETWORK_MS), spec);
   }
 
   /** Answers once the gateway has exactly these routes. */
   async putPreviews(table: PreviewTable): Promise<void> {
-    await this.#put("/v1/previews", table);
+    await this.#send("PUT", "previews", AbortSignal.timeout(NETWORK_MS), table);
   }
 
   /** Counters, and log lines after the cursor. Without a cursor, all lines that the node still has. */
   async networkReport(cursor: string | undefined): Promise<NetworkReport> {
-    return parseAnswer(NetworkReport, await this.#read(`/v1/network/report${queryText({ after: cursor })}`));
+    return await this.#read(NetworkReport, `network/report${queryText({ after: cursor })}`);
   }
 
   /** Waits for visitors of previews whose sessions are paused. */
   async listWakes(over: AbortSignal): Promise<Wake[]> {
     const signal = AbortSignal.any([over, AbortSignal.timeout(WAKES_MS)]);
-    const call = { socketPath: this.#socketPath, method: "GET", path: "/v1/wakes", signal } as const;
-    return parseAnswer(WakeList, await exchangeJson(call)).wakes;
+    return parseAnswer(WakeList, await this.#send("GET", "wakes", signal)).wakes;
   }
 
   async answerWake(wakeId: string, outcome: WakeOutcome): Promise<void> {
-    const path = `/v1/wakes/${encodeURIComponent(wakeId)}`;
     const signal = AbortSignal.timeout(SHORT_CALL_MS);
-    await exchangeJson({ socketPath: this.#socketPath, method: "POST", path, body: outcome, signal });
+    await this.#send("POST", `wakes/${encodeURIComponent(wakeId)}`, signal, outcome);
   }
 
   async listSnapshots(): Promise<SnapshotStatus[]> {
-    return parseAnswer(SnapshotList, await this.#read("/v1/snapshots")).snapshots;
+    return (await this.#read(SnapshotList, "snapshots")).snapshots;
   }
 
   /** The node does not read the snapshot for this answer. */
   async lookAtSnapshot(snapshotId: string, signal: AbortSignal): Promise<"there" | "damaged" | "lost"> {
     try {
-      await this.#read(`/v1/snapshots/${snapshotId}`, signal);
+      await this.#read(z.unknown(), `snapshots/${snapshotId}`, signal);
       return "there";
     } catch (error) {
       if (error instanceof NodeError && error.code === "snapshot_not_found") return "lost";
@@ -147,16 +132,12 @@ export class NodeClient {
 
   /** Answers once the snapshot is durable. Repeating the call gives the same answer. */
   async putSnapshot(snapshotId: string, spec: SnapshotSpec, signal: AbortSignal): Promise<SnapshotStatus> {
-    const path = `/v1/snapshots/${snapshotId}`;
-    const call = { socketPath: this.#socketPath, method: "PUT", path, body: spec, signal } as const;
-    return parseAnswer(SnapshotStatus, await exchangeJson(call));
+    return parseAnswer(SnapshotStatus, await this.#send("PUT", `snapshots/${snapshotId}`, signal, spec));
   }
 
   /** Machines that were loaded from the snapshot keep running. Deleting an absent snapshot succeeds. */
   async deleteSnapshot(snapshotId: string): Promise<void> {
-    const path = `/v1/snapshots/${snapshotId}`;
-    const signal = AbortSignal.timeout(DELETE_MS);
-    await exchangeJson({ socketPath: this.#socketPath, method: "DELETE", path, signal });
+    await this.#send("DELETE", `snapshots/${snapshotId}`, AbortSignal.timeout(DELETE_MS));
   }
 
   /** Resolves once the command is spawned. Ending the iteration, or aborting, kills the command. */
@@ -167,8 +148,7 @@ export class NodeClient {
   }
 
   async putFile(machineId: string, file: string, content: Buffer, signal: AbortSignal): Promise<void> {
-    const path = `/v1/machines/${machineId}/files?path=${encodeURIComponent(file)}`;
-    await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body: content, signal });
+    await this.#send("PUT", `machines/${machineId}/files?path=${encodeURIComponent(file)}`, signal, content);
   }
 
   /** Resolves with the answer once its headers have arrived. Destroying it, or aborting, ends the work in the guest. */
@@ -240,20 +220,28 @@ export class NodeClient {
     }
   }
 
-  async #put(path: string, body: object): Promise<void> {
-    const signal = AbortSignal.timeout(NETWORK_MS);
-    await exchangeJson({ socketPath: this.#socketPath, method: "PUT", path, body, signal });
+  /** The JSON answer of one call, over a connection of its own. */
+  async #send(
+    method: Exchange["method"],
+    path: string,
+    signal: AbortSignal,
+    body?: object | Buffer,
+  ): Promise<unknown> {
+    return await exchangeJson({ socketPath: this.#socketPath, method, path: `/v1/${path}`, body, signal });
   }
 
-  async #read(path: string, signal = AbortSignal.timeout(SHORT_CALL_MS)): Promise<unknown> {
-    const call = { socketPath: this.#socketPath, method: "GET", path, signal, agent: this.#agent } as const;
-    try {
-      return await exchangeJson(call);
-    } catch (error) {
+  async #read<T>(
+    schema: z.ZodType<T>,
+    path: string,
+    signal = AbortSignal.timeout(SHORT_CALL_MS),
+  ): Promise<T> {
+    const call = { socketPath: this.#socketPath, method: "GET", path: `/v1/${path}`, signal } as const;
+    const answer = await exchangeJson({ ...call, agent: this.#agent }).catch((error: unknown) => {
       // A kept connection may have been closed meanwhile. Reading can be repeated.
       if (!(error instanceof NodeError) || !CLOSED.has(error.failure)) throw error;
-      return await exchangeJson({ ...call, agent: undefined });
-    }
+      return exchangeJson(call);
+    });
+    return parseAnswer(schema, answer);
   }
 }
 

@@ -1,9 +1,12 @@
 import type { NodeErrorCode } from "@vivarium/contract/node";
 
 /**
- * Why a call to a node failed. refused the node said so, with a code of contract/node; nothing was done unreachable no
- * connection; nothing was done garbled the answer does not fit the contract, and it says that nothing was started
- * broken the connection or the answer broke off; how far the node got is unknown aborted the caller's own signal
+ * Why a call to a node failed:
+ * - `refused`: the node said so, with a code of contract/node; nothing was done
+ * - `unreachable`: no connection; nothing was done
+ * - `garbled`: the answer does not fit the contract, and it says that nothing was started
+ * - `broken`: the connection or the answer broke off; how far the node got is unknown
+ * - `aborted`: the caller's own signal
  */
 export type NodeFailure = "refused" | "unreachable" | "garbled" | "broken" | "aborted";
 

@@ -16,17 +16,21 @@ interface StreamCall {
 
 /** Resolves once the other side is open. Ending or destroying the stream ends it for both sides. */
 export async function openNodeStream({ socketPath, path, spec, signal }: StreamCall): Promise<Duplex> {
+  const opening = encodeOpening(spec);
   const { socket, head } = await upgrade(socketPath, path, signal);
   const abort = () => socket.destroy(new NodeError("aborted", "the call was given up"));
   signal.addEventListener("abort", abort, { once: true });
   try {
     if (signal.aborted) throw new NodeError("aborted", "the call was given up");
-    socket.write(encodeOpening(spec));
-    await readAnswer(socket, head);
+    socket.write(opening);
+    if (head.length > 0) socket.unshift(head);
+    await readAnswer(socket);
     return socket;
-  } catch (error) {
+  } catch (cause) {
     socket.destroy();
-    throw error;
+    throw cause instanceof NodeError
+      ? cause
+      : new NodeError("broken", "the node broke the connection", { cause });
   } finally {
     signal.removeEventListener("abort", abort);
   }
@@ -54,18 +58,16 @@ function upgrade(socketPath: string, path: string, signal: AbortSignal) {
   });
 }
 
-/** The node's first message: empty, or a refusal. */
-async function readAnswer(socket: Socket, head: Buffer): Promise<void> {
+/** The node's first message: empty, or a refusal. The bytes behind it are for the next reader. */
+async function readAnswer(socket: Socket): Promise<void> {
   const reader = new OpeningReader();
-  let chunk = head;
-  for (;;) {
-    const opening = push(reader, chunk);
-    if (opening) {
-      if (opening.rest.length > 0) socket.unshift(opening.rest);
-      return checkAnswer(opening.value);
-    }
-    chunk = await nextChunk(socket);
+  for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
+    const answer = push(reader, chunk as Buffer);
+    if (!answer) continue;
+    if (answer.rest.length > 0) socket.unshift(answer.rest);
+    return checkAnswer(answer.value);
   }
+  throw new Error("the node's answer ended within the opening");
 }
 
 function push(reader: OpeningReader, chunk: Buffer) {
@@ -86,25 +88,4 @@ function checkAnswer(value: unknown): void {
 
 function garbled(): NodeError {
   return new NodeError("garbled", "the node's answer to the opening does not fit the contract");
-}
-
-/** Reads one chunk without starting the flow. The rest is for the next reader. */
-function nextChunk(socket: Socket): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const tryRead = () => {
-      const chunk = socket.read() as Buffer | null;
-      if (chunk === null && !socket.readableEnded && !socket.destroyed) return;
-      socket.off("readable", tryRead).off("end", tryRead).off("close", tryRead).off("error", fail);
-      if (chunk === null) fail(socket.errored ?? undefined);
-      else resolve(chunk);
-    };
-    const fail = (cause?: Error) =>
-      reject(
-        cause instanceof NodeError
-          ? cause
-          : new NodeError("broken", "the node broke the connection", { cause }),
-      );
-    socket.on("readable", tryRead).on("end", tryRead).on("close", tryRead).on("error", fail);
-    tryRead();
-  });
 }

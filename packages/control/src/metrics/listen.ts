@@ -6,14 +6,9 @@ import { createServer } from "node:http";
 import type { Log } from "@vivarium/kit/log";
 import type { Meter } from "./meter.ts";
 
-interface ListenDeps {
-  meter: Meter;
-  log: Log;
-}
-
 /** Resolves once it listens, with the port and a way to stop. */
 export async function listenForMetrics(
-  { meter: { registry }, log }: ListenDeps,
+  { meter: { registry }, log }: { meter: Meter; log: Log },
   address: { host: string; port: number },
 ): Promise<{ port: number; close: () => Promise<void> }> {
   const server = createServer((request, response) => {

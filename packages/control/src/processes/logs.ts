@@ -8,12 +8,7 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { LogTail } from "./log-tail.ts";
 import { checkName, type NamedProcess, rewordNotFound } from "./name.ts";
-import { getProcess } from "./read.ts";
-
-interface Tails {
-  stdout: LogTail;
-  stderr: LogTail;
-}
+import { callProcess } from "./read.ts";
 
 /** The last output of a process. */
 export async function readLogs(
@@ -30,12 +25,12 @@ export async function readLogs(
     return await collectTails(frames);
   });
   const isCutAtEnd = stdout.endsInsideCharacter || stderr.endsInsideCharacter;
-  const isGrowing = isCutAtEnd && (await getProcess(deps, scope, asked)).state === "running";
+  const isGrowing = isCutAtEnd && (await callProcess(deps, scope, "GET", asked)).state === "running";
   const texts = [stdout.toText({ isGrowing }), stderr.toText({ isGrowing })] as const;
   return { name: asked.name, ...streamFields(...texts, stdout.isCut || stderr.isCut) };
 }
 
-async function collectTails(frames: AsyncIterable<Frame>): Promise<Tails> {
+async function collectTails(frames: AsyncIterable<Frame>): Promise<{ stdout: LogTail; stderr: LogTail }> {
   const stdout = new LogTail(LIMITS.processLogReadBytes);
   const stderr = new LogTail(LIMITS.processLogReadBytes);
   for await (const { type, payload } of frames) {

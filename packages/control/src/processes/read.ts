@@ -10,13 +10,11 @@ import { checkName, type NamedProcess, rewordNotFound } from "./name.ts";
 import { toProcessInfo } from "./record.ts";
 import { ONE_PROCESS } from "./start.ts";
 
-type Asked<T> = T & { signal: AbortSignal };
-
 /** Running and exited processes, oldest first. */
 export async function listProcesses(
   deps: MoveDeps,
   scope: Scope,
-  asked: Asked<{ sessionId: string }>,
+  asked: { sessionId: string; signal: AbortSignal },
 ): Promise<ProcessList> {
   const processes = await readGuest(deps, scope, asked, (session, signal) =>
     processesOf(deps.nodes, session, signal),
@@ -29,29 +27,15 @@ export async function processesOf(
   session: SessionRow,
   signal: AbortSignal,
 ): Promise<GuestProcess[]> {
-  const { items } = await nodes.guestList(
-    machineIdOf(session),
-    { method: "GET", path: "processes", signal },
-    LISTS.processes,
-  );
-  return items;
+  const call = { method: "GET", path: "processes", signal } as const;
+  return (await nodes.guestList(machineIdOf(session), call, LISTS.processes)).items;
 }
 
-export async function getProcess(
-  deps: MoveDeps,
-  scope: Scope,
-  asked: Asked<NamedProcess>,
-): Promise<ProcessInfo> {
-  return await callOne(deps, scope, "GET", asked);
-}
-
-/** Ends a process and answers with its final state. The process ends even if the caller leaves. */
-export async function endProcess(deps: MoveDeps, scope: Scope, named: NamedProcess): Promise<ProcessInfo> {
-  return await callOne(deps, scope, "DELETE", named);
-}
-
-/** Both methods can be repeated: the state of an exited process does not change. */
-async function callOne(
+/**
+ * `GET` reads a process. `DELETE` ends it and answers with its final state; without a signal it ends even if the caller
+ * leaves. Both can be repeated: the state of an exited process does not change.
+ */
+export async function callProcess(
   deps: MoveDeps,
   scope: Scope,
   method: "GET" | "DELETE",

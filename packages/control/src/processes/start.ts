@@ -1,4 +1,4 @@
-import type { ProcessInfo } from "@vivarium/contract/api";
+import type { ProcessInfo, ProcessStart } from "@vivarium/contract/api";
 import { GuestProcess, ITEM_BYTES, type ProcessSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
 import type { Caller } from "../audit/caller.ts";
@@ -11,13 +11,6 @@ import type { MoveDeps } from "../moves/deps.ts";
 import { machineIdOf } from "../sessions/state.ts";
 import { toProcessInfo } from "./record.ts";
 
-interface ProcessInput {
-  name: string;
-  command: string[];
-  cwd?: string | null;
-  keep_alive?: boolean | null;
-}
-
 export const ONE_PROCESS = { schema: GuestProcess, limitBytes: ITEM_BYTES };
 
 export type ProcessDeps = MoveDeps & { commandLog: CommandLog };
@@ -26,7 +19,7 @@ export type ProcessDeps = MoveDeps & { commandLog: CommandLog };
 export async function startProcess(
   deps: ProcessDeps,
   scope: Scope,
-  { sessionId, input, by }: { sessionId: string; input: ProcessInput; by: Caller },
+  { sessionId, input, by }: { sessionId: string; input: ProcessStart; by: Caller },
 ): Promise<ProcessInfo> {
   const started = await changeGuest(deps, scope, { sessionId, texts: TEXTS }, async (session, signal) => {
     // Written before the start, so that a process that keeps the session awake is never missed.

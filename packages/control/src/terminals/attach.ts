@@ -2,7 +2,7 @@
  * Attaches a client: wakes the session, opens the stream on the machine and writes the client's lease. If one of these
  * fails, nothing of it remains.
  */
-
+import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import type { TerminalSpec, TunnelSpec } from "@vivarium/contract/guest";
 import type { Scope } from "../access/principal.ts";
@@ -16,18 +16,15 @@ import type { Attachment } from "./attachments.ts";
 import type { AttachmentKind } from "./attachments-store.ts";
 import type { TerminalDeps } from "./deps.ts";
 
-export interface Attached {
+export interface Attached extends Attachment {
   session: SessionRow;
   stream: Duplex;
-  moved: AbortSignal;
 }
 
-interface AttachInput {
+export interface AttachInput {
   sessionId: string;
   kind: AttachmentKind;
   spec: (session: SessionRow) => TerminalSpec | TunnelSpec;
-  /** Aborts when the client has gone. */
-  signal: AbortSignal;
 }
 
 const PATHS = { pty: "terminals", tunnel: "tunnel" } as const satisfies Record<AttachmentKind, string>;
@@ -36,8 +33,10 @@ export async function attach(
   deps: TerminalDeps,
   scope: Scope,
   input: AttachInput,
-): Promise<Attached & Pick<Attachment, "leave">> {
-  const { sessionId, signal } = input;
+  /** Aborts when the client has gone. */
+  signal: AbortSignal,
+): Promise<Attached> {
+  const { sessionId } = input;
   const { upgradeWaitMs: waitMs } = deps;
   const deadline = AbortSignal.timeout(waitMs);
   const begun = useMachine(deps, scope, { sessionId, waitMs }, (session) =>
@@ -46,21 +45,20 @@ export async function attach(
   const { session, result, release } = await Promise.race([begun, rejectAt(deadline)]).catch(
     async (error: unknown) => {
       // The client is gone or was refused. Release what may still be opened for it.
-      begun.then(({ result: unused, release: releaseUnused }) => {
-        unused.stream.destroy();
-        unused.attachment.leave();
-        releaseUnused();
+      begun.then((unused) => {
+        unused.result.stream.destroy();
+        unused.result.leave();
+        unused.release();
       }, ignore);
       // The client left, which caused the error. No one reads the answer.
       if (signal.aborted)
         throw new ApiError("session_ended", "the client left during the handshake", { cause: error });
-      throw await upgradeErrorOf(deps, sessionId, error, waitMs);
+      throw await upgradeErrorOf(deps, sessionId, error);
     },
   );
   // From here on the attachment keeps the session from becoming idle.
   release();
-  const { stream, attachment } = result;
-  return { session, stream, moved: attachment.moved, leave: attachment.leave };
+  return { session, ...result };
 }
 
 async function open(
@@ -68,37 +66,27 @@ async function open(
   session: SessionRow,
   { kind, spec }: AttachInput,
   signal: AbortSignal,
-) {
-  const stream = await openStream(deps, session, { kind, spec: spec(session), signal });
+): Promise<Omit<Attached, "session">> {
+  const opening = deps.nodes.openStream(machineIdOf(session), PATHS[kind], spec(session), signal);
+  const stream = await opening.catch(rewordBreak);
   try {
-    return { stream, attachment: await deps.attachments.add(session, kind) };
+    return { stream, ...(await deps.attachments.add(session, kind)) };
   } catch (error) {
     stream.destroy();
     throw error;
   }
 }
 
-async function openStream(
-  { nodes }: TerminalDeps,
-  session: SessionRow,
-  { kind, spec, signal }: { kind: AttachmentKind; spec: TerminalSpec | TunnelSpec; signal: AbortSignal },
-): Promise<Duplex> {
-  try {
-    return await nodes.openStream(machineIdOf(session), PATHS[kind], spec, signal);
-  } catch (error) {
-    if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
-    // A terminal that was not opened has left nothing behind, so the call can be repeated.
-    const text = "the node of this session broke the connection; try again";
-    throw new ApiError("bad_gateway", text, { cause: error });
-  }
+/** A stream that was not opened has left nothing behind, so the call can be repeated. Other errors are rethrown. */
+function rewordBreak(error: unknown): never {
+  if (!(error instanceof NodeError) || error.failure !== "broken") throw error;
+  const text = "the node of this session broke the connection; try again";
+  throw new ApiError("bad_gateway", text, { cause: error });
 }
 
-const TOO_LATE = new ApiError("session_not_live", "the session was not ready in time");
-
-function rejectAt(deadline: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) =>
-    deadline.addEventListener("abort", () => reject(TOO_LATE), { once: true }),
-  );
+async function rejectAt(deadline: AbortSignal): Promise<never> {
+  await once(deadline, "abort");
+  throw new ApiError("session_not_live", "the session was not ready in time");
 }
 
 /**
@@ -106,19 +94,15 @@ function rejectAt(deadline: AbortSignal): Promise<never> {
  * `session_unavailable`.
  */
 async function upgradeErrorOf(
-  { db }: TerminalDeps,
+  { db, upgradeWaitMs }: TerminalDeps,
   sessionId: string,
   error: unknown,
-  waitMs: number,
 ): Promise<unknown> {
   if (!(error instanceof ApiError)) return error;
   const wasCutOff = error.cause instanceof NodeError && error.cause.failure === "aborted";
-  return error.code === "session_not_live" || wasCutOff ? await notInTime(db, sessionId, waitMs) : error;
-}
-
-async function notInTime(db: TerminalDeps["db"], sessionId: string, waitMs: number): Promise<ApiError> {
+  if (error.code !== "session_not_live" && !wasCutOff) return error;
   const now = await findSessionById(db, sessionId);
-  const after = `after ${waitMs / 1000} s; try again`;
+  const after = `after ${upgradeWaitMs / 1000} s; try again`;
   return now?.state === "creating"
     ? new ApiError("session_not_live", `the session is still being created ${after}`)
     : new ApiError("session_unavailable", `the session is not ready ${after}`);

@@ -23,22 +23,6 @@ export interface Protocol {
 
 const MAX_SIGNAL = 31;
 
-/** Frames for the guest. Empty, unknown and malformed messages are ignored. */
-export function framesOfMessage(message: Buffer): Buffer[] {
-  const type = message[0];
-  const payload = message.subarray(1);
-  if (type === PTY_FRAME.data) {
-    return pieces(payload, GUEST_LIMITS.framePayloadBytes).map((piece) =>
-      encodeTerminalFrame(TERMINAL_FRAME.data, piece),
-    );
-  }
-  if (type === PTY_FRAME.resize && isSize(payload))
-    return [encodeTerminalFrame(TERMINAL_FRAME.resize, payload)];
-  if (type === PTY_FRAME.signal && isSignal(payload))
-    return [encodeTerminalFrame(TERMINAL_FRAME.signal, payload)];
-  return [];
-}
-
 function isSize(payload: Buffer): boolean {
   return payload.length === 4 && payload.readUInt16BE(0) > 0 && payload.readUInt16BE(2) > 0;
 }
@@ -53,8 +37,19 @@ export class TerminalProtocol implements Protocol {
   readonly #frames = new TerminalFrameDecoder();
   exitCode: number | undefined;
 
+  /** Empty, unknown and malformed messages are ignored. */
   toGuest(message: Buffer): Buffer[] {
-    return framesOfMessage(message);
+    const type = message[0];
+    const payload = message.subarray(1);
+    if (type === PTY_FRAME.data)
+      return pieces(payload, GUEST_LIMITS.framePayloadBytes).map((piece) =>
+        encodeTerminalFrame(TERMINAL_FRAME.data, piece),
+      );
+    if (type === PTY_FRAME.resize && isSize(payload))
+      return [encodeTerminalFrame(TERMINAL_FRAME.resize, payload)];
+    if (type === PTY_FRAME.signal && isSignal(payload))
+      return [encodeTerminalFrame(TERMINAL_FRAME.signal, payload)];
+    return [];
   }
 
   toClient(chunk: Buffer): { messages: Buffer[]; closeCode?: number } {

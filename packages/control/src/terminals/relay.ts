@@ -17,11 +17,11 @@ const WAITING_BYTES = 256 * 1024;
 /** Ends when either side ends. The WebSocket is closing or closed then. */
 export async function relay(
   deps: TerminalDeps,
-  { session, stream, moved }: Attached,
+  attached: Attached,
   webSocket: WebSocket,
   protocol: Protocol,
 ): Promise<void> {
-  const { activity } = deps;
+  const { session, stream, moved } = attached;
   const closeAfterMove = () => {
     webSocket.close(WS_CLOSE.goingAway, "the session was paused or destroyed");
     stream.destroy();
@@ -29,14 +29,14 @@ export async function relay(
   webSocket.on("message", (message: Buffer, isBinary: boolean) => {
     if (webSocket.readyState !== webSocket.OPEN) return;
     if (!isBinary) return webSocket.close(WS_CLOSE.unsupportedData, "messages must be binary");
-    activity.touch(session.id);
+    deps.activity.touch(session.id);
     for (const bytes of protocol.toGuest(message)) writeOrWait(webSocket, stream, bytes);
   });
   webSocket.once("close", () => stream.destroy());
   moved.addEventListener("abort", closeAfterMove, { once: true });
   try {
     if (moved.aborted) closeAfterMove();
-    const code = await relayToClient(deps, { session, stream, moved }, webSocket, protocol);
+    const code = await relayToClient(deps, attached, webSocket, protocol);
     webSocket.close(code);
   } catch (cause) {
     if (webSocket.readyState === webSocket.OPEN) await explain(deps, session, webSocket, { protocol, cause });

@@ -1,21 +1,19 @@
 import { PtyQuery } from "@vivarium/contract/api";
 import type { TerminalSpec } from "@vivarium/contract/guest";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { WebSocket } from "ws";
 import { z } from "zod";
 import { scopeOf } from "../access/principal.ts";
 import { callerOf } from "../audit/caller.ts";
 import type { CommandEntry } from "../audit/command-log.ts";
 import { environmentOf } from "../guest/environment.ts";
+import { MACHINE_REFUSALS } from "../guest/routes.ts";
 import { principalOf } from "../http/authenticate.ts";
-import { errorAnswers } from "../http/error-answers.ts";
 import { keepAlive } from "../http/keep-alive.ts";
 import type { Server } from "../http/server.ts";
 import { clientGone } from "../http/sse.ts";
 import { SessionParams } from "../sessions/params.ts";
 import type { SessionRow } from "../sessions/store.ts";
-import { attach } from "./attach.ts";
-import type { AttachmentKind } from "./attachments-store.ts";
+import { type AttachInput, attach } from "./attach.ts";
 import type { TerminalDeps } from "./deps.ts";
 import { type Protocol, TerminalProtocol, TUNNEL_PROTOCOL } from "./messages.ts";
 import { relay } from "./relay.ts";
@@ -23,10 +21,14 @@ import { relay } from "./relay.ts";
 const tags = ["Terminals"];
 const answers = {
   101: z.void().meta({ description: "The connection is a WebSocket from here on" }),
-  ...errorAnswers("forbidden", "not_found", "conflict", "session_ended", "rate_limited", "bad_gateway"),
+  ...MACHINE_REFUSALS,
 };
 
 export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
+  const upgrade = {
+    config: { changesThings: true },
+    preHandler: async (request: FastifyRequest, reply: FastifyReply) => deps.upgrades.check(request, reply),
+  };
   server.get(
     "/v1/sessions/:id/pty",
     {
@@ -40,8 +42,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
         response: answers,
       },
       preValidation: async (request) => makeCommandList(request.query),
-      config: { changesThings: true },
-      preHandler: async (request, reply) => deps.upgrades.check(request, reply),
+      ...upgrade,
     },
     async (request, reply) => {
       const { params, query } = request;
@@ -69,8 +70,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
         params: SessionParams,
         response: answers,
       },
-      config: { changesThings: true },
-      preHandler: async (request, reply) => deps.upgrades.check(request, reply),
+      ...upgrade,
     },
     async (request, reply) => {
       const spec = (session: SessionRow) => ({ env: environmentOf(session) });
@@ -81,10 +81,7 @@ export function addTerminalRoutes(server: Server, deps: TerminalDeps): void {
   );
 }
 
-interface ServeInput {
-  sessionId: string;
-  kind: AttachmentKind;
-  spec: Parameters<typeof attach>[2]["spec"];
+interface ServeInput extends AttachInput {
   /** The audit entry of the command that the client asked for, if there is one. */
   log?: (session: SessionRow) => CommandEntry | undefined;
 }
@@ -96,11 +93,13 @@ async function serve(
   input: ServeInput,
   protocol: Protocol,
 ): Promise<void> {
-  const attached = await attach(deps, scopeOf(principalOf(request)), { ...input, signal: clientGone(reply) });
+  const attached = await attach(deps, scopeOf(principalOf(request)), input, clientGone(reply));
   const startedAt = performance.now();
   const entry = input.log?.(attached.session);
   try {
-    const webSocket = await acceptOrLeave(deps, request, reply);
+    const webSocket = await deps.upgrades.accept(request, reply).catch((err: unknown) => {
+      request.log.info({ err }, "the client left before its connection was upgraded");
+    });
     if (!webSocket) return;
     keepAlive(webSocket);
     await relay(deps, attached, webSocket, protocol);
@@ -112,20 +111,6 @@ async function serve(
     if (protocol.exitCode === undefined) entry?.lost();
     else
       entry?.ended({ exit_code: protocol.exitCode, duration_ms: Math.round(performance.now() - startedAt) });
-  }
-}
-
-/** Undefined when the client left before the upgrade. */
-async function acceptOrLeave(
-  { upgrades }: TerminalDeps,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<WebSocket | undefined> {
-  try {
-    return await upgrades.accept(request, reply);
-  } catch (err) {
-    request.log.info({ err }, "the client left before its connection was upgraded");
-    return undefined;
   }
 }
 
