@@ -7,7 +7,6 @@ import { QuestionRateLimit } from "./dns/question-rate-limit.ts";
 import { Resolver } from "./dns/resolver.ts";
 import { listenHttp } from "./egress/http-front.ts";
 import { OpenFlows } from "./egress/open-flows.ts";
-import { Slots } from "./egress/slots.ts";
 import { listenTls } from "./egress/tls-front.ts";
 import { EgressLog } from "./flows/egress-log.ts";
 import { reportFlows } from "./flows/report-flows.ts";
@@ -16,6 +15,7 @@ import { CurrentTables } from "./tables/current-tables.ts";
 import { followTables } from "./tables/follow-tables.ts";
 import { NodeClient } from "./tables/node-client.ts";
 import { PerMachine } from "./tables/per-machine.ts";
+import { Slots } from "./tables/slots.ts";
 import { Wakes } from "./tables/wakes.ts";
 
 export interface GatewayApp {

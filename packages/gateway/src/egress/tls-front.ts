@@ -4,11 +4,11 @@ import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
+import type { Listener } from "../tables/slots.ts";
 import { readHello } from "./client-hello.ts";
 import { type DialDeps, DialRefused, dial } from "./dial.ts";
 import type { Flow } from "./flow.ts";
 import type { OpenFlows } from "./open-flows.ts";
-import type { Listener } from "./slots.ts";
 import { splice } from "./splice.ts";
 
 const HELLO_MS = 5_000;

@@ -3,7 +3,7 @@
  */
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
-import type { CurrentTables } from "../tables/current-tables.ts";
+import type { CurrentTables } from "./current-tables.ts";
 
 const RETRY_MS = 250;
 
