@@ -58,10 +58,6 @@ export async function forgetFlows(slot: Slot): Promise<void> {
   const counted = ["delete", "element", "inet", "vivarium", "flows", `{ ${slot.machineAddress} }`];
   await run("nft", counted).catch(() => undefined);
   for (const side of ["--orig-src", "--orig-dst"]) {
-    await run("conntrack", ["-D", side, slot.machineAddress]).catch(ignoreNone);
+    await run("conntrack", ["-D", side, slot.machineAddress], { ignored: /0 flow entries|ENOENT/ });
   }
-}
-
-function ignoreNone(error: Error): void {
-  if (!/0 flow entries|ENOENT/.test(error.message)) throw error;
 }

@@ -67,10 +67,9 @@ export class EgressLog {
     });
   }
 
-  #parse(cursor: string | undefined): { line: number; page: number } {
-    const [life, line, page] = (cursor ?? "").split(".");
-    if (life !== this.#life || !/^\d+$/.test(line ?? "") || !/^\d+$/.test(page ?? ""))
-      return { line: 0, page: 0 };
+  #parse(cursor = ""): { line: number; page: number } {
+    const [, life, line, page] = /^([^.]+)\.(\d+)\.(\d+)$/.exec(cursor) ?? [];
+    if (life !== this.#life) return { line: 0, page: 0 };
     return { line: Math.min(Number(line), this.#lastLine), page: Number(page) };
   }
 }

@@ -91,7 +91,7 @@ export class GatewayLink {
     this.#change = Promise.withResolvers();
   }
 
-  /** Of many changes at once, the first call sends all. */
+  /** After many changes at once, the first call sends all. */
   #sendNow(): void {
     if (!this.#connection || this.#isBlocked || this.#sentVersion === this.#version) return;
     this.#sentVersion = this.#version;

@@ -109,15 +109,12 @@ export class Networks {
   async change(machineId: string, spec: NetworkSpec): Promise<void> {
     const network = this.#find(machineId);
     const machine = await network.queue.run(() => this.#accept(network, machineId, spec));
-    await this.#confirm(machine.version);
-  }
-
-  /** Changes in the same version of the tables wait for the same confirmation. */
-  async #confirm(version: number): Promise<void> {
-    if (await this.#init.link.confirmed(version, CONFIRM_MS)) return;
+    const { link } = this.#init;
+    // Changes in the same version of the tables wait for the same confirmation.
+    if (await link.confirmed(machine.version, CONFIRM_MS)) return;
     throw new NodeError(
       "network_unconfirmed",
-      this.#init.link.isConnected
+      link.isConnected
         ? "the gateway did not confirm the change in time; it is kept and goes on being applied"
         : "the gateway of this node is not connected; the change is kept and applied when it is",
     );

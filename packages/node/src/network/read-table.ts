@@ -3,12 +3,11 @@ import { z } from "zod";
 import { nftIn } from "../host/netns.ts";
 import { TABLE } from "./ruleset.ts";
 
-const Named = z.object({
+const Listed = z.object({
   counter: z.object({ name: z.string(), packets: z.int(), bytes: z.int() }).optional(),
   quota: z.object({ name: z.string(), bytes: z.number(), used: z.number() }).optional(),
   set: z.object({ name: z.string(), elem: z.array(z.unknown()).optional() }).optional(),
 });
-const Listing = z.object({ nftables: z.array(Named) });
 /** Refused packets to one target. */
 const RefusedFlow = z
   .object({
@@ -27,7 +26,7 @@ export type TableReading = Awaited<ReturnType<typeof readTable>>;
 export async function readTable(netns: string) {
   // Listed as JSON, ports and protocols are numbers. Otherwise they would be names from the host's tables.
   const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
-  const { nftables } = Listing.parse(JSON.parse(text));
+  const { nftables } = z.object({ nftables: z.array(Listed) }).parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
   const set = (name: string) => nftables.find((item) => item.set?.name === name)?.set?.elem ?? [];
   const flows = (name: string) => set(name).flatMap((element) => RefusedFlow.safeParse(element).data ?? []);

@@ -3,14 +3,14 @@ import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
-import { isAlive, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { isAlive } from "@vivarium/kit/process-identity";
 import { GIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { shareFile } from "../disks/clone.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
 import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
-import { startQemu } from "../host/jail.ts";
+import { type Qemu, startQemu } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
 import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
@@ -58,6 +58,13 @@ export interface BakeInput {
   accelerators: Accelerator[];
 }
 
+interface Folders {
+  /** The baseline until it is published. */
+  dir: string;
+  /** The version of the template that it belongs to. */
+  version: string;
+}
+
 /** Tries each accelerator in turn. The first one under which the guest boots makes the baseline. */
 export async function bakeBaseline(input: BakeInput): Promise<void> {
   const failures: string[] = [];
@@ -76,10 +83,10 @@ export async function bakeBaseline(input: BakeInput): Promise<void> {
 async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<void> {
   const { template, size, imagesDir } = input;
   const version = await realpath(path.join(imagesDir, "templates", template, input.version));
-  const shape: MachineShape = { accelerator, vcpus: SIZES[size].vcpus, memMb: SIZES[size].mem_mb };
   const dir = path.join(version, `.${size}.tmp`);
+  const shape: MachineShape = { accelerator, vcpus: SIZES[size].vcpus, memMb: SIZES[size].mem_mb };
   try {
-    await makeFiles(dir, SIZES[size], version);
+    await makeFiles({ dir, version }, size);
     await bootAndCapture(input, shape, { dir, version });
     await publish(input, shape, { dir, version });
   } catch (error) {
@@ -89,40 +96,33 @@ async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<voi
   input.progress(`baseline of ${template} in size ${size} (${accelerator}) is ready`);
 }
 
-async function makeFiles(
-  dir: string,
-  tier: { mem_mb: number; disk_gb: number },
-  version: string,
-): Promise<void> {
+async function makeFiles({ dir, version }: Folders, size: Size): Promise<void> {
+  const { mem_mb, disk_gb } = SIZES[size];
   await rm(dir, { recursive: true, force: true });
   await mkdir(path.join(dir, "run"), { recursive: true });
   await writeFile(path.join(dir, "mem"), "", { mode: 0o600 });
-  await truncate(path.join(dir, "mem"), tier.mem_mb * MIB);
+  await truncate(path.join(dir, "mem"), mem_mb * MIB);
   await writeFile(path.join(dir, "run/state"), "", { mode: 0o600 });
   const base = path.join(version, "root.ext4");
   const create = (...args: string[]) => run("qemu-img", ["create", "-q", "-f", "qcow2", ...args]);
-  await create("-b", base, "-F", "raw", path.join(dir, "layer.qcow2"), `${tier.disk_gb}G`);
+  await create("-b", base, "-F", "raw", path.join(dir, "layer.qcow2"), `${disk_gb}G`);
   // No backing name in the header: the command line alone names an overlay's base.
-  await create(path.join(dir, "disk.qcow2"), `${tier.disk_gb}G`);
+  await create(path.join(dir, "disk.qcow2"), `${disk_gb}G`);
   await shareFile(base, path.join(dir, "base.raw"));
 }
 
 /** Leaves device state, memory and disk of a warm guest in `dir`, and nothing else on the host. */
-async function bootAndCapture(
-  input: BakeInput,
-  shape: MachineShape,
-  { dir, version }: { dir: string; version: string },
-): Promise<void> {
+async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Folders): Promise<void> {
   const undo = new UndoStack();
   try {
     const slot = await takeCleanSlot(input.owner, undo);
-    const { qmp, agent } = await boot(input, shape, { dir, version, slot }, undo);
+    const { qmp, agent } = await boot(input, shape, { ...folders, slot }, undo);
     await checkClock(agent);
     for (const argv of WARM_UP) {
       input.progress(`warming: ${argv[0]}`);
       await runInGuest(agent, argv);
     }
-    await capture(qmp, agent, dir);
+    await capture(qmp, agent, folders.dir);
   } finally {
     await undo.unwind();
   }
@@ -148,7 +148,7 @@ async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
 async function boot(
   input: BakeInput,
   shape: MachineShape,
-  { dir, version, slot }: { dir: string; version: string; slot: Slot },
+  { dir, version, slot }: Folders & { slot: Slot },
   undo: UndoStack,
 ): Promise<{ qmp: Qmp; agent: AgentClient }> {
   const writable = ["mem", "layer.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
@@ -171,19 +171,14 @@ async function boot(
     ],
     arguments: coldBootArguments(shape, { kernelArguments: kernelArguments(shape.accelerator, tscKhz()) }),
   };
-  const { process, qmp } = await startQemu(jail, undo, MONITOR_LIMIT_MS);
+  const qemu = await startQemu(jail, undo, MONITOR_LIMIT_MS);
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   undo.push("agent", () => agent.close());
-  await waitForAgent(agent, qmp, BOOT_LIMIT_MS[shape.accelerator], process);
-  return { qmp, agent };
+  await waitForAgent(agent, qemu, BOOT_LIMIT_MS[shape.accelerator]);
+  return { qmp: qemu.qmp, agent };
 }
 
-async function waitForAgent(
-  agent: AgentClient,
-  qmp: Qmp,
-  limitMs: number,
-  process: ProcessIdentity,
-): Promise<void> {
+async function waitForAgent(agent: AgentClient, { process, qmp }: Qemu, limitMs: number): Promise<void> {
   const deadline = Date.now() + limitMs;
   for (;;) {
     try {
@@ -227,7 +222,7 @@ async function capture(qmp: Qmp, agent: AgentClient, dir: string): Promise<void>
 async function publish(
   { template, size, qemu }: BakeInput,
   shape: MachineShape,
-  { dir, version }: { dir: string; version: string },
+  { dir, version }: Folders,
 ): Promise<void> {
   for (const name of ["run", "tun", "kvm"]) await rm(path.join(dir, name), { recursive: true, force: true });
   const { vcpus, mem_mb, disk_gb } = SIZES[size];
