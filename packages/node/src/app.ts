@@ -10,7 +10,7 @@ import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
 import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { raiseFlowLimit } from "./host/conntrack.ts";
-import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
+import { prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
 import { machinesDir } from "./machines/journal.ts";
 import { writeNetwork, writePins } from "./machines/network-journal.ts";
@@ -156,13 +156,11 @@ async function closeServer(fastifyServer: FastifyInstance): Promise<void> {
 }
 
 interface NetworkInit extends Omit<NetworksInit, "link"> {
-  host: HostNetwork;
   /** How long a gateway that outlived the daemon's last process may take to reconnect. */
   expectGatewayMs: number;
   /** Absent: no routes at first, and none are kept. */
   previews?: PreviewsInit;
   pidOf?: ReporterDeps["pidOf"];
-  log: Log;
 }
 
 export function createNetwork(init: NetworkInit): NodeNetwork {

@@ -172,9 +172,7 @@ export class Reporter {
 
 type Target = Pick<EgressEntry, "kind" | "address" | "port">;
 
-function toItself({ address, protocol, port }: RefusedFlow): Target {
-  return { kind: protocol, address, port };
-}
+const toItself = ({ address, protocol, port }: RefusedFlow): Target => ({ kind: protocol, address, port });
 
 /** Where the rules redirected a flow to the gateway, the log names what the guest meant. */
 function toGateway(flow: RefusedFlow, hostAddress: string): Target {

@@ -83,10 +83,8 @@ export function knownDevices(manifest: Manifest): string[] | undefined {
 }
 
 export async function describeFiles(dir: string): Promise<Manifest["files"]> {
-  const entries = await Promise.all(
-    SNAPSHOT_FILES.map(async (name) => [name, await describeFile(dir, name)] as const),
-  );
-  return Object.fromEntries(entries) as Manifest["files"];
+  const entries = SNAPSHOT_FILES.map(async (name) => [name, await describeFile(dir, name)] as const);
+  return Object.fromEntries(await Promise.all(entries)) as Manifest["files"];
 }
 
 /** `crcOf`: the daemon runs it on another thread. */
