@@ -2,6 +2,7 @@
 import type { Defence } from "./defence.ts";
 
 const EGRESS = "packages/gateway/src/egress";
+const POLICY = "packages/gateway/src/policy";
 const HTTP1 = "packages/http1/src";
 const NETWORK = "packages/node/src/network";
 const CAPS = "packages/control/src/egress";
@@ -25,7 +26,7 @@ export const flows: Defence[] = [
     off: "that an entry opens its own name alone",
     edits: [
       {
-        file: `${EGRESS}/rules.ts`,
+        file: `${POLICY}/rules.ts`,
         text: "[rules.exact.get(name), ...",
         instead: "[rules.exact.get(name), ...parentsOf(name).map((parent) => rules.exact.get(parent)), ...",
       },
@@ -38,12 +39,12 @@ export const flows: Defence[] = [
     off: "that a wildcard does not open the name itself",
     edits: [
       {
-        file: `${EGRESS}/rules.ts`,
+        file: `${POLICY}/rules.ts`,
         text: "...parentsOf(name).map((parent)",
         instead: "...[name, ...parentsOf(name)].map((parent)",
       },
     ],
-    file: `${EGRESS}/rules.test.ts`,
+    file: `${POLICY}/rules.test.ts`,
     test: "does not open example.com",
   },
   {

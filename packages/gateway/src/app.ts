@@ -7,7 +7,6 @@ import { QuestionRateLimit } from "./dns/question-rate-limit.ts";
 import { Resolver } from "./dns/resolver.ts";
 import { GuestFlows } from "./egress/guest-flows.ts";
 import { listenHttp } from "./egress/http-front.ts";
-import { Slots } from "./egress/slots.ts";
 import { listenTls } from "./egress/tls-front.ts";
 import { EgressLog } from "./egress-log/lines.ts";
 import { reportFlows } from "./egress-log/report-to-node.ts";
@@ -17,6 +16,7 @@ import { CurrentTables } from "./tables/current-tables.ts";
 import { followTables } from "./tables/follow-tables.ts";
 import { NodeClient } from "./tables/node-client.ts";
 import { PerMachine } from "./tables/per-machine.ts";
+import { Slots } from "./tables/slots.ts";
 
 export async function startApp(config: GatewayConfig, log: Log) {
   const node = new NodeClient(config.nodeSocket);

@@ -11,7 +11,7 @@ import { DiskGate } from "./disks/gate.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
 import { claimSlots, waitForOlderClaims } from "./host/claims.ts";
 import { raiseFlowLimit } from "./host/conntrack.ts";
-import { type HostNetwork, prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
+import { prepareHostNetwork, readHostNetwork } from "./host/host-network.ts";
 import { prepareQemuRoot } from "./host/qemu-root.ts";
 import type { MachineDeps } from "./machines/deps.ts";
 import { machinesDir } from "./machines/journal.ts";
@@ -23,11 +23,10 @@ import { WarmPool } from "./machines/warm-pool.ts";
 import { EgressLog } from "./network/egress-log.ts";
 import { keepFlowLog } from "./network/flow-log.ts";
 import { GatewayLink } from "./network/gateway-link.ts";
-import { readPreviews, writePreviews } from "./network/kept-previews.ts";
 import { NamespacePool } from "./network/namespace-pool.ts";
 import { Networks, type NetworksInit } from "./network/networks.ts";
 import type { NodeNetwork } from "./network/node-network.ts";
-import { Previews, type PreviewsInit } from "./network/previews.ts";
+import { Previews, type PreviewsInit, readPreviews, writePreviews } from "./network/previews.ts";
 import { Reporter, type ReporterDeps } from "./network/report.ts";
 import { WakeRequests } from "./network/wake-requests.ts";
 import { registerGatewayRoutes } from "./server/gateway-routes.ts";
@@ -149,13 +148,11 @@ async function closeServer(fastifyServer: FastifyInstance): Promise<void> {
 }
 
 interface NetworkInit extends Omit<NetworksInit, "link"> {
-  host: HostNetwork;
   /** How long a gateway that outlived the daemon's last process may take to reconnect. */
   expectGatewayMs: number;
   /** Absent: no routes at first, and none are kept. */
   previews?: PreviewsInit;
   pidOf?: ReporterDeps["pidOf"];
-  log: Log;
 }
 
 export function createNetwork(init: NetworkInit): NodeNetwork {

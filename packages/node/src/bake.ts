@@ -5,7 +5,6 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { isSize, SIZE_NAMES } from "@vivarium/contract/api/limits";
-import { createLog } from "@vivarium/kit/log";
 import { readConfig, wantedAccelerators } from "./config.ts";
 import { prepareCgroups } from "./host/cgroup.ts";
 import { claimSlots } from "./host/claims.ts";
@@ -33,7 +32,6 @@ await claimSlots(owner);
 await prepareCgroups();
 await bakeBaseline({
   qemu: await prepareQemuRoot(dataDir),
-  log: createLog("bake", config.logLevel),
   progress: (line) => process.stdout.write(`  ${line}\n`),
   owner,
   imagesDir,

@@ -36,6 +36,7 @@ const content = z.string().refine((value) => value.isWellFormed(), "must be vali
 
 /** Body of `PUT …/files`: at most LIMITS.fileWriteBytes once decoded. */
 export const FileWrite = named("FileWrite", { path: FilePath, content, encoding: encoding.nullish() });
+export type FileWrite = z.infer<typeof FileWrite>;
 
 export const FileWriteResult = named("FileWriteResult", { path: z.string(), bytes: z.int() });
 export type FileWriteResult = z.infer<typeof FileWriteResult>;

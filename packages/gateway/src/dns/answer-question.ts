@@ -1,8 +1,8 @@
 /** Decides which answer a machine gets about a name (docs/guide/network.md has the table). */
 import type { EgressReason } from "@vivarium/contract/gateway";
 import type { Log } from "@vivarium/kit/log";
-import { normaliseName } from "../egress/names.ts";
-import { portsFor, WEB_PORTS } from "../egress/rules.ts";
+import { normaliseName } from "../policy/names.ts";
+import { portsFor, WEB_PORTS } from "../policy/rules.ts";
 import type { CurrentTables, MachineSlot } from "../tables/current-tables.ts";
 import type { NodeClient } from "../tables/node-client.ts";
 import type { PerMachine } from "../tables/per-machine.ts";

@@ -3,7 +3,7 @@
  * be read in two ways is refused. The bytes are sent to the server unchanged.
  */
 import { isIPv4 } from "node:net";
-import { normaliseName } from "./names.ts";
+import { normaliseName } from "../policy/names.ts";
 
 const RECORD_HEADER_BYTES = 5;
 const MESSAGE_HEADER_BYTES = 4;

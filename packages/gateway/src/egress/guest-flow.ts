@@ -3,8 +3,8 @@ import type { Socket } from "node:net";
 import type { EgressEntry, EgressReason } from "@vivarium/contract/gateway";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { EgressLog } from "../egress-log/lines.ts";
+import { judge } from "../policy/rules.ts";
 import type { CurrentTables, MachineSlot } from "../tables/current-tables.ts";
-import { judge } from "./rules.ts";
 
 export interface FlowDeps {
   tables: CurrentTables;

@@ -9,12 +9,12 @@ import { listenGuarded } from "@vivarium/http1/guarded-server";
 import type { Header } from "@vivarium/http1/headers";
 import { pipelineOf } from "@vivarium/http1/pipelining";
 import type { Log } from "@vivarium/kit/log";
+import { type Listener, listenAt } from "../tables/slots.ts";
 import { dial } from "./dial.ts";
 import { forwardRequest } from "./forward-request.ts";
 import type { GuestFlow } from "./guest-flow.ts";
 import { readHead } from "./http-request.ts";
 import { closeWith, type Refusal, respondWith } from "./refuse-request.ts";
-import { type Listener, listenAt } from "./slots.ts";
 import type { FrontDeps } from "./tls-front.ts";
 
 const OPTIONS = {

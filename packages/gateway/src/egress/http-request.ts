@@ -4,7 +4,7 @@ import { isIPv4 } from "node:net";
 import type { EgressReason } from "@vivarium/contract/gateway";
 import { type Header, headerPairs, valuesOf, withoutHopByHop } from "@vivarium/http1/headers";
 import { findBadFraming } from "@vivarium/http1/strict-request";
-import { normaliseName } from "./names.ts";
+import { normaliseName } from "../policy/names.ts";
 
 export type RequestHead = Pick<IncomingMessage, "method" | "url" | "httpVersion" | "rawHeaders">;
 

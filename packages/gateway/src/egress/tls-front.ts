@@ -3,11 +3,11 @@ import { createServer, type Socket } from "node:net";
 import { GATEWAY_PORTS } from "@vivarium/contract/gateway";
 import { guarded } from "@vivarium/http1/guard";
 import type { Log } from "@vivarium/kit/log";
+import { type Listener, listenAt } from "../tables/slots.ts";
 import { type HelloReason, readHello } from "./client-hello.ts";
 import { type DialDeps, DialRefused, dial } from "./dial.ts";
 import type { GuestFlow } from "./guest-flow.ts";
 import type { GuestFlows } from "./guest-flows.ts";
-import { type Listener, listenAt } from "./slots.ts";
 import { splice } from "./splice.ts";
 
 const HELLO_MS = 5_000;

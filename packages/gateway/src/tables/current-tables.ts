@@ -1,6 +1,6 @@
 import type { GatewayTables } from "@vivarium/contract/gateway";
-import { compileRanges, type IsNever } from "../egress/address-ranges.ts";
-import { compileRules, type Rules } from "../egress/rules.ts";
+import { compileRanges, type IsNever } from "../policy/address-ranges.ts";
+import { compileRules, type Rules } from "../policy/rules.ts";
 import { KnownPins } from "./known-pins.ts";
 
 /** A slot with a machine: the machine that connections to the host address come from, and its policy. */

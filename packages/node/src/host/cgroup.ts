@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { MIB } from "@vivarium/kit/sizes";
+import type { MachineShape } from "../qemu/arguments.ts";
 import type { Slot } from "./slots.ts";
 
 const ROOT = "/sys/fs/cgroup";
@@ -28,18 +29,15 @@ export async function prepareCgroups(): Promise<void> {
   await writeFile(path.join(SLICE, "cgroup.subtree_control"), enable);
 }
 
-export async function joinCgroup(
-  limits: { slot: Slot; memoryBytes: number; vcpus: number },
-  pid: number,
-): Promise<void> {
+export async function joinCgroup(slot: Slot, { memMb, vcpus }: MachineShape, pid: number): Promise<void> {
   if (!hasCgroupV2()) return;
-  const leaf = leafOf(limits.slot);
+  const leaf = leafOf(slot);
   await mkdir(leaf, { recursive: true });
-  await writeFile(path.join(leaf, "memory.max"), String(limits.memoryBytes + QEMU_OVERHEAD_BYTES));
+  await writeFile(path.join(leaf, "memory.max"), String(memMb * MIB + QEMU_OVERHEAD_BYTES));
   await writeFile(path.join(leaf, "memory.swap.max"), "0").catch(() => {});
   await writeFile(path.join(leaf, "memory.oom.group"), "1");
   await writeFile(path.join(leaf, "pids.max"), String(MAX_TASKS));
-  await writeFile(path.join(leaf, "cpu.max"), `${limits.vcpus * PERIOD_US} ${PERIOD_US}`);
+  await writeFile(path.join(leaf, "cpu.max"), `${vcpus * PERIOD_US} ${PERIOD_US}`);
   await writeFile(path.join(leaf, "cgroup.procs"), String(pid));
 }
 

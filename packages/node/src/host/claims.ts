@@ -11,11 +11,6 @@ import { identify, isAlive, type ProcessIdentity } from "@vivarium/kit/process-i
 const CLAIMS_DIR = "/run/vivarium/claims";
 const LOOK_MS = 100;
 
-interface Claim {
-  owner: string;
-  process: ProcessIdentity;
-}
-
 /** Claims this owner's slots, until the returned function is called or this process ends. */
 export async function claimSlots(owner: string, dir = CLAIMS_DIR): Promise<() => Promise<void>> {
   const self = identify(process.pid);
@@ -55,8 +50,8 @@ function isOlder({ pid, startTicks }: ProcessIdentity): boolean {
   return Number(startTicks) < Number(own) || (startTicks === own && pid < process.pid);
 }
 
-async function readClaims(dir: string): Promise<Claim[]> {
-  const claims: Claim[] = [];
+async function readClaims(dir: string): Promise<{ owner: string; process: ProcessIdentity }[]> {
+  const claims = [];
   for (const name of await readdir(dir).catch(() => [])) {
     const [, pid, startTicks] = /^(\d+)-(\d+)$/.exec(name) ?? [];
     if (pid === undefined || startTicks === undefined) continue;

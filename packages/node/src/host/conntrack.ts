@@ -1,5 +1,6 @@
 /** The host's connection tracking table: which flows there are, and how many bytes they carried. */
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { MIB } from "@vivarium/kit/sizes";
@@ -14,9 +15,7 @@ const MOST_FLOWS = "/proc/sys/net/netfilter/nf_conntrack_max";
 const FLOWS_OF_HOST = 65_536;
 const FLOWS_OF_MACHINE = 12_288;
 
-/**
- * Raises the limit so that no guest's flows push other flows out of the table. A higher limit of the operator stays.
- */
+/** Raises the limit so that no guest's flows push others out of the table. A higher limit of the operator stays. */
 export async function raiseFlowLimit(machines: number, file = MOST_FLOWS): Promise<void> {
   const needed = FLOWS_OF_HOST + machines * FLOWS_OF_MACHINE;
   if (Number(await readFile(file, "utf8")) < needed) await writeFile(file, String(needed));
@@ -46,11 +45,8 @@ export async function watchFlows(
     if (line.includes("ENOBUFS")) onLost();
   });
   try {
-    const how = await new Promise<string>((resolve, reject) => {
-      child.once("error", reject);
-      child.once("close", (code, signal) => resolve(signal ?? `exit code ${code}`));
-    });
-    if (!until.aborted) throw new Error(`conntrack ended: ${how}`);
+    const [code, signal] = await once(child, "close");
+    if (!until.aborted) throw new Error(`conntrack ended: ${signal ?? `exit code ${code}`}`);
   } finally {
     until.removeEventListener("abort", stop);
   }
@@ -62,10 +58,6 @@ export async function forgetFlows(slot: Slot): Promise<void> {
   const counted = ["delete", "element", "inet", "vivarium", "flows", `{ ${slot.machineAddress} }`];
   await run("nft", counted).catch(() => undefined);
   for (const side of ["--orig-src", "--orig-dst"]) {
-    await run("conntrack", ["-D", side, slot.machineAddress]).catch(ignoreNone);
+    await run("conntrack", ["-D", side, slot.machineAddress], { ignored: /0 flow entries|ENOENT/ });
   }
-}
-
-function ignoreNone(error: Error): void {
-  if (!/0 flow entries|ENOENT/.test(error.message)) throw error;
 }

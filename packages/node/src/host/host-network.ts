@@ -14,6 +14,7 @@ const FORWARDING = "/proc/sys/net/ipv4/ip_forward";
  * (cli/src/supervisor/network-table.ts).
  */
 const FORWARDING_WAS_OFF = "add chain inet vivarium forwarding_was_off\n";
+const CHAINS = ["sources", "input", "forward", "output", "postrouting", "begin"];
 const SLOT_NETWORK = "10.220.0.0/16";
 const FALLBACK_RESOLVER = "9.9.9.9";
 const ROOT_UID = 0;
@@ -34,15 +35,13 @@ export interface HostNetwork {
 export async function readHostNetwork(wanted: string[] = [], alsoNever: string[] = []): Promise<HostNetwork> {
   const own = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
-    .filter((address) => address.family === "IPv4")
-    .map((address) => address.address)
-    .filter((address) => !address.startsWith("127.") && !address.startsWith("10.220."));
+    .filter(({ family, address }) => family === "IPv4" && !/^(127|10\.220)\./.test(address));
   const found = await findResolvers();
   const resolvers = wanted.length > 0 ? wanted : found.length > 0 ? found : [FALLBACK_RESOLVER];
   return {
     resolvers,
     systemResolvers: found,
-    never: [...NEVER_RANGES, ...own.map((address) => `${address}/32`), ...alsoNever],
+    never: [...NEVER_RANGES, ...own.map(({ address }) => `${address}/32`), ...alsoNever],
   };
 }
 
@@ -117,12 +116,7 @@ table inet vivarium {
   chain output { type filter hook output priority filter - 5; policy accept; }
   chain postrouting { type nat hook postrouting priority srcnat; policy accept; }
 }
-flush chain inet vivarium sources
-flush chain inet vivarium input
-flush chain inet vivarium forward
-flush chain inet vivarium output
-flush chain inet vivarium postrouting
-flush chain inet vivarium begin
+${CHAINS.map((chain) => `flush chain inet vivarium ${chain}`).join("\n")}
 table inet vivarium {
   chain sources {
     iifname "viv*" meta nfproto != ipv4 drop

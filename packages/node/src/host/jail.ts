@@ -5,15 +5,21 @@
  * its own seccomp filter. QEMU is detached, so it outlives this process.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { chown, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { text } from "node:stream/consumers";
-import { identify, type ProcessIdentity } from "@vivarium/kit/process-identity";
+import { identify, isAlive, killAndWait, type ProcessIdentity } from "@vivarium/kit/process-identity";
 import { KIB } from "@vivarium/kit/sizes";
-import type { JAIL_PATHS } from "../qemu/arguments.ts";
-import { joinCgroup } from "./cgroup.ts";
-import type { DeviceNode } from "./devices.ts";
+import type { UndoStack } from "@vivarium/kit/undo-stack";
+import type { JAIL_PATHS, MachineShape } from "../qemu/arguments.ts";
+import { Qmp } from "../qemu/qmp.ts";
+import { joinCgroup, removeCgroup } from "./cgroup.ts";
+import { run } from "./run.ts";
 import type { Slot } from "./slots.ts";
 
+/** Numbers of the device nodes, by their path in the jail. */
+const TUN = { "/dev/net/tun": ["10", "200"] };
+const KVM = { "/dev/kvm": ["10", "232"] };
 const STDERR_KEPT_BYTES = 8 * KIB;
 const OPEN_FILES = 512;
 /** If the host runs out of memory, the kernel ends a large machine before the services. */
@@ -25,48 +31,75 @@ export interface Bind {
   writable: boolean;
 }
 
-export interface JailedProcess {
-  identity: ProcessIdentity;
-  /** The last output on standard error, for the operator's log. */
-  lastWords: () => string;
-}
-
-export interface JailSpec {
+interface JailSpec {
   slot: Slot;
+  /** The machine's folder, on a file system that is not mounted `nodev`. QEMU's sockets appear in its `run`. */
+  dir: string;
+  shape: MachineShape;
   qemuRoot: string;
   binds: Bind[];
-  devices: DeviceNode[];
   /** Largest file that QEMU may write. */
   fileBytes: number;
-  memoryBytes: number;
-  vcpus: number;
   arguments: string[];
 }
 
-export async function startJailed(spec: JailSpec): Promise<JailedProcess> {
-  const child = spawn("prlimit", command(spec), {
+export interface Qemu {
+  process: ProcessIdentity;
+  qmp: Qmp;
+}
+
+/** QEMU with a connection to its monitor. */
+export async function startQemu(spec: JailSpec, undo: UndoStack, limitMs: number): Promise<Qemu> {
+  const { process, lastWords } = await startJailed(spec);
+  undo.push("cgroup", () => removeCgroup(spec.slot));
+  undo.push("process", () => killAndWait(process));
+  const monitor = path.join(spec.dir, "run/qmp.sock");
+  const qmp = await Qmp.connect(monitor, { limitMs, alive: () => isAlive(process) }).catch((cause) => {
+    throw new Error(`QEMU did not start: ${lastWords()}`, { cause });
+  });
+  undo.push("monitor", () => qmp.close());
+  return { process, qmp };
+}
+
+async function startJailed(spec: JailSpec): Promise<{ process: ProcessIdentity; lastWords: () => string }> {
+  const devices = await makeDevices(spec);
+  const child = spawn("prlimit", command(spec, devices), {
     detached: true,
     stdio: ["ignore", "ignore", "pipe", "pipe"],
     env: {},
   });
   const lastWords = keepLastWords(child);
   const pid = await childPid(child, lastWords);
-  const identity = identify(pid);
-  if (!identity) throw new Error(`QEMU ended at once: ${lastWords()}`);
+  const process = identify(pid);
+  if (!process) throw new Error(`QEMU ended at once: ${lastWords()}`);
   await writeFile(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ));
-  await joinCgroup(spec, pid);
+  await joinCgroup(spec.slot, spec.shape, pid);
   child.unref();
-  return { identity, lastWords };
+  return { process, lastWords };
 }
 
-function command(spec: JailSpec): string[] {
+/** Device nodes of this machine, owned by its uid, because hosts may restrict /dev/kvm and /dev/net/tun to a group. */
+async function makeDevices({ dir, slot, shape }: JailSpec): Promise<{ source: string; target: string }[]> {
+  const nodes = Object.entries(shape.accelerator === "kvm" ? { ...TUN, ...KVM } : TUN);
+  return Promise.all(
+    nodes.map(async ([target, numbers]) => {
+      const source = path.join(dir, path.basename(target));
+      await rm(source, { force: true });
+      await run("mknod", ["-m", "600", source, "c", ...numbers]);
+      await chown(source, slot.uid, slot.uid);
+      return { source, target };
+    }),
+  );
+}
+
+function command(spec: JailSpec, devices: { source: string; target: string }[]): string[] {
   const { slot, qemuRoot } = spec;
   return [
     ...["--core=0", `--nofile=${OPEN_FILES}`, "--memlock=0", `--fsize=${spec.fileBytes}`],
     ...["/usr/bin/nsenter", `--net=/run/netns/${slot.netns}`],
     ...["/usr/bin/bwrap", "--ro-bind", qemuRoot, "/"],
     ...["--dev", "/dev", "--perms", "0755", "--dir", "/dev/net"],
-    ...spec.devices.flatMap(({ source, target }) => ["--dev-bind", source, target]),
+    ...devices.flatMap(({ source, target }) => ["--dev-bind", source, target]),
     ...["--tmpfs", "/tmp"],
     ...spec.binds.flatMap(({ source, target, writable }) => [
       writable ? "--bind" : "--ro-bind",
@@ -82,6 +115,7 @@ function command(spec: JailSpec): string[] {
   ];
 }
 
+/** The last output on standard error, for the operator's log. */
 function keepLastWords(child: ChildProcess): () => string {
   let kept = "";
   child.stderr?.setEncoding("utf8");

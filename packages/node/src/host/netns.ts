@@ -68,10 +68,7 @@ export function readLinkCounters(pid: number): string | undefined {
 
 /** Removes the namespace with its links and rules. Safe to repeat. */
 export async function removeNamespace(slot: Slot): Promise<void> {
-  await run("ip", ["link", "del", slot.hostLink]).catch(ignoreMissing);
-  await run("ip", ["netns", "del", slot.netns]).catch(ignoreMissing);
-}
-
-function ignoreMissing(error: Error): void {
-  if (!/Cannot find device|No such file/.test(error.message)) throw error;
+  const ignored = /Cannot find device|No such file/;
+  await run("ip", ["link", "del", slot.hostLink], { ignored });
+  await run("ip", ["netns", "del", slot.netns], { ignored });
 }

@@ -1,10 +1,11 @@
-/** How much of the host's processors was idle lately. */
+/** The host's processors: how much of them was idle lately, and their clock frequency. */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 /** The kernel counts in ticks of 10 ms. Over a shorter interval than this the result would be mostly rounding. */
 const SHORTEST_MS = 100;
 const TICK_MS = 10;
+const FALLBACK_KHZ = 2_000_000;
 
 /** Idle processors between one look and the next. */
 export class Processor {
@@ -29,4 +30,10 @@ export class Processor {
 function readIdleMs(): number {
   const [, , , , idle, waitingForDisks] = readFileSync("/proc/stat", "utf8").split(/\s+/, 6);
   return (Number(idle) + Number(waitingForDisks)) * TICK_MS;
+}
+
+/** Clock frequency. Under emulation the guest kernel cannot measure it and has to be given it. */
+export function tscKhz(): number {
+  const match = /^cpu MHz\s*:\s*([\d.]+)/m.exec(readFileSync("/proc/cpuinfo", "utf8"));
+  return match ? Math.round(Number(match[1]) * 1000) : FALLBACK_KHZ;
 }

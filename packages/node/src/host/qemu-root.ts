@@ -5,26 +5,15 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
-import {
-  chmod,
-  copyFile,
-  cp,
-  mkdir,
-  readdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from "node:fs/promises";
+import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { MIB } from "@vivarium/kit/sizes";
 import { JAIL_PATHS } from "../qemu/arguments.ts";
 import { run } from "./run.ts";
 
-const BINARIES = ["/usr/bin/qemu-system-x86_64", "/usr/bin/setpriv"];
+const QEMU = "/usr/bin/qemu-system-x86_64";
+const BINARIES = [QEMU, "/usr/bin/setpriv"];
 const FIRMWARE_DIRS = ["/usr/share/qemu", "/usr/share/seabios"];
 const MOUNT_DIRS = ["/proc", "/dev", "/tmp", "/etc", JAIL_PATHS.run];
 const MOUNT_FILES = Object.values(JAIL_PATHS).filter((target) => !target.startsWith("/run"));
@@ -37,11 +26,9 @@ export interface QemuRoot {
 }
 
 export async function prepareQemuRoot(dataDir: string): Promise<QemuRoot> {
-  const version = ((await run(BINARIES[0] as string, ["--version"])).split("\n")[0] ?? "").replace(
-    "QEMU emulator version ",
-    "",
-  );
-  const buildId = await hashFile(BINARIES[0] as string);
+  const [firstLine = ""] = (await run(QEMU, ["--version"])).split("\n");
+  const version = firstLine.replace("QEMU emulator version ", "");
+  const buildId = await hashFile(QEMU);
   const dir = path.join(dataDir, "qemu-root", nameOf(buildId));
   const sources = await describeSources();
   const described = await readFile(sourcesFile(dir), "utf8").catch(() => undefined);
@@ -56,10 +43,7 @@ const nameOf = (buildId: string) => buildId.slice(0, 16);
  * The root of the build that made a saved state. Roots of earlier builds are kept, so that an update of the host's
  * QEMU loses no session. Undefined if that build has never been on this host.
  */
-export function rootOf(
-  { dir, buildId }: Pick<QemuRoot, "dir" | "buildId">,
-  wanted: string,
-): string | undefined {
+export function rootOf({ dir, buildId }: Omit<QemuRoot, "version">, wanted: string): string | undefined {
   if (wanted === buildId) return dir;
   const earlier = path.join(path.dirname(dir), nameOf(wanted));
   return existsSync(earlier) ? earlier : undefined;
@@ -71,9 +55,8 @@ const sourcesFile = (dir: string) => `${dir}.sources`;
 
 /** One line per file of the host. An update of its package changes its size or time. */
 async function describeSources(): Promise<string> {
-  const files = new Set(BINARIES);
-  for (const binary of BINARIES) for (const library of await libraries(binary)) files.add(library);
-  for (const source of FIRMWARE_DIRS.filter((source) => existsSync(source)))
+  const files = new Set(await programFiles());
+  for (const source of firmwareDirs())
     for (const name of await readdir(source, { recursive: true })) files.add(path.join(source, name));
   const lines = [...files].sort().map(async (file) => {
     // A link among them may be dangling.
@@ -83,20 +66,17 @@ async function describeSources(): Promise<string> {
   return (await Promise.all(lines)).join("");
 }
 
+const firmwareDirs = () => FIRMWARE_DIRS.filter((source) => existsSync(source));
+
 /** Running machines keep the root that they were started in, under another name. */
 async function build(dir: string, sources: string): Promise<void> {
   const partial = `${dir}.tmp-${process.pid}`;
   await rm(partial, { recursive: true, force: true });
   for (const target of MOUNT_DIRS) await mkdir(path.join(partial, target), { recursive: true, mode: 0o755 });
   for (const target of MOUNT_FILES) await writeFile(path.join(partial, target), "");
-  for (const binary of BINARIES) {
-    await install(partial, binary);
-    for (const library of await libraries(binary)) await install(partial, library);
-  }
-  for (const source of FIRMWARE_DIRS) {
-    if (existsSync(source))
-      await cp(source, path.join(partial, source), { recursive: true, dereference: true });
-  }
+  for (const file of await programFiles()) await install(partial, file);
+  for (const source of firmwareDirs())
+    await cp(source, path.join(partial, source), { recursive: true, dereference: true });
   await chmod(partial, 0o755);
   if (existsSync(dir)) await rename(dir, `${dir}${REPLACED}${randomUUID()}`);
   await rename(partial, dir);
@@ -123,16 +103,17 @@ async function mountsOfAll(): Promise<string> {
   return (await Promise.all(pids.map(read))).join("\n");
 }
 
-/** `ldd` names every library by path; the loader is the line without an arrow. */
-async function libraries(binary: string): Promise<string[]> {
-  const text = await run("ldd", [binary]);
-  return [...text.matchAll(/(?:=> )?(\/[^ ]+) \(0x/g)].map((match) => match[1] as string);
+/** The binaries and their libraries. `ldd` names each by its path; the loader is the line without an arrow. */
+async function programFiles(): Promise<string[]> {
+  const listed = await Promise.all(BINARIES.map((binary) => run("ldd", [binary])));
+  const libraries = listed.join("\n").matchAll(/(?:=> )?(\/[^ ]+) \(0x/g);
+  return [...new Set([...BINARIES, ...[...libraries].map(([, file]) => file as string)])];
 }
 
 async function install(root: string, file: string): Promise<void> {
   const target = path.join(root, file);
   await mkdir(path.dirname(target), { recursive: true, mode: 0o755 });
-  await copyFile(await realpath(file), target);
+  await cp(file, target, { dereference: true });
   await chmod(target, 0o755);
 }
 

@@ -1,8 +1,12 @@
-/** Runs a host tool to its end. The error of a failure carries the tool's own words, for the operator's log. */
+/** Runs a host tool to its end. A failure throws with the tool's own words, unless these match `ignored`. */
 import { runHostCommand } from "@vivarium/kit/host-command";
 
-export async function run(file: string, args: string[], options: { input?: string } = {}): Promise<string> {
-  const { code, stdout, stderr } = await runHostCommand(file, args, options);
-  if (code === 0) return stdout.replace(/\n$/, "");
+export async function run(
+  file: string,
+  args: string[],
+  { input = "", ignored }: { input?: string; ignored?: RegExp } = {},
+): Promise<string> {
+  const { code, stdout, stderr } = await runHostCommand(file, args, { input });
+  if (code === 0 || ignored?.test(stderr)) return stdout.replace(/\n$/, "");
   throw new Error(`${file} ${args.join(" ")} failed: ${stderr.trim() || `exit code ${code}`}`);
 }

@@ -85,10 +85,6 @@ export async function orphanedSlots(dirs: { slotsDir?: string; claimsDir?: strin
 
 async function takenSlots(dir = SLOTS_DIR): Promise<{ slot: Slot; owner: string }[]> {
   const names = (await readdir(dir).catch(() => [])).filter((name) => /^\d+$/.test(name));
-  return Promise.all(
-    names.map(async (name) => ({
-      slot: slotOf(Number(name)),
-      owner: await readFile(path.join(dir, name), "utf8").catch(() => ""),
-    })),
-  );
+  const ownerOf = (name: string) => readFile(path.join(dir, name), "utf8").catch(() => "");
+  return Promise.all(names.map(async (name) => ({ slot: slotOf(Number(name)), owner: await ownerOf(name) })));
 }

@@ -3,22 +3,11 @@
  * So a reader that repeats a cursor gets the same lines and the same count of lost ones.
  */
 import type { EgressEntry } from "@vivarium/contract/gateway";
+import type { NetworkReport } from "@vivarium/contract/node";
 import { randomId } from "@vivarium/kit/id";
 
 const KEPT_LINES = 50_000;
 const PAGE_LINES = 5_000;
-
-export interface LogPage {
-  entries: EgressEntry[];
-  lost: number;
-  cursor: string;
-  active_sessions: string[];
-}
-
-interface Cursor {
-  line: number;
-  page: number;
-}
 
 export class EgressLog {
   /** Part of every cursor: a cursor of an earlier process does not apply to this log. */
@@ -46,7 +35,7 @@ export class EgressLog {
   }
 
   /** Lines after the cursor; lines up to it are dropped. Without a cursor, or with a foreign one: all lines. */
-  pageAfter(cursor: string | undefined): LogPage {
+  pageAfter(cursor: string | undefined): Omit<NetworkReport, "counters"> {
     const after = this.#parse(cursor);
     this.#lines = this.#lines.filter(({ line }) => line > after.line);
     this.#dropTooMany();
@@ -78,10 +67,9 @@ export class EgressLog {
     });
   }
 
-  #parse(cursor: string | undefined): Cursor {
-    const [life, line, page] = (cursor ?? "").split(".");
-    if (life !== this.#life || !/^\d+$/.test(line ?? "") || !/^\d+$/.test(page ?? ""))
-      return { line: 0, page: 0 };
+  #parse(cursor = ""): { line: number; page: number } {
+    const [, life, line, page] = /^([^.]+)\.(\d+)\.(\d+)$/.exec(cursor) ?? [];
+    if (life !== this.#life) return { line: 0, page: 0 };
     return { line: Math.min(Number(line), this.#lastLine), page: Number(page) };
   }
 }

@@ -1,18 +1,9 @@
 /** Lines of `conntrack -E -o id`: flows of machines that went out by NAT. */
 import type { EgressEntry } from "@vivarium/contract/gateway";
 
-export interface FlowEvent {
-  event: "new" | "destroy";
-  id: string;
-  protocol: "tcp" | "udp" | "icmp";
-  source: string;
-  address: string;
-  port: number | undefined;
-  bytesOut: number;
-  bytesIn: number;
-}
+export type FlowEvent = NonNullable<ReturnType<typeof parseFlowEvent>>;
 
-export function parseFlowEvent(line: string): FlowEvent | undefined {
+export function parseFlowEvent(line: string) {
   const head = /^\s*\[(NEW|DESTROY)\]\s+(tcp|udp|icmp)\s/.exec(line);
   const source = /\ssrc=(\S+)/.exec(line)?.[1];
   const address = /\sdst=(\S+)/.exec(line)?.[1];
@@ -22,9 +13,9 @@ export function parseFlowEvent(line: string): FlowEvent | undefined {
   const port = /\sdport=(\d+)/.exec(line)?.[1];
   const [bytesOut = 0, bytesIn = 0] = [...line.matchAll(/\sbytes=(\d+)/g)].map(([, bytes]) => Number(bytes));
   return {
-    event: head[1] === "NEW" ? "new" : "destroy",
+    event: head[1] === "NEW" ? ("new" as const) : ("destroy" as const),
     id,
-    protocol: head[2] as FlowEvent["protocol"],
+    protocol: head[2] as "tcp" | "udp" | "icmp",
     source,
     address,
     port: port === undefined ? undefined : Number(port),
@@ -38,14 +29,14 @@ export function flowEntry(
   began: { machineId: string; at: string; host: string | undefined; mode: "allow" | "deny" },
 ): EgressEntry {
   const { machineId, at, host, mode } = began;
-  const inDeny = host === undefined ? ("address_allowed" as const) : ("name_allowed" as const);
+  const inDeny = host === undefined ? "address_allowed" : "name_allowed";
   return {
     machine_id: machineId,
     at,
     kind: flow.protocol,
-    ...(host !== undefined && { host }),
+    host,
     address: flow.address,
-    ...(flow.port !== undefined && { port: flow.port }),
+    port: flow.port,
     bytes_out: flow.bytesOut,
     bytes_in: flow.bytesIn,
     verdict: "allowed",

@@ -22,8 +22,7 @@ export class GatewayLink {
   #connection: GatewayConnection | undefined;
   #everConnected = false;
   #isBlocked = false;
-  #isSending = false;
-  readonly #waiting = new Set<() => void>();
+  #change = Promise.withResolvers<void>();
 
   constructor(init: { compose: (version: number) => GatewayTables; expectGatewayMs: number }) {
     this.#compose = init.compose;
@@ -36,9 +35,8 @@ export class GatewayLink {
 
   /** Call after a change of the tables. Returns the version that contains it. */
   publish(): number {
-    this.#version++;
-    this.#sendSoon();
-    return this.#version;
+    setImmediate(() => this.#sendNow());
+    return ++this.#version;
   }
 
   /** The newest connection is the gateway. Confirmations of an older connection do not count for it. */
@@ -80,32 +78,20 @@ export class GatewayLink {
    */
   async outdated(version: number): Promise<void> {
     const graceMs = this.#expectedUntil - performance.now();
-    if (!this.#everConnected && graceMs > 0) await endsWithin(graceMs, this.#changed());
+    if (!this.#everConnected && graceMs > 0) await endsWithin(graceMs, this.#change.promise);
     if (this.#everConnected) await this.#reached(version);
   }
 
   async #reached(version: number): Promise<void> {
-    while (this.#appliedVersion < version) await this.#changed();
-  }
-
-  #changed(): Promise<void> {
-    return new Promise((resolve) => this.#waiting.add(resolve));
+    while (this.#appliedVersion < version) await this.#change.promise;
   }
 
   #wake(): void {
-    for (const resolve of this.#waiting) resolve();
-    this.#waiting.clear();
+    this.#change.resolve();
+    this.#change = Promise.withResolvers();
   }
 
-  #sendSoon(): void {
-    if (this.#isSending) return;
-    this.#isSending = true;
-    setImmediate(() => {
-      this.#isSending = false;
-      this.#sendNow();
-    });
-  }
-
+  /** After many changes at once, the first call sends all. */
   #sendNow(): void {
     if (!this.#connection || this.#isBlocked || this.#sentVersion === this.#version) return;
     this.#sentVersion = this.#version;

@@ -10,28 +10,27 @@ export interface KernelPolicy {
   limitBytes: number | undefined;
 }
 
+export function networkWithoutEntries(mode: KernelPolicy["mode"]): NetworkSpec {
+  return { generation: 1, egress: { mode, allow: [] }, exposed: [] };
+}
+
 /** The default of a StartSpec without a network. */
-export const OPEN_NETWORK: NetworkSpec = {
-  generation: 1,
-  egress: { mode: "allow", allow: [] },
-  exposed: [],
-};
+export const OPEN_NETWORK = networkWithoutEntries("allow");
 
 const BARE_ADDRESS = /^(\d{1,3}(?:\.\d{1,3}){3})(?::(\d+))?$/;
 
 export function kernelPolicyOf(spec: NetworkSpec): KernelPolicy {
-  const { mode } = spec.egress;
-  const matches = mode === "allow" ? [] : spec.egress.allow.map((entry) => BARE_ADDRESS.exec(entry));
-  const bare = matches.flatMap((match) => (match ? [{ address: match[1] as string, port: match[2] }] : []));
-  return {
-    mode,
-    addresses: unique(bare.filter(({ port }) => port === undefined).map(({ address }) => address)),
-    addressPorts: bare.flatMap(({ address, port }) =>
-      port === undefined ? [] : [{ address, port: Number(port) }],
-    ),
-    exposed: [...new Set(spec.exposed)].sort((a, b) => a - b),
-    limitBytes: spec.egress_limit_bytes,
-  };
+  const { mode, allow } = spec.egress;
+  const addresses = new Set<string>();
+  const addressPorts: KernelPolicy["addressPorts"] = [];
+  for (const entry of mode === "allow" ? [] : allow) {
+    const [, address, port] = BARE_ADDRESS.exec(entry) ?? [];
+    if (address === undefined) continue;
+    if (port === undefined) addresses.add(address);
+    else addressPorts.push({ address, port: Number(port) });
+  }
+  const exposed = [...new Set(spec.exposed)].sort((a, b) => a - b);
+  return { mode, addresses: [...addresses], addressPorts, exposed, limitBytes: spec.egress_limit_bytes };
 }
 
 /** Whether an entry `host:port` or `*.host:port` of the policy lets this name be reached on this port. */
@@ -43,5 +42,3 @@ export function allowsPin(spec: NetworkSpec, host: string, port: number): boolea
     return name.startsWith("*.") ? host.endsWith(name.slice(1)) && host !== name.slice(2) : host === name;
   });
 }
-
-const unique = (values: string[]) => [...new Set(values)];

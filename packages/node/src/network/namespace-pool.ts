@@ -18,11 +18,16 @@ const CLOSE_WAITS_MS = 2_000;
 /** A machine starts on a slot once it is taken. Making the next namespace must not compete with it. */
 const REFILL_AFTER_MS = 500;
 
+interface NamespacePoolDeps {
+  owner: string;
+  /** The highest slot. */
+  limit: number;
+  network: Pick<NodeNetwork, "networks" | "reporter">;
+  log: Log;
+}
+
 export class NamespacePool {
-  readonly #owner: string;
-  readonly #limit: number;
-  readonly #network: Pick<NodeNetwork, "networks" | "reporter" | "link">;
-  readonly #log: Log;
+  readonly #deps: NamespacePoolDeps;
   readonly #ready: Record<Mode, Slot[]> = { allow: [], deny: [] };
   /** Slots that the gateway may still attribute to their last machines. */
   readonly #quarantine = new Set<Promise<void>>();
@@ -30,16 +35,8 @@ export class NamespacePool {
   #refill: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(init: {
-    owner: string;
-    limit: number;
-    network: Pick<NodeNetwork, "networks" | "reporter" | "link">;
-    log: Log;
-  }) {
-    this.#owner = init.owner;
-    this.#limit = init.limit;
-    this.#network = init.network;
-    this.#log = init.log;
+  constructor(deps: NamespacePoolDeps) {
+    this.#deps = deps;
   }
 
   /** A slot for a machine of this mode. It has no machine yet: call `networks.assign` next. */
@@ -61,7 +58,7 @@ export class NamespacePool {
   fill(): void {
     if (this.#filling || this.#closed) return;
     this.#filling = this.#fillUp()
-      .catch((error) => this.#log.warn({ err: error }, "no namespace could be prepared ahead"))
+      .catch((error) => this.#deps.log.warn({ err: error }, "no namespace could be prepared ahead"))
       .finally(() => {
         this.#filling = null;
       });
@@ -72,17 +69,20 @@ export class NamespacePool {
    * `ofMachine`: the machine of the slot, if it ended while the daemon was down.
    */
   async discard(slot: Slot, ofMachine?: string): Promise<void> {
-    const { networks, reporter } = this.#network;
+    const { networks, reporter } = this.#deps.network;
     await killUid(slot.uid);
     await reporter.readLast(slot, ofMachine);
     const isForgotten = networks.release(slot);
     await removeNamespace(slot);
     await forgetFlows(slot).catch((err: unknown) =>
-      this.#log.warn({ err, slot: slot.number }, "flows of a machine that is gone stay in the host's table"),
+      this.#deps.log.warn(
+        { err, slot: slot.number },
+        "flows of a machine that is gone stay in the host's table",
+      ),
     );
     const freed = isForgotten
       .then(() => freeSlot(slot))
-      .catch((err: unknown) => this.#log.error({ err, slot: slot.number }, "a slot could not be freed"))
+      .catch((err: unknown) => this.#deps.log.error({ err, slot: slot.number }, "a slot could not be freed"))
       .finally(() => this.#quarantine.delete(freed));
     this.#quarantine.add(freed);
   }
@@ -106,8 +106,8 @@ export class NamespacePool {
   }
 
   async #make(mode: Mode): Promise<Slot> {
-    const { networks } = this.#network;
-    const slot = await takeSlot(this.#owner, this.#limit);
+    const { networks } = this.#deps.network;
+    const slot = await takeSlot(this.#deps.owner, this.#deps.limit);
     try {
       await removeNamespace(slot);
       await createNamespace(slot, networks.preparedRuleset(slot, mode));

@@ -11,7 +11,7 @@ import { nftIn } from "../host/netns.ts";
 import type { Slot } from "../host/slots.ts";
 import { NodeError } from "../node-error.ts";
 import type { GatewayLink } from "./gateway-link.ts";
-import { allowsPin, type KernelPolicy, kernelPolicyOf } from "./kernel-policy.ts";
+import { allowsPin, kernelPolicyOf, networkWithoutEntries } from "./kernel-policy.ts";
 import type { KeptPin } from "./pins.ts";
 import { readTable } from "./read-table.ts";
 import { learn, type PolicyChange, policyChange, type RulesetInput, rulesetOf, TABLE } from "./ruleset.ts";
@@ -55,15 +55,14 @@ export class Networks {
 
   /** Rules of a namespace that is prepared for a machine of this mode. */
   preparedRuleset(slot: Slot, mode: "allow" | "deny"): string {
-    return rulesetOf(this.#rulesetInput(slot), preparedPolicy(mode), PREPARED_MARK);
+    const policy = kernelPolicyOf(networkWithoutEntries(mode));
+    return rulesetOf(this.#rulesetInput(slot), policy, PREPARED_MARK);
   }
 
   /** A namespace with these rules exists. The gateway starts to listen on its slot. */
   addPrepared(slot: Slot, mode: "allow" | "deny"): void {
-    this.#bySlot.set(
-      slot.number,
-      new SlotNetwork({ slot, mark: PREPARED_MARK, policy: preparedPolicy(mode) }),
-    );
+    const policy = kernelPolicyOf(networkWithoutEntries(mode));
+    this.#bySlot.set(slot.number, new SlotNetwork({ slot, mark: PREPARED_MARK, policy }));
     this.#init.link.publish();
   }
 
@@ -76,8 +75,7 @@ export class Networks {
       await this.#load(network, { policy, mark: FIRST_MARK, generation, limitBytes: policy.limitBytes });
       network.mark = FIRST_MARK;
     }
-    network.machine = { machineId, spec, version: 0, isApplied: true };
-    network.machine.version = this.#init.link.publish();
+    network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
   }
 
   /** A machine that outlived the daemon. Its kernel has the spec already, unless a change was interrupted. */
@@ -94,8 +92,7 @@ export class Networks {
     const network = new SlotNetwork({ slot, mark, policy });
     network.pins.restore(pins);
     this.#bySlot.set(slot.number, network);
-    network.machine = { machineId, spec, version: 0, isApplied: true };
-    network.machine.version = this.#init.link.publish();
+    network.machine = { machineId, spec, version: this.#init.link.publish(), isApplied: true };
     const found = await readInForce(slot);
     if (found === undefined) {
       // The namespace has rules of another make.
@@ -112,15 +109,12 @@ export class Networks {
   async change(machineId: string, spec: NetworkSpec): Promise<void> {
     const network = this.#find(machineId);
     const machine = await network.queue.run(() => this.#accept(network, machineId, spec));
-    await this.#confirm(machine.version);
-  }
-
-  /** Changes in the same version of the tables wait for the same confirmation. */
-  async #confirm(version: number): Promise<void> {
-    if (await this.#init.link.confirmed(version, CONFIRM_MS)) return;
+    const { link } = this.#init;
+    // Changes in the same version of the tables wait for the same confirmation.
+    if (await link.confirmed(machine.version, CONFIRM_MS)) return;
     throw new NodeError(
       "network_unconfirmed",
-      this.#init.link.isConnected
+      link.isConnected
         ? "the gateway did not confirm the change in time; it is kept and goes on being applied"
         : "the gateway of this node is not connected; the change is kept and applied when it is",
     );
@@ -204,15 +198,9 @@ export class Networks {
     const current = network.machine;
     if (current?.machineId !== machineId) throw new NodeError("machine_gone", "the machine has ended");
     const isSame = JSON.stringify(current.spec) === JSON.stringify(spec);
-    if (
-      spec.generation < current.spec.generation ||
-      (spec.generation === current.spec.generation && !isSame)
-    ) {
-      throw new NodeError(
-        "network_conflict",
-        `generation ${spec.generation} came after generation ${current.spec.generation}`,
-      );
-    }
+    const [given, known] = [spec.generation, current.spec.generation];
+    if (given < known || (given === known && !isSame))
+      throw new NodeError("network_conflict", `generation ${given} came after generation ${known}`);
     if (isSame && current.isApplied) return current;
     const limitBytes = await this.#limitFor(network, spec);
     if (!isSame) {
@@ -250,9 +238,7 @@ export class Networks {
     }
   }
 
-  /**
-   * Keeps pins whose name is still allowed on their port: for new flows until they expire, for open ones after that.
-   */
+  /** Keeps pins whose name is still allowed on their port: for new flows until they expire, for open ones after that. */
   #changeFor(network: SlotNetwork, limitBytes: number | undefined): PolicyChange {
     const { mark, kernelMark, pins, machine } = network;
     const { spec } = machine as SlotMachine;
@@ -299,10 +285,6 @@ export class Networks {
   }
 }
 
-function preparedPolicy(mode: "allow" | "deny"): KernelPolicy {
-  return kernelPolicyOf({ generation: 1, egress: { mode, allow: [] }, exposed: [] });
-}
-
 function isCurrent({ machine }: SlotNetwork, pin: Pin): boolean {
   return machine?.machineId === pin.machine_id && machine.spec.generation === pin.generation;
 }
@@ -314,12 +296,11 @@ function refuseOutdated(network: SlotNetwork, pin: Pin): void {
 
 /** The mark and generation that the kernel enforces. Undefined if the table is not of this make. */
 async function readInForce(slot: Slot): Promise<{ mark: number; generation: number } | undefined> {
-  const text = await nftIn(slot.netns, ["list", "chain", ...TABLE.split(" "), "judged"]).catch(
-    (error: Error) => {
-      if (/No such file/.test(error.message)) return "";
-      throw error;
-    },
-  );
+  const list = ["list", "chain", ...TABLE.split(" "), "judged"];
+  const text = await nftIn(slot.netns, list).catch((error: Error) => {
+    if (/No such file/.test(error.message)) return "";
+    throw error;
+  });
   const mark = /ct mark (0x[0-9a-f]+|\d+)/.exec(text)?.[1];
   const generation = /comment "generation (\d+)"/.exec(text)?.[1] ?? 0;
   return mark === undefined ? undefined : { mark: Number(mark), generation: Number(generation) };

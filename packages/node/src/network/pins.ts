@@ -43,37 +43,30 @@ export class Pins {
 
   /** Whether these fit into the kernel's set, besides the open ones. */
   admits(pins: Pin[], now = performance.now()): boolean {
-    return this.#count((until) => until > now) + sizeOf(pins) <= MOST_OPEN;
+    const added = pins.reduce((sum, { addresses, ports }) => sum + addresses.length * ports.length, 0);
+    return this.#count((until) => until > now) + added <= MOST_OPEN;
   }
 
   /** Adds pins and returns the elements to load into the kernel. */
   add(pins: Pin[], now = performance.now()): LearnedElement[] {
-    const touched = new Map<string, Pinned>();
+    const touched = new Set<Pinned>();
     for (const { host, addresses, ports, ttl_s } of pins) {
-      for (const [address, port] of addresses.flatMap((address) =>
-        ports.map((port) => [address, port] as const),
-      )) {
-        const key = keyOf(address, port);
-        const pinned = this.#known.get(key) ?? { address, port, hosts: new Map<string, number>() };
-        const name = host.toLowerCase();
+      const name = host.toLowerCase();
+      for (const pinned of addresses.flatMap((address) => ports.map((port) => this.#pinned(address, port)))) {
         const until = Math.max(pinned.hosts.get(name) ?? 0, now + ttl_s * 1000);
         pinned.hosts.delete(name);
         pinned.hosts.set(name, until);
-        this.#known.set(key, pinned);
-        touched.set(key, pinned);
+        touched.add(pinned);
       }
     }
     if (this.#count(() => true) > MOST_OPEN) this.#forget((_pinned, _host, until) => until <= now);
-    return [...touched.values()].flatMap((pinned) => learnedOf(pinned, now));
+    return [...touched].flatMap((pinned) => learnedOf(pinned, now));
   }
 
   /** Adds pins of an earlier process. The kernel still has the open ones. */
   restore(kept: readonly KeptPin[], now = performance.now(), today = Date.now()): void {
-    for (const { host, address, port, until } of kept) {
-      const key = keyOf(address, port);
-      const pinned = this.#known.get(key) ?? { address, port, hosts: new Map<string, number>() };
-      this.#known.set(key, { ...pinned, hosts: pinned.hosts.set(host, until - today + now) });
-    }
+    for (const { host, address, port, until } of kept)
+      this.#pinned(address, port).hosts.set(host, until - today + now);
   }
 
   all(now = performance.now(), today = Date.now()): KeptPin[] {
@@ -97,6 +90,13 @@ export class Pins {
     return [...(this.#known.get(keyOf(address, port))?.hosts.keys() ?? [])].at(-1);
   }
 
+  #pinned(address: string, port: number): Pinned {
+    const key = keyOf(address, port);
+    const pinned = this.#known.get(key) ?? { address, port, hosts: new Map<string, number>() };
+    this.#known.set(key, pinned);
+    return pinned;
+  }
+
   #count(counts: (until: number) => boolean): number {
     let count = 0;
     for (const { hosts } of this.#known.values())
@@ -116,10 +116,6 @@ export class Pins {
 function learnedOf({ address, port, hosts }: Pinned, now: number): LearnedElement[] {
   const ttlS = Math.floor((Math.max(...hosts.values()) - now) / 1000);
   return ttlS > 0 ? [{ address, port, ttlS }] : [];
-}
-
-function sizeOf(pins: Pin[]): number {
-  return pins.reduce((sum, { addresses, ports }) => sum + addresses.length * ports.length, 0);
 }
 
 const keyOf = (address: string, port: number) => `${address}:${port}`;

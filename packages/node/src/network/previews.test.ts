@@ -6,8 +6,7 @@ import type { PreviewTable } from "@vivarium/contract/node";
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { GatewayLink } from "./gateway-link.ts";
-import { previewsFile, readPreviews, writePreviews } from "./kept-previews.ts";
-import { Previews } from "./previews.ts";
+import { Previews, previewsFile, readPreviews, writePreviews } from "./previews.ts";
 
 const route = (port: number): PreviewRoute => ({
   session_id: "a".repeat(21),

@@ -1,6 +1,13 @@
-/** The routes of this node's previews, as control last sent them. They survive a restart. */
+/**
+ * The routes of this node's previews, as control last sent them, and on disk. A restarted node sends its gateway the
+ * same routes at once, so that visitors keep their open connections.
+ */
+import { readFile } from "node:fs/promises";
+import path from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import type { PreviewTable } from "@vivarium/contract/node";
+import { PreviewTable } from "@vivarium/contract/node";
+import { writeDurably } from "@vivarium/kit/durable-file";
+import type { Log } from "@vivarium/kit/log";
 import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
 import type { GatewayLink } from "./gateway-link.ts";
@@ -77,5 +84,28 @@ export class Previews {
       await this.#keep(table);
       this.#keptVersion = table.version;
     });
+  }
+}
+
+export const previewsFile = (dataDir: string) => path.join(dataDir, "previews.json");
+
+/** Durable when this returns. One call at a time. The file holds keys of cookies, so only root may read it. */
+export async function writePreviews(dataDir: string, table: PreviewTable): Promise<void> {
+  await writeDurably(previewsFile(dataDir), JSON.stringify(table), 0o600);
+}
+
+/** Without a readable file there are no routes until control sends some. */
+export async function readPreviews(
+  { log }: { log: Log },
+  dataDir: string,
+): Promise<PreviewTable | undefined> {
+  const file = previewsFile(dataDir);
+  try {
+    return PreviewTable.parse(JSON.parse(await readFile(file, "utf8")));
+  } catch (err) {
+    // No port was ever exposed.
+    if ((err as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    log.warn({ err, file }, "no routes of previews could be read; there are none until control sends them");
+    return undefined;
   }
 }

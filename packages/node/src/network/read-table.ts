@@ -3,63 +3,45 @@ import { z } from "zod";
 import { nftIn } from "../host/netns.ts";
 import { TABLE } from "./ruleset.ts";
 
-/** Refused packets to one target. */
-export interface RefusedFlow {
-  address: string;
-  protocol: "tcp" | "udp";
-  port: number;
-  packets: number;
-}
-
-export interface TableReading {
-  egressBytes: number;
-  ingressBytes: number;
-  droppedPackets: number;
-  /** Includes the packet that was cut. */
-  quotaBytes: number;
-  /** The kernel then reports the quota's limit, however much it has counted. */
-  isQuotaSpent: boolean;
-  isCapped: boolean;
-  refused: RefusedFlow[];
-  /** Flows that only the cap refused, as the rules redirected them to the gateway. */
-  cut: RefusedFlow[];
-}
-
-const Named = z.object({
+const Listed = z.object({
   counter: z.object({ name: z.string(), packets: z.int(), bytes: z.int() }).optional(),
   quota: z.object({ name: z.string(), bytes: z.number(), used: z.number() }).optional(),
   set: z.object({ name: z.string(), elem: z.array(z.unknown()).optional() }).optional(),
 });
-const Listing = z.object({ nftables: z.array(Named) });
-const Refused = z.object({
-  elem: z.object({
-    val: z.object({ concat: z.tuple([z.string(), z.enum(["tcp", "udp"]), z.int()]) }),
-    counter: z.object({ packets: z.int() }),
-  }),
-});
+/** Refused packets to one target. */
+const RefusedFlow = z
+  .object({
+    elem: z.object({
+      val: z.object({ concat: z.tuple([z.string(), z.enum(["tcp", "udp"]), z.int()]) }),
+      counter: z.object({ packets: z.int() }),
+    }),
+  })
+  .transform(({ elem: { val, counter } }) => {
+    const [address, protocol, port] = val.concat;
+    return { address, protocol, port, packets: counter.packets };
+  });
+export type RefusedFlow = z.infer<typeof RefusedFlow>;
+export type TableReading = Awaited<ReturnType<typeof readTable>>;
 
-export async function readTable(netns: string): Promise<TableReading> {
+export async function readTable(netns: string) {
   // Listed as JSON, ports and protocols are numbers. Otherwise they would be names from the host's tables.
   const text = await nftIn(netns, ["-j", "list", "table", ...TABLE.split(" ")]);
-  const { nftables } = Listing.parse(JSON.parse(text));
+  const { nftables } = z.object({ nftables: z.array(Listed) }).parse(JSON.parse(text));
   const counter = (name: string) => nftables.find((item) => item.counter?.name === name)?.counter;
   const set = (name: string) => nftables.find((item) => item.set?.name === name)?.set?.elem ?? [];
+  const flows = (name: string) => set(name).flatMap((element) => RefusedFlow.safeParse(element).data ?? []);
   const quota = nftables.find((item) => item.quota?.name === "cap")?.quota;
   return {
     egressBytes: counter("egress_bytes")?.bytes ?? 0,
     ingressBytes: counter("ingress_bytes")?.bytes ?? 0,
     droppedPackets: counter("dropped")?.packets ?? 0,
+    /** Includes the packet that was cut. */
     quotaBytes: quota?.used ?? 0,
+    /** The kernel then reports the quota's limit, however much it has counted. */
     isQuotaSpent: quota !== undefined && quota.used >= quota.bytes,
     isCapped: set("capped").length > 0,
-    refused: set("refused").flatMap(readFlow),
-    cut: set("cut").flatMap(readFlow),
+    refused: flows("refused"),
+    /** Flows that only the cap refused, as the rules redirected them to the gateway. */
+    cut: flows("cut"),
   };
-}
-
-function readFlow(element: unknown): RefusedFlow[] {
-  const parsed = Refused.safeParse(element);
-  if (!parsed.success) return [];
-  const [address, protocol, port] = parsed.data.elem.val.concat;
-  return [{ address, protocol, port, packets: parsed.data.elem.counter.packets }];
 }

@@ -30,7 +30,7 @@ export interface ReporterDeps {
 interface LastReading {
   /** The counters that the table depends on, as they were before the reading; undefined if it could not be read. */
   basis: string | undefined;
-  /** Every packet of the basis was in the table when it was read. */
+  /** Every packet of the basis was in the table when it was read, and no refused flow can expire. */
   isFinal: boolean;
   counters: MachineCounters;
 }
@@ -52,31 +52,30 @@ export class Reporter {
       this.#read = { at: performance.now(), counters: this.#readAll() };
     }
     const running = await this.#read.counters;
-    const { entries, lost, cursor, active_sessions } = this.#deps.log.pageAfter(after);
     const ended = this.#endedLately().filter((one) => running.every((r) => r.machine_id !== one.machine_id));
-    return { counters: [...running, ...ended], entries, lost, cursor, active_sessions };
+    return { counters: [...running, ...ended], ...this.#deps.log.pageAfter(after) };
   }
 
   /** Reads a machine that is being removed, so that its last bytes count. `ofMachine` names one not in memory. */
   async readLast(slot: Slot, ofMachine?: string): Promise<void> {
-    const network = this.#deps.networks.get(slot);
-    const machineId = network?.machine?.machineId ?? ofMachine;
+    const machine = this.#deps.networks.get(slot)?.machine;
+    const machineId = machine?.machineId ?? ofMachine;
     if (machineId === undefined) return;
-    const limit = network?.machine?.spec.egress_limit_bytes;
-    const reading = await this.#readOne({ slot, machineId, limit });
+    const reading = await this.#readOne(slot, machineId, machine?.spec.egress_limit_bytes);
     if (reading) this.#ended.set(machineId, reading);
     this.#read = undefined;
   }
 
   async #readAll(): Promise<MachineCounters[]> {
-    const waiting = this.#deps.networks.all().filter(({ machine }) => machine !== undefined);
-    const known = new Set(waiting.map(({ machine }) => machine?.machineId));
+    const networks = this.#deps.networks.all();
+    const known = new Set(networks.map(({ machine }) => machine?.machineId));
     for (const byMachine of [this.#logged, this.#last])
       for (const id of byMachine.keys()) if (!known.has(id)) byMachine.delete(id);
     const counters: MachineCounters[] = [];
+    const waiting = networks.values();
     const worker = async () => {
-      for (let next = waiting.shift(); next; next = waiting.shift()) {
-        const one = await this.#readUnlessIdle(next);
+      for (const network of waiting) {
+        const one = await this.#readUnlessIdle(network);
         if (one) counters.push(one);
       }
     };
@@ -99,19 +98,21 @@ export class Reporter {
     const last = this.#last.get(machineId);
     const isSame = basis !== undefined && last?.basis === basis;
     if (isSame && last.isFinal) return last.counters;
-    const reading = await this.#readOne({ slot, machineId, limit: spec.egress_limit_bytes });
-    if (reading) this.#last.set(machineId, { basis, isFinal: isSame && !reading.hasRefused, ...reading });
-    return reading?.counters;
+    const reading = await this.#readOne(slot, machineId, spec.egress_limit_bytes);
+    if (!reading) return undefined;
+    const { counters, hasRefused } = reading;
+    this.#last.set(machineId, { basis, isFinal: isSame && !hasRefused, counters });
+    return counters;
   }
 
   /** Undefined if the namespace is being removed. The limit is read first: the table was counted under it or a later one. */
-  async #readOne({ slot, machineId, limit }: ToRead): Promise<Reading | undefined> {
+  async #readOne(slot: Slot, machineId: string, limit: number | undefined) {
     try {
       const table = await readTable(slot.netns);
       this.#logRefused(machineId, slot, table);
       const refused = Math.max(table.refused.length, table.cut.length);
       if (refused >= NEARLY_FULL) await this.#forgetRefused(machineId, slot);
-      const counters = {
+      const counters: MachineCounters = {
         machine_id: machineId,
         egress_bytes: table.egressBytes,
         ingress_bytes: table.ingressBytes,
@@ -137,8 +138,10 @@ export class Reporter {
 
   #logRefused(machineId: string, { hostAddress }: Slot, { refused, cut }: TableReading): void {
     const at = new Date().toISOString();
+    const reasonOf = ({ address }: RefusedFlow) =>
+      this.#deps.isNever(address) ? ("never_address" as const) : ("port_not_allowed" as const);
     const lines = [
-      ...refused.map((flow) => ({ flow, reason: this.#reasonOf(flow), to: toItself(flow) })),
+      ...refused.map((flow) => ({ flow, reason: reasonOf(flow), to: toItself(flow) })),
       ...cut.map((flow) => ({ flow, reason: "capped" as const, to: toGateway(flow, hostAddress) })),
     ];
     const keyOf = ({ flow, reason }: (typeof lines)[number]) =>
@@ -157,10 +160,6 @@ export class Reporter {
     this.#deps.log.add(entries);
   }
 
-  #reasonOf({ address }: RefusedFlow): "never_address" | "port_not_allowed" {
-    return this.#deps.isNever(address) ? "never_address" : "port_not_allowed";
-  }
-
   #endedLately(): MachineCounters[] {
     const now = performance.now();
     for (const [id, one] of this.#ended) {
@@ -171,23 +170,9 @@ export class Reporter {
   }
 }
 
-interface ToRead {
-  slot: Slot;
-  machineId: string;
-  limit: number | undefined;
-}
-
-interface Reading {
-  counters: MachineCounters;
-  /** Its refused flows expire without a packet. */
-  hasRefused: boolean;
-}
-
 type Target = Pick<EgressEntry, "kind" | "address" | "port">;
 
-function toItself({ address, protocol, port }: RefusedFlow): Target {
-  return { kind: protocol, address, port };
-}
+const toItself = ({ address, protocol, port }: RefusedFlow): Target => ({ kind: protocol, address, port });
 
 /** Where the rules redirected a flow to the gateway, the log names what the guest meant. */
 function toGateway(flow: RefusedFlow, hostAddress: string): Target {

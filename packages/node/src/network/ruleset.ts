@@ -67,9 +67,7 @@ ${contentOf(input, policy, { mark, generation })}
 export function policyChange(input: RulesetInput, change: PolicyChange): string {
   const { pins } = change;
   const flushed = ["allow_ip", "allow_ipport", "exposed", "capped", ...(pins ? ["learned", "lasting"] : [])];
-  // A table that an older build made lacks this set.
   return `
-add set ${TABLE} lasting ${LASTING}
 ${flushed.map((name) => `flush set ${TABLE} ${name}`).join("\n")}
 flush chain ${TABLE} by_mode
 flush chain ${TABLE} judged
@@ -97,16 +95,14 @@ add element ${TABLE} learned { ${timed.join(", ")} }
 
 const pairOf = ({ address, port }: { address: string; port: number }) => `${address} . ${port}`;
 
-/** Targets of flows that continue under this policy, although their pin may have expired. */
-const LASTING = "{ type ipv4_addr . inet_service; size 4096; }";
-
 function objects({ never }: RulesetInput): string {
   return `
   set never4 { type ipv4_addr; flags interval; auto-merge; elements = { ${never.join(", ")} } }
   set allow_ip { type ipv4_addr; }
   set allow_ipport { type ipv4_addr . inet_service; }
   set learned { type ipv4_addr . inet_service; flags timeout; timeout 70m; size 4096; }
-  set lasting ${LASTING}
+  # Targets of flows that continue under this policy, although their pin may have expired.
+  set lasting { type ipv4_addr . inet_service; size 4096; }
   set exposed { type inet_service; }
   set capped { type ipv4_addr; flags dynamic; size 4; }
   set refused { type ipv4_addr . inet_proto . inet_service; flags dynamic,timeout; timeout 10m; size ${MAX_REFUSED_FLOWS}; }

@@ -12,13 +12,10 @@ const RESEND_MS = 10_000;
 const MAX_PENDING = 10_000;
 const LATER: WakeOutcome = { result: "refused", status: 503, retry_after_s: 5 };
 
-interface Pending {
-  wakeId: string;
-  sessionId: string;
+interface Pending extends PromiseWithResolvers<WakeOutcome> {
+  wake: Wake;
   /** When control last took it, in milliseconds of `performance.now()`. */
   sentAt: number;
-  outcome: Promise<WakeOutcome>;
-  resolve: (outcome: WakeOutcome) => void;
 }
 
 export class WakeRequests {
@@ -29,24 +26,18 @@ export class WakeRequests {
   /** Concurrent calls for one session share a request. */
   ask(sessionId: string, limitMs = GATEWAY_WAITS_MS): Promise<WakeOutcome> {
     const known = this.#bySession.get(sessionId);
-    if (known) return known.outcome;
+    if (known) return known.promise;
     if (this.#bySession.size >= MAX_PENDING) return Promise.resolve(LATER);
-    const { promise: outcome, resolve } = Promise.withResolvers<WakeOutcome>();
-    const pending: Pending = {
-      wakeId: randomId(),
-      sessionId,
-      sentAt: Number.NEGATIVE_INFINITY,
-      outcome,
-      resolve,
-    };
+    const wake: Wake = { wake_id: randomId(), session_id: sessionId };
+    const pending: Pending = { wake, sentAt: Number.NEGATIVE_INFINITY, ...Promise.withResolvers() };
     this.#bySession.set(sessionId, pending);
-    const timer = setTimeout(() => resolve(LATER), limitMs);
-    void outcome.then(() => {
+    const timer = setTimeout(() => pending.resolve(LATER), limitMs);
+    void pending.promise.then(() => {
       clearTimeout(timer);
       if (this.#bySession.get(sessionId) === pending) this.#bySession.delete(sessionId);
     });
     for (const wakeUp of this.#waiting) wakeUp();
-    return outcome;
+    return pending.promise;
   }
 
   /** Requests that are due, once there is one. Empty after the limit, or once the signal aborts. */
@@ -55,14 +46,17 @@ export class WakeRequests {
     for (;;) {
       const now = performance.now();
       const due = [...this.#bySession.values()].filter(({ sentAt }) => now - sentAt >= RESEND_MS);
-      if (due.length > 0 && !signal.aborted) return due.map((pending) => markSent(pending, now));
+      if (due.length > 0 && !signal.aborted) {
+        for (const pending of due) pending.sentAt = now;
+        return due.map(({ wake }) => wake);
+      }
       if (until.aborted) return [];
       await this.#newRequest(until);
     }
   }
 
   answer(wakeId: string, outcome: WakeOutcome): void {
-    const pending = [...this.#bySession.values()].find((one) => one.wakeId === wakeId);
+    const pending = [...this.#bySession.values()].find(({ wake }) => wake.wake_id === wakeId);
     if (!pending) throw new NodeError("wake_not_found", "nobody waits for this wake any more");
     pending.resolve(outcome);
   }
@@ -79,9 +73,4 @@ export class WakeRequests {
     await sleep(RESEND_MS / 10, AbortSignal.any([until, own.signal]));
     this.#waiting.delete(wakeUp);
   }
-}
-
-function markSent(pending: Pending, now: number): Wake {
-  pending.sentAt = now;
-  return { wake_id: pending.wakeId, session_id: pending.sessionId };
 }

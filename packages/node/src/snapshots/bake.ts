@@ -1,25 +1,22 @@
 /** Cold boot → warm → freeze → stop → capture → publish. Never part of a request. */
-import { chmod, chown, mkdir, open, realpath, rename, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, realpath, rename, rm, truncate, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SIZES, type Size } from "@vivarium/contract/api/limits";
 import { syncPath } from "@vivarium/kit/durable-file";
-import type { Log } from "@vivarium/kit/log";
-import { isAlive, killAndWait } from "@vivarium/kit/process-identity";
+import { isAlive } from "@vivarium/kit/process-identity";
 import { GIB, MIB } from "@vivarium/kit/sizes";
 import { UndoStack } from "@vivarium/kit/undo-stack";
 import { shareFile } from "../disks/clone.ts";
 import { AgentClient, assertGeneration } from "../guest/client.ts";
 import { execInGuest } from "../guest/exec.ts";
-import { removeCgroup } from "../host/cgroup.ts";
-import { makeDevices } from "../host/devices.ts";
 import { prepareHostNetwork, readHostNetwork } from "../host/host-network.ts";
-import { type JailedProcess, startJailed } from "../host/jail.ts";
+import { type Qemu, startQemu } from "../host/jail.ts";
 import { createNamespace, removeNamespace } from "../host/netns.ts";
+import { tscKhz } from "../host/processor.ts";
 import type { QemuRoot } from "../host/qemu-root.ts";
 import { run } from "../host/run.ts";
 import { freeSlot, type Slot, slotsOf, takeSlot } from "../host/slots.ts";
-import { tscKhz } from "../host/tsc.ts";
-import { kernelPolicyOf } from "../network/kernel-policy.ts";
+import { kernelPolicyOf, networkWithoutEntries } from "../network/kernel-policy.ts";
 import { rulesetOf } from "../network/ruleset.ts";
 import {
   type Accelerator,
@@ -30,13 +27,14 @@ import {
   kernelArguments,
   type MachineShape,
 } from "../qemu/arguments.ts";
-import { Qmp } from "../qemu/qmp.ts";
+import type { Qmp } from "../qemu/qmp.ts";
 import { describeFiles, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
 import { sumMemory } from "./page-sums.ts";
 
 const SLOTS = 4096;
 /** A cold boot takes 10-20 s under emulation. A virtual CPU that does not run at all shows much earlier. */
 const BOOT_LIMIT_MS = { kvm: 20_000, tcg: 300_000 };
+const MONITOR_LIMIT_MS = 30_000;
 const WARM_LIMIT_MS = 120_000;
 
 /** Started once before the capture, so that the files they read are in the page cache of every clone. */
@@ -50,7 +48,6 @@ const WARM_UP: string[][] = [
 
 export interface BakeInput {
   qemu: QemuRoot;
-  log: Log;
   progress: (line: string) => void;
   /** Owner of the slot during the bake. A slot left by an earlier bake under this name is freed first. */
   owner: string;
@@ -59,6 +56,13 @@ export interface BakeInput {
   version: string;
   size: Size;
   accelerators: Accelerator[];
+}
+
+interface Folders {
+  /** The baseline until it is published. */
+  dir: string;
+  /** The version of the template that it belongs to. */
+  version: string;
 }
 
 /** Tries each accelerator in turn. The first one under which the guest boots makes the baseline. */
@@ -79,59 +83,50 @@ export async function bakeBaseline(input: BakeInput): Promise<void> {
 async function bakeWith(input: BakeInput, accelerator: Accelerator): Promise<void> {
   const { template, size, imagesDir } = input;
   const version = await realpath(path.join(imagesDir, "templates", template, input.version));
-  const tier = SIZES[size];
-  const shape: MachineShape = { accelerator, vcpus: tier.vcpus, memMb: tier.mem_mb };
-  const target = path.join(version, size);
   const dir = path.join(version, `.${size}.tmp`);
-  const undo = new UndoStack();
+  const shape: MachineShape = { accelerator, vcpus: SIZES[size].vcpus, memMb: SIZES[size].mem_mb };
   try {
-    await makeFiles(dir, tier, version);
-    undo.push("files", () => rm(dir, { recursive: true, force: true }));
-    const slot = await takeCleanSlot(input.owner, undo);
-    const vm = await boot(input, shape, { dir, version, slot }, undo);
-    await checkClock(vm.agent);
-    await warmUp(vm.agent, input.progress);
-    await capture(vm, dir);
-    undo.release();
-    await releaseAll(vm, slot);
-    await finish(dir, target, { template, size, version: path.basename(version), shape, qemu: input.qemu });
-    input.progress(`baseline of ${template} in size ${size} (${accelerator}) is ready`);
+    await makeFiles({ dir, version }, size);
+    await bootAndCapture(input, shape, { dir, version });
+    await publish(input, shape, { dir, version });
   } catch (error) {
-    await undo.unwind();
+    await rm(dir, { recursive: true, force: true });
     throw error;
   }
+  input.progress(`baseline of ${template} in size ${size} (${accelerator}) is ready`);
 }
 
-async function makeFiles(
-  dir: string,
-  tier: { mem_mb: number; disk_gb: number },
-  version: string,
-): Promise<void> {
+async function makeFiles({ dir, version }: Folders, size: Size): Promise<void> {
+  const { mem_mb, disk_gb } = SIZES[size];
   await rm(dir, { recursive: true, force: true });
   await mkdir(path.join(dir, "run"), { recursive: true });
-  const memory = await open(path.join(dir, "mem"), "w", 0o600);
-  await memory.truncate(tier.mem_mb * MIB);
-  await memory.close();
-  const state = await open(path.join(dir, "run/state"), "w", 0o600);
-  await state.close();
-  const blank = ["create", "-q", "-f", "qcow2"];
-  const bytes = `${tier.disk_gb}G`;
-  await run("qemu-img", [
-    ...blank,
-    "-b",
-    path.join(version, "root.ext4"),
-    "-F",
-    "raw",
-    path.join(dir, "layer.qcow2"),
-    bytes,
-  ]);
+  await writeFile(path.join(dir, "mem"), "", { mode: 0o600 });
+  await truncate(path.join(dir, "mem"), mem_mb * MIB);
+  await writeFile(path.join(dir, "run/state"), "", { mode: 0o600 });
+  const base = path.join(version, "root.ext4");
+  const create = (...args: string[]) => run("qemu-img", ["create", "-q", "-f", "qcow2", ...args]);
+  await create("-b", base, "-F", "raw", path.join(dir, "layer.qcow2"), `${disk_gb}G`);
   // No backing name in the header: the command line alone names an overlay's base.
-  await run("qemu-img", [...blank, path.join(dir, "disk.qcow2"), bytes]);
-  await shareFile(path.join(version, "root.ext4"), path.join(dir, "base.raw"));
+  await create(path.join(dir, "disk.qcow2"), `${disk_gb}G`);
+  await shareFile(base, path.join(dir, "base.raw"));
 }
 
-/** The guest reaches nothing while it is baked. */
-const NOTHING = kernelPolicyOf({ generation: 1, egress: { mode: "deny", allow: [] }, exposed: [] });
+/** Leaves device state, memory and disk of a warm guest in `dir`, and nothing else on the host. */
+async function bootAndCapture(input: BakeInput, shape: MachineShape, folders: Folders): Promise<void> {
+  const undo = new UndoStack();
+  try {
+    const slot = await takeCleanSlot(input.owner, undo);
+    const { qmp, agent } = await boot(input, shape, { ...folders, slot }, undo);
+    await checkClock(agent);
+    for (const argv of WARM_UP) {
+      input.progress(`warming: ${argv[0]}`);
+      await runInGuest(agent, argv);
+    }
+    await capture(qmp, agent, folders.dir);
+  } finally {
+    await undo.unwind();
+  }
+}
 
 async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
   const host = await readHostNetwork();
@@ -144,34 +139,28 @@ async function takeCleanSlot(owner: string, undo: UndoStack): Promise<Slot> {
   undo.push("slot", () => freeSlot(slot));
   await removeNamespace(slot);
   undo.push("namespace", () => removeNamespace(slot));
-  await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, NOTHING, 1));
+  // The guest reaches nothing while it is baked.
+  const policy = kernelPolicyOf(networkWithoutEntries("deny"));
+  await createNamespace(slot, rulesetOf({ ...slot, never: host.never, closeSmtp: false }, policy, 1));
   return slot;
-}
-
-interface BakedMachine {
-  jailed: JailedProcess;
-  qmp: Qmp;
-  agent: AgentClient;
 }
 
 async function boot(
   input: BakeInput,
   shape: MachineShape,
-  paths: { dir: string; version: string; slot: Slot },
+  { dir, version, slot }: Folders & { slot: Slot },
   undo: UndoStack,
-): Promise<BakedMachine> {
-  const { dir, slot, version } = paths;
+): Promise<{ qmp: Qmp; agent: AgentClient }> {
   const writable = ["mem", "layer.qcow2", "run", "run/state"].map((name) => path.join(dir, name));
   for (const file of writable) await chown(file, slot.uid, slot.uid);
   input.progress(`booting ${input.template} in size ${input.size} with ${shape.accelerator}`);
   const kernel = path.join(input.imagesDir, "kernel");
-  const jailed = await startJailed({
+  const jail = {
     slot,
+    dir,
+    shape,
     qemuRoot: input.qemu.dir,
-    devices: await makeDevices(dir, slot, shape.accelerator === "kvm" ? ["tun", "kvm"] : ["tun"]),
     fileBytes: 64 * GIB,
-    memoryBytes: shape.memMb * MIB,
-    vcpus: shape.vcpus,
     binds: [
       { source: path.join(dir, "mem"), target: JAIL_PATHS.memory, writable: true },
       { source: path.join(version, "root.ext4"), target: JAIL_PATHS.base, writable: false },
@@ -181,35 +170,22 @@ async function boot(
       { source: path.join(dir, "run"), target: JAIL_PATHS.run, writable: true },
     ],
     arguments: coldBootArguments(shape, { kernelArguments: kernelArguments(shape.accelerator, tscKhz()) }),
-  });
-  undo.push("cgroup", () => removeCgroup(slot));
-  undo.push("process", () => killAndWait(jailed.identity));
-  const qmp = await Qmp.connect(path.join(dir, "run/qmp.sock"), {
-    limitMs: 30_000,
-    alive: () => isAlive(jailed.identity),
-  }).catch((cause) => {
-    throw new Error(`QEMU did not start: ${jailed.lastWords()}`, { cause });
-  });
-  undo.push("monitor", () => qmp.close());
+  };
+  const qemu = await startQemu(jail, undo, MONITOR_LIMIT_MS);
   const agent = new AgentClient(path.join(dir, "run/agent.sock"));
   undo.push("agent", () => agent.close());
-  await waitForAgent(agent, qmp, BOOT_LIMIT_MS[shape.accelerator], jailed);
-  return { jailed, qmp, agent };
+  await waitForAgent(agent, qemu, BOOT_LIMIT_MS[shape.accelerator]);
+  return { qmp: qemu.qmp, agent };
 }
 
-async function waitForAgent(
-  agent: AgentClient,
-  qmp: Qmp,
-  limitMs: number,
-  jailed: JailedProcess,
-): Promise<void> {
+async function waitForAgent(agent: AgentClient, { process, qmp }: Qemu, limitMs: number): Promise<void> {
   const deadline = Date.now() + limitMs;
   for (;;) {
     try {
       assertGeneration(await agent.health());
       return;
     } catch (error) {
-      if (Date.now() < deadline && isAlive(jailed.identity)) continue;
+      if (Date.now() < deadline && isAlive(process)) continue;
       const console = await qmp.execute("ringbuf-read", { device: "console", size: 4096 }).catch(() => "");
       const last = String(console).trim().split("\n").slice(-8).join(" | ");
       throw new Error(`the guest did not come up within ${limitMs / 1000} s (console: ${last || "silent"})`, {
@@ -221,53 +197,37 @@ async function waitForAgent(
 
 /** A guest that fell back to counting timer ticks would keep that clock in every copy. */
 async function checkClock(agent: AgentClient): Promise<void> {
-  const argv = ["cat", "/sys/devices/system/clocksource/clocksource0/current_clocksource"];
-  const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: WARM_LIMIT_MS });
-  const chunks: Buffer[] = [];
-  for await (const chunk of frames) chunks.push(chunk as Buffer);
-  const output = Buffer.concat(chunks).toString("latin1");
+  const source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+  const output = await runInGuest(agent, ["cat", source]);
   if (!/(tsc|kvm-clock)\n/.test(output))
     throw new Error(
       `the guest's clock is none that every copy could use: ${JSON.stringify(output.slice(0, 80))}`,
     );
 }
 
-async function warmUp(agent: AgentClient, progress: (line: string) => void): Promise<void> {
-  for (const argv of WARM_UP) {
-    progress(`warming: ${argv[0]}`);
-    const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: WARM_LIMIT_MS });
-    for await (const _ of frames) {
-      // Only the side effect on the guest's page cache matters.
-    }
-  }
+async function runInGuest(agent: AgentClient, argv: string[]): Promise<string> {
+  const frames = await execInGuest(agent, { argv, env: {}, timeout_ms: WARM_LIMIT_MS });
+  return Buffer.concat((await Array.fromAsync(frames)) as Buffer[]).toString("latin1");
 }
 
-async function capture(vm: BakedMachine, dir: string): Promise<void> {
-  await vm.agent.command("/v1/freeze");
-  await vm.qmp.execute("stop");
-  await vm.qmp.execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` });
-  await vm.qmp.execute("quit").catch(() => {});
-  await vm.qmp.closed;
+async function capture(qmp: Qmp, agent: AgentClient, dir: string): Promise<void> {
+  await agent.command("/v1/freeze");
+  await qmp.execute("stop");
+  await qmp.execute("xen-save-devices-state", { filename: `${JAIL_PATHS.run}/state` });
+  await qmp.execute("quit").catch(() => {});
+  await qmp.closed;
   await rename(path.join(dir, "run/state"), path.join(dir, "state"));
 }
 
-async function releaseAll(vm: BakedMachine, slot: Slot): Promise<void> {
-  vm.agent.close();
-  await killAndWait(vm.jailed.identity);
-  await removeCgroup(slot);
-  await removeNamespace(slot);
-  await freeSlot(slot);
-}
-
-async function finish(
-  dir: string,
-  target: string,
-  made: { template: string; size: Size; version: string; shape: MachineShape; qemu: QemuRoot },
+async function publish(
+  { template, size, qemu }: BakeInput,
+  shape: MachineShape,
+  { dir, version }: Folders,
 ): Promise<void> {
   for (const name of ["run", "tun", "kvm"]) await rm(path.join(dir, name), { recursive: true, force: true });
-  const tier = SIZES[made.size];
-  const devices = deviceArguments(made.shape);
-  const sums = await sumMemory(path.join(dir, "mem"), tier.mem_mb * MIB);
+  const { vcpus, mem_mb, disk_gb } = SIZES[size];
+  const devices = deviceArguments(shape);
+  const sums = await sumMemory(path.join(dir, "mem"), mem_mb * MIB);
   await writeFile(path.join(dir, "mem.sums"), sums.toBytes());
   for (const name of SNAPSHOT_FILES.filter((each) => each !== "base.raw")) {
     await chown(path.join(dir, name), 0, 0);
@@ -277,20 +237,21 @@ async function finish(
   await publishManifest(dir, {
     format: 2,
     kind: "baseline",
-    template: made.template,
-    version: made.version,
-    size: made.size,
-    accelerator: made.shape.accelerator,
-    vcpus: tier.vcpus,
-    mem_mb: tier.mem_mb,
-    disk_gb: tier.disk_gb,
-    qemu_build: made.qemu.buildId,
+    template,
+    version: path.basename(version),
+    size,
+    accelerator: shape.accelerator,
+    vcpus,
+    mem_mb,
+    disk_gb,
+    qemu_build: qemu.buildId,
     devices,
-    device_arguments: deviceArgumentsHash(made.shape, devices),
+    device_arguments: deviceArgumentsHash(shape, devices),
     created_at: new Date().toISOString(),
     own_bytes: 0,
     files: await describeFiles(dir),
   });
+  const target = path.join(version, size);
   await rm(target, { recursive: true, force: true });
   await rename(dir, target);
   await syncPath(path.dirname(target));

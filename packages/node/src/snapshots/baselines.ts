@@ -3,13 +3,14 @@
  * verified once, when the daemon starts. Older versions are rarely used, so they are verified at each load.
  */
 import { existsSync } from "node:fs";
-import { readdir, realpath } from "node:fs/promises";
+import { readFile, realpath } from "node:fs/promises";
 import path from "node:path";
-import type { TemplateOrigin } from "@vivarium/contract/api";
+import { TemplateOrigin } from "@vivarium/contract/api";
 import type { Log } from "@vivarium/kit/log";
+import { z } from "zod";
 import type { QemuRoot } from "../host/qemu-root.ts";
+import { foldersIn } from "./folder.ts";
 import { type Loadable, manifestPath, readManifest, verifyLoadable } from "./manifest.ts";
-import { readOrigin } from "./origin.ts";
 import type { SumsThread } from "./sums-thread.ts";
 
 export interface Baseline extends Loadable {
@@ -114,9 +115,21 @@ async function baselinesIn(
 
 export const baselineKey = (template: string, size: string) => `${template}/${size}`;
 
-async function list(dir: string): Promise<string[]> {
-  const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
-  const folders = entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  // It is being made or removed.
-  return folders.filter((name) => !name.startsWith("."));
+/** One whose name begins with a dot is being made or removed. */
+const list = async (dir: string) => (await foldersIn(dir)).filter((name) => !name.startsWith("."));
+
+const Origin = TemplateOrigin.extend({
+  built_at: z.iso
+    .datetime()
+    .transform((at) => new Date(at).toISOString())
+    .optional(),
+});
+
+/**
+ * The origin of a template version, as set-up wrote it beside the disk. Absent fields stay absent, and so does an
+ * unreadable file: a template can be used without an origin.
+ */
+export async function readOrigin(versionDir: string): Promise<TemplateOrigin> {
+  const text = await readFile(path.join(versionDir, "template.json"), "utf8").catch(() => "{}");
+  return Origin.parse(JSON.parse(text));
 }

@@ -3,7 +3,7 @@
  * must be recognisable by itself. A folder that merely lacks its manifest was published once, so its remains are
  * kept.
  */
-import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { crashPoint } from "@vivarium/kit/crash-point";
 import { syncPath } from "@vivarium/kit/durable-file";
@@ -17,8 +17,7 @@ const REMOVED = ".removed";
 export async function makeUnpublished(dir: string): Promise<void> {
   await removeFolder(dir);
   await mkdir(dir, { recursive: true, mode: 0o711 });
-  const mark = await open(unfinishedManifest(dir), "w", 0o444);
-  await mark.close();
+  await writeFile(unfinishedManifest(dir), "", { mode: 0o444 });
 }
 
 /** Removes a snapshot. It counts as removed from the rename on, whatever is left of its files. */
@@ -46,6 +45,12 @@ export async function lookOf(dir: string): Promise<"none" | "unfinished" | "publ
   if (names.includes(path.basename(manifestPath(dir)))) return "published";
   const isUnfinished = names.length === 0 || names.includes(path.basename(unfinishedManifest(dir)));
   return isUnfinished ? "unfinished" : "published";
+}
+
+/** Names of the folders in a folder. */
+export async function foldersIn(dir: string): Promise<string[]> {
+  const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }
 
 /** Removes folders that a crashed daemon left unfinished or half removed. Returns their names. */

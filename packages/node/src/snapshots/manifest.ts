@@ -11,7 +11,7 @@ import { z } from "zod";
 import { hashFile, type QemuRoot, rootOf } from "../host/qemu-root.ts";
 import { deviceArguments, deviceArgumentsHash, type MachineShape } from "../qemu/arguments.ts";
 import { crcOfFile } from "./file-crc.ts";
-import { DamagedMemory } from "./page-sums.ts";
+import { UnusableSnapshot } from "./page-sums.ts";
 import type { SumsThread } from "./sums-thread.ts";
 
 /**
@@ -20,7 +20,7 @@ import type { SumsThread } from "./sums-thread.ts";
  */
 export const SNAPSHOT_FILES = ["state", "mem", "mem.sums", "disk.qcow2", "layer.qcow2", "base.raw"] as const;
 export type SnapshotFile = (typeof SNAPSHOT_FILES)[number];
-const HASHED = ["state", "mem.sums", "layer.qcow2"] as const satisfies readonly SnapshotFile[];
+const HASHED = new Set<SnapshotFile>(["state", "mem.sums", "layer.qcow2"]);
 
 const FileEntry = z.object({
   bytes: z.int(),
@@ -65,7 +65,7 @@ export interface Loadable {
   manifest: Manifest;
 }
 
-const MANIFEST = "manifest.json";
+export const manifestPath = (dir: string) => path.join(dir, "manifest.json");
 
 export const shapeOf = (manifest: Manifest): MachineShape => ({
   accelerator: manifest.accelerator,
@@ -83,10 +83,8 @@ export function knownDevices(manifest: Manifest): string[] | undefined {
 }
 
 export async function describeFiles(dir: string): Promise<Manifest["files"]> {
-  const entries = await Promise.all(
-    SNAPSHOT_FILES.map(async (name) => [name, await describeFile(dir, name)] as const),
-  );
-  return Object.fromEntries(entries) as Manifest["files"];
+  const entries = SNAPSHOT_FILES.map(async (name) => [name, await describeFile(dir, name)] as const);
+  return Object.fromEntries(await Promise.all(entries)) as Manifest["files"];
 }
 
 /** `crcOf`: the daemon runs it on another thread. */
@@ -96,34 +94,25 @@ export async function describeFile(
   crcOf: (file: string) => Promise<number> = crcOfFile,
 ): Promise<FileEntry> {
   const file = path.join(dir, name);
+  const { size, mtimeNs, blocks } = await stat(file, { bigint: true });
   return {
-    ...(await identityOf(file)),
-    ...(isHashed(name) && { sha256: await hashFile(file) }),
+    bytes: Number(size),
+    mtime: String(mtimeNs),
+    blocks: Number(blocks),
+    ...(HASHED.has(name) && { sha256: await hashFile(file) }),
     ...(name === "disk.qcow2" && { crc32: await crcOf(file) }),
   };
 }
 
-async function identityOf(file: string): Promise<Pick<FileEntry, "bytes" | "mtime" | "blocks">> {
-  const { size, mtimeNs, blocks } = await stat(file, { bigint: true });
-  return { bytes: Number(size), mtime: String(mtimeNs), blocks: Number(blocks) };
-}
-
-const isHashed = (name: SnapshotFile) => (HASHED as readonly string[]).includes(name);
-
 /** The content is synced under another name, then renamed. The rename is the durability point. */
 export async function publishManifest(dir: string, manifest: Manifest): Promise<void> {
-  await writeDurably(path.join(dir, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`, 0o444);
+  await writeDurably(manifestPath(dir), `${JSON.stringify(manifest, null, 2)}\n`, 0o444);
   await syncPath(path.dirname(dir));
 }
 
 export async function readManifest(dir: string): Promise<Manifest> {
-  return Manifest.parse(JSON.parse(await readFile(path.join(dir, MANIFEST), "utf8")));
+  return Manifest.parse(JSON.parse(await readFile(manifestPath(dir), "utf8")));
 }
-
-export const manifestPath = (dir: string) => path.join(dir, MANIFEST);
-
-/** A file of a snapshot does not match its manifest, or the snapshot does not fit this host. */
-export class UnusableSnapshot extends Error {}
 
 /**
  * Throws UnusableSnapshot if this folder must not be loaded here. Memory pages shared with the baseline were verified
@@ -137,37 +126,19 @@ export async function verifyLoadable(
     throw new UnusableSnapshot("it was made by a QEMU build that is not here");
   if (manifest.device_arguments !== deviceArgumentsHash(manifest, devicesOf(manifest)))
     throw new UnusableSnapshot("it was made with other devices or on another CPU");
-  await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(sums, dir, name, manifest)));
+  await Promise.all(SNAPSHOT_FILES.map((name) => verifyFile(sums, { dir, manifest }, name)));
 }
 
-async function verifyFile(
-  sums: SumsThread,
-  dir: string,
-  name: SnapshotFile,
-  manifest: Manifest,
-): Promise<void> {
-  const file = path.join(dir, name);
+async function verifyFile(sums: SumsThread, { dir, manifest }: Loadable, name: SnapshotFile): Promise<void> {
   const expected = manifest.files[name];
-  const found = await identityOf(file);
+  const found = await describeFile(dir, name, (file) => sums.crcOfFile(file));
   if (found.bytes !== expected.bytes)
     throw new UnusableSnapshot(`${name} has ${found.bytes} bytes of ${expected.bytes}`);
   const isUntouched = found.mtime === expected.mtime && found.blocks <= expected.blocks;
-  if (name === "mem")
-    return await verifyPages(sums, dir, isUntouched && manifest.kind === "snapshot" ? "own" : "all");
-  const isSame =
-    name === "base.raw"
-      ? isUntouched
-      : name === "disk.qcow2"
-        ? (await sums.crcOfFile(file)) === expected.crc32
-        : (await hashFile(file)) === expected.sha256;
-  if (!isSame) throw new UnusableSnapshot(`${name} is damaged`);
-}
-
-async function verifyPages(sums: SumsThread, dir: string, scope: "all" | "own"): Promise<void> {
-  try {
-    await sums.verifyMemory(path.join(dir, "mem"), path.join(dir, "mem.sums"), scope);
-  } catch (cause) {
-    // A file that could not be read now may still be whole.
-    throw cause instanceof DamagedMemory ? new UnusableSnapshot(cause.message, { cause }) : cause;
+  if (name === "mem") {
+    const scope = isUntouched && manifest.kind === "snapshot" ? "own" : "all";
+    return await sums.verifyMemory(path.join(dir, name), path.join(dir, "mem.sums"), scope);
   }
+  const isSame = found.sha256 === expected.sha256 && found.crc32 === expected.crc32;
+  if (!isSame || (name === "base.raw" && !isUntouched)) throw new UnusableSnapshot(`${name} is damaged`);
 }

@@ -18,8 +18,8 @@ const READS_AT_ONCE = 3;
 const ZERO_PAGE = Buffer.alloc(PAGE_BYTES);
 export const ZERO_SUM = crc32(ZERO_PAGE);
 
-/** A page does not match its sum. */
-export class DamagedMemory extends Error {}
+/** A file of a snapshot does not match its manifest or its sums, or the snapshot does not fit this host. */
+export class UnusableSnapshot extends Error {}
 
 export class PageSums {
   readonly sums: Uint32Array;
@@ -38,7 +38,7 @@ export class PageSums {
   static parse(bytes: Uint8Array, name = "a table of sums"): PageSums {
     const pages = Math.floor((bytes.length * 8) / 33);
     if (bytes.length !== pages * 4 + Math.ceil(pages / 8))
-      throw new DamagedMemory(`${name} has a wrong length`);
+      throw new UnusableSnapshot(`${name} has a wrong length`);
     const whole = new Uint8Array(bytes);
     return new PageSums(new Uint32Array(whole.buffer, 0, pages), whole.subarray(pages * 4));
   }
@@ -66,8 +66,7 @@ export class PageSums {
 /** Sums a whole memory file. Every page that is not empty is its own. */
 export async function sumMemory(file: string, bytes: number): Promise<PageSums> {
   const table = new PageSums(new Uint32Array(bytes / PAGE_BYTES).fill(ZERO_SUM));
-  const pages = { count: table.sums.length, isWanted: () => true };
-  await eachPage(file, pages, (page, content) => {
+  await eachPage(file, { count: table.sums.length, isWanted: () => true }, (page, content) => {
     const sum = crc32(content);
     if (sum !== ZERO_SUM) table.set(page, sum);
   });
@@ -78,7 +77,8 @@ export async function sumMemory(file: string, bytes: number): Promise<PageSums> 
 export async function verifyMemory(file: string, table: PageSums, scope: "all" | "own"): Promise<void> {
   const isWanted = scope === "all" ? () => true : (page: number) => table.isOwn(page);
   await eachPage(file, { count: table.sums.length, isWanted }, (page, content) => {
-    if (crc32(content) !== table.sums[page]) throw new DamagedMemory(`page ${page} of the memory is damaged`);
+    if (crc32(content) !== table.sums[page])
+      throw new UnusableSnapshot(`page ${page} of the memory is damaged`);
   });
 }
 
@@ -130,7 +130,7 @@ function* spansOf({ count, isWanted }: Pages): Generator<{ first: number; end: n
 async function readExactly(handle: FileHandle, buffer: Buffer, length: number, position: number) {
   for (let done = 0; done < length; ) {
     const { bytesRead } = await handle.read(buffer, done, length - done, position + done);
-    if (bytesRead === 0) throw new DamagedMemory("the memory file is cut short");
+    if (bytesRead === 0) throw new UnusableSnapshot("the memory file is cut short");
     done += bytesRead;
   }
 }

@@ -3,8 +3,9 @@
  * snapshots have their own links to a version's files and do not need its folder; the folder serves creates that name
  * the version. Kept are the versions that a machine or a saved state of this pool comes from, and the newest few.
  */
-import { readdir, readlink, rename, rm, stat } from "node:fs/promises";
+import { readlink, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
+import { foldersIn } from "./folder.ts";
 
 /** Includes the current version. */
 const KEPT_VERSIONS = 3;
@@ -17,13 +18,13 @@ const REMOVED = ".removed-";
 export async function pruneVersions(imagesDir: string): Promise<string[]> {
   const templates = path.join(imagesDir, "templates");
   const removed: string[] = [];
-  for (const template of await folders(templates)) {
+  for (const template of await foldersIn(templates)) {
     const dir = path.join(templates, template);
     for (const version of await dispensable(dir)) {
       await remove(dir, version);
       removed.push(`${template}@${version}`);
     }
-    for (const name of await folders(dir))
+    for (const name of await foldersIn(dir))
       if (name.startsWith(REMOVED)) await rm(path.join(dir, name), { recursive: true, force: true });
   }
   return removed;
@@ -33,7 +34,7 @@ async function dispensable(template: string): Promise<string[]> {
   const pointed = new Set(await Promise.all(POINTERS.map((name) => targetOf(path.join(template, name)))));
   // Without a current version set-up never finished here, so no version is known to be old.
   if (!(await targetOf(path.join(template, "current")))) return [];
-  const versions = (await folders(template)).filter((name) => !name.startsWith("."));
+  const versions = (await foldersIn(template)).filter((name) => !name.startsWith("."));
   const aged = await Promise.all(versions.map(async (name) => ({ name, ...(await lookAt(template, name)) })));
   const newestFirst = aged.toSorted((a, b) => b.madeAtMs - a.madeAtMs);
   return newestFirst
@@ -47,7 +48,7 @@ async function lookAt(template: string, version: string): Promise<{ madeAtMs: nu
   const dir = path.join(template, version);
   const disk = await stat(path.join(dir, BASE_DISK)).catch(() => undefined);
   const made = disk ?? (await stat(dir));
-  const sizes = await folders(dir);
+  const sizes = await foldersIn(dir);
   const own = await Promise.all(
     sizes.map((size) => stat(path.join(dir, size, "base.raw")).catch(() => undefined)),
   );
@@ -63,8 +64,3 @@ async function remove(template: string, version: string): Promise<void> {
 }
 
 const targetOf = async (link: string) => path.basename(await readlink(link).catch(() => ""));
-
-async function folders(dir: string): Promise<string[]> {
-  const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
-  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-}

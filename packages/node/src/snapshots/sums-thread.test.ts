@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { makeLoadable, QEMU } from "../../test-support/loadable.ts";
 import { crcOfFile } from "./file-crc.ts";
 import { verifyLoadable } from "./manifest.ts";
-import { DamagedMemory, PAGE_BYTES, sumMemory, verifyMemory } from "./page-sums.ts";
+import { PAGE_BYTES, sumMemory, UnusableSnapshot, verifyMemory } from "./page-sums.ts";
 import { SumsThread } from "./sums-thread.ts";
 
 const PAGES = 600;
@@ -86,11 +86,11 @@ test("damage and unreadable files are distinguished as without the thread", asyn
   await damage();
   const failed = verify(thread);
   await expect(failed).rejects.toThrow("page 300 of the memory is damaged");
-  await expect(failed).rejects.toBeInstanceOf(DamagedMemory);
+  await expect(failed).rejects.toBeInstanceOf(UnusableSnapshot);
   await rm(memory);
   const missing = verify(thread);
   await expect(missing).rejects.toMatchObject({ code: "ENOENT" });
-  await expect(missing).rejects.not.toBeInstanceOf(DamagedMemory);
+  await expect(missing).rejects.not.toBeInstanceOf(UnusableSnapshot);
 });
 
 const TAKES_ONE = "require('node:worker_threads').parentPort.once('message', () => ";

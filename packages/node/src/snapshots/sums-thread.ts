@@ -7,14 +7,8 @@
 import { Worker } from "node:worker_threads";
 import type { Log } from "@vivarium/kit/log";
 import type { Mapping } from "./changed-pages.ts";
-import type { ChangedMemory } from "./memory.ts";
-import { DamagedMemory, PageSums } from "./page-sums.ts";
-import type { Answer, Failure, Jobs } from "./sums-worker.ts";
-
-export interface SumsThreadInit {
-  log: Log;
-  start?: () => Worker;
-}
+import { PageSums, UnusableSnapshot } from "./page-sums.ts";
+import type { Answer, Failure, Job, Jobs, PackedMemory } from "./sums-worker.ts";
 
 type Waiting = Map<number, PromiseWithResolvers<unknown>>;
 
@@ -28,13 +22,13 @@ export class SumsThread {
   #isClosed = false;
 
   /** Started ahead: the first job may be a capture, whose guest is stopped meanwhile. */
-  constructor({ log, start = startWorker }: SumsThreadInit) {
+  constructor({ log, start = startWorker }: { log: Log; start?: () => Worker }) {
     this.#log = log;
     this.#start = start;
     this.#thread = this.#begin();
   }
 
-  /** Throws DamagedMemory if a page of `file` does not match the table in the file `sums`. */
+  /** Throws UnusableSnapshot if a page of `file` does not match the table in the file `sums`. */
   async verifyMemory(file: string, sums: string, scope: "all" | "own"): Promise<void> {
     await this.#ask("verifyMemory", [file, sums, scope]);
   }
@@ -50,7 +44,7 @@ export class SumsThread {
 
   /** As `writeChangedPages`. Returns the new sums in a new table. */
   async writeChanged(
-    source: Omit<ChangedMemory, "runs"> & { runs: Float64Array },
+    source: PackedMemory,
     target: { file: string; sums: PageSums },
   ): Promise<{ written: number; sums: PageSums }> {
     const input = { file: target.file, sums: target.sums.toBytes() };
@@ -73,7 +67,7 @@ export class SumsThread {
     const { worker, waiting } = this.#thread;
     const id = this.#asked++;
     const answer = Promise.withResolvers<unknown>();
-    worker.postMessage({ id, name, input });
+    worker.postMessage({ id, name, input } satisfies Job);
     waiting.set(id, answer);
     worker.ref();
     return (await answer.promise) as Awaited<ReturnType<Jobs[Name]>>;
@@ -90,7 +84,12 @@ export class SumsThread {
       if ("failure" in answer) asked?.reject(errorOf(answer.failure));
       else asked?.resolve(answer.result);
     });
-    const end = (cause: unknown) => {
+    let failure: unknown;
+    worker.on("error", (error) => {
+      failure = error;
+    });
+    worker.once("exit", (code) => {
+      const cause = failure ?? new Error(`it ended with status ${code}`);
       if (this.#thread === thread) this.#thread = undefined;
       if (!this.#isClosed) this.#log.error({ err: cause }, "the thread that sums memory died");
       const error = new Error("the thread that sums memory died; another one begins with the next request", {
@@ -98,17 +97,12 @@ export class SumsThread {
       });
       for (const asked of thread.waiting.values()) asked.reject(error);
       thread.waiting.clear();
-    };
-    let failure: unknown;
-    worker.on("error", (error) => {
-      failure = error;
     });
-    worker.once("exit", (code) => end(failure ?? new Error(`it ended with status ${code}`)));
     worker.unref();
     return thread;
   }
 }
 
 function errorOf({ message, code, isDamage }: Failure): Error {
-  return isDamage ? new DamagedMemory(message) : Object.assign(new Error(message), { code });
+  return isDamage ? new UnusableSnapshot(message) : Object.assign(new Error(message), { code });
 }

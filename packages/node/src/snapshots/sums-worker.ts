@@ -3,7 +3,9 @@ import { parentPort } from "node:worker_threads";
 import { changedRuns, type Mapping, packRuns, unpackRuns } from "./changed-pages.ts";
 import { crcOfFile } from "./file-crc.ts";
 import { type ChangedMemory, writeChangedPages } from "./memory.ts";
-import { DamagedMemory, PageSums, verifyMemory } from "./page-sums.ts";
+import { PageSums, UnusableSnapshot, verifyMemory } from "./page-sums.ts";
+
+export type PackedMemory = Omit<ChangedMemory, "runs"> & { runs: Float64Array };
 
 const JOBS = {
   verifyMemory: async (file: string, sums: string, scope: "all" | "own"): Promise<void> =>
@@ -17,7 +19,7 @@ const JOBS = {
   },
 
   writeChanged: async (
-    { runs, ...source }: Omit<ChangedMemory, "runs"> & { runs: Float64Array },
+    { runs, ...source }: PackedMemory,
     target: { file: string; sums: Uint8Array },
   ): Promise<{ written: number; sums: Uint8Array }> => {
     const sums = PageSums.parse(target.sums);
@@ -31,32 +33,34 @@ const JOBS = {
 
 export type Jobs = typeof JOBS;
 
-export type Job = { [Name in keyof Jobs]: { name: Name; input: Parameters<Jobs[Name]> } }[keyof Jobs];
-
-export type Answer = { id: number } & ({ result: unknown } | { failure: Failure });
+export interface Job {
+  id: number;
+  name: keyof Jobs;
+  input: unknown[];
+}
 
 /** An error as a plain message: a posted Error loses its class and code. */
 export interface Failure {
   message: string;
-  code?: string;
+  code: string | undefined;
   isDamage: boolean;
 }
 
-parentPort?.on("message", async ({ id, ...job }: Job & { id: number }) => {
-  const answer: Answer = await run(job as Job).then(
-    (result) => ({ id, result }),
-    (error: NodeJS.ErrnoException) => ({ id, failure: failureOf(error) }),
-  );
+type Outcome = { result: unknown } | { failure: Failure };
+
+export type Answer = { id: number } & Outcome;
+
+parentPort?.on("message", async ({ id, name, input }: Job) => {
+  const answer: Answer = { id, ...(await outcomeOf(name, input)) };
   parentPort?.postMessage(answer);
 });
 
-async function run({ name, input }: Job): Promise<unknown> {
+async function outcomeOf(name: keyof Jobs, input: unknown[]): Promise<Outcome> {
   const work = JOBS[name] as (...input: unknown[]) => unknown;
-  return await work(...input);
+  try {
+    return { result: await work(...input) };
+  } catch (error) {
+    const { message, code } = error as NodeJS.ErrnoException;
+    return { failure: { message, code, isDamage: error instanceof UnusableSnapshot } };
+  }
 }
-
-const failureOf = (error: NodeJS.ErrnoException): Failure => ({
-  message: error.message,
-  code: error.code,
-  isDamage: error instanceof DamagedMemory,
-});

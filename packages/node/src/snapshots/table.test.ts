@@ -6,13 +6,8 @@ import { randomId } from "@vivarium/kit/id";
 import { createLog } from "@vivarium/kit/log";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
 import { makeUnpublished } from "./folder.ts";
-import {
-  describeFiles,
-  manifestPath,
-  publishManifest,
-  SNAPSHOT_FILES,
-  UnusableSnapshot,
-} from "./manifest.ts";
+import { describeFiles, manifestPath, publishManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import { UnusableSnapshot } from "./page-sums.ts";
 import { SnapshotTable } from "./table.ts";
 
 let dataDir: string;

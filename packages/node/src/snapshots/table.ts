@@ -8,7 +8,8 @@ import { SerialQueue } from "@vivarium/kit/serial-queue";
 import { NodeError } from "../node-error.ts";
 import { lookOf, removeFolder, removeRemains } from "./folder.ts";
 import { KnownDamage } from "./known-damage.ts";
-import { type Loadable, type Manifest, readManifest, SNAPSHOT_FILES, UnusableSnapshot } from "./manifest.ts";
+import { type Loadable, type Manifest, readManifest, SNAPSHOT_FILES } from "./manifest.ts";
+import { UnusableSnapshot } from "./page-sums.ts";
 
 export class SnapshotTable {
   readonly #dir: string;
@@ -49,13 +50,23 @@ export class SnapshotTable {
   }
 
   async find(id: string): Promise<Loadable> {
-    const found = await this.#published(id);
+    const found = await this.get(id);
     if (found) return found;
     throw new NodeError("snapshot_not_found", `no snapshot ${id} on this node`);
   }
 
+  /** A published snapshot that cannot be read is reported as damaged, not as unknown. */
   async get(id: string): Promise<Loadable | undefined> {
-    return await this.#published(id);
+    const dir = this.dirOf(id);
+    if ((await lookOf(dir)) !== "published") return undefined;
+    try {
+      return { dir, manifest: await readManifest(dir) };
+    } catch (cause) {
+      // It was removed between the two checks.
+      if (!existsSync(dir)) return undefined;
+      this.#noteDamage(dir, cause);
+      throw damagedError("its manifest is missing or damaged", cause);
+    }
   }
 
   /**
@@ -78,13 +89,9 @@ export class SnapshotTable {
 
   async list(): Promise<SnapshotStatus[]> {
     // A damaged snapshot cannot be used, so it is left out. A request for it by name returns the reason.
-    const published = await Promise.all(
-      (await this.#ids()).map(async (id) => ({
-        id,
-        found: await this.#published(id).catch(() => undefined),
-      })),
-    );
-    return published.flatMap(({ id, found }) => (found ? [statusOf(id, found.manifest)] : []));
+    const ids = await this.#ids();
+    const found = await Promise.all(ids.map((id) => this.get(id).catch(() => undefined)));
+    return found.flatMap((each) => (each ? [statusOf(path.basename(each.dir), each.manifest)] : []));
   }
 
   async remove(id: string): Promise<void> {
@@ -129,20 +136,6 @@ export class SnapshotTable {
     return names.filter((name) => SNAPSHOT_ID_PATTERN.test(name));
   }
 
-  /** A published snapshot that cannot be read is reported as damaged, not as unknown. */
-  async #published(id: string): Promise<Loadable | undefined> {
-    const dir = this.dirOf(id);
-    if ((await lookOf(dir)) !== "published") return undefined;
-    try {
-      return { dir, manifest: await readManifest(dir) };
-    } catch (cause) {
-      // It was removed between the two checks.
-      if (!existsSync(dir)) return undefined;
-      this.#noteDamage(dir, cause);
-      throw damagedError("its manifest is missing or damaged", cause);
-    }
-  }
-
   #noteDamage(dir: string, err: unknown): void {
     if (this.idOf(dir) === undefined || !this.#damage.note(dir)) return;
     this.#log.error({ snapshot: path.basename(dir), err }, "a snapshot is damaged and cannot be loaded");
@@ -156,6 +149,7 @@ const damagedError = (why: string, cause?: unknown) =>
   new NodeError("snapshot_damaged", `the saved state cannot be used: ${why}`, { cause });
 
 export function statusOf(id: string, manifest: Manifest): SnapshotStatus {
+  const { spec } = manifest;
   return {
     snapshot_id: id,
     state: "ready",
@@ -164,11 +158,7 @@ export function statusOf(id: string, manifest: Manifest): SnapshotStatus {
     bytes: manifest.own_bytes,
     created_at: manifest.created_at,
     timings: manifest.timings,
-    machine_id: gaveWay(manifest.spec),
+    // The machine that was captured with `after: "hold"`.
+    machine_id: spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined,
   };
-}
-
-/** The machine that was captured with `after: "hold"`. */
-function gaveWay(spec: Manifest["spec"]): string | undefined {
-  return spec && "machine_id" in spec && spec.after === "hold" ? spec.machine_id : undefined;
 }

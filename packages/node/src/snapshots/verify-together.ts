@@ -4,7 +4,8 @@
  */
 import { stat } from "node:fs/promises";
 import path from "node:path";
-import { type Loadable, SNAPSHOT_FILES, UnusableSnapshot } from "./manifest.ts";
+import { type Loadable, SNAPSHOT_FILES } from "./manifest.ts";
+import { UnusableSnapshot } from "./page-sums.ts";
 
 export class Verifications {
   readonly #verify: (loadable: Loadable) => Promise<void>;

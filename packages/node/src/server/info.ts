@@ -1,13 +1,13 @@
 import { createRequire } from "node:module";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { hasReflink } from "./disks/clone.ts";
-import { diskSpace } from "./disks/gate.ts";
-import { hasCgroupV2 } from "./host/cgroup.ts";
-import type { MachineDeps } from "./machines/deps.ts";
-import { machinesDir } from "./machines/journal.ts";
-import { DISK_PER_START_BYTES } from "./machines/start.ts";
+import { hasReflink } from "../disks/clone.ts";
+import { diskSpace } from "../disks/gate.ts";
+import { hasCgroupV2 } from "../host/cgroup.ts";
+import type { MachineDeps } from "../machines/deps.ts";
+import { machinesDir } from "../machines/journal.ts";
+import { DISK_PER_START_BYTES } from "../machines/start.ts";
 
-const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
+const { version } = createRequire(import.meta.url)("../../package.json") as { version: string };
 
 /** Facts of this node, and the machines that it can start. Control uses it to place sessions and for its health check. */
 export async function nodeInfo(deps: MachineDeps): Promise<NodeInfo> {

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import type { Server } from "node:net";
 import { sleep } from "@vivarium/kit/clock";
 import type { Log } from "@vivarium/kit/log";
-import type { CurrentTables } from "../tables/current-tables.ts";
+import type { CurrentTables } from "./current-tables.ts";
 
 const RETRY_MS = 250;
 
