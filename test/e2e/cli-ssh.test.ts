@@ -9,6 +9,7 @@ import { startViv, startVivWith, VIV_COMMAND, viv, vivEnvironment } from "../sup
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/free-port.ts";
 import { client } from "../support/http.ts";
+import { endSsh } from "../support/ssh-client.ts";
 
 const home = mkdtempSync(join(tmpdir(), "viv-ssh-"));
 const env = { HOME: home };
@@ -83,7 +84,7 @@ test("options of ssh go after the id: a port of the session on this machine", as
     async () => await (await fetch(`http://127.0.0.1:${port}/index.html`)).text(),
     60_000,
   );
-  forward.kill("SIGTERM");
+  await endSsh(forward);
   expect(fetched).toBe("from the guest\n");
   await forward.ended;
 });

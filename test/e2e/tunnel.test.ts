@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/free-port.ts";
 import { ask, client, sh, withSession } from "../support/http.ts";
-import { assertInstalled, hostOf, SshClient } from "../support/ssh-client.ts";
+import { assertInstalled, endSsh, hostOf, SshClient } from "../support/ssh-client.ts";
 
 const MIB = 1024 * 1024;
 const folder = mkdtempSync(join(tmpdir(), "viv-tunnel-"));
@@ -31,18 +31,12 @@ const ended = (child: ChildProcess) =>
     else child.once("exit", resolve);
   });
 
-/**
- * A client in the background that is gone when `use` is done. OpenSSH 9.2 notes a signal that comes just before its
- * poll() and then sleeps in it; the next signal wakes it.
- */
+/** A client in the background that is gone when `use` is done. */
 async function beside<T>(child: ChildProcess, use: () => Promise<T>): Promise<T> {
   try {
     return await use();
   } finally {
-    child.kill();
-    const again = setInterval(() => child.kill(), 1_000);
-    await ended(child);
-    clearInterval(again);
+    await endSsh(child);
   }
 }
 

@@ -1,5 +1,6 @@
 /** The system's SSH clients, connected to sessions through their tunnels, without settings of this machine's user. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { service } from "./http.ts";
@@ -27,6 +28,19 @@ export function assertInstalled(): void {
       throw new Error(`${program} is not installed, and this test runs it: apt-get install ${debian}`);
     }
   }
+}
+
+/**
+ * Ends a client of SSH. OpenSSH 9.2 notes a signal that comes just before its poll() and then sleeps in it; the next signal
+ * wakes it.
+ */
+export async function endSsh(client: ChildProcess): Promise<void> {
+  if (client.exitCode !== null || client.signalCode !== null) return;
+  const exited = once(client, "exit");
+  client.kill();
+  const again = setInterval(() => client.kill(), 1_000);
+  await exited;
+  clearInterval(again);
 }
 
 /** The name by which `viv ssh-config` knows a session. */
