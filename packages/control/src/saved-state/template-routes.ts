@@ -41,6 +41,11 @@ export function addTemplateRoutes(server: Server, deps: SaveTemplateDeps): void 
     },
     (request) => getTemplate(deps, scopeOf(principalOf(request)), request.params.name),
   );
+  addDelete(server, deps);
+  addSave(server, deps);
+}
+
+function addDelete(server: Server, deps: SaveTemplateDeps): void {
   server.delete(
     "/v1/templates/:name",
     {
@@ -60,6 +65,9 @@ export function addTemplateRoutes(server: Server, deps: SaveTemplateDeps): void 
       return await reply.status(204).send();
     },
   );
+}
+
+function addSave(server: Server, deps: SaveTemplateDeps): void {
   server.post(
     "/v1/sessions/:id/templates",
     {
