@@ -1,7 +1,8 @@
 /** Metrics of the present state, read when they are collected. */
 import { SESSION_STATES } from "@vivarium/contract/api";
 import type { NodeInfo } from "@vivarium/contract/node";
-import { Counter, Gauge } from "prom-client";
+import { Counter, Gauge, type Registry } from "prom-client";
+import type { NodeState } from "../fleet/node-state.ts";
 import { countByState } from "../sessions/store.ts";
 import type { ServiceDeps } from "./deps.ts";
 
@@ -31,28 +32,13 @@ export function addGauges({ db, node, meter }: ServiceDeps): void {
       this.set((await node.present()) ? 1 : 0);
     },
   });
-  const addWarm = (name: string, help: string, countOf: (warm: WarmMachines) => number) =>
-    new Gauge({
-      name,
-      help,
-      labelNames: ["kind", "template", "size"],
-      registers,
-      async collect() {
-        const { warm = [] } = (await node.present()) ?? {};
-        this.reset();
-        for (const one of warm) {
-          const { template, size, snapshot_id: id } = one;
-          this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, countOf(one));
-        }
-      },
-    });
   addWarm(
-    "vivarium_warm_machines",
+    { node, registers, name: "vivarium_warm_machines" },
     "Machines that wait for the next create; kind: baseline, or saved for templates and checkpoints of users",
     ({ ready }) => ready,
   );
   addWarm(
-    "vivarium_warm_machines_wanted",
+    { node, registers, name: "vivarium_warm_machines_wanted" },
     "How many are to wait, by how often one was wanted lately; labels as of vivarium_warm_machines",
     ({ wanted = 0 }) => wanted,
   );
@@ -78,6 +64,26 @@ export function addGauges({ db, node, meter }: ServiceDeps): void {
       this.reset();
       if (disk) this.set({ of: "free" }, disk.free_bytes);
       if (disk) this.set({ of: "total" }, disk.total_bytes);
+    },
+  });
+}
+
+function addWarm(
+  { node, ...named }: { node: NodeState; registers: Registry[]; name: string },
+  help: string,
+  countOf: (warm: WarmMachines) => number,
+): void {
+  new Gauge({
+    ...named,
+    help,
+    labelNames: ["kind", "template", "size"],
+    async collect() {
+      const { warm = [] } = (await node.present()) ?? {};
+      this.reset();
+      for (const one of warm) {
+        const { template, size, snapshot_id: id } = one;
+        this.inc({ kind: id === undefined ? "baseline" : "saved", template, size }, countOf(one));
+      }
     },
   });
 }
