@@ -42,8 +42,7 @@ async function store(deps: EgressDeps, session: SessionRow, egress: StoredPolicy
 
 /** False: the machine is being replaced or paused during the call. Decide again. */
 async function tryApply(deps: EgressDeps, desired: SessionRow): Promise<boolean> {
-  if (desired.state === "paused") return true;
-  if (desired.network_applied >= desired.network_generation) return true;
+  if (desired.state === "paused" || desired.network_applied >= desired.network_generation) return true;
   try {
     await applyNetwork(deps, desired);
     return true;

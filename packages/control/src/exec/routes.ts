@@ -50,10 +50,8 @@ export function addExecRoutes(server: Server, deps: ExecDeps): void {
       returnOnceAnswered(reservation, reply.raw),
     );
     destroyOnceAnswered(deps, [session], reply);
-    const wasWoken = result.restore_ms !== undefined;
-    return request.query.timing && wasWoken && session.timings
-      ? { ...result, timing: session.timings }
-      : result;
+    const hasTiming = request.query.timing && result.restore_ms !== undefined;
+    return hasTiming && session.timings ? { ...result, timing: session.timings } : result;
   });
   const batch = {
     operationId: "execBatch",

@@ -19,7 +19,6 @@ export function clientGone(reply: FastifyReply): AbortSignal {
 export class EventStream {
   readonly #raw: ServerResponse;
   readonly #heartbeatMs: number;
-  readonly #closed = new AbortController();
   #heartbeat: NodeJS.Timeout | undefined;
 
   constructor(reply: FastifyReply, heartbeatMs: number = LIMITS.sseHeartbeatMs) {
@@ -33,7 +32,7 @@ export class EventStream {
       "x-accel-buffering": "no",
     });
     this.#raw.flushHeaders();
-    this.#raw.on("error", () => this.#raw.destroy()).once("close", () => this.#closed.abort());
+    this.#raw.on("error", () => this.#raw.destroy());
     this.#restartHeartbeat();
   }
 
@@ -51,7 +50,10 @@ export class EventStream {
     this.#restartHeartbeat();
     const idLine = id === undefined ? "" : `id: ${id}\n`;
     if (this.#raw.write(`${idLine}event: ${event}\ndata: ${data}\n\n`)) return;
-    await once(this.#raw, "drain", { signal: this.#closed.signal });
+    const closed = new AbortController();
+    const abort = () => closed.abort();
+    this.#raw.once("close", abort);
+    await once(this.#raw, "drain", { signal: closed.signal }).finally(() => this.#raw.off("close", abort));
   }
 
   /** Output in base64, in events of bounded size. */

@@ -1,7 +1,7 @@
 /**
  * Closes: malformed and unroutable requests get the error envelope, and their connections end.
  *
- * Node answers some requests by itself: two Expect headers and a missing Host with a bare status, CONNECT with silence.
+ * Node answers some requests by itself: an unknown Expect or a missing Host with a bare status, CONNECT with silence.
  * Requests with a method and a path are routed like all others. Bytes that are not HTTP get the same envelope, written by
  * hand. Node alone sends its 400 for them at once, which a client takes for the answer to its unanswered earlier request.
  */

@@ -216,10 +216,7 @@ function toExposed({ previewSite }: PreviewUrls, route: Route): Exposed {
 }
 
 export async function ensurePushed({ previewPush }: Pick<PreviewDeps, "previewPush">): Promise<void> {
-  try {
-    await previewPush.ensure();
-  } catch (error) {
-    if (!(error instanceof NodeError)) throw error;
-    throw apiErrorOfOperation(error);
-  }
+  await previewPush.ensure().catch((error: unknown) => {
+    throw error instanceof NodeError ? apiErrorOfOperation(error) : error;
+  });
 }

@@ -163,11 +163,9 @@ async function putCode(
   code: string,
   signal: AbortSignal,
 ): Promise<void> {
-  try {
-    await deps.nodes.putFile(machineIdOf(session), file, Buffer.from(code), signal);
-  } catch (error) {
+  await deps.nodes.putFile(machineIdOf(session), file, Buffer.from(code), signal).catch((error: unknown) => {
     throw error instanceof NodeError ? apiErrorOfPreparation(error) : error;
-  }
+  });
 }
 
 async function keepLease({ db, leasesKept }: RunDeps, sessionId: string, over: AbortSignal): Promise<void> {
